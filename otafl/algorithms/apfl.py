@@ -27,7 +27,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
@@ -58,20 +57,14 @@ class Apfl(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
         personal_learning_rate: float = personal_rate()
-        mixing: float = stackable(
-            0.5, ge=0, le=1, description="alpha, the share of the device's own model, at the start"
-        )
-        adaptive: bool = Field(
-            True,
-            description="each device learns its alpha, by a gradient step a round with "
-            "personal_learning_rate, kept in 0 to 1",
-        )
-        mixing_decay: float = stackable(
-            0.0,
-            ge=0,
-            description="d, so many times alpha is added to the gradient by it: a pull towards the "
-            "averaged model; the authors' program has 0.02, their paper none; with adaptive alone",
-        )
+        mixing: float = stackable(0.5, ge=0, le=1)
+        """alpha, the share of the device's own model, at the start"""
+        adaptive: bool = True
+        """each device learns its alpha, by a gradient step a round with personal_learning_rate,
+        kept in 0 to 1"""
+        mixing_decay: float = stackable(0.0, ge=0)
+        """d, so many times alpha is added to the gradient by it: a pull towards the averaged model;
+        the authors' program has 0.02, their paper none; with adaptive alone"""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)

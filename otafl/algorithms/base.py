@@ -304,23 +304,19 @@ class Algorithm(Lasting, ABC):
 class AveragedSettings(settings.Settings):
     """Hold what methods with one global model have: the server adds the mean increment to it."""
 
-    learning_rate: float = stackable(
-        0.01, gt=0, description="SGD step of the model that is aggregated; pFedBreD's alpha_m"
-    )
-    server_learning_rate: float = stackable(
-        1.0,
-        gt=0,
-        description="factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4",
-    )
+    learning_rate: float = stackable(0.01, gt=0)
+    """SGD step of the model that is aggregated; pFedBreD's alpha_m"""
+    server_learning_rate: float = stackable(1.0, gt=0)
+    """factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
 
 
 class DecayedSettings(settings.Settings):
     """Hold what methods with one global model have whose devices step less from round to round."""
 
-    learning_rate: float = stackable(0.1, gt=0, description="SGD step of the first round")
-    decay: float = stackable(
-        0.0, ge=0, description="the step of round t is learning_rate / (1 + decay t)"
-    )
+    learning_rate: float = stackable(0.1, gt=0)
+    """SGD step of the first round"""
+    decay: float = stackable(0.0, ge=0)
+    """the step of round t is learning_rate / (1 + decay t)"""
 
 
 def personal_rate() -> float:

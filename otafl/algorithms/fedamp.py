@@ -61,33 +61,26 @@ class FedAMP(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedamp"] = "fedamp"
-        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
+        learning_rate: float = stackable(0.01, gt=0)
+        """SGD step of a device's model"""
         penalty: float = penalty(
             15.0,
             "lambda / alpha_k: the local loss has half of it times |w - u|^2 added, u the mixture",
         )
-        prox_steps: int = Field(5, ge=1, description="gradient steps on each minibatch")
-        weights: Literal["kernel", "cosine"] = Field(
-            "kernel",
-            description="weights of the others' models: exp(-|w_i - w_j|^2 / sigma) (FedAMP), or "
-            "exp(cosine_scale cos(w_i, w_j)), normalised (HeurFedAMP)",
-        )
-        sigma: float = stackable(
-            0.1, gt=0, description="scale of the squared distance between models; weights: kernel"
-        )
-        attention: float = stackable(
-            1.0,
-            ge=0,
-            le=1,
-            description="alpha_k K / sigma: 1 is the largest that keeps all weights positive, by "
-            "which equal models get equal weights; 0 is a device alone; weights: kernel",
-        )
-        cosine_scale: float = stackable(
-            1.0, ge=0, description="HeurFedAMP's sigma, factor on the cosine; weights: cosine"
-        )
-        self_weight: float = stackable(
-            0.5, ge=0, le=1, description="xi_ii, weight of a device's own model; weights: cosine"
-        )
+        prox_steps: int = Field(5, ge=1)
+        """gradient steps on each minibatch"""
+        weights: Literal["kernel", "cosine"] = "kernel"
+        """weights of the others' models: exp(-|w_i - w_j|^2 / sigma) (FedAMP), or exp(cosine_scale
+        cos(w_i, w_j)), normalised (HeurFedAMP)"""
+        sigma: float = stackable(0.1, gt=0)
+        """scale of the squared distance between models; weights: kernel"""
+        attention: float = stackable(1.0, ge=0, le=1)
+        """alpha_k K / sigma: 1 is the largest that keeps all weights positive, by which equal
+        models get equal weights; 0 is a device alone; weights: kernel"""
+        cosine_scale: float = stackable(1.0, ge=0)
+        """HeurFedAMP's sigma, factor on the cosine; weights: cosine"""
+        self_weight: float = stackable(0.5, ge=0, le=1)
+        """xi_ii, weight of a device's own model; weights: cosine"""
 
     round_operations = 0.0  # the model itself is sent
 

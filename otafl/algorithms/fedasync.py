@@ -25,7 +25,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.arrivals import mean_or, not_lost, per_trial
@@ -50,40 +49,25 @@ class FedAsync(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "asynchronous"}
 
         name: Literal["fedasync"] = "fedasync"
-        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, gamma")
-        mixing: float = stackable(
-            0.6,
-            gt=0,
-            le=1,
-            description="alpha: share of an update without staleness in the server's new model",
-        )
-        staleness: Literal["constant", "polynomial", "hinge"] = Field(
-            "polynomial",
-            description="s(d), the factor on alpha at a staleness of d: 1; (1 + d)^-exponent; or 1 "
-            "up to hinge_after and 1 / (hinge_slope (d - hinge_after) + 1) beyond",
-        )
-        exponent: float = stackable(
-            0.5, ge=0, description="a of the polynomial; the default is the paper's experiments'"
-        )
-        hinge_slope: float = stackable(
-            10.0, ge=0, description="a of the hinge; the default is the paper's experiments'"
-        )
-        hinge_after: float = stackable(
-            4.0,
-            ge=0,
-            description="b of the hinge, server steps; the default is the paper's experiments'",
-        )
-        rho: float = stackable(
-            0.005,
-            ge=0,
-            description="the local loss has rho/2 |x - x_tau|^2 added, x_tau as received",
-        )
-        sends: Literal["model", "increment"] = Field(
-            "model",
-            description="what devices send: the model, as in the paper, so that x becomes (1 - a) "
-            "x + a x_new; or its increment, x + a (x_new - x_tau), which is much smaller, and so "
-            "is the noise that an analogue uplink adds to it",
-        )
+        learning_rate: float = stackable(0.1, gt=0)
+        """SGD step of the devices, gamma"""
+        mixing: float = stackable(0.6, gt=0, le=1)
+        """alpha: share of an update without staleness in the server's new model"""
+        staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
+        """s(d), the factor on alpha at a staleness of d: 1; (1 + d)^-exponent; or 1 up to
+        hinge_after and 1 / (hinge_slope (d - hinge_after) + 1) beyond"""
+        exponent: float = stackable(0.5, ge=0)
+        """a of the polynomial; the default is the paper's experiments'"""
+        hinge_slope: float = stackable(10.0, ge=0)
+        """a of the hinge; the default is the paper's experiments'"""
+        hinge_after: float = stackable(4.0, ge=0)
+        """b of the hinge, server steps; the default is the paper's experiments'"""
+        rho: float = stackable(0.005, ge=0)
+        """the local loss has rho/2 |x - x_tau|^2 added, x_tau as received"""
+        sends: Literal["model", "increment"] = "model"
+        """what devices send: the model, as in the paper, so that x becomes (1 - a) x + a x_new; or
+        its increment, x + a (x_new - x_tau), which is much smaller, and so is the noise that an
+        analogue uplink adds to it"""
 
         def notes(self, scenario: Any) -> Iterable[str]:
             name = scenario.transport.name

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import increment_, received_copy, sgd_
@@ -34,19 +33,13 @@ class FedAvg(Algorithm):
 
     class Settings(DecayedSettings):
         name: Literal["fedavg"] = "fedavg"
-        server_learning_rate: float = stackable(
-            1.0, gt=0, description="factor on the averaged increment"
-        )
-        sends: Literal["increment", "model"] = Field(
-            "increment",
-            description="what devices send: the increment to the broadcast model, all parameters "
-            "in one block, or the model, a block for each parameter",
-        )
-        bias_mode: Annotated[Literal["ideal", "ota"], IN_THE_CLEAR] = Field(
-            "ota",
-            description="with sends: model, biases carried free of error and uncounted, or over "
-            "the uplink",
-        )
+        server_learning_rate: float = stackable(1.0, gt=0)
+        """factor on the averaged increment"""
+        sends: Literal["increment", "model"] = "increment"
+        """what devices send: the increment to the broadcast model, all parameters in one block, or
+        the model, a block for each parameter"""
+        bias_mode: Annotated[Literal["ideal", "ota"], IN_THE_CLEAR] = "ota"
+        """with sends: model, biases carried free of error and uncounted, or over the uplink"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.bias_mode == "ideal" and self.sends == "increment":

@@ -55,22 +55,17 @@ class FedBuff(Algorithm):
         small: ClassVar[Mapping[str, Any]] = {"buffer": 2}
 
         name: Literal["fedbuff"] = "fedbuff"
-        learning_rate: float = stackable(0.1, gt=0, description="SGD step of the devices, eta_l")
-        server_rate: float = stackable(
-            1.0, gt=0, description="eta_g, factor on the mean of the buffer"
-        )
-        buffer: int = stackable(
-            10, ge=1, description="M, updates after which the server steps (the paper's K)"
-        )
-        exponent: float = stackable(
-            0.5,
-            ge=0,
-            description="an update of staleness d counts (1 + d)^-exponent; 0.5 is the paper's, 0 "
-            "counts all alike",
-        )
-        momentum: float = stackable(
-            0.0, ge=0, lt=1, description="share of the server's last step that it takes again"
-        )
+        learning_rate: float = stackable(0.1, gt=0)
+        """SGD step of the devices, eta_l"""
+        server_rate: float = stackable(1.0, gt=0)
+        """eta_g, factor on the mean of the buffer"""
+        buffer: int = stackable(10, ge=1)
+        """M, updates after which the server steps (the paper's K)"""
+        exponent: float = stackable(0.5, ge=0)
+        """an update of staleness d counts (1 + d)^-exponent; 0.5 is the paper's, 0 counts all
+        alike"""
+        momentum: float = stackable(0.0, ge=0, lt=1)
+        """share of the server's last step that it takes again"""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
         server, devices = super().init(streams, hyper)

@@ -50,7 +50,8 @@ class FedEM(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["fedem"] = "fedem"
-        components: int = Field(3, ge=1, description="M, the models that are mixed")
+        components: int = Field(3, ge=1)
+        """M, the models that are mixed"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         flat = torch.cat([flatten(one) for one in self._starts(streams)], 1)

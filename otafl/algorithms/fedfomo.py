@@ -76,28 +76,20 @@ class FedFomo(Algorithm):
         }
 
         name: Literal["fedfomo"] = "fedfomo"
-        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
-        models: int = Field(
-            5, ge=0, description="M, models forwarded to each device (fewer where there are fewer)"
-        )
-        baseline: Literal["last", "current"] = Field(
-            "last",
-            description="what models are compared with and added to: the device's model before its "
-            "last local training, its trained one being a candidate too; or the trained one",
-        )
-        validation: float = Field(
-            0.2, gt=0, lt=1, description="share of a device's samples that it validates on"
-        )
-        explore: float = stackable(
-            0.3,
-            ge=0,
-            le=1,
-            description="chance in the first round that a forwarded model is picked at random, in "
-            "the place of the best known one",
-        )
-        explore_decay: float = stackable(
-            0.05, ge=0, description="by so much that chance falls in each round, down to 0"
-        )
+        learning_rate: float = stackable(0.01, gt=0)
+        """SGD step of a device's model"""
+        models: int = Field(5, ge=0)
+        """M, models forwarded to each device (fewer where there are fewer)"""
+        baseline: Literal["last", "current"] = "last"
+        """what models are compared with and added to: the device's model before its last local
+        training, its trained one being a candidate too; or the trained one"""
+        validation: float = Field(0.2, gt=0, lt=1)
+        """share of a device's samples that it validates on"""
+        explore: float = stackable(0.3, ge=0, le=1)
+        """chance in the first round that a forwarded model is picked at random, in the place of the
+        best known one"""
+        explore_decay: float = stackable(0.05, ge=0)
+        """by so much that chance falls in each round, down to 0"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

@@ -90,59 +90,36 @@ class FedHm(Algorithm):
             "rank of a layer over its output channels at each level, the largest first; at 1 the "
             "layer is not factorised",
         )
-        dense_prefix: int | None = Field(
-            None,
-            ge=0,
-            description="so many of the first layers that could be factorised are not; the model's "
-            "own number if not given",
-        )
-        unroll: Unroll = Field(
-            "vertical_first",
-            description="a low-rank convolution is k x 1 windows, then 1 x k (as in the paper), or "
-            "the other way (as in its code)",
-        )
-        frobenius_decay: float = stackable(
-            1e-4,
-            ge=0,
-            description="lambda of the penalty lambda/2 |U V^T|^2 on factors, which have no weight "
-            "decay; the paper has no value",
-        )
-        temperature: Annotated[float, Field(gt=0)] | None = Field(
-            None,
-            description="tau of the weights in (2), 5 in the paper where levels change from round "
-            "to round; equal weights if not given",
-        )
-        weight_rule: Literal["paper", "inverse"] = Field(
-            "paper",
-            description="a level of ratio g counts as exp(g / tau), or exp(-1 / (g tau)) as in the "
-            "paper's code",
-        )
-        sends: Sends = Field(
-            "factors",
-            description="what devices send of low-rank layers. factors: their increments; the "
-            "server needs each. product: the increment of the whole weight. tangent: its "
-            "coordinates in the server's singular vectors, no more than the factors of frame_ratio",
-        )
-        base: Literal["truncated", "whole"] = Field(
-            "truncated",
-            description="what increments are added to: the mean of the models that devices started "
-            "from, which makes (2), or the server's model, which keeps what truncation cut off",
-        )
-        frame_ratio: Ratio | None = Field(
-            None,
-            description="with sends: tangent, the ratio of the singular vectors that devices of "
-            "the dense level project on; the largest of levels below 1 if not given",
-        )
-        homogeneous_mode: Literal["weight", "factor"] = Field(
-            "weight",
-            description="with one level: averages of weights, factored again in each round, or of "
-            "factors as they are, FedAvg on the low-rank model",
-        )
-        keep_server_history: bool = Field(
-            False,
-            description="in a round without a device of the dense level the server's model takes "
-            "part in its place",
-        )
+        dense_prefix: int | None = Field(None, ge=0)
+        """so many of the first layers that could be factorised are not; the model's own number if
+        not given"""
+        unroll: Unroll = "vertical_first"
+        """a low-rank convolution is k x 1 windows, then 1 x k (as in the paper), or the other way
+        (as in its code)"""
+        frobenius_decay: float = stackable(1e-4, ge=0)
+        """lambda of the penalty lambda/2 |U V^T|^2 on factors, which have no weight decay; the
+        paper has no value"""
+        temperature: Annotated[float, Field(gt=0)] | None = None
+        """tau of the weights in (2), 5 in the paper where levels change from round to round; equal
+        weights if not given"""
+        weight_rule: Literal["paper", "inverse"] = "paper"
+        """a level of ratio g counts as exp(g / tau), or exp(-1 / (g tau)) as in the paper's code"""
+        sends: Sends = "factors"
+        """what devices send of low-rank layers. factors: their increments; the server needs each.
+        product: the increment of the whole weight. tangent: its coordinates in the server's
+        singular vectors, no more than the factors of frame_ratio"""
+        base: Literal["truncated", "whole"] = "truncated"
+        """what increments are added to: the mean of the models that devices started from, which
+        makes (2), or the server's model, which keeps what truncation cut off"""
+        frame_ratio: Ratio | None = None
+        """with sends: tangent, the ratio of the singular vectors that devices of the dense level
+        project on; the largest of levels below 1 if not given"""
+        homogeneous_mode: Literal["weight", "factor"] = "weight"
+        """with one level: averages of weights, factored again in each round, or of factors as they
+        are, FedAvg on the low-rank model"""
+        keep_server_history: bool = False
+        """in a round without a device of the dense level the server's model takes part in its
+        place"""
 
         @property
         def rank_ratios(self) -> tuple[float, ...]:

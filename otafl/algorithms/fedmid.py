@@ -19,7 +19,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
@@ -36,14 +35,11 @@ class FedMiD(Algorithm):
 
     class Settings(WholeSettings):
         name: Literal["fedmid"] = "fedmid"
-        nuclear_weight: float = stackable(
-            5e-4, ge=0, description="lambda, the weight of the nuclear norm in the loss"
-        )
-        server_prox: bool = Field(
-            True,
-            description="the server thresholds the received mean's singular values too, by lambda "
-            "times the sum of a device's steps in the round",
-        )
+        nuclear_weight: float = stackable(5e-4, ge=0)
+        """lambda, the weight of the nuclear norm in the loss"""
+        server_prox: bool = True
+        """the server thresholds the received mean's singular values too, by lambda times the sum of
+        a device's steps in the round"""
         bias_mode: BiasMode = "ideal"
 
     lasting: ClassVar = ("_steps",)

@@ -98,12 +98,9 @@ class FedPAC(Algorithm):
 
         name: Literal["fedpac"] = "fedpac"
         personal_learning_rate: float = personal_rate()
-        head_steps: int | None = Field(
-            None,
-            ge=1,
-            description="SGD steps on the last layer before training.local_steps on the extractor; "
-            "a fifth of these, at least one, if not given (the paper: one epoch, then five)",
-        )
+        head_steps: int | None = Field(None, ge=1)
+        """SGD steps on the last layer before training.local_steps on the extractor; a fifth of
+        these, at least one, if not given (the paper: one epoch, then five)"""
         penalty: float = penalty(
             1.0, "lambda: the extractor's loss has it times the mean square of f(x) - c_y added"
         )

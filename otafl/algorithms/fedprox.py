@@ -38,13 +38,9 @@ class FedProx(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
         penalty: float = penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
-        stragglers: float = Field(
-            0.0,
-            ge=0,
-            le=1,
-            description="chance that a device gets through a part of a round's local steps alone, "
-            "1 to training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)",
-        )
+        stragglers: float = Field(0.0, ge=0, le=1)
+        """chance that a device gets through a part of a round's local steps alone, 1 to
+        training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty)

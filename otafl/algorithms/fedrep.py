@@ -71,12 +71,9 @@ class FedRep(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["fedrep"] = "fedrep"
         personal_learning_rate: float = personal_rate()
-        head_factor: int = Field(
-            1,
-            ge=1,
-            description="the head takes so many times training.local_steps steps, then the body "
-            "takes training.local_steps",
-        )
+        head_factor: int = Field(1, ge=1)
+        """the head takes so many times training.local_steps steps, then the body takes
+        training.local_steps"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

@@ -65,35 +65,26 @@ class FedRLR(Algorithm):
         example: ClassVar = {"training.rounds": 100, "training.local_steps": 10}
 
         name: Literal["fedrlr"] = "fedrlr"
-        q: float = stackable(
-            200.0,
-            introduced=2.0,
-            gt=0,
-            description="step size eta = q / (nu + t); the paper's 2 is for pixels from 0 to 255",
-        )
-        nu: float = stackable(1000.0, gt=0, description="step size eta = q / (nu + t)")
-        mu_schedule: Literal["inverse_eta", "constant"] = Field(
-            "inverse_eta", description="penalty weight mu = c1 / eta, or the constant mu"
-        )
-        c1: float = stackable(0.006, ge=0, description="penalty constant of inverse_eta")
-        mu: float = stackable(3.0, ge=0, description="penalty weight of the constant schedule")
-        inv_k_gradient: bool = Field(
-            False,
-            description="the paper's factor 1/K on the loss gradient",
-            json_schema_extra={"introduced": True},
-        )
-        inv_k_penalty: bool | None = Field(
-            None, description="factor 1/K on the penalty; as inv_k_gradient if not given"
-        )
+        q: float = stackable(200.0, introduced=2.0, gt=0)
+        """step size eta = q / (nu + t); the paper's 2 is for pixels from 0 to 255"""
+        nu: float = stackable(1000.0, gt=0)
+        """step size eta = q / (nu + t)"""
+        mu_schedule: Literal["inverse_eta", "constant"] = "inverse_eta"
+        """penalty weight mu = c1 / eta, or the constant mu"""
+        c1: float = stackable(0.006, ge=0)
+        """penalty constant of inverse_eta"""
+        mu: float = stackable(3.0, ge=0)
+        """penalty weight of the constant schedule"""
+        inv_k_gradient: bool = Field(False, json_schema_extra={"introduced": True})
+        """the paper's factor 1/K on the loss gradient"""
+        inv_k_penalty: bool | None = None
+        """factor 1/K on the penalty; as inv_k_gradient if not given"""
         bias_mode: BiasMode = "ideal"
-        init_rescale: bool = Field(
-            True, description="the rank-R start keeps the Frobenius norm it had before truncation"
-        )
-        evaluate_mean: bool = Field(
-            False,
-            description="also evaluate Theta_0*, the error-free projected mean of the local "
-            "models: a diagnostic",
-        )
+        init_rescale: bool = True
+        """the rank-R start keeps the Frobenius norm it had before truncation"""
+        evaluate_mean: bool = False
+        """also evaluate Theta_0*, the error-free projected mean of the local models: a
+        diagnostic"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mu_schedule == "inverse_eta" and self.c1 >= 1:

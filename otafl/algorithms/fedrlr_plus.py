@@ -86,12 +86,10 @@ class FedRLRPlus(Algorithm):
 
     class Settings(DecayedSettings, LowRankSettings):
         name: Literal["fedrlr_plus"] = "fedrlr_plus"
-        server_learning_rate: float = stackable(
-            1.0, gt=0, description="factor on the server's step along the averaged increments"
-        )
-        momentum: float = stackable(
-            0.8, ge=0, lt=1, description="share of the server's last step that it takes again"
-        )
+        server_learning_rate: float = stackable(1.0, gt=0)
+        """factor on the server's step along the averaged increments"""
+        momentum: float = stackable(0.8, ge=0, lt=1)
+        """share of the server's last step that it takes again"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.layered(model, settings.name), devices)

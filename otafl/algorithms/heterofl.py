@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms import width_slices
@@ -53,11 +52,9 @@ class HeteroFL(Algorithm):
 
     class Settings(WidthsSettings):
         name: Literal["heterofl"] = "heterofl"
-        aggregation: Literal["shared", "own"] = Field(
-            "shared",
-            description="shared: one model, of which the levels are slices. own: a model for each "
-            "level, federated among the devices of that level alone",
-        )
+        aggregation: Literal["shared", "own"] = "shared"
+        """shared: one model, of which the levels are slices. own: a model for each level, federated
+        among the devices of that level alone"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.sizes = width_slices.networks(settings, model, settings.name)

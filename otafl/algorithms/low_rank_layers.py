@@ -34,11 +34,9 @@ Sides = Sequence[tuple[int, int]]
 class LowRankSettings(settings.Settings):
     """Hold the rank of the layers."""
 
-    rank: Ranks = Field(
-        4,
-        description="rank R of every layer (clipped to the layer's smaller side), or a list with "
-        "one rank a layer",
-    )
+    rank: Ranks = 4
+    """rank R of every layer (clipped to the layer's smaller side), or a list with one rank a
+    layer"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         found = sides_of(scenario)

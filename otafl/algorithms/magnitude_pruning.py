@@ -32,10 +32,10 @@ class MagnitudePruning(Algorithm):
 
     class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"
-        keep: float = Field(0.03125, gt=0, le=1, description="share of the weights that is kept")
-        scope: Literal["layer", "global"] = Field(
-            "layer", description="the largest of each layer are kept, or of all layers together"
-        )
+        keep: float = Field(0.03125, gt=0, le=1)
+        """share of the weights that is kept"""
+        scope: Literal["layer", "global"] = "layer"
+        """the largest of each layer are kept, or of all layers together"""
         bias_mode: BiasMode = "ideal"
 
     round_operations = 3.0

@@ -43,26 +43,17 @@ class PerFedAvg(Algorithm):
 
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
-        personal_learning_rate: float = stackable(
-            0.01, gt=0, description="alpha, the step from the global model to a device's own"
-        )
-        hessian: Literal["none", "difference"] = Field(
-            "none",
-            description="the meta-gradient's second-order term: left out (FO), or by a difference "
-            "of gradients (HF)",
-        )
-        spread: float = stackable(
-            1e-3,
-            gt=0,
-            description="with hessian: difference, delta: gradients are taken at w +- delta g, g "
-            "the gradient that the Hessian meets",
-        )
-        fine_tune_steps: int = Field(
-            1,
-            ge=1,
-            description="steps from the global model to the personal one before it is tested; "
-            "pFedBreD's text has 2, its program 1",
-        )
+        personal_learning_rate: float = stackable(0.01, gt=0)
+        """alpha, the step from the global model to a device's own"""
+        hessian: Literal["none", "difference"] = "none"
+        """the meta-gradient's second-order term: left out (FO), or by a difference of gradients
+        (HF)"""
+        spread: float = stackable(1e-3, gt=0)
+        """with hessian: difference, delta: gradients are taken at w +- delta g, g the gradient that
+        the Hessian meets"""
+        fine_tune_steps: int = Field(1, ge=1)
+        """steps from the global model to the personal one before it is tested; pFedBreD's text has
+        2, its program 1"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
         server, devices = super().init(streams, hyper)

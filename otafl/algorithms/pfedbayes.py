@@ -82,19 +82,15 @@ class PFedBayes(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["pfedbayes"] = "pfedbayes"
         personal_learning_rate: float = personal_rate()
-        personal_steps: int = Field(
-            1,
-            ge=1,
-            description="SGD steps of a device's own distribution on each minibatch; the paper: 1, "
-            "its authors' code: 5",
-        )
+        personal_steps: int = Field(1, ge=1)
+        """SGD steps of a device's own distribution on each minibatch; the paper: 1, its authors'
+        code: 5"""
         penalty: float = penalty(
             10.0,
             "zeta, weight of the divergence from the global distribution beside the log-loss sum",
         )
-        rho_start: float = Field(
-            -2.5, description="rho at first; the standard deviation is ln(1 + exp(rho))"
-        )
+        rho_start: float = -2.5
+        """rho at first; the standard deviation is ln(1 + exp(rho))"""
 
         def notes(self, scenario: Any) -> Iterable[str]:
             sizes = training_sizes(scenario.data, scenario.devices.count)

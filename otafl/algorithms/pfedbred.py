@@ -89,38 +89,25 @@ class PFedBreD(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["pfedbred"] = "pfedbred"
         _gone = removed(family="gaussian")  # other priors do not fit parameters of any sign
-        strategy: Literal["none", "lg", "meg", "mh"] = Field(
-            "mh",
-            description="the prior's mean: none (the local model, which is pFedMe), lg (a step "
-            "along the loss gradient), meg (along the memorised envelope gradient), mh (both)",
-        )
-        variant: Literal["code", "paper", "c2"] = Field(
-            "code",
-            description="code: as the authors' program; paper: as equation (14); c2: mh as "
-            "equation (24) of the appendix",
-        )
-        c2_two_batches: bool = Field(
-            False, description="with variant: c2, a minibatch of its own for the inner gradient"
-        )
+        strategy: Literal["none", "lg", "meg", "mh"] = "mh"
+        """the prior's mean: none (the local model, which is pFedMe), lg (a step along the loss
+        gradient), meg (along the memorised envelope gradient), mh (both)"""
+        variant: Literal["code", "paper", "c2"] = "code"
+        """code: as the authors' program; paper: as equation (14); c2: mh as equation (24) of the
+        appendix"""
+        c2_two_batches: bool = False
+        """with variant: c2, a minibatch of its own for the inner gradient"""
         penalty: float = penalty(15.0, PENALTY)
         personal_learning_rate: float = personal_rate()
-        eta: float = stackable(
-            0.05,
-            ge=0,
-            description="step along the memorised envelope gradient, of meg and mh; the penalty is "
-            "absorbed in it",
-        )
-        eta_alpha: float = stackable(
-            0.01,
-            ge=0,
-            description="step along the loss gradient in the prior's mean, of lg and mh",
-        )
+        eta: float = stackable(0.05, ge=0)
+        """step along the memorised envelope gradient, of meg and mh; the penalty is absorbed in
+        it"""
+        eta_alpha: float = stackable(0.01, ge=0)
+        """step along the loss gradient in the prior's mean, of lg and mh"""
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
-        coherence: bool = Field(
-            False,
-            description="also measure the generalised coherence of the devices' envelope gradients "
-            "(figure 2); each device then keeps its last one",
-        )
+        coherence: bool = False
+        """also measure the generalised coherence of the devices' envelope gradients (figure 2);
+        each device then keeps its last one"""
 
         def find_conflicts(self) -> Iterator[str]:
             yield from find_divergence(self.personal_learning_rate, self.penalty)

@@ -68,23 +68,17 @@ class PFedHN(Algorithm):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["pfedhn"] = "pfedhn"
-        learning_rate: float = stackable(0.01, gt=0, description="SGD step of a device's model")
-        server_learning_rate: float = stackable(
-            1.0,
-            gt=0,
-            description="step of the hypernetwork along the mean over devices; the paper's step "
-            "for one device at a time, 0.01 with momentum 0.9, adds up to as much over ten of them",
-        )
-        embedding_learning_rate: float = stackable(
-            0.1, gt=0, description="step of a device's embedding; the paper: 0.01 with momentum 0.9"
-        )
-        embedding: int = Field(32, ge=1, description="length of a device's embedding")
-        hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-            (100, 100),
-            min_length=1,
-            description="widths of the hypernetwork's hidden layers; one more layer gives the "
-            "model",
-        )
+        learning_rate: float = stackable(0.01, gt=0)
+        """SGD step of a device's model"""
+        server_learning_rate: float = stackable(1.0, gt=0)
+        """step of the hypernetwork along the mean over devices; the paper's step for one device at
+        a time, 0.01 with momentum 0.9, adds up to as much over ten of them"""
+        embedding_learning_rate: float = stackable(0.1, gt=0)
+        """step of a device's embedding; the paper: 0.01 with momentum 0.9"""
+        embedding: int = Field(32, ge=1)
+        """length of a device's embedding"""
+        hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((100, 100), min_length=1)
+        """widths of the hypernetwork's hidden layers; one more layer gives the model"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)

@@ -61,15 +61,12 @@ class PFedMe(Algorithm):
         penalty: float = penalty(15.0, PENALTY)
         personal_learning_rate: float = personal_rate()
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
-        implementation: Literal["paper", "original"] = Field(
-            "paper",
-            description="paper: as published; original: as its authors' program, whose proximal "
-            "steps have a hidden weight decay, start where the last local step ended, and whose "
-            "personal model is the local one in truth",
-        )
-        weight_decay: float = stackable(
-            1e-3, ge=0, description="with implementation: original, the decay in each proximal step"
-        )
+        implementation: Literal["paper", "original"] = "paper"
+        """paper: as published; original: as its authors' program, whose proximal steps have a
+        hidden weight decay, start where the last local step ended, and whose personal model is the
+        local one in truth"""
+        weight_decay: float = stackable(1e-3, ge=0)
+        """with implementation: original, the decay in each proximal step"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_divergence(self.personal_learning_rate, self.penalty)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
@@ -40,20 +39,13 @@ class ProxSgd(Algorithm):
 
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
-        l1_weight: float = stackable(
-            0.001,
-            introduced=0.02,
-            ge=0,
-            description="lambda, the weight of the l1 norm in the loss",
-        )
-        momentum: bool = Field(
-            False,
-            description="steps along v = (1 - rho) v + rho g (ProxSGD's form), kept by each device "
-            "between rounds, in place of along the gradient g",
-        )
-        rho: float = stackable(
-            0.1, gt=0, le=1, description="share of the newest gradient in v; momentum: true alone"
-        )
+        l1_weight: float = stackable(0.001, introduced=0.02, ge=0)
+        """lambda, the weight of the l1 norm in the loss"""
+        momentum: bool = False
+        """steps along v = (1 - rho) v + rho g (ProxSGD's form), kept by each device between rounds,
+        in place of along the gradient g"""
+        rho: float = stackable(0.1, gt=0, le=1)
+        """share of the newest gradient in v; momentum: true alone"""
         bias_mode: BiasMode = "ideal"
 
     @property

@@ -55,13 +55,13 @@ class SplitMix(Algorithm):
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
-        atom: Ratio = Field(0.125, description="width of each of the narrow networks")
+        atom: Ratio = 0.125
+        """width of each of the narrow networks"""
         levels: Annotated[tuple[Count, ...], AfterValidator(descending)] = Field(
-            (8, 4, 2, 1),
-            min_length=1,
-            description="how many of the networks a device of each level trains, the largest "
-            "first; the first is how many there are",
+            (8, 4, 2, 1), min_length=1
         )
+        """how many of the networks a device of each level trains, the largest first; the first is
+        how many there are"""
         width_rule: WidthRule = width_rule()
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:

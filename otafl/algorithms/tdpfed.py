@@ -74,72 +74,46 @@ class TDPFed(Algorithm):
         small: ClassVar[Mapping[str, Any]] = {"factor_steps": 3, "solver_steps": 2}
 
         name: Literal["tdpfed"] = "tdpfed"
-        rank: Ranks | None = Field(
-            None,
-            description="CP rank R of every layer, or a list with one rank a layer (clipped to "
-            "what a layer can use); by compression_rate if not given",
-        )
-        compression_rate: float | None = Field(
-            None,
-            gt=0,
-            description="weights of a layer over those of its factors: R = round(prod I_n / (rate "
-            "sum I_n)); 2 where rank is not given either",
-        )
-        aggregation: Literal["afm", "act", "tangent"] = Field(
-            "afm",
-            description="afm: the mean of the factors (20). act: the mean of the tensors (21), "
-            "factored again (22); needs each device. tangent (not in the paper): the mean of the "
-            "tensors' changes, projected on the tangent space of the broadcast factors",
-        )
-        solver_steps: int = Field(5, ge=1, description="s, Nesterov steps on a minibatch")
-        factor_steps: int = Field(
-            17, ge=1, description="s', Adam steps on the factors after each solve"
-        )
-        factor_update: Literal["joint", "alternate"] = Field(
-            "joint",
-            description="all factors from one gradient, or mode by mode, each from a fresh one",
-        )
-        personal_learning_rate: float = stackable(
-            0.08, gt=0, description="eta_p, the Nesterov step of the personal model"
-        )
-        factor_learning_rate: float = stackable(
-            8e-4,
-            gt=0,
-            description="eta, the Adam step of the factors; 3e-4 in the paper's Table III",
-        )
-        penalty: float = stackable(12.0, gt=0, description="lambda, the weight of the penalty")
-        server_learning_rate: float = stackable(
-            1.0,
-            gt=0,
-            description="beta, the server's step towards the mean; above 1 it extrapolates",
-        )
-        weights: Literal["samples", "uniform"] = Field(
-            "samples",
-            description="devices count by their samples, as in (21), or equally, as (20) is "
-            "printed",
-        )
-        sends: Literal["increment", "factors"] = Field(
-            "increment",
-            description="with afm and act, what travels: the factors' increment, or the factors. "
-            "The same on a link without errors",
-        )
-        downlink: Literal["factors", "both"] = Field(
-            "factors", description="the server sends the factors, or the full tensors too"
-        )
-        act_start: Literal["near", "random"] = Field(
-            "near",
-            description="with act, where alternating least squares of a convolution's tensor begin "
-            "(22): at the mean or the old factors, whichever are nearer; or at random ones, new in "
-            "each round, of the tensor's variance. Matrices are truncated, which needs no start",
-        )
-        act_sweeps: int = Field(
-            50, ge=1, description="with act, the most sweeps over all factors (22)"
-        )
-        act_theta_start: Literal["factors", "tensor"] = Field(
-            "factors",
-            description="with act, personal models start a round from the new factors' tensor, or "
-            "from the mean tensor itself, which needs downlink: both",
-        )
+        rank: Ranks | None = None
+        """CP rank R of every layer, or a list with one rank a layer (clipped to what a layer can
+        use); by compression_rate if not given"""
+        compression_rate: float | None = Field(None, gt=0)
+        """weights of a layer over those of its factors: R = round(prod I_n / (rate sum I_n)); 2
+        where rank is not given either"""
+        aggregation: Literal["afm", "act", "tangent"] = "afm"
+        """afm: the mean of the factors (20). act: the mean of the tensors (21), factored again
+        (22); needs each device. tangent (not in the paper): the mean of the tensors' changes,
+        projected on the tangent space of the broadcast factors"""
+        solver_steps: int = Field(5, ge=1)
+        """s, Nesterov steps on a minibatch"""
+        factor_steps: int = Field(17, ge=1)
+        """s', Adam steps on the factors after each solve"""
+        factor_update: Literal["joint", "alternate"] = "joint"
+        """all factors from one gradient, or mode by mode, each from a fresh one"""
+        personal_learning_rate: float = stackable(0.08, gt=0)
+        """eta_p, the Nesterov step of the personal model"""
+        factor_learning_rate: float = stackable(8e-4, gt=0)
+        """eta, the Adam step of the factors; 3e-4 in the paper's Table III"""
+        penalty: float = stackable(12.0, gt=0)
+        """lambda, the weight of the penalty"""
+        server_learning_rate: float = stackable(1.0, gt=0)
+        """beta, the server's step towards the mean; above 1 it extrapolates"""
+        weights: Literal["samples", "uniform"] = "samples"
+        """devices count by their samples, as in (21), or equally, as (20) is printed"""
+        sends: Literal["increment", "factors"] = "increment"
+        """with afm and act, what travels: the factors' increment, or the factors. The same on a
+        link without errors"""
+        downlink: Literal["factors", "both"] = "factors"
+        """the server sends the factors, or the full tensors too"""
+        act_start: Literal["near", "random"] = "near"
+        """with act, where alternating least squares of a convolution's tensor begin (22): at the
+        mean or the old factors, whichever are nearer; or at random ones, new in each round, of the
+        tensor's variance. Matrices are truncated, which needs no start"""
+        act_sweeps: int = Field(50, ge=1)
+        """with act, the most sweeps over all factors (22)"""
+        act_theta_start: Literal["factors", "tensor"] = "factors"
+        """with act, personal models start a round from the new factors' tensor, or from the mean
+        tensor itself, which needs downlink: both"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.rank is not None and self.compression_rate is not None:

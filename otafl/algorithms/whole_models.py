@@ -32,18 +32,10 @@ BiasMode = Annotated[
 class WholeSettings(settings.Settings):
     """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
 
-    learning_rate: float = stackable(
-        0.2,
-        introduced=0.002,
-        gt=0,
-        description="SGD step of the first round; FedRLR's experiments, with pixels from 0 to 255: "
-        "2 / 1000",
-    )
-    decay: float = stackable(
-        0.001,
-        ge=0,
-        description="the step of round t is learning_rate / (1 + decay t); FedRLR: 2 / (1000 + t)",
-    )
+    learning_rate: float = stackable(0.2, introduced=0.002, gt=0)
+    """SGD step of the first round; FedRLR's experiments, with pixels from 0 to 255: 2 / 1000"""
+    decay: float = stackable(0.001, ge=0)
+    """the step of round t is learning_rate / (1 + decay t); FedRLR: 2 / (1000 + t)"""
 
 
 def weights_of(model: Model) -> tuple[str, ...]:

@@ -80,16 +80,12 @@ class WidthsSettings(LevelsSettings):
         (1.0, 0.5, 0.25, 0.125), "width of each model size, the largest first"
     )
     width_rule: WidthRule = width_rule()
-    scaler: bool = Field(
-        True,
-        description="in training, what a convolution puts out is divided by the level's width over "
-        "the largest (Diao et al. 2021, section 3)",
-    )
-    clip_norm: Annotated[float, Field(gt=0)] | None = Field(
-        1.0,
-        description="largest norm of a minibatch's gradient; longer ones are shortened. 1 in the "
-        "authors' programs",
-    )
+    scaler: bool = True
+    """in training, what a convolution puts out is divided by the level's width over the largest
+    (Diao et al. 2021, section 3)"""
+    clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
+    """largest norm of a minibatch's gradient; longer ones are shortened. 1 in the authors'
+    programs"""
 
 
 def channels(ratio: float, rule: WidthRule) -> Channels:

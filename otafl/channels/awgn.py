@@ -20,7 +20,8 @@ class Awgn(Channel):
 
     class Settings(ChannelSettings):
         name: Literal["awgn"] = "awgn"
-        antennas: int = Field(1, ge=1, description="antennas of the server, A; h = 1 at each")
+        antennas: int = Field(1, ge=1)
+        """antennas of the server, A; h = 1 at each"""
 
     settings: Settings
 

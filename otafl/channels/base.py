@@ -29,26 +29,19 @@ DEFAULT_SNR_DB = 20.0
 class ChannelSettings(Settings):
     """Every channel's section may hold these keys."""
 
-    snr_db: Decibels | None = stackable(
-        None, description="normalised SNR in dB; 20 if neither it nor path_loss_db is given"
-    )
-    path_loss_db: Decibels | None = stackable(
-        None, ge=0, description="path loss in dB of every device; then the SNR is physical"
-    )
-    tx_power_dbm: Decibels = stackable(
-        20.0, description="transmit power budget of a device in dBm (0.1 W); joules follow from it"
-    )
-    bandwidth_hz: float = stackable(
-        1e6, gt=0, description="uplink bandwidth; one symbol a second and hertz"
-    )
-    noise_figure_db: Decibels = stackable(
-        5.0, ge=0, description="receiver noise figure in dB over -174 dBm/Hz"
-    )
-    device_budget_db: tuple[Decibels, ...] = Field(
-        (),
-        description="each device's power budget in dB relative to snr_db or tx_power_dbm; the list "
-        "is repeated over the devices",
-    )
+    snr_db: Decibels | None = stackable(None)
+    """normalised SNR in dB; 20 if neither it nor path_loss_db is given"""
+    path_loss_db: Decibels | None = stackable(None, ge=0)
+    """path loss in dB of every device; then the SNR is physical"""
+    tx_power_dbm: Decibels = stackable(20.0)
+    """transmit power budget of a device in dBm (0.1 W); joules follow from it"""
+    bandwidth_hz: float = stackable(1e6, gt=0)
+    """uplink bandwidth; one symbol a second and hertz"""
+    noise_figure_db: Decibels = stackable(5.0, ge=0)
+    """receiver noise figure in dB over -174 dBm/Hz"""
+    device_budget_db: tuple[Decibels, ...] = ()
+    """each device's power budget in dB relative to snr_db or tx_power_dbm; the list is repeated
+    over the devices"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.snr_db is not None and self.path_loss_db is not None:
@@ -69,29 +62,20 @@ class ChannelSettings(Settings):
 class FadingSettings(ChannelSettings):
     """The section of a channel that fades may hold these keys."""
 
-    antennas: int = Field(1, ge=1, description="antennas of the server, A")
-    antenna_correlation: float = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="correlation of neighbouring antennas; r^|a-b| at larger distance",
-    )
-    block_symbols: int | None = Field(
-        None,
-        ge=1,
-        description="channel uses of a coherence block, all sub-carriers together; without it the "
-        "channel lasts for the whole payload",
-    )
-    speed_kmh: float | None = Field(
-        None,
-        ge=0,
-        description="speed of the devices: fading is correlated over blocks and rounds (Jakes); "
-        "without it, it is independent",
-    )
-    carrier_hz: float = Field(3.5e9, gt=0, description="carrier frequency")
-    round_interval_s: float = Field(
-        1.0, gt=0, description="seconds between the payloads of two rounds, as the fading sees it"
-    )
+    antennas: int = Field(1, ge=1)
+    """antennas of the server, A"""
+    antenna_correlation: float = Field(0.0, ge=0, lt=1)
+    """correlation of neighbouring antennas; r^|a-b| at larger distance"""
+    block_symbols: int | None = Field(None, ge=1)
+    """channel uses of a coherence block, all sub-carriers together; without it the channel lasts
+    for the whole payload"""
+    speed_kmh: float | None = Field(None, ge=0)
+    """speed of the devices: fading is correlated over blocks and rounds (Jakes); without it, it is
+    independent"""
+    carrier_hz: float = Field(3.5e9, gt=0)
+    """carrier frequency"""
+    round_interval_s: float = Field(1.0, gt=0)
+    """seconds between the payloads of two rounds, as the fading sees it"""
 
 
 Believed = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]

@@ -126,13 +126,9 @@ class Cdl(Channel):
     class Settings(GeometricSettings):
         name: Literal["cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"] = "cdl-a"
         delay_spread_s: float = delay_spread()
-        sector_deg: float = Field(
-            120.0,
-            ge=0,
-            le=360,
-            description="sector in degrees over which the devices' bearings from the server are "
-            "spread evenly at random; 0: all see the angles of the profile",
-        )
+        sector_deg: float = Field(120.0, ge=0, le=360)
+        """sector in degrees over which the devices' bearings from the server are spread evenly at
+        random; 0: all see the angles of the profile"""
 
     settings: Settings
 

@@ -81,30 +81,21 @@ class Cell(Channel):
             "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma",
             gt=0,
         )
-        device_height_m: float = Field(
-            1.5,
-            ge=1.5,
-            le=10,
-            description="height of the devices in metres, all the same as in Sionna's topologies",
-        )
+        device_height_m: float = Field(1.5, ge=1.5, le=10)
+        """height of the devices in metres, all the same as in Sionna's topologies"""
         indoor_probability: float = _by_name(
             {"umi": 0.8, "uma": 0.8, "rma": 0.5},
             "share of devices that are indoors; 0.5 in rma, else 0.8",
             ge=0,
             le=1,
         )
-        o2i_loss: Literal["low", "high"] = Field(
-            "low",
-            description="building penetration loss (TR 38.901 7.4.3); below 6 GHz the same in umi "
-            "and uma",
-        )
-        shadowing: bool = Field(True, description="whether shadow fading is part of the gain")
-        mobility: Literal["none", "linear"] = Field(
-            "none",
-            description="linear: devices walk straight on at speed_kmh and are reflected at the "
-            "edge of the cell, and distance, path loss and shadowing follow; none: speed_kmh is "
-            "seen by the fading alone",
-        )
+        o2i_loss: Literal["low", "high"] = "low"
+        """building penetration loss (TR 38.901 7.4.3); below 6 GHz the same in umi and uma"""
+        shadowing: bool = True
+        """whether shadow fading is part of the gain"""
+        mobility: Literal["none", "linear"] = "none"
+        """linear: devices walk straight on at speed_kmh and are reflected at the edge of the cell,
+        and distance, path loss and shadowing follow; none: speed_kmh is seen by the fading alone"""
         in_car: bool | None = _by_name(
             {"umi": None, "uma": None, "rma": True},
             "of rma, whether devices that are not indoors are in cars, N(9 dB, 5 dB) down (TR "

@@ -40,12 +40,9 @@ Draw = Callable[[Tensor, Tensor], Tensor]
 class OfdmSettings(FadingSettings):
     """The section of a frequency-selective channel may hold these keys."""
 
-    subcarrier_groups: int = Field(
-        8,
-        ge=1,
-        description="groups of neighbouring sub-carriers that the band is split into, F; each is "
-        "flat, with the response at its centre",
-    )
+    subcarrier_groups: int = Field(8, ge=1)
+    """groups of neighbouring sub-carriers that the band is split into, F; each is flat, with the
+    response at its centre"""
 
 
 def delay_spread() -> float:

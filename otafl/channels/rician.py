@@ -39,9 +39,8 @@ class Rician(Channel):
 
     class Settings(FlatFadingSettings):
         name: Literal["rician"] = "rician"
-        k_factor_db: Decibels = stackable(
-            6.0, description="K-factor in dB: power of the line of sight over the scattered one"
-        )
+        k_factor_db: Decibels = stackable(6.0)
+        """K-factor in dB: power of the line of sight over the scattered one"""
 
     settings: Settings
 

@@ -48,20 +48,16 @@ ITERATIONS = 20
 class RisSettings(Settings):
     """A reflecting surface is one more path, whose gain comes on top of E|h|^2 = 1."""
 
-    elements: int = Field(ge=1, description="reflecting elements, M")
-    reflected_db: Decibels = Field(
-        -20.0,
-        description="power of one element's path, device to surface to server, relative to the "
-        "direct path's, in dB",
-    )
-    blocked: float = Field(
-        0.0, ge=0, le=1, description="share of the direct path's power that an obstacle takes"
-    )
-    rule: Literal["random", "align_weakest", "align_sum"] = Field(
-        "align_weakest",
-        description="phases: random, or set for the device of the weakest direct path, or for the "
-        "sum of all devices' channels, by what `csi` lets the server believe of the paths",
-    )
+    elements: int = Field(ge=1)
+    """reflecting elements, M"""
+    reflected_db: Decibels = -20.0
+    """power of one element's path, device to surface to server, relative to the direct path's, in
+    dB"""
+    blocked: float = Field(0.0, ge=0, le=1)
+    """share of the direct path's power that an obstacle takes"""
+    rule: Literal["random", "align_weakest", "align_sum"] = "align_weakest"
+    """phases: random, or set for the device of the weakest direct path, or for the sum of all
+    devices' channels, by what `csi` lets the server believe of the paths"""
 
     @property
     def sounded(self) -> int:

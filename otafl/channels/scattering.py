@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
@@ -43,7 +42,8 @@ MOST_KEPT = 1 << 23
 class FlatFadingSettings(FadingSettings):
     """The section of a flat channel that fades may hold these keys."""
 
-    ris: RisSettings | None = Field(None, description="a reflecting surface")
+    ris: RisSettings | None = None
+    """a reflecting surface"""
 
     @property
     def sounded(self) -> int:

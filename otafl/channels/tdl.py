@@ -113,12 +113,8 @@ class Tdl(Channel):
     class Settings(OfdmSettings):
         name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
         delay_spread_s: float = delay_spread()
-        sinusoids: int = Field(
-            20,
-            ge=8,
-            description="sinusoids of a tap of moving devices (speed_kmh), as many as Sionna's "
-            "default",
-        )
+        sinusoids: int = Field(20, ge=8)
+        """sinusoids of a tap of moving devices (speed_kmh), as many as Sionna's default"""
 
     settings: Settings
 

@@ -65,48 +65,29 @@ class Trace(Channel):
         reads: ClassVar = ("path",)
 
         name: Literal["trace"] = "trace"
-        path: str | None = Field(
-            None,
-            min_length=1,
-            description="NetCDF-4 or HDF5 file; relative paths count from the working directory",
-        )
-        scene: Literal["etoile", "florence", "munich"] | None = Field(
-            None,
-            description="in place of path, a place whose rays were traced: 96 pedestrians around a "
-            "base station with 8 antennas over the roofs at 3.5 GHz, a metre further in each of "
-            "12 rounds; some have no path (map data: OpenStreetMap contributors, ODbL)",
-        )
-        start: Literal["zero", "per_trial"] = Field(
-            "per_trial",
-            description="zero: round 0 is the file's first round; per_trial: each trial starts at "
-            "a random round of the file. Past its last round the file starts again, and before "
-            "its first, where a belated estimate looks, is its last",
-        )
-        places: Literal["first", "per_trial"] = Field(
-            "first",
-            description="first: devices are the file's first ones; per_trial: each trial draws "
-            "which of them",
-        )
-        antennas: int | None = Field(
-            None, ge=1, description="antennas of the server, the file's first ones; else all"
-        )
-        gains: Literal["relative", "absolute"] = Field(
-            "relative",
-            description="relative: the file's gains over their mean, so that snr_db is the mean "
-            "SNR; absolute: they are path gains, and budgets are tx_power_dbm over thermal noise",
-        )
-        subcarrier_groups: int | None = Field(
-            None,
-            ge=1,
-            description="groups of sub-carriers over bandwidth_hz that impulse responses are "
-            "evaluated on (default 1); frequency responses have their own",
-        )
-        block_symbols: int | None = Field(
-            None,
-            ge=1,
-            description="channel uses of a coherence block; the blocks of a payload then take the "
-            "file's rounds from its own on. Without it, the channel lasts for the whole payload",
-        )
+        path: str | None = Field(None, min_length=1)
+        """NetCDF-4 or HDF5 file; relative paths count from the working directory"""
+        scene: Literal["etoile", "florence", "munich"] | None = None
+        """in place of path, a place whose rays were traced: 96 pedestrians around a base station
+        with 8 antennas over the roofs at 3.5 GHz, a metre further in each of 12 rounds; some have
+        no path (map data: OpenStreetMap contributors, ODbL)"""
+        start: Literal["zero", "per_trial"] = "per_trial"
+        """zero: round 0 is the file's first round; per_trial: each trial starts at a random round
+        of the file. Past its last round the file starts again, and before its first, where a
+        belated estimate looks, is its last"""
+        places: Literal["first", "per_trial"] = "first"
+        """first: devices are the file's first ones; per_trial: each trial draws which of them"""
+        antennas: int | None = Field(None, ge=1)
+        """antennas of the server, the file's first ones; else all"""
+        gains: Literal["relative", "absolute"] = "relative"
+        """relative: the file's gains over their mean, so that snr_db is the mean SNR; absolute:
+        they are path gains, and budgets are tx_power_dbm over thermal noise"""
+        subcarrier_groups: int | None = Field(None, ge=1)
+        """groups of sub-carriers over bandwidth_hz that impulse responses are evaluated on (default
+        1); frequency responses have their own"""
+        block_symbols: int | None = Field(None, ge=1)
+        """channel uses of a coherence block; the blocks of a payload then take the file's rounds
+        from its own on. Without it, the channel lasts for the whole payload"""
 
         def find_conflicts(self) -> Iterator[str]:
             yield from super().find_conflicts()

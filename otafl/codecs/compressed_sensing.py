@@ -50,16 +50,13 @@ class CompressedSensing(Remembering):
 
     class Settings(Codec.Settings):
         name: Literal["compressed_sensing"] = "compressed_sensing"
-        keep: float = Field(
-            0.05, gt=0, le=1, description="share of the reals that a device keeps, the largest ones"
-        )
-        ratio: float = Field(0.5, gt=0, le=1, description="measurements a real")
-        chunk: int = Field(
-            1024,
-            ge=8,
-            description="reals that are projected together, at most; neighbours are dealt out to "
-            "different chunks, so that each is about as sparse as the payload",
-        )
+        keep: float = Field(0.05, gt=0, le=1)
+        """share of the reals that a device keeps, the largest ones"""
+        ratio: float = Field(0.5, gt=0, le=1)
+        """measurements a real"""
+        chunk: int = Field(1024, ge=8)
+        """reals that are projected together, at most; neighbours are dealt out to different chunks,
+        so that each is about as sparse as the payload"""
         iterations: Iterations = 30
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         error_feedback: Feedback = True

@@ -52,18 +52,12 @@ class MatrixSensing(Codec):
         small: ClassVar[Mapping[str, Any]] = {"rows": 2}
 
         name: Literal["matrix_sensing"] = "matrix_sensing"
-        rows: int = Field(
-            8,
-            ge=1,
-            description="measurements of each column; FedRLR takes 8, and 200 for its Table II",
-        )
-        side: int | None = Field(
-            None,
-            ge=2,
-            description="length of the side that is measured, of every matrix that has it (the "
-            "first, if both have); others travel as they are. If not given, the length that most "
-            "matrices have, the larger of several",
-        )
+        rows: int = Field(8, ge=1)
+        """measurements of each column; FedRLR takes 8, and 200 for its Table II"""
+        side: int | None = Field(None, ge=2)
+        """length of the side that is measured, of every matrix that has it (the first, if both
+        have); others travel as they are. If not given, the length that most matrices have, the
+        larger of several"""
         iterations: Iterations = 50
         threshold: Threshold = 1.5
         matrix_seed: MatrixSeed = 0

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES, Codec, Coded, pairs
@@ -36,13 +35,10 @@ class Obda(Codec):
 
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
-        step: float = stackable(
-            0.001, gt=0, description="size of the step that the server takes along each sign"
-        )
-        vote: Literal["majority", "weighted"] = Field(
-            "majority",
-            description="one vote a device, or votes weighted by its share of the samples",
-        )
+        step: float = stackable(0.001, gt=0)
+        """size of the step that the server takes along each sign"""
+        vote: Literal["majority", "weighted"] = "majority"
+        """one vote a device, or votes weighted by its share of the samples"""
 
         @property
         def assumes_increments(self) -> str:

@@ -30,20 +30,13 @@ ROUNDING = family("qsgd", __name__)
 class Qsgd(Codec):
     class Settings(Codec.Settings):
         name: Literal["qsgd"] = "qsgd"
-        bits: int = Field(
-            4,
-            ge=2,
-            le=16,
-            description="bits a real: a sign, and s = 2^(bits - 1) - 1 levels above 0",
-        )
-        norm: Literal["l2", "max"] = Field(
-            "l2",
-            description="the paper's Euclidean norm, or the largest magnitude, which its "
-            "experiments use; 32 bits beside each block or bucket",
-        )
-        bucket: int | None = Field(
-            None, ge=1, description="reals that share a norm; a whole block if not given"
-        )
+        bits: int = Field(4, ge=2, le=16)
+        """bits a real: a sign, and s = 2^(bits - 1) - 1 levels above 0"""
+        norm: Literal["l2", "max"] = "l2"
+        """the paper's Euclidean norm, or the largest magnitude, which its experiments use; 32 bits
+        beside each block or bucket"""
+        bucket: int | None = Field(None, ge=1)
+        """reals that share a norm; a whole block if not given"""
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)

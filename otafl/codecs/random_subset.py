@@ -30,13 +30,11 @@ CHOICE = family("random_subset", __name__)
 class RandomSubset(Codec):
     class Settings(Codec.Settings):
         name: Literal["random_subset"] = "random_subset"
-        keep: float = Field(0.5, gt=0, le=1, description="share of the reals that is sent")
-        fill: Literal["zero", "keep"] = Field(
-            "zero",
-            description="what is not sent counts as 0 in the mean, or each coordinate's mean is "
-            "over the devices that sent it, 0 if none did (so that with increments the server "
-            "keeps its own)",
-        )
+        keep: float = Field(0.5, gt=0, le=1)
+        """share of the reals that is sent"""
+        fill: Literal["zero", "keep"] = "zero"
+        """what is not sent counts as 0 in the mean, or each coordinate's mean is over the devices
+        that sent it, 0 if none did (so that with increments the server keeps its own)"""
         positions: Positions = True
 
         @property

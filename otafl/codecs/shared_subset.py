@@ -51,11 +51,11 @@ class SharedSubset(Remembering):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
 
         name: Literal["shared_subset"] = "shared_subset"
-        keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is sent")
+        keep: float = Field(0.1, gt=0, le=1)
+        """share of the reals that is sent"""
         error_feedback: Feedback = True
-        subset_seed: int = Field(
-            0, ge=0, lt=2**63, description="seed of the subsets, the same in all trials"
-        )
+        subset_seed: int = Field(0, ge=0, lt=2**63)
+        """seed of the subsets, the same in all trials"""
 
         @property
         def assumes_increments(self) -> str:

@@ -36,10 +36,10 @@ from otafl.models.base import flatten, unflatten
 class TopK(Remembering):
     class Settings(Codec.Settings):
         name: Literal["topk"] = "topk"
-        keep: float = Field(0.1, gt=0, le=1, description="share of the reals that is kept")
-        scope: Literal["payload", "block"] = Field(
-            "payload", description="chosen among all reals of a payload group, or block by block"
-        )
+        keep: float = Field(0.1, gt=0, le=1)
+        """share of the reals that is kept"""
+        scope: Literal["payload", "block"] = "payload"
+        """chosen among all reals of a payload group, or block by block"""
         error_feedback: Feedback = True
 
         @property

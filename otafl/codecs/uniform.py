@@ -24,7 +24,8 @@ class Uniform(Codec):
 
     class Settings(Codec.Settings):
         name: Literal["uniform"] = "uniform"
-        bits: int = Field(8, ge=1, le=24, description="bits a real")
+        bits: int = Field(8, ge=1, le=24)
+        """bits a real"""
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
@@ -41,9 +42,11 @@ class Reveals:
 
 
 class Settings(BaseModel):
-    """Settings are frozen; unknown keys are errors."""
+    """Settings are frozen; unknown keys are errors. The string below a field is its description."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     example: ClassVar[Mapping[str, Any]] = {}
     """What a scenario that tries the component out needs beside its name: dotted key -> value."""
@@ -53,6 +56,14 @@ class Settings(BaseModel):
 
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file which results depend on."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Make descriptions, which docstrings break into lines, one line each."""
+        for info in cls.model_fields.values():
+            if info.description is not None:
+                info.description = " ".join(info.description.split())
+        return handler(source)
 
     @property
     def stackable(self) -> tuple[str, ...]:

@@ -29,12 +29,8 @@ class Delay(Csi):
         example: ClassVar = {"channel.speed_kmh": 3.0}
 
         name: Literal["delay"] = "delay"
-        rounds: int = Field(
-            1,
-            ge=1,
-            description="rounds between estimate and use; in the first ones the estimate is from "
-            "before the run",
-        )
+        rounds: int = Field(1, ge=1)
+        """rounds between estimate and use; in the first ones the estimate is from before the run"""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -23,7 +23,8 @@ PATH_ERROR = family("csi_path_error", __name__)
 class NormalError(Csi):
     class Settings(Csi.Settings):
         name: Literal["error"] = "error"
-        variance: float = stackable(0.01, ge=0, description="variance of the estimation error")
+        variance: float = stackable(0.01, ge=0)
+        """variance of the estimation error"""
 
     @property
     def variance(self) -> Tensor:

@@ -23,7 +23,8 @@ from otafl.csi.base import Csi
 class PhaseFeedback(Csi):
     class Settings(Csi.Settings):
         name: Literal["phase_feedback"] = "phase_feedback"
-        bits: int = stackable(2, ge=1, le=16, description="bits of the phase, 2^bits levels")
+        bits: int = stackable(2, ge=1, le=16)
+        """bits of the phase, 2^bits levels"""
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return self._rounded(h)

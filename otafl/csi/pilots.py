@@ -48,23 +48,16 @@ class Pilots(Csi):
 
     class Settings(Csi.Settings):
         name: Literal["pilots"] = "pilots"
-        estimator: Literal["ls", "mmse"] = Field(
-            "ls",
-            description="least squares, or least mean squared error with the mean power known, for "
-            "each coherence block and sub-carrier group alone",
-        )
-        length: int = Field(
-            1, ge=1, description="pilots on a sub-carrier group that carries them, in a block"
-        )
-        power_db: Decibels = stackable(
-            0.0, description="power of a pilot over the device's budget, in dB"
-        )
-        comb: int = Field(
-            1,
-            ge=1,
-            description="one sub-carrier group in so many carries pilots; the others' estimates "
-            "are interpolated linearly",
-        )
+        estimator: Literal["ls", "mmse"] = "ls"
+        """least squares, or least mean squared error with the mean power known, for each coherence
+        block and sub-carrier group alone"""
+        length: int = Field(1, ge=1)
+        """pilots on a sub-carrier group that carries them, in a block"""
+        power_db: Decibels = stackable(0.0)
+        """power of a pilot over the device's budget, in dB"""
+        comb: int = Field(1, ge=1)
+        """one sub-carrier group in so many carries pilots; the others' estimates are interpolated
+        linearly"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.estimator == "mmse" and self.comb > 1:

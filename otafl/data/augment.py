@@ -26,10 +26,10 @@ AUGMENT = family("augment", __name__)
 class AugmentSettings(Settings):
     """Say what is done to the images of training minibatches, with black where nothing is known."""
 
-    crop: int = Field(
-        0, ge=0, description="pixels that are put around an image before it is cut at random"
-    )
-    flip: bool = Field(False, description="flip left to right with probability one half")
+    crop: int = Field(0, ge=0)
+    """pixels that are put around an image before it is cut at random"""
+    flip: bool = False
+    """flip left to right with probability one half"""
 
 
 class Augmentation:

@@ -36,30 +36,21 @@ class DataSource(Settings):
 
     name: str
     partition: Any = chosen("partition", "how samples are dealt out over the devices")
-    validation: float = Field(
-        0.0, ge=0, lt=1, description="share of the training samples held out for tuning"
-    )
-    test: Literal["official", "train_tail", "per_device"] = Field(
-        "official",
-        description="official test set; or the last training samples (as many as the official "
-        "test set has), the official set then unused; or, per_device, training and official test "
-        "samples together are dealt out, and the last `test_share` of each device's samples test",
-    )
-    test_share: float = Field(
-        0.25, gt=0, lt=1, description="share of a device's samples that test, with test: per_device"
-    )
-    own_test: bool = Field(
-        False,
-        description="also evaluate on each device's own test samples: those of the classes that it "
-        "trains on (with partition natural: of its users); test: per_device always does, on its "
-        "own share",
-    )
-    augment: AugmentSettings | None = Field(
-        None, description="random crops and flips of training images; none if not given"
-    )
-    train_samples: int | None = Field(
-        None, ge=1, description="use only the first so many training samples; all if not given"
-    )
+    validation: float = Field(0.0, ge=0, lt=1)
+    """share of the training samples held out for tuning"""
+    test: Literal["official", "train_tail", "per_device"] = "official"
+    """official test set; or the last training samples (as many as the official test set has), the
+    official set then unused; or, per_device, training and official test samples together are dealt
+    out, and the last `test_share` of each device's samples test"""
+    test_share: float = Field(0.25, gt=0, lt=1)
+    """share of a device's samples that test, with test: per_device"""
+    own_test: bool = False
+    """also evaluate on each device's own test samples: those of the classes that it trains on (with
+    partition natural: of its users); test: per_device always does, on its own share"""
+    augment: AugmentSettings | None = None
+    """random crops and flips of training images; none if not given"""
+    train_samples: int | None = Field(None, ge=1)
+    """use only the first so many training samples; all if not given"""
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:

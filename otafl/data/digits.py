@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
@@ -32,7 +31,8 @@ class Digits(DataSource):
     samples: ClassVar[tuple[int, int]] = (1437, 360)
 
     name: Literal["digits"] = "digits"
-    pixel_scale: Literal["unit", "raw"] = Field("unit", description="pixels in [0, 1], or 0 to 16")
+    pixel_scale: Literal["unit", "raw"] = "unit"
+    """pixels in [0, 1], or 0 to 16"""
 
     def read(self) -> DataSet:
         table = _table()

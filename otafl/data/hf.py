@@ -47,48 +47,29 @@ class HuggingFace(DataSource):
     example: ClassVar = {"data.dataset": "ylecun/mnist"}
 
     name: Literal["hf"] = "hf"
-    dataset: str = Field(
-        min_length=1, description="path of a folder, or name on the Hugging Face hub"
-    )
-    config: str | None = Field(
-        None, description="which of a data set's configurations, where it has several"
-    )
-    revision: str | None = Field(
-        None, description="commit or tag of a data set of the hub; its newest if not given"
-    )
-    train_split: str = Field("train", description="split that trains")
-    test_split: str | None = Field(
-        None, description="split that tests; test, else validation, if not given"
-    )
-    hold_out: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="share of the training split that tests in place of a split, drawn once for "
-        "all trials",
-    )
-    image: str | None = Field(
-        None,
-        description="column of the images, or of lists of numbers; the only one of its type if not "
-        "given",
-    )
-    label: str | None = Field(
-        None,
-        description="column of the labels; the only one of class labels, or label, if not given",
-    )
-    user: str | None = Field(
-        None, description="column that says whose a sample is, for partition natural"
-    )
-    pixel_scale: Scale = Field(
-        "unit",
-        description="pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, over all "
-        "pixels or each by itself; lists of numbers stay as they are",
-    )
-    image_size: tuple[int, int] | None = Field(
-        None,
-        description="height and width that images are resized to; they must all have one size if "
-        "not given",
-    )
+    dataset: str = Field(min_length=1)
+    """path of a folder, or name on the Hugging Face hub"""
+    config: str | None = None
+    """which of a data set's configurations, where it has several"""
+    revision: str | None = None
+    """commit or tag of a data set of the hub; its newest if not given"""
+    train_split: str = "train"
+    """split that trains"""
+    test_split: str | None = None
+    """split that tests; test, else validation, if not given"""
+    hold_out: float | None = Field(None, gt=0, lt=1)
+    """share of the training split that tests in place of a split, drawn once for all trials"""
+    image: str | None = None
+    """column of the images, or of lists of numbers; the only one of its type if not given"""
+    label: str | None = None
+    """column of the labels; the only one of class labels, or label, if not given"""
+    user: str | None = None
+    """column that says whose a sample is, for partition natural"""
+    pixel_scale: Scale = "unit"
+    """pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, over all pixels or each by
+    itself; lists of numbers stay as they are"""
+    image_size: tuple[int, int] | None = None
+    """height and width that images are resized to; they must all have one size if not given"""
 
     @property
     def has_users(self) -> bool:  # type: ignore[override]

@@ -81,7 +81,8 @@ class Sent140(DataSource):
     fraction: leaf.Fraction = None
     min_samples: leaf.MinSamples = 3
     sample_seed: leaf.SampleSeed = 0
-    length: int = Field(25, ge=1, description="words of a tweet; what follows is cut off")
+    length: int = Field(25, ge=1)
+    """words of a tweet; what follows is cut off"""
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Blocks, Broadcast, Cohort, column
@@ -33,19 +32,14 @@ FADING = purpose("downlink_fading", __name__)
 class AnalogDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["analog"] = "analog"
-        snr_db: Decibels = stackable(
-            20.0,
-            description="mean power of a broadcast symbol over the complex noise variance at a "
-            "device, in dB, the same for all devices but for fading",
-        )
-        fading: bool = Field(
-            False, description="Rayleigh fading of the downlink, known to the devices; else none"
-        )
-        estimator: Literal["inversion", "mmse"] = Field(
-            "inversion",
-            description="a device divides by its channel, which a deep fade makes very noisy, or "
-            "shrinks towards zero for the least mean squared error",
-        )
+        snr_db: Decibels = stackable(20.0)
+        """mean power of a broadcast symbol over the complex noise variance at a device, in dB, the
+        same for all devices but for fading"""
+        fading: bool = False
+        """Rayleigh fading of the downlink, known to the devices; else none"""
+        estimator: Literal["inversion", "mmse"] = "inversion"
+        """a device divides by its channel, which a deep fade makes very noisy, or shrinks towards
+        zero for the least mean squared error"""
 
     def __init__(self, settings: Settings, setup: DownlinkSetup) -> None:
         super().__init__(settings, setup)

@@ -29,7 +29,8 @@ CHOICE = DOWNLINK / "random_subset"
 class RandomSubsetDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["random_subset"] = "random_subset"
-        keep: float = Field(0.5, gt=0, le=1, description="share of the numbers that a device gets")
+        keep: float = Field(0.5, gt=0, le=1)
+        """share of the numbers that a device gets"""
         positions: Positions = True
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:

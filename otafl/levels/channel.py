@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
@@ -17,14 +16,11 @@ from otafl.levels.base import Levels, LevelSetup, Weights, bounds
 class ChannelLevels(Levels):
     class Settings(Levels.Settings):
         name: Literal["channel"] = "channel"
-        shares: Weights = Field(
-            None, description="share of a round's participants on each level, as weights"
-        )
-        min_snr_db: tuple[Decibels, ...] | None = Field(
-            None,
-            description="instead of shares: least estimated SNR at full power of each level but "
-            "the smallest, in dB, the largest model first",
-        )
+        shares: Weights = None
+        """share of a round's participants on each level, as weights"""
+        min_snr_db: tuple[Decibels, ...] | None = None
+        """instead of shares: least estimated SNR at full power of each level but the smallest, in
+        dB, the largest model first"""
 
         def counts(self, levels: int) -> dict[str, int]:
             return {"shares": levels, "min_snr_db": levels - 1}

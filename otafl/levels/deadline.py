@@ -29,7 +29,8 @@ class DeadlineLevels(Levels):
         }
 
         name: Literal["deadline"] = "deadline"
-        seconds: float = Field(gt=0, description="for local work and upload together")
+        seconds: float = Field(gt=0)
+        """for local work and upload together"""
 
     def __init__(self, settings: Settings, setup: LevelSetup) -> None:
         super().__init__(settings, setup)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from otafl.levels.base import DRAWS, Levels, Shares, by_place
 
@@ -14,10 +13,8 @@ class FixedLevels(Levels):
     class Settings(Levels.Settings):
         name: Literal["fixed"] = "fixed"
         shares: Shares = None
-        assignment: Literal["blocks", "random"] = Field(
-            "blocks",
-            description="who: the first devices have the largest models, or drawn once a trial",
-        )
+        assignment: Literal["blocks", "random"] = "blocks"
+        """who: the first devices have the largest models, or drawn once a trial"""
 
     def lasting(self) -> np.ndarray:
         devices = self.setup.hardware.flops_per_s.shape[1]

@@ -30,16 +30,10 @@ class MemoryLevels(Levels):
         }
 
         name: Literal["memory"] = "memory"
-        memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(
-            None,
-            min_length=1,
-            description="memory of each class of devices in MiB; that of devices.compute if not "
-            "given",
-        )
-        shares: Weights = Field(
-            None,
-            description="share of the devices in each class, as weights; all alike if not given",
-        )
+        memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, min_length=1)
+        """memory of each class of devices in MiB; that of devices.compute if not given"""
+        shares: Weights = None
+        """share of the devices in each class, as weights; all alike if not given"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.shares is not None and self.memory_mb is None:

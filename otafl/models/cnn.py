@@ -43,16 +43,15 @@ class WindowSettings(ActivationSettings):
 
     name: str
     channels: tuple[Count, ...]
-    kernel: int = Field(ge=1, description="side of the convolutions' windows in pixels")
-    stride: int = Field(1, ge=1, description="step of the convolutions' windows in pixels")
-    padding: Literal["same", "valid"] = Field(
-        "same",
-        description="zeros around an image, so that the window has a place at every pixel (of "
-        "every stride), or none",
-    )
-    pool: int = Field(
-        2, ge=1, description="side of the max-pooling after each convolution in pixels; 1 for none"
-    )
+    kernel: int = Field(ge=1)
+    """side of the convolutions' windows in pixels"""
+    stride: int = Field(1, ge=1)
+    """step of the convolutions' windows in pixels"""
+    padding: Literal["same", "valid"] = "same"
+    """zeros around an image, so that the window has a place at every pixel (of every stride), or
+    none"""
+    pool: int = Field(2, ge=1)
+    """side of the max-pooling after each convolution in pixels; 1 for none"""
     hidden: tuple[Count, ...]
 
     def find_conflicts(self) -> Iterator[str]:
@@ -87,7 +86,8 @@ class Cnn(LayeredModel):
 
         name: Literal["cnn"] = "cnn"
         channels: OutputChannels = (16, 32)
-        kernel: int = Field(5, ge=1, description="side of the convolutions' windows in pixels")
+        kernel: int = Field(5, ge=1)
+        """side of the convolutions' windows in pixels"""
         hidden: HiddenWidths = (128,)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:

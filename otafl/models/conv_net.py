@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
-
 from otafl.models.base import HiddenWidths, OutputChannels
 from otafl.models.geometry import image_shape
 from otafl.models.network import Network
@@ -28,7 +26,8 @@ class ConvNet(Network):
 
         name: Literal["conv_net"] = "conv_net"
         channels: OutputChannels = (16, 32, 64)
-        last_pool: bool = Field(True, description="max-pooling after the last convolution too")
+        last_pool: bool = True
+        """max-pooling after the last convolution too"""
         hidden: HiddenWidths = ()
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:

@@ -32,15 +32,12 @@ time: 25 times its images at a kernel of 5."""
 class ActivationSettings(Settings):
     """Hold the settings that models of linear layers share."""
 
-    activation: Literal["relu", "leaky_relu"] = Field(
-        "relu", description="what follows each layer but the last"
-    )
-    leaky_slope: float = Field(
-        0.1, gt=0, lt=1, description="slope of leaky_relu below zero; relu has none"
-    )
-    bias_start: BiasStart = Field(
-        "zero", description="biases start at zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"
-    )
+    activation: Literal["relu", "leaky_relu"] = "relu"
+    """what follows each layer but the last"""
+    leaky_slope: float = Field(0.1, gt=0, lt=1)
+    """slope of leaky_relu below zero; relu has none"""
+    bias_start: BiasStart = "zero"
+    """biases start at zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
 
     @property
     def slope(self) -> float:

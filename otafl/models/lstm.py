@@ -55,16 +55,15 @@ class Lstm(Model):
         }
 
         name: Literal["lstm"] = "lstm"
-        hidden: int = Field(50, ge=1, description="units of a layer, in each direction")
-        layers: int = Field(2, ge=1, description="LSTM layers, one above the other")
-        bidirectional: bool = Field(False, description="read the sequence in both directions")
+        hidden: int = Field(50, ge=1)
+        """units of a layer, in each direction"""
+        layers: int = Field(2, ge=1)
+        """LSTM layers, one above the other"""
+        bidirectional: bool = False
+        """read the sequence in both directions"""
         classifier: HiddenWidths = (100,)
-        leaky_slope: float = Field(
-            0.1,
-            ge=0,
-            lt=1,
-            description="slope below zero between the classifier's layers; 0 is ReLU",
-        )
+        leaky_slope: float = Field(0.1, ge=0, lt=1)
+        """slope below zero between the classifier's layers; 0 is ReLU"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.length, features = sequence_shape(input_shape)

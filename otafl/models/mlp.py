@@ -26,9 +26,8 @@ class Mlp(LayeredModel):
         example: ClassVar[Mapping[str, Any]] = {"model.hidden": [4]}
 
         name: Literal["mlp"] = "mlp"
-        hidden: tuple[Count, ...] = Field(
-            (100,), min_length=1, description="widths of the hidden layers"
-        )
+        hidden: tuple[Count, ...] = Field((100,), min_length=1)
+        """widths of the hidden layers"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         widths = [math.prod(input_shape), *settings.hidden, classes]

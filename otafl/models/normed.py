@@ -15,17 +15,12 @@ from otafl.models.steps import Conv, Norm, Step
 class NormedSettings(Settings):
     """Hold the settings of networks of convolutions with normalisation."""
 
-    norm: Literal["batch", "group", "none"] = Field(
-        "batch",
-        description="after each convolution: batch normalisation, group normalisation (Wu and He "
-        "2018), or none, where convolutions have biases",
-    )
-    groups: int = Field(
-        2,
-        ge=1,
-        description="groups of channels of a group normalisation, two as in Reddi et al. 2021; "
-        "where they do not divide a layer's channels, their greatest common divisor",
-    )
+    norm: Literal["batch", "group", "none"] = "batch"
+    """after each convolution: batch normalisation, group normalisation (Wu and He 2018), or none,
+    where convolutions have biases"""
+    groups: int = Field(2, ge=1)
+    """groups of channels of a group normalisation, two as in Reddi et al. 2021; where they do not
+    divide a layer's channels, their greatest common divisor"""
 
 
 class StagesSettings(NormedSettings):

@@ -36,9 +36,8 @@ class ResidualSettings(StagesSettings):
     dense_prefix: ClassVar[int] = 3
     """The first convolutions, which FedHM leaves as they are (Table 5: the stem and a block)."""
 
-    stem_stride: int = Field(
-        1, ge=1, description="step in pixels of the first convolution, which has channels[0]"
-    )
+    stem_stride: int = Field(1, ge=1)
+    """step in pixels of the first convolution, which has channels[0]"""
 
 
 class ResNet(Network):

@@ -9,7 +9,6 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import Blocks
@@ -22,11 +21,8 @@ class SoftmaxRegression(LayeredModel):
 
     class Settings(settings.Settings):
         name: Literal["softmax_regression"] = "softmax_regression"
-        start: Literal["zero", "uniform"] = Field(
-            "zero",
-            description="weights and biases start at zero, or uniform in +-1/sqrt(inputs) as in "
-            "PyTorch",
-        )
+        start: Literal["zero", "uniform"] = "zero"
+        """weights and biases start at zero, or uniform in +-1/sqrt(inputs) as in PyTorch"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         sides = math.prod(input_shape), classes

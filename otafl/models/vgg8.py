@@ -34,7 +34,8 @@ class Vgg8(LayeredModel):
 
         name: Literal["vgg8"] = "vgg8"
         channels: OutputChannels = (32, 64, 128, 256, 256)
-        kernel: int = Field(3, ge=1, description="side of the convolutions' windows in pixels")
+        kernel: int = Field(3, ge=1)
+        """side of the convolutions' windows in pixels"""
         hidden: HiddenWidths = (256, 256)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:

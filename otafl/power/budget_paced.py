@@ -37,7 +37,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
@@ -64,25 +63,15 @@ class BudgetPaced(PowerPolicy):
     adapts: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
-    energy_db: Decibels | None = stackable(
-        -3.0,
-        le=0,
-        description="energy a slot, in dB over that of a slot at full power; a device has `rounds` "
-        "times as much for life. null: what its battery has left alone",
-    )
-    rounds: int = stackable(
-        100,
-        ge=1,
-        description="slots that the energy is to last for; in later ones a device may spend all "
-        "that is left",
-    )
-    burst: float = stackable(
-        2.0, ge=1, description="a slot's energy may be so many times the even share of what is left"
-    )
-    spend: Literal["even", "greedy"] = Field(
-        "even",
-        description="paced over the slots ahead, or as much as full power takes until it is gone",
-    )
+    energy_db: Decibels | None = stackable(-3.0, le=0)
+    """energy a slot, in dB over that of a slot at full power; a device has `rounds` times as much
+    for life. null: what its battery has left alone"""
+    rounds: int = stackable(100, ge=1)
+    """slots that the energy is to last for; in later ones a device may spend all that is left"""
+    burst: float = stackable(2.0, ge=1)
+    """a slot's energy may be so many times the even share of what is left"""
+    spend: Literal["even", "greedy"] = "even"
+    """paced over the slots ahead, or as much as full power takes until it is gone"""
 
     @property
     def inverts(self) -> bool:

@@ -58,12 +58,9 @@ class CaoAverage(PowerPolicy):
     small: ClassVar[Mapping[str, Any]] = {"draws": 64}
 
     name: Literal["cao_average"] = "cao_average"
-    draws: int = Field(
-        2048,
-        ge=64,
-        description="most fading states that the multipliers are planned on (fewer with over 32 "
-        "devices): budgets are met on them, and within some per cent on others",
-    )
+    draws: int = Field(2048, ge=64)
+    """most fading states that the multipliers are planned on (fewer with over 32 devices): budgets
+    are met on them, and within some per cent on others"""
     reference: Reference = Field("max", description=REFERENCE)
 
     @property

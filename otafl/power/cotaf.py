@@ -37,9 +37,8 @@ class Cotaf(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
-    h_min: float = stackable(
-        0.1, gt=0, description="least |h| (times the root of the large-scale gain) that sends"
-    )
+    h_min: float = stackable(0.1, gt=0)
+    """least |h| (times the root of the large-scale gain) that sends"""
     relative: bool = Field(True, description=RELATIVE)
 
     @property

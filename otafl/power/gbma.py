@@ -25,11 +25,9 @@ from otafl.power.scalars import TINY, cophase, fixed_power, reference_power, sen
 
 class Gbma(PowerPolicy):
     name: Literal["gbma"] = "gbma"
-    gain_target: Literal["auto", "amplitude", "energy"] = Field(
-        "auto",
-        description="receive scale that makes the mean unbiased: E|h| for a linear sum "
-        "(amplitude), sqrt(E|h|^2) for a product of two sums (energy); auto chooses by payload",
-    )
+    gain_target: Literal["auto", "amplitude", "energy"] = "auto"
+    """receive scale that makes the mean unbiased: E|h| for a linear sum (amplitude), sqrt(E|h|^2)
+    for a product of two sums (energy); auto chooses by payload"""
     reference: Reference = Field("max", description=REFERENCE)
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 

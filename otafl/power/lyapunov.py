@@ -67,18 +67,11 @@ class Lyapunov(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"
-    v: float = stackable(
-        3.0,
-        gt=0,
-        description="V, weight of the squared error (over the devices' mean symbol power): larger "
-        "ones lower it, and let the average energy settle later",
-    )
-    average_db: Decibels = stackable(
-        -3.0,
-        le=0,
-        description="bound on a device's average energy a slot, dB over that of a slot at full "
-        "power",
-    )
+    v: float = stackable(3.0, gt=0)
+    """V, weight of the squared error (over the devices' mean symbol power): larger ones lower it,
+    and let the average energy settle later"""
+    average_db: Decibels = stackable(-3.0, le=0)
+    """bound on a device's average energy a slot, dB over that of a slot at full power"""
 
     def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
         """Return the queues Q, [S, K] float64, empty."""

@@ -26,12 +26,10 @@ class OpenLoop(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"p0_db": 200.0}
 
     name: Literal["open_loop"] = "open_loop"
-    alpha: float = stackable(
-        1.0, ge=0, le=1, description="share of the path loss (in dB) that is compensated"
-    )
-    p0_db: Decibels = stackable(
-        20.0, description="power received at full compensation, dB over the noise in the band"
-    )
+    alpha: float = stackable(1.0, ge=0, le=1)
+    """share of the path loss (in dB) that is compensated"""
+    p0_db: Decibels = stackable(20.0)
+    """power received at full compensation, dB over the noise in the band"""
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         target = db_to_linear(link.hyper["p0_db"])

@@ -56,28 +56,18 @@ class PreScaler(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"zero_bias": True}
 
     name: Literal["pre_scaler"] = "pre_scaler"
-    zero_bias: bool = Field(
-        False,
-        description="all devices count alike: no bias, and more noise; weight has no effect then",
-    )
-    common_gain: Literal["largest", "best"] = Field(
-        "largest",
-        description="mean gain of all devices with zero_bias: the largest that the weakest device "
-        "can have, for least noise, or the one of least squared error, noise and silence together; "
-        "reckoned has no effect on the largest",
-    )
-    weight: float = stackable(
-        1.0,
-        ge=0,
-        description="weight of the bias: mean square by which a device's update differs from "
-        "the mean of all, over its power; 0 plans for least variance",
-    )
-    reckoned: int | None = Field(
-        None,
-        ge=1,
-        description="devices that the plan reckons with in a round, the fewer the more do noise "
-        "and silence count; all by default",
-    )
+    zero_bias: bool = False
+    """all devices count alike: no bias, and more noise; weight has no effect then"""
+    common_gain: Literal["largest", "best"] = "largest"
+    """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
+    least noise, or the one of least squared error, noise and silence together; reckoned has no
+    effect on the largest"""
+    weight: float = stackable(1.0, ge=0)
+    """weight of the bias: mean square by which a device's update differs from the mean of all, over
+    its power; 0 plans for least variance"""
+    reckoned: int | None = Field(None, ge=1)
+    """devices that the plan reckons with in a round, the fewer the more do noise and silence count;
+    all by default"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:

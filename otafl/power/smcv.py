@@ -45,12 +45,9 @@ class Smcv(PowerPolicy):
     small: ClassVar[Mapping[str, Any]] = {"variation": 2.0}
 
     name: Literal["smcv"] = "smcv"
-    variation: float | None = stackable(
-        None,
-        ge=0,
-        description="beta, squared multivariate coefficient of variation of the symbols; if not "
-        "given, that of each round's, which is side information",
-    )
+    variation: float | None = stackable(None, ge=0)
+    """beta, squared multivariate coefficient of variation of the symbols; if not given, that of
+    each round's, which is side information"""
 
     @property
     def wants_variation(self) -> bool:

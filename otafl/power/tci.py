@@ -30,17 +30,15 @@ class TruncatedChannelInversion(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["tci"] = "tci"
-    threshold: float = stackable(0.1, gt=0, description="g_th on |h|^2 times large-scale gain")
+    threshold: float = stackable(0.1, gt=0)
+    """g_th on |h|^2 times large-scale gain"""
     relative: bool = Field(True, description=RELATIVE)
     reference: Reference = Field("max", description=REFERENCE)
-    count_policy_power: bool = Field(
-        True, description="the budget counts E|p|^2 = E1(g_th) of the inversion"
-    )
-    constraint: Literal["average", "peak"] = Field(
-        "average",
-        description="the budget is one on the average over fading, or one on every round: the "
-        "device at the threshold is then at its budget",
-    )
+    count_policy_power: bool = True
+    """the budget counts E|p|^2 = E1(g_th) of the inversion"""
+    constraint: Literal["average", "peak"] = "average"
+    """the budget is one on the average over fading, or one on every round: the device at the
+    threshold is then at its budget"""
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
     def find_conflicts(self) -> Iterator[str]:

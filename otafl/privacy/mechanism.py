@@ -87,37 +87,23 @@ class Privacy(Lasting):
     class Settings(settings.Settings):
         """Say how payloads are clipped, and bound what the server learns of a device's data."""
 
-        clip: float | None = Field(
-            None,
-            gt=0,
-            description="largest norm C of what a device sends of a payload group; larger ones are "
-            "scaled down to it, and results have dp_mu and dp_epsilon. Nothing is clipped if not "
-            "given",
-        )
-        epsilon: float | None = stackable(
-            None,
-            gt=0,
-            description="bound on dp_epsilon over all rounds, which limits the devices' powers; no "
-            "bound if not given",
-        )
-        delta: float = stackable(
-            1e-5, gt=0, lt=0.5, description="probability that epsilon leaves aside"
-        )
-        adjacency: Literal["replace", "add_remove"] = Field(
-            "replace",
-            description="what is hidden: which samples a device has, if not how many; or whether "
-            "it has any, or takes part with zeros",
-        )
-        adversary: Literal["curious", "honest"] = Field(
-            "curious",
-            description="a server that listens to all antennas and both quadratures, or one that "
-            "keeps only what it estimates the aggregate from",
-        )
-        split: Literal["even", "left"] = Field(
-            "even",
-            description="a round's part of the bound: an even one of all, or of what the device "
-            "has left for the rounds to come",
-        )
+        clip: float | None = Field(None, gt=0)
+        """largest norm C of what a device sends of a payload group; larger ones are scaled down to
+        it, and results have dp_mu and dp_epsilon. Nothing is clipped if not given"""
+        epsilon: float | None = stackable(None, gt=0)
+        """bound on dp_epsilon over all rounds, which limits the devices' powers; no bound if not
+        given"""
+        delta: float = stackable(1e-5, gt=0, lt=0.5)
+        """probability that epsilon leaves aside"""
+        adjacency: Literal["replace", "add_remove"] = "replace"
+        """what is hidden: which samples a device has, if not how many; or whether it has any, or
+        takes part with zeros"""
+        adversary: Literal["curious", "honest"] = "curious"
+        """a server that listens to all antennas and both quadratures, or one that keeps only what
+        it estimates the aggregate from"""
+        split: Literal["even", "left"] = "even"
+        """a round's part of the bound: an even one of all, or of what the device has left for the
+        rounds to come"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             """Return what cannot be accounted for."""

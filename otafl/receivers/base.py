@@ -6,7 +6,6 @@ from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from otafl.core.settings import Settings
@@ -22,11 +21,9 @@ class Receiver(Settings):
     turns_phases: ClassVar[bool] = False
     """It turns the phase of what is received, so that it does something with one antenna too."""
 
-    scale: Literal["policy", "mmse"] = Field(
-        "policy",
-        description="receive scaling: as the power policy sets it, or the one of least mean "
-        "squared error for its transmit scalars",
-    )
+    scale: Literal["policy", "mmse"] = "policy"
+    """receive scaling: as the power policy sets it, or the one of least mean squared error for its
+    transmit scalars"""
 
     def of_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
         """Return the receiver of a link with this policy: the one that the section names."""

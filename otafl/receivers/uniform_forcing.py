@@ -36,7 +36,8 @@ class UniformForcing(Receiver):
     example: ClassVar = {"channel.antennas": 4, "power.name": "ci"}
 
     name: Literal["uniform_forcing"] = "uniform_forcing"
-    iterations: int = Field(30, ge=1, description="most steps of the approximation")
+    iterations: int = Field(30, ge=1)
+    """most steps of the approximation"""
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()

@@ -54,9 +54,8 @@ def _short(name: str) -> str:
 class Scenario(Settings):
     """A scenario is a wireless federated-learning experiment."""
 
-    name: Annotated[str, AfterValidator(_file_name)] = Field(
-        description="name of the run and of its files"
-    )
+    name: Annotated[str, AfterValidator(_file_name)]
+    """name of the run and of its files"""
     data: Any = chosen("data", "data set and its partition over devices")
     model: Any = chosen("model", "what is trained")
     algorithm: Any = chosen("algorithm", "federated method")
@@ -73,17 +72,21 @@ class Scenario(Settings):
     server: Any = chosen("server", "what the server makes of the averaged increment")
     downlink: Any = chosen("downlink", "how the model reaches the devices")
     topology: Any = chosen("topology", "servers, and who hears whom")
-    devices: DevicesSettings = Field(default_factory=DevicesSettings, description="the devices")
-    training: TrainingSettings = Field(TrainingSettings(), description="the training")
-    trials: int = Field(1, ge=1, le=MOST_TRIALS, description="Monte-Carlo trials of every point")
-    seed: int = Field(0, ge=0, lt=2**63, description="root seed of all random numbers")
-    sweep: dict[str, list[Any]] = Field(
-        {},
-        description="axes: dotted key -> values; a choice (power, power.name) replaces its whole "
-        "section. zip: a list of mappings of keys that advance together",
-    )
-    engine: EngineSettings = Field(EngineSettings(), description="how it is computed")
-    output: OutputSettings = Field(OutputSettings(), description="what is written")
+    devices: DevicesSettings = Field(default_factory=DevicesSettings)
+    """the devices"""
+    training: TrainingSettings = TrainingSettings()
+    """the training"""
+    trials: int = Field(1, ge=1, le=MOST_TRIALS)
+    """Monte-Carlo trials of every point"""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """root seed of all random numbers"""
+    sweep: dict[str, list[Any]] = Field({})
+    """axes: dotted key -> values; a choice (power, power.name) replaces its whole section. zip: a
+    list of mappings of keys that advance together"""
+    engine: EngineSettings = EngineSettings()
+    """how it is computed"""
+    output: OutputSettings = OutputSettings()
+    """what is written"""
     track: Any = chosen("track", "who is told of every evaluation while it runs")
 
 

@@ -27,16 +27,13 @@ DeviceState = Literal["memory", "host", "disk"]
 class DevicesSettings(Settings):
     """Describe the devices that train."""
 
-    count: int = Field(10, ge=1, description="devices in the population, K")
-    participants: int | None = Field(
-        None, ge=1, description="devices asked to take part in a round; all if not given"
-    )
-    senders: int | None = Field(
-        None,
-        ge=1,
-        description="participants whose update is aggregated, drawn anew each round; the others "
-        "train all the same. All if not given",
-    )
+    count: int = Field(10, ge=1)
+    """devices in the population, K"""
+    participants: int | None = Field(None, ge=1)
+    """devices asked to take part in a round; all if not given"""
+    senders: int | None = Field(None, ge=1)
+    """participants whose update is aggregated, drawn anew each round; the others train all the
+    same. All if not given"""
     selection: Any = chosen("selection", "how participants are chosen")
     levels: Any = chosen(
         "levels", "which model size each device trains, of methods that have several"
@@ -45,26 +42,17 @@ class DevicesSettings(Settings):
     protocol: Any = chosen("protocol", "when the uplink slot opens")
     availability: Any = chosen("availability", "when devices are there")
     frequency: Any = chosen("frequency", "the clock frequency of the local work")
-    round_budget_j: float | None = stackable(
-        None,
-        gt=0,
-        description="joules that a device may spend in a round: one whose local work takes more "
-        "stays away, the others radiate what is left at most; no bound if not given",
-    )
-    deadline_s: float | None = stackable(
-        None,
-        gt=0,
-        description="seconds from the start of a round to its uplink slot; without it the slot "
-        "waits for the slowest participant",
-    )
-    late: Late = Field(
-        "drop",
-        description="what becomes of an update that misses the slot: dropped, or delivered in "
-        "the next slot that it is ready for",
-    )
-    downlink_rate_bps: float = stackable(
-        1e7, gt=0, description="bit rate at which the server's model reaches the devices"
-    )
+    round_budget_j: float | None = stackable(None, gt=0)
+    """joules that a device may spend in a round: one whose local work takes more stays away, the
+    others radiate what is left at most; no bound if not given"""
+    deadline_s: float | None = stackable(None, gt=0)
+    """seconds from the start of a round to its uplink slot; without it the slot waits for the
+    slowest participant"""
+    late: Late = "drop"
+    """what becomes of an update that misses the slot: dropped, or delivered in the next slot that
+    it is ready for"""
+    downlink_rate_bps: float = stackable(1e7, gt=0)
+    """bit rate at which the server's model reaches the devices"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return whether more devices are asked for than there are."""
@@ -86,58 +74,39 @@ class DevicesSettings(Settings):
 class TrainingSettings(Settings):
     """Describe rounds, local work and evaluation."""
 
-    rounds: int = Field(100, ge=1, description="communication rounds")
-    local_steps: int = Field(1, ge=1, description="minibatch steps of a device in a round")
-    batch_size: int = Field(20, ge=1, description="samples in a minibatch")
-    weights: Literal["samples", "uniform"] = Field(
-        "samples",
-        description="how devices weigh in the server's mean: by their numbers of training samples "
-        "(FedAvg), or all alike (pFedMe, Per-FedAvg)",
-    )
-    eval_every: int = Field(
-        10, ge=1, description="rounds between evaluations; the last round is always evaluated"
-    )
-    eval_samples: int | None = Field(
-        None, ge=1, description="test samples evaluated on; all if not given"
-    )
-    fine_tune_steps: int = Field(
-        0,
-        ge=0,
-        description="SGD steps by which each device fine-tunes a copy of its model before it is "
-        "tested, in the results `tuned_*`; pFedBreD's trick FT is 1",
-    )
-    fine_tune_learning_rate: float = Field(
-        0.01, gt=0, description="step size of the fine-tuning before a test"
-    )
-    cross_test: bool = Field(
-        False,
-        description="evaluate devices' models on the common test samples too, where they have "
-        "test samples of their own",
-    )
-    class_losses: bool = Field(
-        False, description="keep the test losses of the devices' personal models by class"
-    )
-    norm_samples: int | None = Field(
-        None,
-        ge=1,
-        description="training samples that the statistics of batch normalisation are estimated "
-        "on before a test; all if not given",
-    )
-    norm_from_round: int = Field(
-        0,
-        ge=0,
-        description="round from which on they are; before it a model is tested on the statistics "
-        "of its test samples",
-    )
-    duration_s: float | None = stackable(
-        None,
-        gt=0,
-        description="simulated seconds after which a trial ends, whatever the rounds; none if not "
-        "given",
-    )
-    stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = Field(
-        None, description="a trial stops once one of these results reaches its value"
-    )
+    rounds: int = Field(100, ge=1)
+    """communication rounds"""
+    local_steps: int = Field(1, ge=1)
+    """minibatch steps of a device in a round"""
+    batch_size: int = Field(20, ge=1)
+    """samples in a minibatch"""
+    weights: Literal["samples", "uniform"] = "samples"
+    """how devices weigh in the server's mean: by their numbers of training samples (FedAvg), or all
+    alike (pFedMe, Per-FedAvg)"""
+    eval_every: int = Field(10, ge=1)
+    """rounds between evaluations; the last round is always evaluated"""
+    eval_samples: int | None = Field(None, ge=1)
+    """test samples evaluated on; all if not given"""
+    fine_tune_steps: int = Field(0, ge=0)
+    """SGD steps by which each device fine-tunes a copy of its model before it is tested, in the
+    results `tuned_*`; pFedBreD's trick FT is 1"""
+    fine_tune_learning_rate: float = Field(0.01, gt=0)
+    """step size of the fine-tuning before a test"""
+    cross_test: bool = False
+    """evaluate devices' models on the common test samples too, where they have test samples of
+    their own"""
+    class_losses: bool = False
+    """keep the test losses of the devices' personal models by class"""
+    norm_samples: int | None = Field(None, ge=1)
+    """training samples that the statistics of batch normalisation are estimated on before a test;
+    all if not given"""
+    norm_from_round: int = Field(0, ge=0)
+    """round from which on they are; before it a model is tested on the statistics of its test
+    samples"""
+    duration_s: float | None = stackable(None, gt=0)
+    """simulated seconds after which a trial ends, whatever the rounds; none if not given"""
+    stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = None
+    """a trial stops once one of these results reaches its value"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return whether there are samples for what the training is to stop at."""
@@ -157,44 +126,36 @@ class TrainingSettings(Settings):
 class EngineSettings(Settings):
     """Say how it is computed; the results do not depend on it, up to rounding."""
 
-    memory_gb: float = Field(2.0, gt=0, description="bound on the tensors of one stack")
-    chunk_mb: float | None = Field(
-        None,
-        gt=0,
-        description="memory of the devices worked on together, which should fit the processor's "
-        "cache; if not given, what was measured to be best on this machine",
-    )
-    dtype: Literal["float32", "float64"] = Field("float32", description="precision")
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="processor; auto takes a GPU where there is one"
-    )
-    device_state: DeviceState = Field(
-        "memory",
-        description="where the devices' own models lie between rounds: in the processor's memory; "
-        "in the host's, for a GPU that has less; on disk, in temporary files ($TMPDIR)",
-    )
-    threads: int | None = Field(
-        None, ge=1, le=1024, description="processor threads; torch's choice if not given"
-    )
+    memory_gb: float = Field(2.0, gt=0)
+    """bound on the tensors of one stack"""
+    chunk_mb: float | None = Field(None, gt=0)
+    """memory of the devices worked on together, which should fit the processor's cache; if not
+    given, what was measured to be best on this machine"""
+    dtype: Literal["float32", "float64"] = "float32"
+    """precision"""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """processor; auto takes a GPU where there is one"""
+    device_state: DeviceState = "memory"
+    """where the devices' own models lie between rounds: in the processor's memory; in the host's,
+    for a GPU that has less; on disk, in temporary files ($TMPDIR)"""
+    threads: int | None = Field(None, ge=1, le=1024)
+    """processor threads; torch's choice if not given"""
 
 
 class OutputSettings(Settings):
     """Say what is written and where."""
 
-    folder: str = Field("results", min_length=1, description="folder of the results")
-    save_link: bool = Field(
-        False, description="keep channels and transmit and receive scalars of recorded rounds"
-    )
-    save_timeline: bool = Field(
-        False, description="keep what every device did when, a row an event"
-    )
-    save_models: bool = Field(False, description="keep the trained models at the end of each trial")
-    each_device_up_to: int = Field(
-        10_000,
-        ge=0,
-        description="largest population of which each device is recorded by itself; of a larger "
-        "one joules are recorded as sums over the devices, and other variables of devices left out",
-    )
+    folder: str = Field("results", min_length=1)
+    """folder of the results"""
+    save_link: bool = False
+    """keep channels and transmit and receive scalars of recorded rounds"""
+    save_timeline: bool = False
+    """keep what every device did when, a row an event"""
+    save_models: bool = False
+    """keep the trained models at the end of each trial"""
+    each_device_up_to: int = Field(10_000, ge=0)
+    """largest population of which each device is recorded by itself; of a larger one joules are
+    recorded as sums over the devices, and other variables of devices left out"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return whether links of too many devices are to be kept."""

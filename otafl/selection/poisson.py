@@ -33,9 +33,8 @@ class Poisson(Selection):
 
     class Settings(Selection.Settings):
         name: Literal["poisson"] = "poisson"
-        probability: float = stackable(
-            0.5, gt=0, le=1, description="with which a device takes part in a round"
-        )
+        probability: float = stackable(0.5, gt=0, le=1)
+        """with which a device takes part in a round"""
 
         @property
         def sampling(self) -> float:

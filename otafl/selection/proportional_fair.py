@@ -31,9 +31,8 @@ class ProportionalFair(Selection):
 
     class Settings(Selection.Settings):
         name: Literal["proportional_fair"] = "proportional_fair"
-        window: float = stackable(
-            100.0, ge=1, description="rounds over which a device's rate is averaged, t_c"
-        )
+        window: float = stackable(100.0, ge=1)
+        """rounds over which a device's rate is averaged, t_c"""
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)

@@ -24,10 +24,8 @@ class Threshold(Selection):
 
     class Settings(Selection.Settings):
         name: Literal["threshold"] = "threshold"
-        min_snr_db: Decibels = stackable(
-            10.0,
-            description="least estimated SNR at full power, budget times channel gain, in dB",
-        )
+        min_snr_db: Decibels = stackable(10.0)
+        """least estimated SNR at full power, budget times channel gain, in dB"""
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)

@@ -46,26 +46,18 @@ class CellFree(Topology):
         small: ClassVar[Mapping[str, Any]] = {"points": 2}
 
         name: Literal["cell_free"] = "cell_free"
-        points: int = Field(
-            16, ge=1, le=1000, description="access points, L; each has the channel's antennas"
-        )
-        places_m: tuple[Place, ...] = Field(
-            (),
-            description="where they stand, [x, y] in metres from the centre, a pair a point; if "
-            "not given, anywhere in the disc, drawn for each trial",
-        )
-        radius_m: float | None = Field(
-            None,
-            gt=0,
-            description="radius of the disc that devices are in, 100 if not given; on a channel "
-            "with cells that is cell_radius_m",
-        )
-        exponent: float = stackable(
-            3.67, ge=0, description="of the path loss, on channels that know of no places"
-        )
-        height_m: float = stackable(
-            10.0, gt=0, description="of the points above the devices, on such channels"
-        )
+        points: int = Field(16, ge=1, le=1000)
+        """access points, L; each has the channel's antennas"""
+        places_m: tuple[Place, ...] = ()
+        """where they stand, [x, y] in metres from the centre, a pair a point; if not given,
+        anywhere in the disc, drawn for each trial"""
+        radius_m: float | None = Field(None, gt=0)
+        """radius of the disc that devices are in, 100 if not given; on a channel with cells that is
+        cell_radius_m"""
+        exponent: float = stackable(3.67, ge=0)
+        """of the path loss, on channels that know of no places"""
+        height_m: float = stackable(10.0, gt=0)
+        """of the points above the devices, on such channels"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             if self.places_m and len(self.places_m) != self.points:

@@ -44,34 +44,20 @@ FIRST_TIER = 6
 class CellsSettings(Topology.Settings):
     """Say where servers are and how they share the band."""
 
-    servers: int = Field(
-        7,
-        ge=1,
-        le=MOST_SERVERS,
-        description="servers of a trial, C; `devices.count` is that of each",
-    )
-    reuse: int = Field(
-        1,
-        ge=1,
-        description="parts that the band is cut in: a server has one of them, and hears those "
-        "servers' devices that have the same; snr_db is that over the whole band",
-    )
-    cross_gain_db: Decibels | None = Field(
-        None,
-        description="mean power gain of a link to another server over that to the device's own, "
-        "on channels that know of no places; without it servers there do not hear each other",
-    )
-    site_distance_m: float | None = Field(
-        None,
-        gt=0,
-        description="between neighbouring servers, on channels with places (umi, uma, rma); twice "
-        "the cell's radius if not given",
-    )
-    deal: Deal = Field(
-        "all",
-        description="the training data are dealt out once, to all devices of all servers, or to "
-        "each server's devices anew (each)",
-    )
+    servers: int = Field(7, ge=1, le=MOST_SERVERS)
+    """servers of a trial, C; `devices.count` is that of each"""
+    reuse: int = Field(1, ge=1)
+    """parts that the band is cut in: a server has one of them, and hears those servers' devices
+    that have the same; snr_db is that over the whole band"""
+    cross_gain_db: Decibels | None = None
+    """mean power gain of a link to another server over that to the device's own, on channels that
+    know of no places; without it servers there do not hear each other"""
+    site_distance_m: float | None = Field(None, gt=0)
+    """between neighbouring servers, on channels with places (umi, uma, rma); twice the cell's
+    radius if not given"""
+    deal: Deal = "all"
+    """the training data are dealt out once, to all devices of all servers, or to each server's
+    devices anew (each)"""
 
     def count(self, scenario: Any) -> int:
         return self.servers

@@ -65,25 +65,17 @@ class Graph(Topology):
     class Settings(Topology.Settings):
         reads: ClassVar = ("path",)
         name: Literal["graph"] = "graph"
-        shape: Literal["ring", "torus", "complete", "geometric", "file"] = Field(
-            "ring",
-            description="who hears whom: the two next, four next on a torus, all, all within reach "
-            "of random places in a unit square, or those whose weight in a file is not 0",
-        )
-        reach: float = Field(
-            0.5, gt=0, description="of geometric, distance in the unit square up to which one hears"
-        )
-        path: str | None = Field(
-            None,
-            min_length=1,
-            description="of file, a CSV file of the weights W, a line a device; relative paths "
-            "count from the working directory",
-        )
-        weights: Literal["metropolis", "max_degree"] = Field(
-            "metropolis",
-            description="W_ij between neighbours: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005), "
-            "or 1 / (1 + max d)",
-        )
+        shape: Literal["ring", "torus", "complete", "geometric", "file"] = "ring"
+        """who hears whom: the two next, four next on a torus, all, all within reach of random
+        places in a unit square, or those whose weight in a file is not 0"""
+        reach: float = Field(0.5, gt=0)
+        """of geometric, distance in the unit square up to which one hears"""
+        path: str | None = Field(None, min_length=1)
+        """of file, a CSV file of the weights W, a line a device; relative paths count from the
+        working directory"""
+        weights: Literal["metropolis", "max_degree"] = "metropolis"
+        """W_ij between neighbours: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005), or 1 / (1 + max
+        d)"""
 
         def find_conflicts(self) -> Iterator[str]:
             if (self.shape == "file") != (self.path is not None):

@@ -41,12 +41,10 @@ class Hierarchical(Cells):
         small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}
 
         name: Literal["hierarchical"] = "hierarchical"
-        cloud_every: int = Field(
-            5, ge=1, description="rounds of the servers between two averages in the cloud"
-        )
-        backhaul_rate_bps: float = stackable(
-            1e9, gt=0, description="bit rate between a server and the cloud, one way at a time"
-        )
+        cloud_every: int = Field(5, ge=1)
+        """rounds of the servers between two averages in the cloud"""
+        backhaul_rate_bps: float = stackable(1e9, gt=0)
+        """bit rate between a server and the cloud, one way at a time"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from super().check(scenario)

@@ -37,36 +37,28 @@ class ClassWindow(Partition):
     shuffled: ClassVar[bool] = True
 
     name: Literal["class_window"] = "class_window"
-    classes_per_device: int = Field(2, ge=1, description="classes a device holds, in a row")
-    first_samples: int = Field(
-        10, ge=1, description="samples that a device gets of each of its classes in any case"
-    )
-    sigma: float = Field(
-        2.0, ge=0, le=MOST_SIGMA, description="deviation of the logarithm of the shares"
-    )
-    reserve: int = Field(
-        1000, ge=0, description="what the log-normal shares of a class leave of its samples"
-    )
-    multiple: tuple[int, int] = Field(
-        (1, 10), description="lowest and highest factor of a log-normal share, drawn uniformly"
-    )
-    extra: tuple[int, int] = Field(
-        (10, 200), description="lowest and highest number that is added, drawn uniformly"
-    )
-    times: int = Field(1, ge=1, description="factor of share and addition together")
-    test_first: bool = Field(
-        False, description="test samples are cut from the front of a device's shuffled ones"
-    )
-    mislabel_first: bool = Field(
-        False,
-        description="the first samples of a device's classes bear the labels 0, 1, ..., a fault of "
-        "the published MNIST split",
-    )
-    split_seed: tuple[Seed, Seed] | None = Field(
-        None,
-        description="seeds of NumPy's and of Python's generator, the same split in all trials then;"
-        " by default each trial draws its own",
-    )
+    classes_per_device: int = Field(2, ge=1)
+    """classes a device holds, in a row"""
+    first_samples: int = Field(10, ge=1)
+    """samples that a device gets of each of its classes in any case"""
+    sigma: float = Field(2.0, ge=0, le=MOST_SIGMA)
+    """deviation of the logarithm of the shares"""
+    reserve: int = Field(1000, ge=0)
+    """what the log-normal shares of a class leave of its samples"""
+    multiple: tuple[int, int] = (1, 10)
+    """lowest and highest factor of a log-normal share, drawn uniformly"""
+    extra: tuple[int, int] = (10, 200)
+    """lowest and highest number that is added, drawn uniformly"""
+    times: int = Field(1, ge=1)
+    """factor of share and addition together"""
+    test_first: bool = False
+    """test samples are cut from the front of a device's shuffled ones"""
+    mislabel_first: bool = False
+    """the first samples of a device's classes bear the labels 0, 1, ..., a fault of the published
+    MNIST split"""
+    split_seed: tuple[Seed, Seed] | None = None
+    """seeds of NumPy's and of Python's generator, the same split in all trials then; by default
+    each trial draws its own"""
 
     def find_conflicts(self) -> Iterator[str]:
         for key in ("multiple", "extra"):

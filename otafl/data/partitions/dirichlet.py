@@ -24,8 +24,10 @@ class Dirichlet(Partition):
     """Draw proportions again until every device has enough samples."""
 
     name: Literal["dirichlet"] = "dirichlet"
-    alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
-    min_samples: int = Field(1, ge=1, description="a device's smallest share; redrawn until met")
+    alpha: float = Field(0.5, gt=0)
+    """concentration; small is heterogeneous"""
+    min_samples: int = Field(1, ge=1)
+    """a device's smallest share; redrawn until met"""
 
     def fits(self, counts: Counts) -> None:
         counts.check_each("min_samples", self.min_samples)

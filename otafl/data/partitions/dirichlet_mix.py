@@ -27,10 +27,10 @@ class DirichletMix(Partition):
     shuffled: ClassVar[bool] = True
 
     name: Literal["dirichlet_mix"] = "dirichlet_mix"
-    alpha: float = Field(0.5, gt=0, description="concentration; small is heterogeneous")
-    samples_per_device: int | None = Field(
-        None, ge=1, description="samples a device holds; by default all, dealt out evenly"
-    )
+    alpha: float = Field(0.5, gt=0)
+    """concentration; small is heterogeneous"""
+    samples_per_device: int | None = Field(None, ge=1)
+    """samples a device holds; by default all, dealt out evenly"""
 
     def fits(self, counts: Counts) -> None:
         counts.check_each("samples_per_device", self._each(counts.samples, counts.devices))

@@ -16,7 +16,7 @@ import inspect
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from otafl.core.errors import UserError
 from otafl.core.packages import import_extra
@@ -39,7 +39,8 @@ class Flower(Partition):
     }
 
     name: Literal["flower"] = "flower"
-    partitioner: str = Field(description="class of flwr_datasets.partitioner")
+    partitioner: str
+    """class of flwr_datasets.partitioner"""
 
     def fits(self, counts: Counts) -> None:
         self._made(counts, _SEED)

@@ -16,14 +16,11 @@ class LabelSkew(Partition):
     """Split each class over the devices that hold it; numbers of holders differ by at most one."""
 
     name: Literal["label_skew"] = "label_skew"
-    classes_per_device: int = Field(2, ge=1, description="classes a device holds")
-    size_sigma: float = Field(
-        0.0,
-        ge=0,
-        le=MOST_SIGMA,
-        description="deviation of the logarithm of a device's share of each of its classes; 0 "
-        "splits a class evenly",
-    )
+    classes_per_device: int = Field(2, ge=1)
+    """classes a device holds"""
+    size_sigma: float = Field(0.0, ge=0, le=MOST_SIGMA)
+    """deviation of the logarithm of a device's share of each of its classes; 0 splits a class
+    evenly"""
 
     def fits(self, counts: Counts) -> None:
         if self.classes_per_device > counts.classes:

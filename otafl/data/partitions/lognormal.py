@@ -21,10 +21,10 @@ class Lognormal(Partition):
     shuffled: ClassVar[bool] = True
 
     name: Literal["lognormal"] = "lognormal"
-    sigma: float = Field(
-        1.0, ge=0, le=MOST_SIGMA, description="deviation of the logarithm of a device's size"
-    )
-    min_samples: int = Field(1, ge=1, description="what every device gets first")
+    sigma: float = Field(1.0, ge=0, le=MOST_SIGMA)
+    """deviation of the logarithm of a device's size"""
+    min_samples: int = Field(1, ge=1)
+    """what every device gets first"""
 
     def fits(self, counts: Counts) -> None:
         counts.check_each("min_samples", self.min_samples)

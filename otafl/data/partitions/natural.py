@@ -33,13 +33,11 @@ class Natural(Partition):
     by_user: ClassVar[bool] = True
 
     name: Literal["natural"] = "natural"
-    regroup: float | None = Field(
-        None,
-        gt=0,
-        description="concentration of the Dirichlet by which all users are grouped into devices; "
-        "one user a device if not given",
-    )
-    min_users: int = Field(1, ge=1, description="users that every group gets, with regroup")
+    regroup: float | None = Field(None, gt=0)
+    """concentration of the Dirichlet by which all users are grouped into devices; one user a device
+    if not given"""
+    min_users: int = Field(1, ge=1)
+    """users that every group gets, with regroup"""
 
     def fits(self, counts: Counts) -> None:
         if not counts.users:

@@ -21,7 +21,8 @@ class Shards(Partition):
     """Deal shards out at random; their sizes differ by at most one."""
 
     name: Literal["shards"] = "shards"
-    shards_per_device: int = Field(2, ge=1, description="shards each device gets")
+    shards_per_device: int = Field(2, ge=1)
+    """shards each device gets"""
 
     def fits(self, counts: Counts) -> None:
         counts.check_each("shards_per_device", self.shards_per_device)

@@ -39,29 +39,21 @@ HOURS = 24
 class DiurnalAvailability(Availability):
     class Settings(Availability.Settings):
         name: Literal["diurnal"] = "diurnal"
-        mean: float = Field(
-            0.5, gt=0, lt=1, description="probability that a device is there, over a day"
-        )
-        amplitude: float = Field(
-            0.3, ge=0, lt=1, description="how much higher that probability is at the peak"
-        )
-        mean_session_s: float = Field(
-            3600.0, ge=LEAST_S, le=MOST_S, description="mean seconds that a device stays"
-        )
-        period_s: float = Field(
-            86400.0, ge=LEAST_S, le=MOST_S, description="seconds of a day, of 24 hours"
-        )
-        peak_hour: float = Field(2.0, ge=0, le=24, description="hour of the peak, from 0 to 24")
-        spread_hours: float = Field(
-            0.0,
-            ge=0,
-            le=24,
-            description="each device has a peak of its own, uniform over so many hours around "
-            "peak_hour (time zones, habits)",
-        )
-        start_hour: float = Field(
-            0.0, ge=0, le=24, description="hour at which the simulation starts"
-        )
+        mean: float = Field(0.5, gt=0, lt=1)
+        """probability that a device is there, over a day"""
+        amplitude: float = Field(0.3, ge=0, lt=1)
+        """how much higher that probability is at the peak"""
+        mean_session_s: float = Field(3600.0, ge=LEAST_S, le=MOST_S)
+        """mean seconds that a device stays"""
+        period_s: float = Field(86400.0, ge=LEAST_S, le=MOST_S)
+        """seconds of a day, of 24 hours"""
+        peak_hour: float = Field(2.0, ge=0, le=24)
+        """hour of the peak, from 0 to 24"""
+        spread_hours: float = Field(0.0, ge=0, le=24)
+        """each device has a peak of its own, uniform over so many hours around peak_hour (time
+        zones, habits)"""
+        start_hour: float = Field(0.0, ge=0, le=24)
+        """hour at which the simulation starts"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mean + self.amplitude >= 1:

@@ -22,12 +22,10 @@ from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, Life
 class MarkovAvailability(Availability):
     class Settings(Availability.Settings):
         name: Literal["markov"] = "markov"
-        mean_on_s: float = Field(
-            600.0, ge=LEAST_S, le=MOST_S, description="mean seconds that a device stays"
-        )
-        mean_off_s: float = Field(
-            600.0, ge=LEAST_S, le=MOST_S, description="mean seconds that it is away"
-        )
+        mean_on_s: float = Field(600.0, ge=LEAST_S, le=MOST_S)
+        """mean seconds that a device stays"""
+        mean_off_s: float = Field(600.0, ge=LEAST_S, le=MOST_S)
+        """mean seconds that it is away"""
 
     def changes(self, trial: int, device: int) -> Life:
         draw = self.setup.generator(trial, device)

@@ -32,14 +32,11 @@ class TraceAvailability(Availability):
         reads: ClassVar = ("file",)
 
         name: Literal["trace"] = "trace"
-        file: str = Field(min_length=1, description="CSV file with device,start_s,end_s")
-        repeat_s: float | None = Field(
-            None,
-            ge=LEAST_S,
-            le=MOST_S,
-            description="period with which the file repeats, at least its last end_s, in seconds; "
-            "without it devices stay away after their last interval",
-        )
+        file: str = Field(min_length=1)
+        """CSV file with device,start_s,end_s"""
+        repeat_s: float | None = Field(None, ge=LEAST_S, le=MOST_S)
+        """period with which the file repeats, at least its last end_s, in seconds; without it
+        devices stay away after their last interval"""
 
     def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
         super().__init__(settings, setup)

@@ -27,18 +27,12 @@ Columns = dict[str, np.ndarray]
 class Compute(Settings):
     """Say what the devices are made of. A kind of devices is its settings."""
 
-    jitter: Literal["none", "exponential", "lognormal"] = Field(
-        "none",
-        description="law of a random factor of mean 1 on the seconds of local work, anew for each "
-        "device and round; exponential is shifted (Lee et al. 2018)",
-    )
-    jitter_scale: float = stackable(
-        0.5,
-        ge=0,
-        le=20,
-        description="spread of the jitter: the share of the mean that is exponential, at most 1, "
-        "or the standard deviation of the lognormal's logarithm",
-    )
+    jitter: Literal["none", "exponential", "lognormal"] = "none"
+    """law of a random factor of mean 1 on the seconds of local work, anew for each device and
+    round; exponential is shifted (Lee et al. 2018)"""
+    jitter_scale: float = stackable(0.5, ge=0, le=20)
+    """spread of the jitter: the share of the mean that is exponential, at most 1, or the standard
+    deviation of the lognormal's logarithm"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.jitter == "exponential" and self.jitter_scale > 1:
@@ -102,64 +96,37 @@ class NumericCompute(Compute):
     they radiate alone.
     """
 
-    flops_per_cycle: float = stackable(
-        4.0, gt=0, description="floating-point operations of one clock cycle"
-    )
-    kappa: float = stackable(
-        1e-28,
-        ge=0,
-        description="effective switched capacitance in J s^2 / cycle^3: a cycle at f cycles a "
-        "second costs kappa f^2 joules",
-    )
-    frequency_min_share: float = stackable(
-        1.0,
-        gt=0,
-        le=1,
-        description="lowest clock frequency that a device can be set to (devices.frequency), as a "
-        "share of its highest",
-    )
-    memory_mb: float | None = stackable(
-        None, gt=0, description="memory for training in MiB; no bound if not given"
-    )
-    battery_j: float | None = stackable(
-        None, gt=0, description="capacity of the battery in J; on mains if not given"
-    )
-    charge: float = stackable(
-        1.0, ge=0, le=1, description="share of the battery that is full at the start"
-    )
-    restart: float = stackable(
-        0.1,
-        gt=0,
-        le=1,
-        description="share of its charge at which a device whose battery was empty comes back",
-    )
-    harvest_w: float = stackable(
-        0.0, ge=0, description="power that charges the battery all the time, in W"
-    )
-    circuit_w: float = stackable(
-        0.0,
-        ge=0,
-        description="power that the radio's circuits draw while a device transmits, in W, beside "
-        "what its amplifier draws",
-    )
-    receive_w: float = stackable(
-        0.0, ge=0, description="power drawn while the model is received, in W"
-    )
-    idle_w: float = stackable(
-        0.0, ge=0, description="power drawn while an update waits for its slot, in W"
-    )
-    sleep_w: float = stackable(
-        0.0, ge=0, description="power drawn by a device that has nothing to do, in W"
-    )
-    efficiency: float = stackable(
-        1.0,
-        gt=0,
-        le=1,
-        description="share of what the power amplifier draws that is radiated",
-    )
-    power_db: Decibels = stackable(
-        0.0, description="transmit power over that of the channel's settings, in dB"
-    )
+    flops_per_cycle: float = stackable(4.0, gt=0)
+    """floating-point operations of one clock cycle"""
+    kappa: float = stackable(1e-28, ge=0)
+    """effective switched capacitance in J s^2 / cycle^3: a cycle at f cycles a second costs kappa
+    f^2 joules"""
+    frequency_min_share: float = stackable(1.0, gt=0, le=1)
+    """lowest clock frequency that a device can be set to (devices.frequency), as a share of its
+    highest"""
+    memory_mb: float | None = stackable(None, gt=0)
+    """memory for training in MiB; no bound if not given"""
+    battery_j: float | None = stackable(None, gt=0)
+    """capacity of the battery in J; on mains if not given"""
+    charge: float = stackable(1.0, ge=0, le=1)
+    """share of the battery that is full at the start"""
+    restart: float = stackable(0.1, gt=0, le=1)
+    """share of its charge at which a device whose battery was empty comes back"""
+    harvest_w: float = stackable(0.0, ge=0)
+    """power that charges the battery all the time, in W"""
+    circuit_w: float = stackable(0.0, ge=0)
+    """power that the radio's circuits draw while a device transmits, in W, beside what its
+    amplifier draws"""
+    receive_w: float = stackable(0.0, ge=0)
+    """power drawn while the model is received, in W"""
+    idle_w: float = stackable(0.0, ge=0)
+    """power drawn while an update waits for its slot, in W"""
+    sleep_w: float = stackable(0.0, ge=0)
+    """power drawn by a device that has nothing to do, in W"""
+    efficiency: float = stackable(1.0, gt=0, le=1)
+    """share of what the power amplifier draws that is radiated"""
+    power_db: Decibels = stackable(0.0)
+    """transmit power over that of the channel's settings, in dB"""
 
     def scales(self) -> bool:
         return self.frequency_min_share < 1

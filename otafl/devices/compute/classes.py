@@ -24,10 +24,10 @@ from otafl.devices.compute.base import (
 class ComputeClass(OwnQuantities):
     """Describe devices of one kind. A plain number stands for its `flops_per_s`."""
 
-    flops_per_s: float = Field(gt=0, description="operations a second of a device of this class")
-    share: float = Field(
-        1.0, gt=0, description="share of the devices, as a weight (shares need not sum to one)"
-    )
+    flops_per_s: float = Field(gt=0)
+    """operations a second of a device of this class"""
+    share: float = Field(1.0, gt=0)
+    """share of the devices, as a weight (shares need not sum to one)"""
 
 
 def _plain_speed(value: Any) -> Any:
@@ -43,14 +43,11 @@ class Classes(NumericCompute):
     example: ClassVar = {"devices.compute.classes": [{"flops_per_s": 1e9}, {"flops_per_s": 1e8}]}
 
     name: Literal["classes"] = "classes"
-    classes: tuple[_Class, ...] = Field(
-        min_length=1, description="the classes: a mapping each, or the speed alone"
-    )
-    assignment: Literal["in_order", "random"] = Field(
-        "in_order",
-        description="in_order deals devices out so that each class keeps to its share as closely "
-        "as can be (equal shares: in turn); random draws each device's class with its share",
-    )
+    classes: tuple[_Class, ...] = Field(min_length=1)
+    """the classes: a mapping each, or the speed alone"""
+    assignment: Literal["in_order", "random"] = "in_order"
+    """in_order deals devices out so that each class keeps to its share as closely as can be (equal
+    shares: in turn); random draws each device's class with its share"""
 
     def scales(self) -> bool:
         own = owned(self.classes, self, ("frequency_min_share",))

@@ -29,8 +29,10 @@ from otafl.devices.compute.base import (
 class CsvDevice(OwnQuantities):
     """Describe a device in a row of a file."""
 
-    flops_per_s: float | None = Field(None, gt=0, description="operations a second")
-    frequency_hz: float | None = Field(None, gt=0, description="highest clock frequency")
+    flops_per_s: float | None = Field(None, gt=0)
+    """operations a second"""
+    frequency_hz: float | None = Field(None, gt=0)
+    """highest clock frequency"""
 
 
 class Csv(NumericCompute):
@@ -38,9 +40,8 @@ class Csv(NumericCompute):
     reads: ClassVar = ("file",)
 
     name: Literal["csv"] = "csv"
-    file: str = Field(
-        min_length=1, description="CSV file; relative paths count from the working directory"
-    )
+    file: str = Field(min_length=1)
+    """CSV file; relative paths count from the working directory"""
 
     def scales(self) -> bool:
         return True  # as far as anybody knows before the file is read

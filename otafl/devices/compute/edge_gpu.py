@@ -26,7 +26,8 @@ from otafl.devices.compute.base import Columns, NumericCompute, changed, common
 
 class EdgeGpu(NumericCompute):
     name: Literal["edge_gpu"] = "edge_gpu"
-    frequency_hz: float = stackable(1.12e9, gt=0, description="highest clock frequency")
+    frequency_hz: float = stackable(1.12e9, gt=0)
+    """highest clock frequency"""
     flops_per_cycle: float = changed("flops_per_cycle", 256.0)
     kappa: float = changed("kappa", 1.07e-26)
     frequency_min_share: float = changed("frequency_min_share", 0.76)

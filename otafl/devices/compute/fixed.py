@@ -12,9 +12,8 @@ from otafl.devices.compute.base import Columns, NumericCompute, common
 
 class Fixed(NumericCompute):
     name: Literal["fixed"] = "fixed"
-    flops_per_s: float = stackable(
-        6e9, gt=0, description="operations a second; 6e9 is 4 a cycle at 1.5 GHz"
-    )
+    flops_per_s: float = stackable(6e9, gt=0)
+    """operations a second; 6e9 is 4 a cycle at 1.5 GHz"""
 
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         return common(self, devices, self.flops_per_s)

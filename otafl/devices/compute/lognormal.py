@@ -15,10 +15,10 @@ from otafl.devices.compute.base import Columns, NumericCompute, common
 
 class Lognormal(NumericCompute):
     name: Literal["lognormal"] = "lognormal"
-    median_flops_per_s: float = stackable(6e9, gt=0, description="median operations a second")
-    sigma: float = stackable(
-        0.5, ge=0, description="standard deviation of the speed's natural logarithm"
-    )
+    median_flops_per_s: float = stackable(6e9, gt=0)
+    """median operations a second"""
+    sigma: float = stackable(0.5, ge=0)
+    """standard deviation of the speed's natural logarithm"""
 
     def columns(self, devices: int, generator: np.random.Generator) -> Columns:
         z = generator.standard_normal(devices)

@@ -28,7 +28,8 @@ from otafl.devices.compute.base import Columns, NumericCompute, changed, common
 
 class Mcu(NumericCompute):
     name: Literal["mcu"] = "mcu"
-    frequency_hz: float = stackable(64e6, gt=0, description="clock frequency")
+    frequency_hz: float = stackable(64e6, gt=0)
+    """clock frequency"""
     flops_per_cycle: float = changed("flops_per_cycle", 0.5)
     kappa: float = changed("kappa", 3.78e-26)
     memory_mb: float | None = changed("memory_mb", 0.25)

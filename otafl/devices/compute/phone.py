@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from otafl.core.settings import stackable
 from otafl.devices.compute.base import Columns, NumericCompute, common
@@ -43,17 +43,13 @@ BATTERY = {
 
 class Phone(NumericCompute):
     name: Literal["phone"] = "phone"
-    frequency_min_hz: float = stackable(
-        1e9, gt=0, description="highest clock frequency of the slowest phone"
-    )
-    frequency_max_hz: float = stackable(
-        2e9, gt=0, description="highest clock frequency of the fastest phone"
-    )
-    battery: bool = Field(
-        False,
-        description="on a battery, with the draw of an LTE radio: gives battery_j, circuit_w, "
-        "receive_w, idle_w, sleep_w and efficiency a phone's values where they are not given",
-    )
+    frequency_min_hz: float = stackable(1e9, gt=0)
+    """highest clock frequency of the slowest phone"""
+    frequency_max_hz: float = stackable(2e9, gt=0)
+    """highest clock frequency of the fastest phone"""
+    battery: bool = False
+    """on a battery, with the draw of an LTE radio: gives battery_j, circuit_w, receive_w, idle_w,
+    sleep_w and efficiency a phone's values where they are not given"""
 
     @model_validator(mode="before")
     @classmethod

@@ -20,9 +20,8 @@ class Asynchronous(Protocol):
     has_deadline: ClassVar[bool] = False
 
     name: Literal["asynchronous"] = "asynchronous"
-    together: int = Field(
-        1, ge=1, description="most devices in a slot, of those who wait when the uplink is free"
-    )
+    together: int = Field(1, ge=1)
+    """most devices in a slot, of those who wait when the uplink is free"""
 
     def rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(1, most=self.together, late="next", broadcast_first=False)

@@ -12,11 +12,8 @@ class Periodic(Protocol):
     has_deadline: ClassVar[bool] = False
 
     name: Literal["periodic"] = "periodic"
-    period_s: float = stackable(
-        1.0,
-        gt=0,
-        description="seconds between slots; one that the last transmission covers is left out",
-    )
+    period_s: float = stackable(1.0, gt=0)
+    """seconds between slots; one that the last transmission covers is left out"""
 
     def rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(0, self.period_s, late="next", broadcast_first=False)

@@ -21,7 +21,8 @@ from otafl.devices.protocols.base import Late, Protocol, Rules
 
 class Quorum(Protocol):
     name: Literal["quorum"] = "quorum"
-    ready: int = stackable(2, ge=1, description="devices that must be ready, M")
+    ready: int = stackable(2, ge=1)
+    """devices that must be ready, M"""
 
     def rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(self.ready, deadline_s=deadline_s, late="next", broadcast_first=False)
