@@ -242,7 +242,8 @@ MUTATIONS = mutations_of(
             replaced("otafl.channels.scattering:scattering", _one_stream),
         ),
         "blocked share of the amplitude": (
-            {"align_weakest: phase errors", "random: mean power", "random: no phase of its own"},
+            ALIGNED - {"align_weakest: power of the others"}
+            | {"random: mean power", "random: no phase of its own", "random: power apart"},
             made("otafl.channels.ris:Reflected", _share_for_its_root),
         ),
     },
