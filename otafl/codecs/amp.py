@@ -9,7 +9,7 @@ The best a depends on m/n, on the noise and on how sparse x is. `default_thresho
 It is the minimax threshold of signals with one non-zero real in ten measurements: it recovers the
 worst distribution of the non-zero reals best. At one in ten the error is within 0.2 dB of that at
 the best a. From one in 33 to one in two it is within 2 dB for m/n up to 0.5, and within 4 dB above
-(`tests/codecs/test_amp_laws.py`, 20 dB over the noise).
+(`otafl validate --only compressed`, 20 dB over the noise).
 
 References
 ----------

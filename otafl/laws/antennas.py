@@ -321,11 +321,11 @@ MUTATIONS = (
         "channel rician: ",
         {
             "a wavelength apart (line of sight)": (
-                "antennas",
+                {"angles", "antennas"},
                 made("otafl.channels.rician:LineOfSight", _a_wavelength_apart),
             ),
             "blocks twice as long (line of sight)": (
-                "autocorrelation over blocks",
+                {"angles", "autocorrelation over blocks"},
                 made("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
             ),
         },

@@ -16,9 +16,9 @@ import torch
 from scipy import stats
 
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.channels import CARRIER_HZ, SPEED_KMH, TR_38901
+from otafl.laws.channels import CARRIER_HZ, TR_38901
 from otafl.laws.checks import Check, Law, exactly, law_of, mean, mean_square, ratios, share
-from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, turned
+from otafl.laws.mutations import Replacement, constant, mutations_of, replaced, turned
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
 HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
@@ -27,23 +27,17 @@ DEVICE_M = 1.5
 RADIUS_M = {"umi": 200.0, "uma": 300.0, "rma": 2500.0}
 """Wide for the distances over which neighbours' links are alike."""
 
-WALKED = ("umi", "rma")
-"""Cells that devices move in."""
-
 CLEAR, HIDDEN, INDOORS = "line of sight", "none", "indoors"
 
 SHADOWING_DB = {"umi": (4.0, 7.82, 7.0), "uma": (4.0, 6.0, 7.0), "rma": (4.0, 8.0, 8.0)}
 """Standard deviations with a line of sight, without, and indoors."""
 
-APART_M = {"umi": (10.0, 13.0), "rma": (37.0, 120.0)}
-"""Correlation distances of shadowing with a line of sight, and without."""
-
-K_FACTOR_DB = {"umi": (9.0, 5.0), "uma": (9.0, 3.5), "rma": (7.0, 4.0)}
-"""Mean and standard deviation."""
-
 ALIKE = 2.0
 """Shadowing of neighbours being alike, a sample has this many times fewer degrees of freedom, or
 not as few."""
+
+K_FACTOR_DB = {"umi": (9.0, 5.0), "uma": (9.0, 3.5), "rma": (7.0, 4.0)}
+"""Mean and standard deviation."""
 
 WIDE_HZ, GROUPS = 100e6, 32
 """A band over which scattered rays are many looks at the same device."""
@@ -52,49 +46,44 @@ PARTS = np.array([10.0, 6.0, 4.0]) / 20.0
 """How a strong cluster shares its rays out."""
 
 ROUNDS = 8
-STEPS = 60
 
 
 def each() -> Iterator[Law]:
     """List the laws of each cell."""
     for name in DISTANCE_M:
-        yield _law(name, "path loss", "table 7.4.1-1", _path_loss)
-        yield _law(name, "line of sight", "table 7.4.2-1", _line_of_sight)
-        yield _law(name, "shadowing", "table 7.5-6", _shadowing)
-        yield _law(name, "penetration loss", "7.4.3", _penetration)
-        yield _law(name, "K-factor", "table 7.5-6", _k_factor)
-        yield _law(name, "power of the line of sight", "eq. 7.5-30", _direct_power)
-        yield _law(name, "frequency covariance", "eq. 7.5-27", _frequency)
-        yield _law(name, "mean gain", "snr_db is that of a trial's mean gain", _mean_gain)
-    for name in WALKED:
-        yield _law(name, "even over the ground", "devices by area", _even)
-        yield _law(name, "path loss of moving devices", "table 7.4.1-1", _moving_loss)
-        yield _law(name, "shadowing of moving devices", "eq. 7.4-5", _moving_shadowing)
+        yield cell_law(name, "path loss", "table 7.4.1-1", _path_loss)
+        yield cell_law(name, "line of sight", "table 7.4.2-1", _line_of_sight)
+        yield cell_law(name, "shadowing", "table 7.5-6", _shadowing)
+        yield cell_law(name, "penetration loss", "7.4.3", _penetration)
+        yield cell_law(name, "K-factor", "table 7.5-6", _k_factor)
+        yield cell_law(name, "power of the line of sight", "eq. 7.5-30", _direct_power)
+        yield cell_law(name, "frequency covariance", "eq. 7.5-27", _frequency)
+        yield cell_law(name, "mean gain", "snr_db is that of a trial's mean gain", _mean_gain)
 
 
-def _law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
+def cell_law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
     run = functools.partial(run, name=name)
     return Law(f"channel {name}: {what}", f"{TR_38901}, {source}", run)
 
 
-def _drop(bench: Bench, name: str, devices: int, trials: int, **channel: Any) -> Rig:
+def drop(bench: Bench, name: str, devices: int, trials: int, **channel: Any) -> Rig:
     section = {"name": name, "carrier_hz": CARRIER_HZ, "subcarrier_groups": 1} | channel
     return bench.uplink(devices, trials, {"channel": section, "power": "full"})
 
 
-def _outdoors(name: str) -> dict[str, Any]:
+def outdoors(name: str) -> dict[str, Any]:
     """Return the settings of a cell of path loss alone."""
     cars = {"in_car": False} if name == "rma" else {}
     return {"indoor_probability": 0.0, "shadowing": False} | cars
 
 
-def _level_db(rig: Rig, round: int = 0) -> np.ndarray:
+def level_db(rig: Rig, round: int = 0) -> np.ndarray:
     """Return the large-scale gains in dB, [S, K]."""
     gain = rig.link.channel.state(round).gain.cpu().numpy()
     return np.asarray(10.0 * np.log10(gain))
 
 
-def _of(rig: Rig, name: str) -> np.ndarray:
+def part_of(rig: Rig, name: str) -> np.ndarray:
     """Return what the channel says of its drop, [S, K, ...]: `line_of_sight`, `indoor`, or a part
     of `links`."""
     channel: Any = rig.link.channel
@@ -106,7 +95,7 @@ def _of(rig: Rig, name: str) -> np.ndarray:
 def _ring(bench: Bench, name: str) -> np.ndarray:
     """Return path losses in dB of devices that are all so far away."""
     ring = {"cell_radius_m": DISTANCE_M[name] + 1e-3, "min_distance_m": DISTANCE_M[name]}
-    return -_level_db(_drop(bench, name, 40, bench.size(16), **_outdoors(name), **ring)).ravel()
+    return -level_db(drop(bench, name, 40, bench.size(16), **outdoors(name), **ring)).ravel()
 
 
 def losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -158,19 +147,19 @@ def _cell(bench: Bench, name: str) -> Rig:
     wide = {"bandwidth_hz": WIDE_HZ, "subcarrier_groups": GROUPS}
     trials = 10 if bench.quick else 20  # each takes as long whatever its devices
     size = {"cell_radius_m": RADIUS_M[name], "indoor_probability": 0.5}
-    return _drop(bench, name, 64, trials, **size, **wide)
+    return drop(bench, name, 64, trials, **size, **wide)
 
 
 def _kinds(rig: Rig) -> dict[str, np.ndarray]:
     """Return who is of which kind, [S, K] bool."""
-    seen, indoor = _of(rig, "line_of_sight"), _of(rig, "indoor")
+    seen, indoor = part_of(rig, "line_of_sight"), part_of(rig, "indoor")
     return {CLEAR: seen & ~indoor, HIDDEN: ~seen & ~indoor, INDOORS: indoor}
 
 
 def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the mean square of the gains in dB, path and penetration loss taken off."""
     rig = _cell(bench, name)
-    shadowing = _level_db(rig) + _of(rig, "path_loss_db") + _of(rig, "penetration_db")
+    shadowing = level_db(rig) + part_of(rig, "path_loss_db") + part_of(rig, "penetration_db")
     for (kind, here), spread in zip(_kinds(rig).items(), SHADOWING_DB[name], strict=True):
         ratio = (shadowing[here] / spread) ** 2
         yield mean_square(spread**2, ratio, int(ratio.size / ALIKE), kind)
@@ -184,16 +173,16 @@ def _penetration(bench: Bench, name: str) -> Iterator[Check]:
     min(U, U)/2 of the way inside, N(0, 4.4) beside; of a car, N(9, 5).
     """
     rig = _cell(bench, name)
-    loss = _of(rig, "shadowing_db") - _level_db(rig) - _of(rig, "path_loss_db")
-    indoor = _of(rig, "indoor")
+    loss = part_of(rig, "shadowing_db") - level_db(rig) - part_of(rig, "path_loss_db")
+    indoor = part_of(rig, "indoor")
     if name != "rma":
         yield law_of(loss[indoor], stats.uniform(20.0, 12.5).cdf, INDOORS)
         yield exactly(0.0, float(np.abs(loss[~indoor]).max()), 1e-9, "outdoors")
-        high = _drop(
+        high = drop(
             bench, name, 64, 8, indoor_probability=1.0, cell_radius_m=RADIUS_M[name],
             o2i_loss="high", carrier_hz=10e9,
         )  # fmt: skip
-        loss = _of(high, "shadowing_db") - _level_db(high) - _of(high, "path_loss_db")
+        loss = part_of(high, "shadowing_db") - level_db(high) - part_of(high, "path_loss_db")
         yield from _house(loss.ravel(), 10.0, 0.7, 23.0 + 0.3 * 10.0, 6.5, 25.0, "high, 10 GHz")
     else:
         ghz = CARRIER_HZ / 1e9
@@ -218,12 +207,12 @@ def _house(
 def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
     """Check mean and variance in dB of who has a line of sight; others have none."""
     rig = _cell(bench, name)
-    seen, factor = _kinds(rig)[CLEAR], _of(rig, "k_factor")
+    seen, factor = _kinds(rig)[CLEAR], part_of(rig, "k_factor")
     middle, spread = K_FACTOR_DB[name]
     level = 10.0 * np.log10(factor[seen])
     yield mean(middle, level, "mean")
     yield mean(spread**2, (level - middle) ** 2, "variance")
-    yield exactly(0.0, float(factor[~_of(rig, "line_of_sight")].max()), 0.0, "without")
+    yield exactly(0.0, float(factor[~part_of(rig, "line_of_sight")].max()), 0.0, "without")
 
 
 def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
@@ -232,8 +221,8 @@ def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
     rays."""
     rig = _cell(bench, name)
     seen = _kinds(rig)[CLEAR]
-    direct = (_of(rig, "k_factor") / (1.0 + _of(rig, "k_factor")))[seen]
-    rays = (_of(rig, "power")[seen] ** 2).sum(-1) / 20.0
+    direct = (part_of(rig, "k_factor") / (1.0 + part_of(rig, "k_factor")))[seen]
+    rays = (part_of(rig, "power")[seen] ** 2).sum(-1) / 20.0
     law = 2.0 - direct**2 - (1.0 - direct) ** 2 * rays
     fourth = (np.abs(rig.fading(ROUNDS)) ** 4).mean((0, 3, 4, 5))
     yield mean(float(law.mean()), fourth[seen] - law + law.mean())
@@ -248,10 +237,10 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
     """
     rig = _cell(bench, name)
     h = rig.fading(ROUNDS)[:, :, :, 0, 0]
-    power, delay_s, late_s = (_of(rig, one) for one in ("power", "delay_s", "cluster_spread_s"))
+    power, delay_s, late_s = (part_of(rig, one) for one in ("power", "delay_s", "cluster_spread_s"))
     split = np.zeros(power.shape, dtype=bool)
-    np.put_along_axis(split, _of(rig, "strongest"), True, -1)
-    direct = _of(rig, "k_factor") / (1.0 + _of(rig, "k_factor"))
+    np.put_along_axis(split, part_of(rig, "strongest"), True, -1)
+    direct = part_of(rig, "k_factor") / (1.0 + part_of(rig, "k_factor"))
     for lag in (1, 8):
         turn = -2j * math.pi * lag * WIDE_HZ / GROUPS
         parts = np.exp(turn * late_s[..., None] * np.array([0.0, 1.28, 2.56])) @ PARTS
@@ -266,71 +255,8 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
 
 def _mean_gain(bench: Bench, name: str) -> Iterator[Check]:
     """Take the mean over a trial's devices, where budgets are an SNR."""
-    rig = _drop(bench, name, 16, 4, snr_db=10.0)
-    yield ratios((10.0 ** (_level_db(rig) / 10.0)).mean(1), np.ones(4))
-
-
-@functools.lru_cache(maxsize=4)
-def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
-    """Let devices walk outdoors, not near the server, where path loss hardly changes."""
-    way = {"mobility": "linear", "speed_kmh": SPEED_KMH, "round_interval_s": 1.0}
-    size = {"cell_radius_m": RADIUS_M[name], "min_distance_m": DISTANCE_M[name]}
-    trials = 8 if bench.quick else 16
-    settings = _outdoors(name) | {"shadowing": shadowing}
-    return _drop(bench, name, 64, trials, **settings, **way, **size)
-
-
-@functools.lru_cache(maxsize=4)
-def _distances(bench: Bench, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distances [3, S, K] of rounds 0 to 2 that explain the path losses, and who cannot
-    have come to the edge of the cell until then, [S, K] bool."""
-    rig = _moved(bench, name, False)
-    seen = _of(rig, "line_of_sight")
-    far = np.stack([_inverted(name, -_level_db(rig, round), seen) for round in range(3)])
-    return far, far[0] < RADIUS_M[name] - 2.0 * SPEED_KMH / 3.6
-
-
-def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Return the distances of path losses, which grow with it, by halving."""
-    low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
-    for _ in range(STEPS):
-        middle = (low + high) / 2.0
-        clear, hidden = losses(name, middle)
-        above = np.where(seen, clear, hidden) > loss
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return (low + high) / 2.0
-
-
-def _even(bench: Bench, name: str) -> Iterator[Check]:
-    """Work the distances out of the path losses: their squares are uniform."""
-    far, _ = _distances(bench, name)
-    least, most = DISTANCE_M[name] ** 2, RADIUS_M[name] ** 2
-    yield law_of(far[0] ** 2, stats.uniform(least, most - least).cdf)
-
-
-def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
-    """Invert the path loss: who walks straight on at v has d^2 grow by 2 v^2 more in a second than
-    in the one before."""
-    far, inside = _distances(bench, name)
-    bend = (far[2] ** 2 - 2.0 * far[1] ** 2 + far[0] ** 2)[inside]
-    yield ratios(bend, np.full_like(bend, 2.0 * (SPEED_KMH / 3.6) ** 2), 1e-5)
-
-
-def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the shadowing of a place d away from the first with exp(-d / d_cor), and its power
-    there with what it was."""
-    rig, plain = _moved(bench, name, True), _moved(bench, name, False)
-    _, inside = _distances(bench, name)
-    first, later = (_level_db(rig, round) - _level_db(plain, round) for round in (0, 2))
-    seen, way = _of(rig, "line_of_sight"), 2.0 * SPEED_KMH / 3.6
-    spread = np.where(seen, *SHADOWING_DB[name][:2])
-    law = np.exp(-way / np.where(seen, *APART_M[name]))
-    product = first * later / spread**2 - law
-    yield mean(float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation")
-    start = first - _of(rig, "shadowing_db")
-    yield exactly(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
-    power = (later / spread)[inside] ** 2
-    yield mean_square(1.0, power, int(power.size / ALIKE), "power")
+    rig = drop(bench, name, 16, 4, snr_db=10.0)
+    yield ratios((10.0 ** (level_db(rig) / 10.0)).mean(1), np.ones(4))
 
 
 # Mutations
@@ -364,35 +290,12 @@ def _no_cars(real: Any) -> Any:
     return place
 
 
-def _kmh_for_mps(real: Any) -> Any:
-    return lambda speed_kmh, pairs: real(speed_kmh and 3.6 * speed_kmh, pairs)
-
-
-def _over_the_radius(real: Any) -> Any:
-    def placed(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
-        position, indoor = real(pairs, inner, outer, *args)
-        far = position[..., :2].norm(dim=-1, keepdim=True)
-        share = (far**2 - inner**2) / (outer**2 - inner**2)
-        position[..., :2] *= (inner + share * (outer - inner)) / far
-        return position, indoor
-
-    return placed
-
-
 def _other_trials(real: Any) -> Any:
     def scaled(self: Any, gain: Any) -> Any:
         self._unit = self._unit.mean(0, keepdim=True).expand_as(self._unit)
         return real(self, gain)
 
     return scaled
-
-
-def _forget_the_start(field: Any) -> None:
-    field._missing = 0.0 * field._missing
-
-
-def _far_apart(field: Any) -> None:
-    field._distance = 10.0 * field._distance
 
 
 def _all_in_sight(real: Any) -> Any:
@@ -422,18 +325,10 @@ MUTATIONS = (
                 _rays_of(lambda k: k.square()),
             ),
             "K / (K + 2)": ("power of the line of sight", _rays_of(lambda k: k / 2.0)),
-            "km/h for m/s": (
-                {"path loss of moving devices", "shadowing of moving devices"},
-                replaced("otafl.channels.cell:velocities", _kmh_for_mps),
-            ),
             "mean gain of all trials": ("mean gain", replaced(f"{CELL}._scaled", _other_trials)),
             "sub-clusters twice as far": (
                 "frequency covariance",
                 constant("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
-            ),
-            "shadowing of another distance": (
-                "shadowing of moving devices",
-                made("otafl.channels.cell:ShadowingField", _far_apart),
             ),
             "path loss with another exponent": (
                 "path loss",
@@ -461,25 +356,6 @@ MUTATIONS = (
             "no cars": (
                 "penetration loss",
                 replaced("otafl.channels.cell_drop:SionnaCell._place", _no_cars),
-            ),
-            "evenly over the radius": (
-                "even over the ground",
-                replaced("otafl.channels.cell:placed", _over_the_radius),
-            ),
-            "path loss that stays": (
-                "path loss of moving devices",
-                replaced(
-                    "otafl.channels.cell_drop:SionnaCell.path_loss_db",
-                    lambda real: (
-                        lambda self, position, indoor, clear: real(
-                            self, position[:1].expand_as(position), indoor, clear
-                        )
-                    ),
-                ),
-            ),
-            "shadowing that forgets its start": (
-                "shadowing of moving devices",
-                made("otafl.channels.cell:ShadowingField", _forget_the_start),
             ),
         },
     )

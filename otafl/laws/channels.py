@@ -15,7 +15,6 @@ from scipy import special, stats
 
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core import registry
-from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Check, Law, exactly, law_of, mean, stated
 from otafl.laws.mutations import after, mutations_of, replaced, scaled, turned
@@ -28,8 +27,8 @@ MOVING = {"speed_kmh": SPEED_KMH, "carrier_hz": CARRIER_HZ, "round_interval_s": 
 FAR = 2**40
 """A round long after the first."""
 
-LAGS = (1, 4, 9)
-"""J0 there: positive, negative, positive again."""
+LAGS = (1, 4, 9, 17)
+"""J0 there: positive, negative, positive, and positive again after two more signs."""
 
 BANDWIDTH_HZ = 20e6
 GROUPS = 8
@@ -48,7 +47,7 @@ def each() -> Iterator[Law]:
     for name in ("rayleigh", "rician", "tdl-a"):
         yield _law(name, "autocorrelation", JAKES, _jakes)
         yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
-    for name in ("rayleigh", "tdl-a"):
+    for name in ("rayleigh", "rician", "tdl-a"):
         yield _law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
     for name in ("rayleigh", "tdl-a", "tdl-b", "tdl-c"):
         yield _law(name, "gain and phase at any time", "exponential, uniform", _normal)
@@ -98,50 +97,19 @@ def _awgn(bench: Bench) -> Iterator[Check]:
     yield exactly(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
 
 
-@functools.lru_cache(maxsize=2)
-def _rayleigh(bench: Bench) -> np.ndarray:
-    return fading(bench, 40, 32, bench.size(64), "rayleigh")[..., 0, 0, 0]
-
-
-@stated("channel rayleigh: gain", "|h|^2 is exponential")
-def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
-    yield law_of(np.abs(_rayleigh(bench)) ** 2, stats.expon.cdf)
-
-
-@stated("channel rayleigh: phase", "uniform")
-def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
-    yield law_of(np.angle(_rayleigh(bench)) / (2.0 * np.pi) + 0.5, stats.uniform.cdf)
-
-
-@stated("channel rayleigh: independence", "rounds, trials, devices, blocks")
-def _independence(bench: Bench) -> Iterator[Check]:
-    """Take the mean of Re(h h'^*) of neighbours."""
-    h = _rayleigh(bench)
-    point = {"channel": {"name": "rayleigh", "block_symbols": 4}, "power": "full"}
-    rig = bench.uplink(40, 32, point)
-    states = [rig.link.channel.state(round).over(16) for round in range(4)]
-    blocks = np.stack([state[..., 0, :, 0].cpu().numpy() for state in states])
-    pairs = {
-        "rounds": (h[1:], h[:-1]),
-        "trials": (h[:, 1:], h[:, :-1]),
-        "devices": (h[:, :, 1:], h[:, :, :-1]),
-        "blocks": (blocks[..., 1:], blocks[..., :-1]),
-    }
-    for case, (one, other) in pairs.items():
-        yield mean(0.0, (one * other.conj()).real, case)
-
-
 def _antennas(bench: Bench, name: str) -> Iterator[Check]:
     """Compare every entry of E h h^H over the server's antennas with r^|a - b|, of fading drawn
-    anew in each round and of moving devices. Devices and trials are independent."""
-    r, antennas = 0.7, 4
-    one_group = {"subcarrier_groups": 1} if name.startswith("tdl-") else {}
+    anew in each round and of moving devices. Devices and trials are independent. Rician fading has
+    no line of sight here."""
+    r, antennas = 0.7, 5
+    trials = bench.size(128 if name.startswith("tdl-") else 500)
+    own: dict[str, Any] = {"rician": {"k_factor_db": -300.0}, "tdl-a": {"subcarrier_groups": 1}}
     for case, moving in (("at rest", {}), ("moving", MOVING)):
-        section = {"antennas": antennas, "antenna_correlation": r} | one_group | moving
-        h = fading(bench, 32, bench.size(64), 4, name, **section)[..., 0, 0]
+        section = {"antennas": antennas, "antenna_correlation": r} | own.get(name, {}) | moving
+        h = fading(bench, 32, trials, 1, name, **section)[0, ..., 0, 0]
         for a in range(antennas):
             for b in range(a + 1):
-                product = (h[..., a] * h[..., b].conj()).mean(0)
+                product = h[..., a] * h[..., b].conj()
                 where = f"{case}, antennas {a} and {b}"
                 yield mean(r ** (a - b), product.real, where, bias=1e-9)
                 if a > b:
@@ -149,18 +117,32 @@ def _antennas(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
-    """Take 1 - E|h(t + tau) - h(t)|^2 / 2 of rounds 1 ms apart at 30 km/h; devices and trials are
-    independent."""
-    h = fading(bench, 32, bench.size(128), LAGS[-1] + 1, name, **MOVING)[..., 0, 0, 0]
-    for lag in LAGS:
-        yield mean(jakes(lag), 1.0 - np.abs(h[lag] - h[0]) ** 2 / 2.0, f"{lag} ms")
+    """Compare rounds 1 ms apart at 30 km/h, the first ones and far later ones."""
+    trials = bench.size(128 if name.startswith("tdl-") else 640)
+    channel = {"name": name} | MOVING
+    state = bench.uplink(32, trials, {"channel": channel, "power": "full"}).link.channel.state
+    for start in (0, FAR):
+        rounds = (state(start + lag).h[:, :, 0, 0, 0].cpu().numpy() for lag in (0, *LAGS))
+        yield from correlations(np.stack(list(rounds)), "far later, " if start else "")
 
 
 def _blocks(bench: Bench, name: str) -> Iterator[Check]:
-    """Take the same of coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
-    h = blocks(bench, 32, bench.size(64), 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
-    for lag in LAGS:
-        yield mean(jakes(lag), 1.0 - np.abs(h[..., lag] - h[..., 0]) ** 2 / 2.0, f"{lag} ms")
+    """Compare coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
+    trials = bench.size(64 if name.startswith("tdl-") else 640)
+    h = blocks(bench, 32, trials, 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
+    yield from correlations(np.moveaxis(h, -1, 0)[[0, *LAGS]])
+
+
+def correlations(h: np.ndarray, when: str = "") -> Iterator[Check]:
+    """Compare h [1 + lags, S, K] with the first of them: 1 - E|h(t + tau) - h(t)|^2 / 2 with J0,
+    and the imaginary part of their correlation, and E h(t + tau) h(t), with 0. Devices and trials
+    are independent."""
+    for lag, later in zip(LAGS, h[1:], strict=True):
+        case = f"{when}{lag} ms"
+        yield mean(jakes(lag), 1.0 - np.abs(later - h[0]) ** 2 / 2.0, case)
+        yield mean(0.0, (later * h[0].conj()).imag, f"{case}, imaginary")
+        yield mean(0.0, (later * h[0]).real, f"{case}, without conjugate")
+        yield mean(0.0, (later * h[0]).imag, f"{case}, without conjugate, imaginary")
 
 
 def jakes(rounds: int) -> float:
@@ -176,9 +158,10 @@ def doppler_turns(rounds: int) -> float:
 def _normal(bench: Bench, name: str) -> Iterator[Check]:
     """Compare |h|^2 and the phase of devices at rest, and of moving ones at two times."""
     one_group = {"subcarrier_groups": 1} if name.startswith("tdl-") else {}
+    trials = 160 if name.startswith("tdl-") else 400
     for case, moving, round in (("at rest", {}, 3), ("moving", MOVING, 3), ("later", MOVING, FAR)):
         point = {"channel": {"name": name} | one_group | moving, "power": "full"}
-        h = bench.uplink(50, bench.size(160), point).link.channel.state(round).h.cpu().numpy()
+        h = bench.uplink(50, bench.size(trials), point).link.channel.state(round).h.cpu().numpy()
         yield law_of(np.abs(h) ** 2, stats.expon.cdf, f"{case}, gain")
         yield law_of(np.angle(h) / (2.0 * np.pi) + 0.5, stats.uniform.cdf, f"{case}, phase")
 
@@ -195,23 +178,6 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
         h = fading(bench, 50, bench.size(160), 1, name, **section)
         for antenna in range(2):
             yield law_of(np.abs(h[..., antenna, :, :]), law.cdf, f"{case}, antenna {antenna}")
-
-
-@stated("channel rician: amplitude of moving devices", "Rice's law of K", "K={:g} dB", (-3.0, 6.0))
-def _moving_rician(bench: Bench, k_db: float) -> Iterator[Check]:
-    h = fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db, **MOVING)
-    k = db_to_linear(k_db)
-    law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
-    yield law_of(np.abs(h), law.cdf)
-
-
-@stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", (-3.0, 6.0, 12.0))
-def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
-    """Compare |h| of a round, K/(K+1) in line of sight and the rest scattered."""
-    h = fading(bench, 50, bench.size(400), 1, "rician", k_factor_db=k_db)
-    k = db_to_linear(k_db)
-    law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
-    yield law_of(np.abs(h), law.cdf)
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
@@ -265,7 +231,7 @@ MUTATIONS = (
         "channel rayleigh: ",
         {
             "fading of more power": (
-                {"antenna covariance", "gain", "gain and phase at any time", "mean power"},
+                {"antenna covariance", "gain", "gain and phase at any time", "mean power", "phase"},
                 scaled("otafl.channels.scattering:BlockFading._drawn", 1.2),
             ),
             "phases over half a circle": (
@@ -288,9 +254,9 @@ MUTATIONS = (
             "more line of sight": (
                 {
                     "amplitude",
-                    "amplitude of moving devices",
                     "autocorrelation",
                     "autocorrelation over blocks",
+                    "line of sight",
                     "mean power",
                 },
                 scaled("otafl.channels.rician:LineOfSight.draw", 1.2),

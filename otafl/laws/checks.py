@@ -179,6 +179,37 @@ def share(expected: float, count: int, of: int, case: str = "") -> Check:
     return Check(expected, count / of, float(low), float(high), case)
 
 
+def largest(deviations: np.ndarray, case: str = "") -> Check:
+    """Check many standard normal numbers by the largest of their sizes; they may depend on each
+    other."""
+    sizes = np.abs(np.asarray(deviations, dtype=float)).ravel()
+    most = float(stats.norm.isf(LEVEL / 2 / sizes.size))
+    return Check(float(stats.norm.isf(0.5 / sizes.size)), float(sizes.max()), 0.0, most, case)
+
+
+def uncorrelated(rows: np.ndarray, case: str = "") -> Check:
+    """Check that rows [m, n] of complex numbers of unit power and mean zero are independent.
+
+    For every pair of rows h, h', n |mean(h h')|^2 and n |mean(h h'^*)|^2 are exponential, of mean
+    one, in the limit of long rows. The measured number is the largest of them.
+    """
+    count, length = rows.shape
+    pairs = np.triu_indices(count, 1)
+    powers = [np.abs((rows @ other.T)[pairs]) ** 2 / length for other in (rows, rows.conj())]
+    tried = 2 * len(pairs[0])
+    most = math.log(tried / LEVEL)
+    return Check(math.log(tried), float(np.max(powers)), 0.0, most, case)
+
+
+def counts(expected: np.ndarray, observed: np.ndarray, case: str = "") -> Check:
+    """Check how often each of several outcomes occurs in independent trials, by Pearson's
+    statistic."""
+    found = float(((np.asarray(observed) - expected) ** 2 / expected).sum())
+    freedom = np.size(observed) - 1
+    low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom)
+    return Check(freedom, found, float(low), float(high), case)
+
+
 def law_of(
     sample: np.ndarray, distribution: Callable[[np.ndarray], np.ndarray], case: str = ""
 ) -> Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.codecs.amp import amp_step
-from otafl.codecs.sensing import Sensing
 from otafl.core.contracts import Blocks, Context, Group
 from otafl.core.units import db_to_linear
-from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, at_most, exactly, mean, ratios, share, stated
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.checks import Check, at_most, exactly, mean, mean_square, ratios, share, stated
 from otafl.laws.mutations import constant, made, mutations_of, replaced, scaled
 
 REALS = 128
-AMP = CONFORMANCE / "amp"
 
 
 ALISTARH = "Alistarh et al. 2017"
@@ -38,52 +36,67 @@ def _coded(rig: Rig, x: Tensor, round: int, memory: Blocks | None = None) -> tup
     return next(iter(coded.blocks.values())), own
 
 
-QSGD: list[dict[str, Any]] = [
-    {"name": "qsgd", "bits": b, "norm": n} for n in ("l2", "max") for b in (2, 4, 8)
-]
-CASE = "bits={0[bits]}, norm={0[norm]}"
+BIT_COUNTS = (2, 4, 8)
+QSGD = [*product(("l2", "max"), BIT_COUNTS, (4, REALS))]
+CASE = "norm={0[0]}, bits={0[1]}, {0[2]} coordinates"
+
+Quantiser = tuple[str, int, int]
+"""Norm, bits a coordinate, coordinates."""
 
 
-def _qsgd_levels(codec: dict[str, Any], x: Tensor) -> tuple[Tensor, Tensor]:
+def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return |x| in units of norm / s [n, P], and that unit [n, 1]."""
-    order = 2 if codec["norm"] == "l2" else torch.inf
-    unit = torch.linalg.vector_norm(x, order, dim=1, keepdim=True) / (2 ** (codec["bits"] - 1) - 1)
+    norm, bits, _ = quantiser
+    order = 2 if norm == "l2" else torch.inf
+    unit = torch.linalg.vector_norm(x, order, dim=1, keepdim=True) / (2 ** (bits - 1) - 1)
     return x.abs() / unit, unit
 
 
-def _each_round(bench: Bench, codec: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+def _each_round(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield x and Q(x) [n, P] round after round."""
-    rig = _rig(bench, codec)
+    norm, bits, reals = quantiser
+    rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
     for round in range(bench.size(16)):
-        x = rig.symbols(REALS, round)
+        x = rig.symbols(reals, round)
         yield x, _coded(rig, x, round)[0]
 
 
 @stated("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
-def _qsgd_mean(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
-    """Take the part of Q(x) along x, over |x|^2."""
-    parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _each_round(bench, codec)]
+def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
+    """Take the part of Q(x) along x, over |x|^2; and the mean error of each coordinate of one
+    vector over its standard error, squared."""
+    parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _each_round(bench, quantiser)]
     yield mean(1.0, torch.stack(parts).cpu().numpy())
+    norm, bits, reals = quantiser
+    rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.size(1024))
+    x = rig.symbols(reals, 0)[:1].expand(rig.cohort.size, -1)
+    off = (_coded(rig, x, 0)[0] - x).mean(0)
+    level, unit = _qsgd_levels(quantiser, x[:1])
+    variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.size
+    some = variance[0] > 1e-12  # with the largest norm one coordinate is exact
+    score = (off.square() / variance[0])[some].cpu().numpy()
+    yield mean_square(1.0, score, score.size, "each coordinate")
 
 
 @stated("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", CASE, QSGD)
-def _qsgd_variance(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
-    """Compare squared errors with (norm / s)^2 f (1 - f) a real, f the fractional part of its
+def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
+    """Compare squared errors with (norm / s)^2 f (1 - f) a coordinate, f the fractional part of its
     level."""
     parts = []
-    for x, q in _each_round(bench, codec):
-        level, unit = _qsgd_levels(codec, x)
+    for x, q in _each_round(bench, quantiser):
+        level, unit = _qsgd_levels(quantiser, x)
         law = unit.square() * (level.frac() * (1.0 - level.frac()))
         parts.append((q - x).square().sum(1) / law.sum(1))
     yield mean(1.0, torch.stack(parts).cpu().numpy())
 
 
-@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[:3])
-def _qsgd_bound(bench: Bench, codec: dict[str, Any]) -> Iterator[Check]:
+@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[: len(QSGD) // 2])
+def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
-    x, q = next(_each_round(bench, codec))
-    levels = 2 ** (codec["bits"] - 1) - 1
-    bound = min(REALS / levels**2, math.sqrt(REALS) / levels)
+    _, bits, reals = quantiser
+    x, q = next(_each_round(bench, quantiser))
+    levels = 2 ** (bits - 1) - 1
+    bound = min(reals / levels**2, math.sqrt(reals) / levels)
     off = (q - x).square().sum(1) / x.square().sum(1)
     yield at_most(1.0, float(off.mean()) / bound)
 
@@ -99,7 +112,7 @@ def _qsgd_apart(bench: Bench) -> Iterator[Check]:
     yield mean(1.0, torch.stack(off).square().cpu().numpy() / law)
 
 
-@stated("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (6, 10))
+@stated("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8, 10, 12))
 def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
     ends are exact."""
@@ -183,80 +196,7 @@ def _votes(bench: Bench) -> Iterator[Check]:
             yield share(law, int(missed[here].sum()), int(here.sum()), case)
 
 
-@stated("codec compressed_sensing: state evolution", "Donoho, Maleki, Montanari 2009")
-def _amp(bench: Bench) -> Iterator[Check]:
-    """Compare tau^2 of five steps with its law, over problems of 1,000 reals, a hundred of them
-    normal, and 500 measurements with noise, each with its own matrix. It is exact for large
-    problems, and 2 % is left for their size."""
-    n, m, some, sigma, a = 1000, 500, 100, 0.05, 1.5
-    rig = bench.uplink(1, bench.size(96), {})
-    matrix = rig.streams.normal(AMP, 0, (m, n)) / math.sqrt(m)
-    values = rig.symbols(some, 0, 1.0)  # which columns they meet does not matter
-    x = torch.nn.functional.pad(values, (0, n - some))[:, None]
-    noise = rig.streams.normal(AMP / "noise", 0, (m,))[:, None] * sigma
-    y = x @ matrix.mT + noise
-    guess, residual = torch.zeros_like(x), y
-    law = sigma**2 + some / m
-    for step in range(6):
-        tau = residual.square().mean((1, 2)).cpu().numpy()
-        yield mean(law, tau, f"step {step}", bias=0.02 * law)
-        law = sigma**2 + n / m * _soft_error(law, some / n, a)
-        guess, residual = amp_step(y, guess, residual, matrix, a)
-
-
-RATIOS = (0.027, 0.1, 0.5)
-"""Measurements a real."""
-
-
-@stated("codec compressed_sensing: default threshold", "Donoho, Maleki, Montanari 2011")
-def _threshold(bench: Bench) -> Iterator[Check]:
-    """Bound the error at the default threshold by 1 dB above the least error over thresholds, both
-    by state evolution of 30 steps from 0, for one normal real in ten measurements and a noise 20 dB
-    below what is measured."""
-    rig = _rig(bench, {"name": "compressed_sensing"}, 1)
-    sensing = Sensing(rig.link.codec.settings, rig.streams)
-    for ratio in RATIOS:
-        default = sensing.threshold(round(1000 * ratio), 1000)
-        least = min(_evolved(ratio, float(a)) for a in np.linspace(0.8, 3.2, 13))
-        yield at_most(db_to_linear(1.0) * least, _evolved(ratio, default), case=f"m/n={ratio:g}")
-
-
-def _evolved(ratio: float, a: float) -> float:
-    """Return the least mean squared error of 30 steps, over the power of what is sent."""
-    sparsity = 0.1 * ratio
-    tau2, errors = sparsity / ratio * 1.01, [sparsity]
-    for _ in range(30):
-        errors.append(_soft_error(tau2, sparsity, a))
-        tau2 = (0.01 * sparsity + errors[-1]) / ratio
-        if errors[-1] > 10.0 * sparsity:  # it has diverged
-            break
-    return min(errors) / sparsity
-
-
-def _soft_error(tau2: float, sparsity: float, a: float) -> float:
-    """Return E[(soft(X + tau Z, a tau) - X)^2]: for X = 0 in closed form, for a normal X given r =
-    X + tau Z normal, with X given r normal about r / (1 + tau^2)."""
-    tau = math.sqrt(tau2)
-    zero = 2.0 * tau2 * ((1.0 + a * a) * stats.norm.sf(a) - a * stats.norm.pdf(a))
-    r = np.linspace(-12.0, 12.0, 4_001) * math.sqrt(1.0 + tau2)
-    weight = stats.norm.pdf(r, scale=math.sqrt(1.0 + tau2)) * (r[1] - r[0])
-    soft = np.sign(r) * np.maximum(np.abs(r) - a * tau, 0.0)
-    about = r / (1.0 + tau2)
-    some = (weight * ((soft - about) ** 2 + tau2 / (1.0 + tau2))).sum()
-    return float((1.0 - sparsity) * zero + sparsity * some)
-
-
 # Mutations
-
-
-def _no_onsager(real: Any) -> Any:
-    def step(y: Any, x: Any, z: Any, matrix: Any, a: float) -> Any:
-        tau = z.square().mean(-1, keepdim=True).sqrt()
-        r = x + z @ matrix
-        x = r - r.clamp(-a * tau, a * tau)
-        return x, y - x @ matrix.mT
-
-    return step
 
 
 def _rounded_down(real: Any) -> Any:
@@ -294,11 +234,11 @@ MUTATIONS = (
                 replaced("otafl.codecs.qsgd:Qsgd._quantised", _rounded_down),
             ),
             "one draw for all reals": (
-                "independent over reals",
+                {"independent over reals", "unbiased"},
                 replaced("otafl.codecs.qsgd:Qsgd._quantised", _one_draw),
             ),
             "levels of one bit": (
-                {"variance", "variance bound"},
+                {"unbiased", "variance", "variance bound"},
                 made("otafl.codecs.qsgd:Qsgd", _two_levels),
             ),
         },
@@ -343,19 +283,6 @@ MUTATIONS = (
             "the opposite vote": (
                 "error of the majority vote",
                 scaled("otafl.codecs.obda:Obda._vote", -1.0),
-            ),
-        },
-    )
-    + mutations_of(
-        "codec compressed_sensing: ",
-        {
-            "no Onsager term": (
-                "state evolution",
-                replaced("otafl.laws.codecs:amp_step", _no_onsager),
-            ),
-            "one threshold for all ratios": (
-                "default threshold",
-                constant("otafl.codecs.sensing:default_threshold", lambda *of: 1.5),
             ),
         },
     )

@@ -19,7 +19,9 @@ from otafl.laws.checks import Check, exactly, law_of, mean, stated
 from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
 
 VARIANCES = (0.01, 0.3)
-LENGTHS = (1, 4)
+LENGTHS = (1, 4, 8)
+BUDGETS_DB = (0.0, -8.0, 4.0)
+"""Of a device after the other."""
 ESTIMATORS = ("ls", "mmse")
 TOLD = {"over_the_air": 1, "digital": 0}
 """What a device tells beside its pilots, by transport."""
@@ -71,6 +73,11 @@ def _error_law(bench: Bench, variance: float) -> Iterator[Check]:
     of neighbouring devices, rounds and trials have a mean product of 0."""
     record = _error(bench, variance)
     e = (record.h_hat - record.h) / math.sqrt(variance)
+    yield from _normal(e)
+
+
+def _normal(e: np.ndarray) -> Iterator[Check]:
+    """Check complex normal errors of unit variance [R, S, K], independent of each other."""
     yield law_of(np.abs(e) ** 2, stats.expon.cdf, "power")
     yield law_of(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
     pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
@@ -90,16 +97,26 @@ def _error_gain(bench: Bench, variance: float) -> Iterator[Check]:
 
 @stated("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
 def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
-    """Compare the error of pilots of the budget P with their noise of one."""
-    record = _record(bench, {"name": "pilots", "length": length})
-    yield mean(1.0 / (length * SNR), _off(record))
+    """Compare the error of pilots of unequal budgets P with a complex normal one of variance
+    1/(L P), which depends neither on the channel nor on other devices or rounds."""
+    csi = {"name": "pilots", "length": length}
+    record = _record(bench, csi, device_budget_db=BUDGETS_DB)
+    e = (record.h_hat - record.h) * np.sqrt(length * record.budget)
+    yield mean(1.0 / (length * SNR), _off(record) * record.budget / SNR)
+    yield from _normal(e)
+    yield mean(0.0, (e * record.h.conj()).real, "product with the channel")
 
 
 @stated("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)", "L={}", LENGTHS)
 def _mmse(bench: Bench, length: int) -> Iterator[Check]:
+    """Compare the error, which is orthogonal to the estimate."""
     csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
     error = 1.0 / (length * SNR * 0.1)
-    yield mean(error / (1.0 + error), _off(_record(bench, csi)))
+    record = _record(bench, csi)
+    yield mean(error / (1.0 + error), _off(record))
+    product = (record.h_hat - record.h) * record.h_hat.conj()
+    yield mean(0.0, product.real, "orthogonal to the estimate")
+    yield mean(0.0, product.imag, "orthogonal to the estimate, imaginary")
 
 
 @stated("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from otafl.core.contracts import LinkReport
+from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
-from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, exactly, ratios, share, stated
+from otafl.laws.bench import CONFORMANCE, Bench, Rig
+from otafl.laws.checks import Check, exactly, mean, mean_square, ratios, share, stated
 from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, scaled
+from otafl.uplink.digital.fitted_bits import rounded
 
 DEVICES, TRIALS = 6, 8
 BANDWIDTH_HZ = 2e6
@@ -157,6 +159,25 @@ def _needed_db(bits_a_use: float) -> float:
     return 10.0 * math.log10(2.0**bits_a_use - 1.0)
 
 
+@stated("transport digital: fitted rounding", "unbiased; f (1 - f) step^2", "{} bits", (1, 3, 10))
+def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
+    """Round 4,000 copies of a vector to 2^bits levels between its extremes, which are exact: the
+    error of each other coordinate, and the squared error of all."""
+    copies, size = bench.size(4000), 30
+    streams = Streams([2], [0], bench.where, torch.float64)
+    x = streams.normal(CONFORMANCE, 0, (size,))[0]
+    draw = streams.uniform(CONFORMANCE, 1, (copies, size))[0]
+    error = rounded(x.expand(copies, -1), torch.full((copies,), float(bits)).to(x), draw) - x
+    step = (x.amax() - x.amin()) / (2**bits - 1)
+    part = ((x - x.amin()) / step).frac()
+    inner = (x > x.amin()) & (x < x.amax())
+    variance = (step**2 * part * (1.0 - part))[inner]
+    yield exactly(0.0, float(error[:, ~inner].abs().max()), 1e-12, "extremes")
+    score = (error[:, inner].mean(0).square() * copies / variance).cpu().numpy()
+    yield mean_square(1.0, score, score.size, "mean of each coordinate")
+    yield mean(float(variance.sum()), error.square().sum(1).cpu().numpy(), "squared error")
+
+
 # Mutations
 
 
@@ -171,6 +192,10 @@ def _noise(factor: Callable[[Any], Any]) -> Replacement:
         return linked
 
     return replaced("otafl.uplink.digital.coded_bits:_sionna_link", make)
+
+
+def _rounded_down(real: Any) -> Any:
+    return lambda block, depth, draw: real(block, depth, 0.0 * draw)
 
 
 def _part_of_the_power(real: Any) -> Any:
@@ -205,6 +230,10 @@ def _first_lost(real: Any) -> Any:
 MUTATIONS = mutations_of(
     "transport digital: ",
     {
+        "rounding down": (
+            "fitted rounding",
+            replaced("otafl.laws.packets:rounded", _rounded_down),
+        ),
         "noise of twice the power": ("LDPC at capacity", _noise(lambda variance: 2.0**0.5)),
         "variance for deviation": (
             "LDPC at capacity",

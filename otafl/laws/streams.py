@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, exactly, law_of, normal, stated
+from otafl.laws.checks import Check, exactly, normal, stated
 from otafl.laws.mutations import mutations_of, replaced, scaled, turned
 from otafl.laws.policies import settings
 
@@ -64,14 +63,6 @@ def _devices(bench: Bench) -> Iterator[Check]:
     """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
     few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
     yield exactly(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
-
-
-@stated("streams: distributions", "Kolmogorov and Smirnov")
-def _distributions(bench: Bench) -> Iterator[Check]:
-    streams = Streams([0], [0], bench.where, torch.float64)
-    count = bench.size(400_000)
-    for draw, law in ((streams.normal, stats.norm), (streams.uniform, stats.uniform)):
-        yield law_of(draw(CONFORMANCE, 0, (count,)).cpu().numpy(), law.cdf, draw.__name__)
 
 
 @stated("streams: independence", "mean products")
@@ -139,9 +130,12 @@ MUTATIONS = mutations_of(
             {"devices do not depend on how many"},
             turned("otafl.channels.scattering:BlockFading.draw", lambda h: h.flip(1)),
         ),
-        "a wider normal law": ("distributions", scaled("otafl.core.rng:Streams.normal", 1.1)),
+        "a wider normal law": (
+            {"distributions", "normal pairs"},
+            scaled("otafl.core.rng:Streams.normal", 1.1),
+        ),
         "one draw for all rounds": (
-            {"independence"},
+            {"distributions", "independence", "neighbours", "pairs of streams"},
             replaced("otafl.core.rng:Streams.normal", _one_round),
         ),
     },

@@ -12,9 +12,10 @@ from otafl.laws.checks import Check, Law
 from otafl.laws.mutations import Mutation
 
 NAMES = (
-    "channels cells antennas surfaces csi policies single_policies pre_scalers impairments "
-    "receivers transports types waveforms topologies co_channel noncoherent packets downlinks "
-    "codecs streams privacy clocks"
+    "channels flat_fading cells moving_cells antennas surfaces csi policies single_policies "
+    "pre_scalers impairments receivers transports types waveforms topologies "
+    "co_channel noncoherent packets downlinks codecs message_passing streams generator "
+    "minibatches privacy clocks faults"
 )
 MODULES = [importlib.import_module(f"otafl.laws.{name}") for name in NAMES.split()]
 """The modules that state laws: each as a value, those of several components by `each()`."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
+from otafl.laws.channels import MOVING
 from otafl.laws.checks import Check, at_least, exactly, mean, stated
 from otafl.laws.mutations import constant, made, mutations_of, replaced, turned
 
@@ -20,6 +22,7 @@ WU = "Wu, Zhang 2019"
 BADIU = "Badiu, Coon 2020"
 
 ELEMENTS = 16
+SIZES = (4, ELEMENTS, 64)
 BLOCKED = 0.36
 REFLECTED_DB = -10.0
 
@@ -29,20 +32,28 @@ AMPLITUDE = math.sqrt(math.pi) / 2.0
 
 ROUNDS = 8
 COUNTS = (1, 4)
+APART = (("at rest", ELEMENTS), ("at rest", 1), ("moving", 1))
+"""Motion of the devices, and elements."""
 RULES = ("align_weakest", "align_sum")
-AIMED = DIRECT * AMPLITUDE + math.sqrt(R) * ELEMENTS * AMPLITUDE**2
-"""E|h| of a device that the surface is aimed at; sqrt(K) times this of a sum of K."""
 
 
 @functools.lru_cache(maxsize=16)
 def _paths(
-    bench: Bench, rule: str, devices: int, antennas: int = 1, neighbours: float = 0.0, bits: int = 0
+    bench: Bench,
+    rule: str,
+    devices: int,
+    antennas: int = 1,
+    neighbours: float = 0.0,
+    bits: int = 0,
+    elements: int = ELEMENTS,
+    moving: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return h with a surface and d without one, [R, S, K, A] each. Trials are independent; the
     surface's path to the server is the same in all of their rounds. bits: of the phases that are
     known, all if 0."""
-    surface = {"elements": ELEMENTS, "reflected_db": REFLECTED_DB, "blocked": BLOCKED, "rule": rule}
+    surface = {"elements": elements, "reflected_db": REFLECTED_DB, "blocked": BLOCKED, "rule": rule}
     fading = {"name": "rayleigh", "antennas": antennas, "antenna_correlation": neighbours}
+    fading |= MOVING if moving else {}
     csi = {"name": "phase_feedback", "bits": bits} if bits else "perfect"
     point = {"csi": csi, "power": "full"}
     with_surface, without = (
@@ -65,12 +76,18 @@ def _apart(bench: Bench) -> Iterator[Check]:
     yield mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
 
 
-@stated("surface random: power apart", "E |d|^2 |h - sqrt(1 - b) d|^2 = M r")
-def _power_apart(bench: Bench) -> Iterator[Check]:
+@stated(
+    "surface random: power apart",
+    "E |d|^2 |h - sqrt(1 - b) d|^2 = M r",
+    "{0[0]}, M={0[1]}",
+    APART,
+)
+def _power_apart(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
     """Take the mean product of the powers of the direct path and the reflected one."""
-    h, d = _paths(bench, "random", 4)
+    motion, elements = case
+    h, d = _paths(bench, "random", 4, elements=elements, moving=motion == "moving")
     product = np.abs(d) ** 2 * np.abs(h - DIRECT * d) ** 2
-    yield mean(ELEMENTS * R, product.mean((0, 2, 3)))
+    yield mean(elements * R, product.mean((0, 2, 3)))
 
 
 @stated("surface align_weakest: power of the others", "M r of random phases")
@@ -110,13 +127,15 @@ def _sum_phase(bench: Bench, devices: int) -> Iterator[Check]:
     yield exactly(0.0, float(np.abs(np.angle(h.sum(2) * d.sum(2).conj())).max()), 1e-9)
 
 
-@stated("surface aligned: amplitude", f"{WU}; M pi/4", "{}", RULES)
-def _amplitude(bench: Bench, rule: str) -> Iterator[Check]:
+@stated("surface aligned: amplitude", f"{WU}; M pi/4", "{0[0]}, M={0[1]}", [*product(RULES, SIZES)])
+def _amplitude(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
     """Compare E|h| with sqrt(1 - b) sqrt(pi)/2 + sqrt(r) M pi/4; of the sum of K devices it is
     sqrt(K) times as much."""
+    rule, elements = case
     devices = 4 if rule == "align_sum" else 1
-    h, _ = _paths(bench, rule, devices)
-    yield mean(math.sqrt(devices) * AIMED, np.abs(h.sum(2)).mean((0, 2)))
+    h, _ = _paths(bench, rule, devices, elements=elements)
+    aimed = DIRECT * AMPLITUDE + math.sqrt(R) * elements * AMPLITUDE**2
+    yield mean(math.sqrt(devices) * aimed, np.abs(h.sum(2)).mean((0, 2)))
 
 
 @stated("surface align_weakest: phase errors", f"{BADIU}; (sin(x)/x)^2", "{} bits", (1, 3))
@@ -130,12 +149,12 @@ def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
     yield mean(DIRECT * AMPLITUDE + reflected, along.mean((0, 2, 3)))
 
 
-@stated("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2")
-def _power(bench: Bench) -> Iterator[Check]:
+@stated("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2", "M={}", SIZES)
+def _power(bench: Bench, elements: int) -> Iterator[Check]:
     """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and what both paths make together."""
-    h, _ = _paths(bench, "align_weakest", 1)
-    surface = R * (ELEMENTS + ELEMENTS * (ELEMENTS - 1) * AMPLITUDE**4)
-    both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * ELEMENTS * AMPLITUDE**2
+    h, _ = _paths(bench, "align_weakest", 1, elements=elements)
+    surface = R * (elements + elements * (elements - 1) * AMPLITUDE**4)
+    both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * elements * AMPLITUDE**2
     yield mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
 
 
@@ -144,6 +163,11 @@ def _power(bench: Bench) -> Iterator[Check]:
 
 def _share_for_its_root(surface: Any) -> None:
     surface._unblocked = 1.0 - surface._settings.blocked
+
+
+def _one_stream(real: Any) -> Any:
+    """The surface's fading from the stream of the direct path."""
+    return lambda channel, antennas=None, *purpose: real(channel, antennas)
 
 
 def _correlated_elements(real: Any) -> Any:
@@ -213,8 +237,13 @@ MUTATIONS = mutations_of(
 ) + mutations_of(
     "surface ",
     {
+        "one stream for the surface and the direct path": (
+            "random: power apart",
+            replaced("otafl.channels.scattering:scattering", _one_stream),
+        ),
         "blocked share of the amplitude": (
-            {"align_weakest: phase errors", "random: mean power", "random: no phase of its own"},
+            ALIGNED - {"align_weakest: power of the others"}
+            | {"random: mean power", "random: no phase of its own", "random: power apart"},
             made("otafl.channels.ris:Reflected", _share_for_its_root),
         ),
     },

@@ -169,37 +169,49 @@ def _whole_noise(real: Any) -> Any:
     return of_server
 
 
-MUTATIONS = mutations_of(
-    "topology ",
-    {
-        "all of a complex signal's power in one real": (
-            {"cells: interference", "cells: interference of two tiers"},
-            scaled("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
-        ),
-        "parts of the band in turn": (
-            "cells: co-channel distance",
-            replaced(f"{TOPOLOGY}.hexagons:_laid_out", _one_band),
-        ),
-        "gains of amplitudes": ("cell_free: gains", replaced(f"{POINTS}.__init__", _amplitudes)),
-        "weights that do not sum to one": (
-            {"graph: Metropolis weights", "graph: contraction"},
-            replaced(f"{TOPOLOGY}.mixing:metropolis", _lazy),
-        ),
-        "weights of the largest degree": (
-            "graph: Metropolis weights",
-            replaced(f"{TOPOLOGY}.mixing:metropolis", lambda real: mixing.max_degree),
-        ),
-        "a place of each other server": (
-            {"cells: co-channel tiers", "cells: interference of two tiers"},
-            replaced(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
-        ),
-        "devices on the other side of a server": (
-            "cells: gains by the map",
-            replaced(f"{TOPOLOGY}.cells:Elsewhere", _turned_round),
-        ),
-        "the noise of the whole band": (
-            "cells: part of the band",
-            replaced(f"{TOPOLOGY}.cells:CellsSettings.of_server", _whole_noise),
-        ),
-    },
+MUTATIONS = (
+    mutations_of(
+        "topology cells: ",
+        {
+            "all of a complex signal's power in one real": (
+                {"interference", "interference of two tiers"},
+                scaled("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
+            ),
+            "parts of the band in turn": (
+                "co-channel distance",
+                replaced(f"{TOPOLOGY}.hexagons:_laid_out", _one_band),
+            ),
+            "a place of each other server": (
+                {"co-channel tiers", "interference of two tiers"},
+                replaced(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
+            ),
+            "devices on the other side of a server": (
+                "gains by the map",
+                replaced(f"{TOPOLOGY}.cells:Elsewhere", _turned_round),
+            ),
+            "the noise of the whole band": (
+                "part of the band",
+                replaced(f"{TOPOLOGY}.cells:CellsSettings.of_server", _whole_noise),
+            ),
+        },
+    )
+    + mutations_of(
+        "topology cell_free: ",
+        {
+            "gains of amplitudes": ("gains", replaced(f"{POINTS}.__init__", _amplitudes)),
+        },
+    )
+    + mutations_of(
+        "topology graph: ",
+        {
+            "weights that do not sum to one": (
+                {"Metropolis weights", "contraction"},
+                replaced(f"{TOPOLOGY}.mixing:metropolis", _lazy),
+            ),
+            "weights of the largest degree": (
+                "Metropolis weights",
+                replaced(f"{TOPOLOGY}.mixing:metropolis", lambda real: mixing.max_degree),
+            ),
+        },
+    )
 )

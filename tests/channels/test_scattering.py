@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import torch
 from support.made_channels import FAR, blocks, made
+from torch import Tensor
 
 from otafl.channels import scattering
+from otafl.channels.base import Channel
 from otafl.channels.sionna_rng import sionna_stream
 from otafl.core.rng import Streams
 
@@ -127,3 +129,40 @@ def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
         some = torch.tensor([device])
         assert torch.equal(one.state_among(3, some).h[:, some], whole[:, some])
         assert len(one._states._fading._some) <= 2
+
+
+def fading(channel: Channel, rounds: int) -> Tensor:
+    """[rounds, S, K]."""
+    return torch.stack([channel.state(round).h[:, :, 0, 0, 0] for round in range(rounds)])
+
+
+def test_draws_do_not_depend_on_what_else_is_drawn() -> None:
+    """The first 10 of 50 devices, a trial alone, a round without those before it, rounds back and
+    forth, another channel in between: the same bits."""
+    reference = fading(made("rayleigh", 50, [0, 1, 2]), 130)
+    torch.manual_seed(5)
+    torch.rand(3)
+    few = made("rayleigh", 10, [2])
+    other = made("rayleigh", 40, [7])
+    for round in (129, 0, 64, 63, 65, 1, 129, 0):
+        assert torch.equal(few.state(round).h[0, :, 0, 0, 0], reference[round, 2, :10])
+        other.state(round)
+
+
+def test_devices_of_different_batches_differ() -> None:
+    values = torch.view_as_real(fading(made("rayleigh", 70, [0, 1]), 70)).view(-1, 2)
+    assert len(torch.unique(values, dim=0)) == 2 * 70 * 70
+
+
+def test_points_that_share_seed_and_trial_share_the_channel() -> None:
+    values = fading(made("rayleigh", 5, [0, 1, 0], seed=3), 2)
+    assert torch.equal(values[:, 0], values[:, 2])
+    assert not torch.equal(values[:, 0], values[:, 1])
+    assert not torch.equal(values[:, 0], fading(made("rayleigh", 5, [0], seed=4), 2)[:, 0])
+
+
+def test_a_round_has_blocks_of_its_own() -> None:
+    """Block b of a round is no block of another round, whatever the place in its batch."""
+    channel = made("rayleigh", 40, range(5), antennas=3, block_symbols=10)
+    drawn = torch.stack([blocks(channel.state(round), 7) for round in range(40)])
+    assert len(torch.unique(drawn.movedim(-1, 1).reshape(40 * 7, -1).real, dim=0)) == 280

@@ -183,3 +183,112 @@ def test_more_attackers_than_devices() -> None:
     with pytest.raises(ScenarioError, match=text):
         scenario({"faults.byzantine": 5})
     assert scenario({"faults.byzantine": 4}).faults.byzantine == 4
+
+
+MANY = 50
+"""Devices of two trials whose draws are compared."""
+
+
+def faults(seeds: tuple[int, ...] = (3, 3), **fields: tuple[float, ...]) -> Faults:
+    """Of trials 0, 1.., whose fields have these values."""
+    size = len(seeds)
+    sections = [
+        Faults.Settings.model_validate({name: values[s] for name, values in fields.items()})
+        for s in range(size)
+    ]
+    return Faults(sections, Streams(list(seeds), range(size), dtype=DOUBLE))
+
+
+def of_many(trial: list[int], device: list[int]) -> Cohort:
+    t, d = torch.tensor(trial), torch.tensor(device)
+    return Cohort.fresh(
+        t, d, torch.ones(len(t), dtype=DOUBLE), (t.tolist().count(0), t.tolist().count(1)), MANY
+    )
+
+
+EVERYONE = of_many([0] * MANY + [1] * MANY, [*range(MANY), *range(MANY)])
+SOME = of_many([0, 0, 1], [7, 30, 7])
+
+
+@pytest.mark.parametrize("method", ["crashes", "copies"])
+def test_a_draw_is_the_devices_own(method: str) -> None:
+    """Whoever else takes part, stacked or alone; 1 for those who do not."""
+    fields = {"crash_probability": (0.5, 0.5), "duplicate_probability": (0.5, 0.5)}
+    one = faults(**fields)
+    for t in range(8):
+        whole, some = (getattr(one, method)(who, t) for who in (EVERYONE, SOME))
+        for s, k in ((0, 7), (0, 30), (1, 7)):
+            assert some[s, k] == whole[s, k]
+        assert (some != 1.0).sum() <= 3
+    alone = faults((3,), **dict.fromkeys(fields, (0.5,)))
+    own = Cohort.fresh(
+        torch.zeros(2, dtype=torch.int64), torch.tensor([7, 30]), torch.ones(2), (2,), MANY
+    )
+    assert torch.equal(getattr(alone, method)(own, 5)[0], getattr(one, method)(SOME, 5)[0])
+
+
+def slow(one: Faults, rounds: int) -> np.ndarray:
+    """[rounds, 2, MANY] factors."""
+    trial, device = np.divmod(np.arange(2 * MANY), MANY)
+    drawn = [one.slowdown(trial, device, t) for t in range(rounds)]
+    return np.stack([d for d in drawn if d is not None]).reshape(rounds, 2, MANY)
+
+
+BURSTS: dict[str, Any] = {
+    "straggler_probability": (0.02, 0.1),
+    "straggler_rounds": (8.0, 3.0),
+    "straggler_factor": (4.0, 2.5),
+}
+
+
+def test_bursts_are_a_function_of_the_round() -> None:
+    """Whoever is asked for, in which order, stacked or alone, with rounds left out or again."""
+    whole, other = slow(faults(**BURSTS), 40), faults(**BURSTS)
+    for t, trial, device in (
+        (9, [0], [3]),
+        (30, [1, 1], [2, 49]),
+        (31, [0, 1], [49, 0]),
+        (5, [1], [7]),
+        (39, [0, 0, 0], [0, 1, 2]),
+        (39, [], []),
+    ):
+        drawn = other.slowdown(np.array(trial, dtype=int), np.array(device, dtype=int), t)
+        assert drawn is not None
+        np.testing.assert_array_equal(drawn, whole[t, trial, device])
+    alone = faults((3,), **{name: values[:1] for name, values in BURSTS.items()})
+    for t in range(40):
+        drawn = alone.slowdown(np.zeros(MANY, dtype=int), np.arange(MANY), t)
+        np.testing.assert_array_equal(drawn, whole[t, 0])
+
+
+def test_a_burst_by_hand() -> None:
+    """Draws below p begin one, draws below 1/L end it, in the round that they are of."""
+    one, streams = faults(**BURSTS), Streams([3, 3], [0, 1], dtype=torch.float64)
+    pair = torch.tensor([1]), torch.tensor([4])
+    state, expected = False, []
+    for t in range(60):
+        u = float(streams.device_uniform("fault/straggler", t, *pair, ())[0])
+        state = not u < 1 / 3.0 if state else u < 0.1
+        expected.append(2.5 if state else 1.0)
+    drawn = [one.slowdown(np.array([1]), np.array([4]), t) for t in range(60)]
+    assert np.concatenate(drawn).tolist() == expected  # type: ignore[arg-type]
+    assert len(set(expected)) == 2
+
+
+def test_a_fade_is_the_trials_own() -> None:
+    """Alone or stacked; the gain and the channel that was given stay."""
+    both = faults(fade_probability=(0.2, 0.5), fade_db=(10.0, 30.0))
+    h = torch.randn(2, MANY, 2, 3, 4, dtype=torch.complex128, generator=torch.manual_seed(0))
+    gain, before = torch.rand(2, MANY, dtype=DOUBLE), h.clone()
+    channel = ChannelState(h[..., :1, :], gain, 100, lambda blocks: h[..., :blocks, :])
+    faded = both.fade(channel, 7)
+    assert torch.equal(faded.h, faded.over(250)[..., :1, :])
+    assert faded.gain is gain
+    assert torch.equal(h, before)
+    alone = faults((3,), fade_probability=(0.2,), fade_db=(10.0,))
+    first = ChannelState(h[:1, :, :, :1], gain[:1])
+    assert torch.equal(alone.fade(first, 7).h, faded.h[:1])
+
+
+def test_downtime() -> None:
+    assert faults(crash_downtime_s=(0.0, 7.5)).downtime_s.tolist() == [0.0, 7.5]

@@ -4,7 +4,9 @@ against all others.
 Mutations that make a test here fail: an allowance of the whole slot for each group; the unspent
 energy forgotten; the battery, the burst or the peak left out; greedy paced; the level of the most
 or of the fewest devices, K/a without its square, the noise without it, the devices that are silent
-left out of the error; a sum below the noise sent.
+left out of the error; a sum below the noise sent; energies charged without m or |h| for |p|, an
+allowance not divided by the slots ahead. Comparisons of policies have a false-alarm level of 1e-4
+and fixed seeds; bounds on energy hold with certainty.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from support.energy_runs import SHARE, SLOTS, below, run
 from support.energy_slots import F64, Slots, link_of, paced
 from support.power_links import N, arrived, changed, make_link
 from torch import Tensor
@@ -101,3 +104,38 @@ def test_the_level_by_hand() -> None:
         slots = Slots("budget_paced", rounds=1.0, burst=1.0)
         got = slots(link_of([1.0, 1.0, math.sqrt(weakest)], 1.0))
         assert int(got.active.sum()) == heard
+
+
+PACED = {"energy_db": 10 * math.log10(SHARE), "rounds": SLOTS}
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("burst", [1, 2, 5])
+def test_pacing_never_overspends(burst: int, spread: bool) -> None:
+    """The life budget and the peak of every slot; and with a burst of two nearly all is used."""
+    got = run("budget_paced", spread, burst=burst, **PACED)
+    spent = got.energy.sum(0) / (SLOTS * SHARE)
+    assert spent.max() <= 1 + 1e-12
+    assert got.energy.max() <= 1 + 1e-12
+    if burst == 2 and not spread:
+        assert spent.mean() > 0.8
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("spread", [False, True])
+def test_pacing_beats_spending_at_once(spread: bool) -> None:
+    """The same energy in all: below full power until the battery is empty, below channel inversion
+    so, and below its own unpaced self; and no quarter of the run is twice as bad as another."""
+    paced = run("budget_paced", spread, burst=2, **PACED)
+    rivals = {
+        "full": run("full", spread, life=True),
+        "ci": run("ci", spread, life=True),
+        "greedy": run("budget_paced", spread, burst=2, spend="greedy", **PACED),
+    }
+    for name, other in rivals.items():
+        assert other.energy.sum(0).max() <= SLOTS * SHARE * (1 + 1e-9)
+        assert below(paced.error.mean(0), other.error.mean(0), len(rivals)), name
+    assert rivals["full"].error.mean() > 4 * paced.error.mean()
+    quarters = paced.error.view(4, -1).mean(1)
+    assert quarters.max() < 2 * quarters.min()

@@ -1,7 +1,7 @@
 """What devices keep agrees with what the server has received, whatever is lost on the way.
 
-Conservation laws, exact but for rounding and a noise of -200 dB, so they have no false alarms. The
-mutation that must break them is tried here: everyone was heard. Others that make a test here fail:
+Sums that are conserved, exact but for rounding and a noise of -200 dB. The mutation that must break
+them is tried here: everyone was heard. Others that make a test here fail:
 who was heard in one group or segment heard in all, a crashed device silent from the start, c moved
 by the weight of the first segment, a codec's memory settled by the row in place of the device, c_i
 that waits for what the codec remembers, interleaved reals in the order that they are sent in, what
@@ -22,7 +22,7 @@ from otafl.engine import settling
 from otafl.engine.engine import Engine
 from otafl.uplink.delivery import Delivery
 
-pytestmark = pytest.mark.law
+pytestmark = pytest.mark.exact
 
 ROUNDS = 6
 TOLERANCE = 1e-7

@@ -1,0 +1,175 @@
+"""Check the laws of injected faults: how often, of whom, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.core.contracts import ChannelState, Cohort
+from otafl.core.rng import Streams
+from otafl.core.units import db_to_linear
+from otafl.devices.faults import Faults
+from otafl.laws.bench import Bench
+from otafl.laws.checks import Check, counts, exactly, law_of, normal, share, stated
+from otafl.laws.mutations import constant, made, mutations_of, turned
+
+TRIALS, DEVICES, ROUNDS = 2, 50, 200
+
+PAIRS = "devices, rounds and trials"
+
+
+def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
+    """Return the faults of two trials, whose fields have these values."""
+    sections = [
+        Faults.Settings.model_validate({name: values[s] for name, values in fields.items()})
+        for s in range(TRIALS)
+    ]
+    return Faults(sections, Streams([3] * TRIALS, range(TRIALS), bench.where, torch.float64))
+
+
+def _everyone(bench: Bench) -> Cohort:
+    pair = torch.arange(TRIALS * DEVICES, device=bench.where)
+    weight = torch.ones(len(pair), dtype=torch.float64, device=bench.where)
+    return Cohort.fresh(pair // DEVICES, pair % DEVICES, weight, (DEVICES,) * TRIALS, DEVICES)
+
+
+def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
+    """Check how often devices are hit [R, S, K], and how often both of two neighbours are, which is
+    the product where draws are independent."""
+    first, second = chances
+    yield share(first, int(hit[:, 0].sum()), hit[:, 0].size, "trial 0")
+    yield share(second, int(hit[:, 1].sum()), hit[:, 1].size, "trial 1")
+    pairs = {
+        "devices": (hit[:, 0, :-1] & hit[:, 0, 1:], first**2),
+        "rounds": (hit[:-1, 1] & hit[1:, 1], second**2),
+        "trials": (hit[:, 0] & hit[:, 1], first * second),
+    }
+    for case, (both, chance) in pairs.items():
+        yield share(chance, int(both.sum()), both.size, f"two {case}")
+
+
+@stated("faults: crashes", f"binomial over {PAIRS}; a uniform share of the symbols")
+def _crashes(bench: Bench) -> Iterator[Check]:
+    chances, cohort = (0.1, 0.4), _everyone(bench)
+    faults = _faults(bench, crash_probability=chances)
+    drawn = [faults.crashes(cohort, round) for round in range(bench.size(4 * ROUNDS))]
+    part = torch.stack([one for one in drawn if one is not None]).cpu().numpy()
+    yield from _shares(part != 1.0, chances)
+    yield law_of(part[part != 1.0], stats.uniform.cdf, "share of the symbols sent")
+
+
+@stated("faults: copies", f"binomial over {PAIRS}; once or twice")
+def _copies(bench: Bench) -> Iterator[Check]:
+    chances, cohort = (0.1, 0.4), _everyone(bench)
+    faults = _faults(bench, duplicate_probability=chances)
+    drawn = [faults.copies(cohort, round) for round in range(bench.size(4 * ROUNDS))]
+    times = torch.stack([one for one in drawn if one is not None]).cpu().numpy()
+    yield from _shares(times == 2.0, chances)
+    yield exactly(0.0, float((~np.isin(times, (1.0, 2.0))).sum()), 0.0, "neither once nor twice")
+
+
+BURSTS: dict[str, tuple[float, float]] = {
+    "straggler_probability": (0.02, 0.1),
+    "straggler_rounds": (8.0, 3.0),
+    "straggler_factor": (4.0, 2.5),
+}
+SETTLED = 100
+"""Rounds after which nearly every burst has ended that had begun."""
+
+
+@stated("faults: bursts of slowness", "Gilbert 1960; geometric lengths, p L / (1 + p L) slow")
+def _bursts(bench: Bench) -> Iterator[Check]:
+    """Compare the lengths of bursts, how often they begin, in the first round too, and the share of
+    devices that are slow in the long run."""
+    faults, rounds = _faults(bench, **BURSTS), SETTLED + bench.size(1200)
+    trial, device = np.divmod(np.arange(TRIALS * DEVICES), DEVICES)
+    drawn = [faults.slowdown(trial, device, round) for round in range(rounds)]
+    factor = np.stack([one for one in drawn if one is not None]).reshape(rounds, TRIALS, DEVICES)
+    for s in range(TRIALS):
+        p, length, times = (values[s] for values in BURSTS.values())
+        case = f"trial {s}"
+        other = float((~np.isin(factor[:, s], (1.0, times))).sum())
+        yield exactly(0.0, other, 0.0, f"{case}, other factors")
+        slow = factor[:, s] > 1.0
+        begins = slow & ~np.vstack([np.zeros((1, DEVICES), bool), slow[:-1]])
+        free = int((~slow[:-1]).sum())
+        yield share(p, int(begins[1:].sum()), free, f"{case}, begin")
+        yield share(p, int(begins[0].sum()), DEVICES, f"{case}, begin in the first round")
+        yield from _lengths(slow, begins[:-SETTLED], length, case)
+        part = slow[SETTLED:]
+        law = p * length / (1.0 + p * length)
+        # the mean over T rounds of a two-state chain of correlation r = 1 - p - 1 / L
+        r = 1.0 - p - 1.0 / length
+        spread = np.sqrt(law * (1.0 - law) / part.size * (1.0 + r) / (1.0 - r))
+        yield normal(law, float(part.mean()), float(spread), f"{case}, in the long run")
+
+
+def _lengths(slow: np.ndarray, begins: np.ndarray, length: float, case: str) -> Iterator[Check]:
+    """Count bursts of 1, 2, 3, 4 to 6, 7 to 12 and more rounds."""
+    edges = np.array([1, 2, 3, 4, 7, 13, 10**6])
+    tail = (1.0 - 1.0 / length) ** (edges - 1.0)
+    lengths = np.array([np.argmin(slow[t:, k]) for t, k in np.argwhere(begins)])
+    law = len(lengths) * -np.diff(tail) / (tail[0] - tail[-1])
+    yield counts(law, np.histogram(lengths, edges)[0], f"{case}, lengths")
+
+
+@stated("faults: deep fades", f"binomial over {PAIRS}; decibels of power")
+def _fades(bench: Bench) -> Iterator[Check]:
+    """Compare the power of a channel of three blocks, two of which come later, with what it was, or
+    with 10 or 30 dB less: in all blocks, antennas and groups of sub-carriers of a device."""
+    chances, levels_db = (0.2, 0.5), (10.0, 30.0)
+    faults = _faults(bench, fade_probability=chances, fade_db=levels_db)
+    streams = Streams([0] * TRIALS, range(TRIALS), bench.where, torch.float64)
+    real, imaginary = (streams.normal("h", part, (DEVICES, 2, 3, 4)) for part in (0, 1))
+    h = torch.complex(real, imaginary)
+    channel = ChannelState(h[..., :1, :], real[:, :, 0, 0, 0], 100, lambda n: h[..., :n, :])
+    level = real.new_tensor([db_to_linear(-db) for db in levels_db])[:, None]
+    hits, most = [], 0.0
+    for round in range(bench.size(2 * ROUNDS)):
+        power = (faults.fade(channel, round).over(250) / h).abs().square().flatten(2)
+        weak = power[..., 0] < 0.5
+        off = (power / level.where(weak, 1.0)[..., None] - 1.0).abs().max()
+        most = max(most, float(off))
+        hits.append(weak)
+    yield exactly(0.0, most, 1e-9, "off the level")
+    yield from _shares(torch.stack(hits).cpu().numpy(), chances)
+
+
+# Mutations
+
+
+def _one_for_all(draw: Any) -> Any:
+    """The first device's draw for all."""
+    return draw[:1].expand_as(draw)
+
+
+def _longer(bursts: Any) -> None:
+    """Bursts that last a round more on average."""
+    bursts._ends = 1.0 / (1.0 / bursts._ends + 1.0)
+
+
+MUTATIONS = mutations_of(
+    "faults: ",
+    {
+        "one draw for all devices": (
+            {"copies", "crashes"},
+            turned("otafl.devices.faults:Faults._rows", _one_for_all),
+        ),
+        "probabilities of the square": (
+            {"copies", "crashes"},
+            turned("otafl.devices.faults:Faults._rows", lambda draw: draw.square()),
+        ),
+        "bursts that last a round more": (
+            "bursts of slowness",
+            made("otafl.devices.faults:Bursts", _longer),
+        ),
+        "decibels of amplitude": (
+            "deep fades",
+            constant("otafl.devices.faults:db_to_linear", lambda db: 10.0 ** (db / 5.0)),
+        ),
+    },
+)

@@ -1,0 +1,113 @@
+"""Check the laws of the minibatches of local work: uniform draws without replacement, independent
+of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
+from otafl.data.work import LocalData
+from otafl.laws.bench import Bench
+from otafl.laws.checks import LEVEL, Check, counts, exactly, stated
+from otafl.laws.mutations import mutations_of, replaced, turned
+
+ROUNDS = 4000
+
+
+def _minibatches(
+    bench: Bench, count: int, batch: int, devices: int = 1, steps: int = 1
+) -> np.ndarray:
+    """Return the numbers of the samples drawn [R, steps, devices, batch], of devices that all have
+    the samples 0 to count - 1."""
+    device = torch.arange(devices, device=bench.where)
+    label = torch.arange(count, device=bench.where)
+    index = label.expand(1, devices, count)
+    held = torch.full((1, devices), count, device=bench.where)
+    streams = Streams([11], [4], bench.where)
+    data = LocalData(label[:, None].float(), label, index, held, count, streams, batch, steps)
+    share = torch.ones(devices, device=bench.where)
+    cohort = Cohort.fresh(torch.zeros_like(device), device, share, (devices,), devices)
+    works = [data.work(round, cohort) for round in range(bench.size(ROUNDS))]
+    drawn = [torch.stack([work.batch(step).y for step in range(steps)]) for work in works]
+    return torch.stack(drawn).cpu().numpy()
+
+
+SHARES = ((20, 6), (150, 6), (40, 32), (6, 1))
+"""Samples of a device, and those of a minibatch."""
+
+
+@stated("minibatches: uniform over samples", "chi-square", "{0[1]} of {0[0]}", SHARES)
+def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
+    """Count how often each of n samples is in a minibatch of B: (n - 1) / n of Pearson's statistic
+    with the variance R p (1 - p), p = B / n, is chi-square with n - 1 degrees of freedom, since
+    inclusions are correlated by -1 / (n - 1). No sample is in one twice."""
+    count, batch = shares
+    drawn = np.sort(_minibatches(bench, count, batch))
+    times = np.bincount(drawn.ravel(), minlength=count)
+    rounds, share = len(drawn), batch / count
+    spread = ((times - rounds * share) ** 2).sum() / (rounds * share * (1.0 - share))
+    low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], count - 1)
+    yield Check(count - 1, spread * (count - 1) / count, float(low), float(high))
+    yield exactly(0.0, float((np.diff(drawn, axis=-1) == 0).sum()), 0.0, "samples that are twice")
+
+
+@stated("minibatches: equally likely subsets", "chi-square")
+def _subsets(bench: Bench) -> Iterator[Check]:
+    """Count the 20 subsets of 3 out of 6."""
+    drawn = np.sort(_minibatches(bench, 6, 3).reshape(-1, 3), 1)
+    place = {subset: i for i, subset in enumerate(combinations(range(6), 3))}
+    times = np.bincount([place.get(tuple(row), 20) for row in drawn.tolist()], minlength=20)
+    yield counts(np.full(20, len(drawn) / 20), times[:20])
+
+
+@stated("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
+def _independent(bench: Bench) -> Iterator[Check]:
+    """Count what two minibatches of 5 out of 12 have in common."""
+    drawn = _minibatches(bench, 12, 5, devices=2, steps=2)
+    pairs = {
+        "steps": (drawn[:, 0, 0], drawn[:, 1, 0]),
+        "rounds": (drawn[:-1, 0, 0], drawn[1:, 0, 0]),
+        "devices": (drawn[:, 0, 0], drawn[:, 0, 1]),
+    }
+    for case, (first, second) in pairs.items():
+        overlap = (first[:, :, None] == second[:, None, :]).sum((1, 2))
+        expected = stats.hypergeom(12, 5, 5).pmf(np.arange(6)) * len(overlap)
+        yield counts(expected, np.bincount(overlap, minlength=6)[:6], case)
+
+
+# Mutations
+
+
+def _first_ones(real: Any) -> Any:
+    """Low numbers more often than high ones."""
+    return lambda uniform, count: real(uniform.square(), count)
+
+
+def _with_replacement(real: Any) -> Any:
+    return lambda uniform, count: (uniform * count[:, None]).long()
+
+
+MUTATIONS = mutations_of(
+    "minibatches: ",
+    {
+        "low numbers more often": (
+            {"equally likely subsets", "independence", "uniform over samples"},
+            replaced("otafl.data.work:choose", _first_ones),
+        ),
+        "draws with replacement": (
+            {"equally likely subsets", "independence", "uniform over samples"},
+            replaced("otafl.data.work:choose", _with_replacement),
+        ),
+        "one draw for all steps": (
+            {"independence"},
+            turned("otafl.data.work:_ticks", lambda ticks: ticks >> 1 << 1),
+        ),
+    },
+)

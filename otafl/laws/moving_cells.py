@@ -1,0 +1,172 @@
+"""Check the laws of devices that move through a 3GPP cell: where they are, and path loss and
+shadowing on their way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from otafl.laws.bench import Bench, Rig
+from otafl.laws.cells import (
+    ALIKE,
+    DISTANCE_M,
+    RADIUS_M,
+    SHADOWING_DB,
+    cell_law,
+    drop,
+    level_db,
+    losses,
+    outdoors,
+    part_of,
+)
+from otafl.laws.channels import SPEED_KMH
+from otafl.laws.checks import Check, Law, exactly, law_of, mean, mean_square, ratios
+from otafl.laws.mutations import made, mutations_of, replaced
+
+WALKED = ("umi", "rma")
+"""Cells that devices move in."""
+
+APART_M = {"umi": (10.0, 13.0), "rma": (37.0, 120.0)}
+"""Correlation distances of shadowing with a line of sight, and without."""
+
+STEPS = 60
+
+
+def each() -> Iterator[Law]:
+    """List the laws of each cell that devices move in."""
+    for name in WALKED:
+        yield cell_law(name, "even over the ground", "devices by area", _even)
+        yield cell_law(name, "path loss of moving devices", "table 7.4.1-1", _moving_loss)
+        yield cell_law(name, "shadowing of moving devices", "eq. 7.4-5", _moving_shadowing)
+
+
+@functools.lru_cache(maxsize=4)
+def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
+    """Let devices walk outdoors, not near the server, where path loss hardly changes."""
+    way = {"mobility": "linear", "speed_kmh": SPEED_KMH, "round_interval_s": 1.0}
+    size = {"cell_radius_m": RADIUS_M[name], "min_distance_m": DISTANCE_M[name]}
+    trials = 8 if bench.quick else 16
+    settings = outdoors(name) | {"shadowing": shadowing}
+    return drop(bench, name, 64, trials, **settings, **way, **size)
+
+
+@functools.lru_cache(maxsize=4)
+def _distances(bench: Bench, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distances [3, S, K] of rounds 0 to 2 that explain the path losses, and who cannot
+    have come to the edge of the cell until then, [S, K] bool."""
+    rig = _moved(bench, name, False)
+    seen = part_of(rig, "line_of_sight")
+    far = np.stack([_inverted(name, -level_db(rig, round), seen) for round in range(3)])
+    return far, far[0] < RADIUS_M[name] - 2.0 * SPEED_KMH / 3.6
+
+
+def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Return the distances of path losses, which grow with it, by halving."""
+    low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
+    for _ in range(STEPS):
+        middle = (low + high) / 2.0
+        clear, hidden = losses(name, middle)
+        above = np.where(seen, clear, hidden) > loss
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return (low + high) / 2.0
+
+
+def _even(bench: Bench, name: str) -> Iterator[Check]:
+    """Work the distances out of the path losses: their squares are uniform."""
+    far, _ = _distances(bench, name)
+    least, most = DISTANCE_M[name] ** 2, RADIUS_M[name] ** 2
+    yield law_of(far[0] ** 2, stats.uniform(least, most - least).cdf)
+
+
+def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
+    """Invert the path loss: who walks straight on at v has d^2 grow by 2 v^2 more in a second than
+    in the one before."""
+    far, inside = _distances(bench, name)
+    bend = (far[2] ** 2 - 2.0 * far[1] ** 2 + far[0] ** 2)[inside]
+    yield ratios(bend, np.full_like(bend, 2.0 * (SPEED_KMH / 3.6) ** 2), 1e-5)
+
+
+def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
+    """Compare the shadowing of a place d away from the first with exp(-d / d_cor), and its power
+    there with what it was."""
+    rig, plain = _moved(bench, name, True), _moved(bench, name, False)
+    _, inside = _distances(bench, name)
+    first, later = (level_db(rig, round) - level_db(plain, round) for round in (0, 2))
+    seen, way = part_of(rig, "line_of_sight"), 2.0 * SPEED_KMH / 3.6
+    spread = np.where(seen, *SHADOWING_DB[name][:2])
+    law = np.exp(-way / np.where(seen, *APART_M[name]))
+    product = first * later / spread**2 - law
+    yield mean(float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation")
+    start = first - part_of(rig, "shadowing_db")
+    yield exactly(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
+    power = (later / spread)[inside] ** 2
+    yield mean_square(1.0, power, int(power.size / ALIKE), "power")
+
+
+# Mutations
+
+
+def _kmh_for_mps(real: Any) -> Any:
+    return lambda speed_kmh, pairs: real(speed_kmh and 3.6 * speed_kmh, pairs)
+
+
+def _over_the_radius(real: Any) -> Any:
+    def placed(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
+        position, indoor = real(pairs, inner, outer, *args)
+        far = position[..., :2].norm(dim=-1, keepdim=True)
+        share = (far**2 - inner**2) / (outer**2 - inner**2)
+        position[..., :2] *= (inner + share * (outer - inner)) / far
+        return position, indoor
+
+    return placed
+
+
+def _forget_the_start(field: Any) -> None:
+    field._missing = 0.0 * field._missing
+
+
+def _far_apart(field: Any) -> None:
+    field._distance = 10.0 * field._distance
+
+
+MUTATIONS = mutations_of(
+    "channel umi: ",
+    {
+        "km/h for m/s": (
+            {"path loss of moving devices", "shadowing of moving devices"},
+            replaced("otafl.channels.cell:velocities", _kmh_for_mps),
+        ),
+        "shadowing of another distance": (
+            "shadowing of moving devices",
+            made("otafl.channels.cell:ShadowingField", _far_apart),
+        ),
+    },
+) + mutations_of(
+    "channel rma: ",
+    {
+        "evenly over the radius": (
+            "even over the ground",
+            replaced("otafl.channels.cell:placed", _over_the_radius),
+        ),
+        "path loss that stays": (
+            "path loss of moving devices",
+            replaced(
+                "otafl.channels.cell_drop:SionnaCell.path_loss_db",
+                lambda real: (
+                    lambda self, position, indoor, clear: real(
+                        self, position[:1].expand_as(position), indoor, clear
+                    )
+                ),
+            ),
+        ),
+        "shadowing that forgets its start": (
+            "shadowing of moving devices",
+            made("otafl.channels.cell:ShadowingField", _forget_the_start),
+        ),
+    },
+)
