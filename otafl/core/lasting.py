@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
-class Lasting:
+class Stateful:
     """A part of a run may change from round to round.
 
     What it names in `lasting` is kept in a checkpoint, and all that it decides by what came before
@@ -19,17 +19,17 @@ class Lasting:
     lasting: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that are kept."""
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return name -> value, as plain data."""
         return {name: _fields(getattr(self, name)) for name in self.lasting}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what another one, made alike, has kept.
 
         Raises KeyError, TypeError or ValueError where it is of something else.
         """
         for name in self.lasting:
-            setattr(self, name, _made(getattr(self, name), kept[name]))
+            setattr(self, name, _made(getattr(self, name), state[name]))
 
 
 def _fields(value: Any) -> Any:

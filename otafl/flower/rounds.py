@@ -70,7 +70,7 @@ class Rounds:
         self._begun = devices is not None
         self._places: dict[int, int] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
-        refuse(strategy, self._uplink.tells_apart)
+        refuse(strategy, self._uplink.has_per_device)
 
     @property
     def totals(self) -> UplinkTotals:
@@ -150,14 +150,14 @@ def passed_on(method: Method) -> Method:
     return cast(Method, call)
 
 
-def refuse(strategy: Any, tells_apart: bool) -> None:
+def refuse(strategy: Any, has_per_device: bool) -> None:
     """Raise UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
     name = type(strategy).__name__
     kinds = {kind.__name__ for kind in type(strategy).__mro__}
     if kinds & set(NO_MODELS):
         raise UserError(f"otafl.flower: the clients of {name} do not send weights of one model")
     each = bool(kinds & set(NEEDS_EACH)) or bool(getattr(strategy, "needs_each", False))
-    if each and not tells_apart:
+    if each and not has_per_device:
         raise UserError(
             f"otafl.flower: {name} looks at each client's update, but over the air the server gets "
             "only their weighted mean; transport='digital' would do, or a strategy that averages, "
@@ -165,7 +165,7 @@ def refuse(strategy: Any, tells_apart: bool) -> None:
         )
     inner = getattr(strategy, "strategy", None)
     if inner is not None:
-        refuse(inner, tells_apart)
+        refuse(inner, has_per_device)
 
 
 def figures(report: UplinkReport) -> dict[str, float]:

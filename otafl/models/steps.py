@@ -237,7 +237,7 @@ class Costs(NamedTuple):
     macs: int
     first_macs: int
     elementwise: int
-    kept_reals: int
+    saved_activations: int
     image: Image
 
 
@@ -269,7 +269,10 @@ def costs(
             body, beside = (
                 costs(side, image, unroll, first) for side in (step.body, step.shortcut)
             )
-            macs, kept = macs + body.macs + beside.macs, kept + body.kept_reals + beside.kept_reals
+            macs, kept = (
+                macs + body.macs + beside.macs,
+                kept + body.saved_activations + beside.saved_activations,
+            )
             first_macs += body.first_macs + beside.first_macs
             elementwise += body.elementwise + beside.elementwise
             image = body.image

@@ -18,7 +18,7 @@ from otafl.receivers.scalar import Scalar
 class Auto(Receiver):
     name: Literal["auto"] = "auto"
 
-    def of_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
+    def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
         kind: type[Receiver] = registry.component("receiver", policy.receiver)
         if antennas == 1 and not kind.turns_phases:
             kind = Scalar

@@ -52,7 +52,7 @@ class Picture(NamedTuple):
     height: int
 
 
-class Wanted(NamedTuple):
+class NumWanted(NamedTuple):
     """Hold what is to be drawn, and what its title and caption say."""
 
     title: str
@@ -67,11 +67,11 @@ def figures(ds: xr.Dataset) -> list[Picture]:
     return [_picture(wanted) for wanted in _wanted(ds)]
 
 
-def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
+def _wanted(ds: xr.Dataset) -> Iterator[NumWanted]:
     """Yield what the result has data for, in the page's order."""
     y, ds = main_variable(ds), unzipped(ds)
     data, said = overview_data(ds)
-    yield Wanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
+    yield NumWanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
     yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
     personal = first_known(ds, ["personal_own_test_accuracy"])
     if personal and personal != y:
@@ -81,7 +81,7 @@ def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
     yield from _front(ds, y)
 
 
-def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
+def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[NumWanted]:
     """Yield accuracy against the round, and against what it cost."""
     costs = [name for name in COSTS if name in ds and bool((ds[name] > 0).any())]
     if "device_energy_j" in costs and "tx_energy_j" in costs:
@@ -91,7 +91,7 @@ def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
         yield _course(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
 
 
-def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
+def _course(ds: xr.Dataset, y: str, x: str, title: str) -> NumWanted:
     """Choose hue and facet, and keep the best of choices that are too many.
 
     They are the best at the end, in the mean over all else.
@@ -106,10 +106,10 @@ def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
         ds = ds.isel({long: best})
     layout = arranged(ds)
     data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
-    return Wanted(title, data, _caption(said, layout.said, BAND))
+    return NumWanted(title, data, _caption(said, layout.said, BAND))
 
 
-def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+def _heatmap(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
     """Yield a heat map, where there are two axes with cells enough."""
     known = [dim for dim in heatmap.free_axes(ds, y) if ds.sizes[dim] <= CELLS]
     if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
@@ -119,10 +119,10 @@ def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     panels = layout.hue or layout.facet
     ds = layout.ds.isel({layout.facet: 0}) if layout.hue and layout.facet else layout.ds
     data = heatmap.heatmap_data(ds, y, known[0], known[1], panels)
-    yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
+    yield NumWanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
 
 
-def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
+def _distribution(ds: xr.Dataset) -> Iterator[NumWanted]:
     """Yield the distribution over devices of what each of them has."""
     name = first_known(ds, PERSONAL)
     if name is None:
@@ -130,10 +130,10 @@ def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
     layout = arranged(ds)
     data = cdf_data(layout.ds, name, layout.hue, layout.facet)
     said = "Devices of all trials; the band is one standard deviation of the trials' own shares."
-    yield Wanted("Distribution over devices", data, _caption(layout.said, said))
+    yield NumWanted("Distribution over devices", data, _caption(layout.said, said))
 
 
-def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+def _front(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
     """Yield the Pareto front of accuracy and cost, where points enough have both."""
     if ds["final_round"].size < 3:
         return
@@ -144,10 +144,10 @@ def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
         return
     if int(np.isfinite(data["x"]).sum()) >= 3:
         said = "Every point at the end, mean over trials; bars are one standard deviation."
-        yield Wanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
+        yield NumWanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
 
 
-def _picture(wanted: Wanted) -> Picture:
+def _picture(wanted: NumWanted) -> Picture:
     recipe = Kind(wanted.data.attrs["kind"]).recipe
     figure = recipe.draw(wanted.data, "")
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())

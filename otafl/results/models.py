@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
 from otafl.models.recipes import Recipe
 from otafl.results import checksums, plain
@@ -42,10 +42,10 @@ class TrainedView:
     """
 
     recipe: Recipe
-    blocks: Blocks
+    blocks: Tensors
     devices: int | None
 
-    def one(self, row: int, device: int) -> Blocks:
+    def one(self, row: int, device: int) -> Tensors:
         """Return the parameters [*shape] of one model."""
         return {n: b[row, device if b.shape[1] > 1 else 0] for n, b in self.blocks.items()}
 

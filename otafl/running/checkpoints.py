@@ -56,7 +56,7 @@ class Checkpoint:
         """
         parts = kept.recorder.engine.parts
         body = {
-            "recorder": kept.recorder.kept(),
+            "recorder": kept.recorder.state_dict(),
             "journal": parts.clock.journal,
             "rounds": kept.rounds,
             "seconds": kept.seconds,
@@ -81,7 +81,7 @@ class Checkpoint:
         parts = assembly.assemble(points, trials)
         with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
-            recorder.restore(found["recorder"])
+            recorder.load_state_dict(found["recorder"])
             parts.clock.replay(found["journal"])
             return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
         return None
