@@ -27,9 +27,9 @@ from otafl.algorithms.parameters import (
 from otafl.algorithms.whole_models import density, received_model
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lasting import Stateful
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
+from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
 from otafl.models.network import Network
 from otafl.models.span import Form, form_of
@@ -54,6 +54,8 @@ class Algorithm(Stateful, ABC):
     model : what is trained.
     devices : K, in the population.
     """
+
+    old_names: ClassVar = {"settle": "on_ack"}
 
     needs: ClassVar[Needs] = "mean"
     """What the server must get of the updates: their mean, or each of them."""
@@ -88,7 +90,7 @@ class Algorithm(Stateful, ABC):
     whether or not the server receives an update."""
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ()
-    """The devices' blocks that change only by updates that the server has received (`settle`), by
+    """The devices' blocks that change only by updates that the server has received (`on_ack`), by
     what their names begin with; all others are `own_state`."""
 
     device_rows: ClassVar[tuple[str, ...]] = ()
@@ -179,10 +181,10 @@ class Algorithm(Stateful, ABC):
 
     @property
     def has_on_ack(self) -> bool:
-        """Say whether the method has a `settle` of its own, which alone is asked."""
-        return type(self).settle is not Algorithm.settle
+        """Say whether the method has an `on_ack` of its own, which alone is asked."""
+        return type(self).on_ack is not Algorithm.on_ack
 
-    def settle(
+    def on_ack(
         self, devices: c.Tensors, sent: c.Payload, heard: c.DeliveredMasks, context: c.Context
     ) -> c.Tensors:
         """Return the blocks [n, *shape] of devices that sent, once it is known what the server has

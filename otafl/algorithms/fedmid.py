@@ -42,7 +42,7 @@ class FedMiD(Algorithm):
         a device's steps in the round"""
         bias_mode: BiasMode = "ideal"
 
-    lasting: ClassVar = ("_steps",)
+    state_attrs: ClassVar = ("_steps",)
 
     _steps = 1
     """Local steps of the last round."""

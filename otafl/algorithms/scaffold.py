@@ -94,7 +94,7 @@ class Scaffold(Algorithm):
         payload = Group({MODEL: moved}), Group({CONTROL: change})
         return {CONTROL: own}, payload, loss / work.steps
 
-    def settle(
+    def on_ack(
         self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         change = sent[1].blocks[CONTROL]

@@ -12,9 +12,8 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.errors import UserError
-from otafl.core.lasting import Stateful
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
+from otafl.core.stateful import Stateful
 from otafl.models.base import Shapes, flatten
 
 VOTES = "takes a vote of signs, along which the server steps"
@@ -24,7 +23,7 @@ EncodedGroup = tuple[c.Group, c.Tensors]
 """A group as it is sent, and the memory after it, should the server receive nothing of it."""
 
 
-class Codec(Renamed, Stateful, ABC):
+class Codec(Stateful, ABC):
     """Compress what devices send. Groups on the ideal route pass as they are.
 
     `decode` undoes what `encode` did to the shapes of the payload that it saw last; groups and
@@ -41,6 +40,7 @@ class Codec(Renamed, Stateful, ABC):
         "encoded": "encode_group",
         "remembers": "has_memory",
         "restored_weight": "decode_weight",
+        "settle": "on_ack",
     }
 
     once: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class Codec(Renamed, Stateful, ABC):
         """Return an uplink group, number `index` of the payload, as it is sent; and the memory
         after it, should the server receive nothing of it."""
 
-    def settle(
+    def on_ack(
         self, memory: c.Tensors, payload: c.Payload, heard: c.DeliveredMasks, context: c.Context
     ) -> c.Tensors:
         """Return the memory once it is known what the server has received.

@@ -46,7 +46,7 @@ MEASURED = "measured"
 
 
 class CompressedSensing(ErrorFeedbackSettings):
-    lasting: ClassVar = ("_shapes",)
+    state_attrs: ClassVar = ("_shapes",)
 
     class Settings(Codec.Settings):
         name: Literal["compressed_sensing"] = "compressed_sensing"
@@ -100,7 +100,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         """Return what is projected of a [n, P]."""
         return top(a, kept(self.settings.keep, a.shape[1]))
 
-    def settle(
+    def on_ack(
         self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         """Forget what was projected, found anew in the memory, where all measurements came: some

@@ -44,7 +44,7 @@ class _Matricisation:
 
 
 class MatrixSensing(Codec):
-    lasting: ClassVar = ("_side", "_cuts")
+    state_attrs: ClassVar = ("_side", "_cuts")
     once = False
 
     class Settings(Codec.Settings):

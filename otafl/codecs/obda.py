@@ -31,7 +31,7 @@ from otafl.core.settings import stackable
 class Obda(Codec):
     sends_sums = True
 
-    lasting: ClassVar = ("_voted",)
+    state_attrs: ClassVar = ("_voted",)
 
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"

@@ -45,7 +45,7 @@ SENT = "sent"
 
 
 class SharedSubset(ErrorFeedbackSettings):
-    lasting: ClassVar = ("_place", "_shapes")
+    state_attrs: ClassVar = ("_place", "_shapes")
 
     class Settings(Codec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
@@ -91,7 +91,7 @@ class SharedSubset(ErrorFeedbackSettings):
         memory = store_memory(a, None, group, index, memory)
         return replace(group, blocks={SENT: a[:, place]}), memory
 
-    def settle(
+    def on_ack(
         self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         for index, (group, came) in enumerate(zip(payload, heard, strict=True)):

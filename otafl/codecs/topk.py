@@ -56,7 +56,7 @@ class TopK(ErrorFeedbackSettings):
         memory = store_memory(a, mask, group, index, memory)
         return replace(group, blocks=unflatten(sent, get_shapes(group))), memory
 
-    def settle(
+    def on_ack(
         self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         for index, (group, came) in enumerate(zip(payload, heard, strict=True)):

@@ -15,11 +15,12 @@ class Renamed:
     """
 
     old_names: ClassVar[Mapping[str, str]] = {}
-    """Old name of a method or attribute -> its new one."""
+    """Old name of a method or attribute -> its new one; those of bases count, too."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        for old, new in cls.old_names.items():
+        tables = [vars(kind).get("old_names", {}) for kind in cls.__mro__]
+        for old, new in (row for table in tables for row in table.items()):
             if old in vars(cls) and new not in vars(cls):
                 warnings.warn(
                     f"{cls.__qualname__}.{old} is now called {new}; rename it",

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, Tensors, taken
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.scenario.sections import DeviceState
 
 MANY = 4096

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.downlink.base import Arrival
 from otafl.engine import settling
 from otafl.engine.assembly import Parts
@@ -41,7 +41,7 @@ class Engine(Stateful):
     time or no device left. counts: name -> [S] updates so far.
     """
 
-    lasting: ClassVar = (
+    state_attrs: ClassVar = (
         "running",
         "ended",
         "server",

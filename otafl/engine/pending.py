@@ -38,7 +38,7 @@ class Update:
         return Update(self.cohort, payload, () if same else self.own)
 
     def plain(self) -> dict[str, Any]:
-        """Return cohort and payloads as plain data, see `otafl.core.lasting`."""
+        """Return cohort and payloads as plain data, see `otafl.core.stateful`."""
         return {
             "cohort": _values(self.cohort),
             "payload": [_values(one) for one in self.payload],

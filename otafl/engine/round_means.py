@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, LinkReport
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 
 
 class RoundMeans(Stateful):
@@ -18,7 +18,7 @@ class RoundMeans(Stateful):
     Nothing leaves the torch device before `take`.
     """
 
-    lasting: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
+    state_attrs: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
 
     _PER_TRIAL: ClassVar = {  # name -> of the report
         "aggregation_nmse": "nmse",

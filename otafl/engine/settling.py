@@ -37,7 +37,7 @@ def settle(
     if algorithm.has_on_ack:
         came = counted(codec, update, came)
         context = parts.context(cohort, t)
-        devices.put(cohort, algorithm.settle(devices.rows(cohort), update.own, came, context))
+        devices.put(cohort, algorithm.on_ack(devices.rows(cohort), update.own, came, context))
 
 
 def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
@@ -60,7 +60,7 @@ def acknowledge_memory(
     memory : of all devices' codecs, written to.
     came : what of it the server has received.
     """
-    rows = codec.settle(memory.rows(context.cohort), payload, came, context)
+    rows = codec.on_ack(memory.rows(context.cohort), payload, came, context)
     memory.put(context.cohort, {name: kept.detach() for name, kept in rows.items()})
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
 from otafl.core.contracts import ChannelState, Cohort, Submodel, Workload
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.levels.base import SubmodelAssignment
 
 
@@ -20,7 +20,7 @@ class Sizes(Stateful):
     load: of the local work of all devices, [S, K].
     """
 
-    lasting: ClassVar = ("_since", "_total", "_samples", "_rounds")
+    state_attrs: ClassVar = ("_since", "_total", "_samples", "_rounds")
 
     def __init__(
         self,

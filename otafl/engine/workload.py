@@ -10,7 +10,7 @@ import torch
 
 from otafl.clock import Clock
 from otafl.core.contracts import ChannelState, Cohort, LinkBudget, TransmitLimits
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.devices.energy import compute_energy_j
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
@@ -46,7 +46,7 @@ class WorkloadPlanner(Stateful):
     deadline_s, round_budget_j: [S], inf where there is no bound.
     """
 
-    lasting: ClassVar = ("_power", "_spent_j")
+    state_attrs: ClassVar = ("_power", "_spent_j")
 
     hardware: Hardware
     frequency: CpuFrequency

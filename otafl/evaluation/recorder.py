@@ -15,7 +15,7 @@ import torch
 
 from otafl.algorithms.base import Views
 from otafl.core.contracts import Tensors
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.by_trial import events, of_trials
@@ -51,7 +51,7 @@ def shown(engine: Engine) -> tuple[Tensors, Views]:
 class Recorder(Stateful):
     """Take the records of S = points x trials."""
 
-    lasting: ClassVar = ("rounds", "taken", "once")
+    state_attrs: ClassVar = ("rounds", "taken", "once")
 
     def __init__(self, engine: Engine, points: int, trials: int) -> None:
         self.engine = engine

@@ -146,7 +146,7 @@ def _feedback(bench: Bench) -> Iterator[Check]:
         coded, memory = _coded(rig, x, round, memory)
         heard = x[:, :1] > 0
         context = Context(rig.cohort, rig.link.codec.hyper, rig.streams, round)
-        memory = rig.link.codec.settle(memory, (Group({"x": coded}),), (heard,), context)
+        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (heard,), context)
         total, sent = total + x, sent + coded * heard
     assert memory is not None
     yield check_exact(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)

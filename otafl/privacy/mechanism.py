@@ -44,10 +44,10 @@ from torch import Tensor
 from otafl.core import settings
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.core.lasting import Stateful
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
+from otafl.core.stateful import Stateful
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
@@ -82,7 +82,7 @@ class Privacy(Stateful):
     spins : carriers are off, so that a payload turns from one quadrature to the other.
     """
 
-    lasting: ClassVar = ("spent", "rounds", "limited", "levels")
+    state_attrs: ClassVar = ("spent", "rounds", "limited", "levels")
 
     class Settings(settings.Settings):
         """Say how payloads are clipped, and bound what the server learns of a device's data."""

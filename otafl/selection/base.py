@@ -13,9 +13,8 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.lasting import Stateful
-from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams, purpose
+from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 
 KEYS = purpose("selection", __name__)
@@ -48,10 +47,11 @@ class SelectionSetup:
         return self.budget.budget * self.gains(state, round)
 
 
-class Selection(Renamed, Stateful, ABC):
+class Selection(Stateful, ABC):
     """Choose who takes part.
 
-    It is asked once a round, in order of rounds; what it remembers of earlier ones is `lasting`.
+    It is asked once a round, in order of rounds; `state_attrs` names what it remembers of earlier
+    ones.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ LEAST = 1e-200
 class ProportionalFair(Selection):
     """Keeps each device's average throughput [S, K], in bits a symbol."""
 
-    lasting: ClassVar = ("_throughput",)
+    state_attrs: ClassVar = ("_throughput",)
     sounds: ClassVar[bool] = True
 
     class Settings(Selection.Settings):

@@ -20,7 +20,7 @@ from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, 
 class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
-    lasting: ClassVar = ("_place", "_end")
+    state_attrs: ClassVar = ("_place", "_end")
     blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):

@@ -15,8 +15,8 @@ from otafl.channels.base import Channel
 from otafl.channels.places import Places
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
-from otafl.core.lasting import Stateful
 from otafl.core.rng import Streams
+from otafl.core.stateful import Stateful
 from otafl.topology.rows import Rows
 from otafl.uplink.neighbours import Neighbours
 

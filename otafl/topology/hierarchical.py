@@ -35,7 +35,7 @@ BITS = 32
 
 
 class Hierarchical(Cells):
-    lasting: ClassVar = ("bits",)
+    state_attrs: ClassVar = ("bits",)
 
     class Settings(CellsSettings):
         small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}

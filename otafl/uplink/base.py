@@ -21,7 +21,7 @@ from otafl.core.contracts import (
     Received,
     TransmitLimits,
 )
-from otafl.core.lasting import Stateful
+from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 from otafl.uplink.delivery import Delivery
 

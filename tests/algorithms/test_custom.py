@@ -140,15 +140,15 @@ class Counting(FedAvg):
         _, payload, loss = super().local(broadcast, devices, context)
         return devices, payload, loss
 
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {"lost": devices["lost"] + ~heard[0]}
 
 class Losing(Counting):
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {"lost": devices["lost"][:, 0]}
 
 class Forgetting(Counting):
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {}
 
 class Spoiled(FedAvg):

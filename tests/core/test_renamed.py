@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from otafl.algorithms.base import Algorithm
 from otafl.codecs.base import Codec
 from otafl.codecs.identity import Identity
 from otafl.core import contracts
@@ -46,6 +47,17 @@ def test_a_method_by_its_old_name() -> None:
     assert (Old().report(), New().report(), Contract().report()) == (1, 2, 0)
 
 
+def test_names_of_a_base_and_of_its_base() -> None:
+    with pytest.warns(DeprecationWarning, match="is now called") as caught:
+
+        class Old(Codec):
+            lasting = ("_seen",)
+            remembers = True
+
+    assert len(caught) == 2
+    assert (Old.state_attrs, Old.has_memory) == (("_seen",), True)
+
+
 def test_a_codec_by_its_old_names() -> None:
     """Also an abstract method is there."""
     with pytest.warns(DeprecationWarning, match="encode_group"):
@@ -59,7 +71,7 @@ def test_a_codec_by_its_old_names() -> None:
     assert not Identity.has_memory.fget(None)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("contract", [Codec, Csi, Selection])
+@pytest.mark.parametrize("contract", [Algorithm, Codec, Csi, Selection])
 def test_new_names_exist(contract: Any) -> None:
     assert contract.old_names
     for old, new in contract.old_names.items():

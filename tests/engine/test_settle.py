@@ -1,4 +1,4 @@
-"""`Algorithm.settle`: what a device does once it knows whether its update arrived.
+"""`Algorithm.on_ack`: what a device does once it knows whether its update arrived.
 
 Mutations that make a test here fail: devices that did not send settled, or those of another trial;
 `heard` in the order of devices and not of rows; settled before the server's step, or under the
@@ -40,7 +40,7 @@ SLOW = {"name": "classes", "classes": [1.0 / 0.75, 1e3, 1e3, 1e3]}
 
 @dataclass
 class Settled:
-    """What `settle` was given."""
+    """What `on_ack` was given."""
 
     round: int
     trial: list[int]
@@ -57,7 +57,7 @@ class Sender(probes.Probe):
         super().__init__(parts)
         self.settled: list[Settled] = []
 
-    def settle(
+    def on_ack(
         self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         cohort, (group,), (came,) = context.cohort, sent, heard

@@ -40,7 +40,7 @@ def received(
     rows = len(next(iter(memory.values())))
     every = torch.ones(rows, 1, dtype=torch.bool) if heard is None else heard
     context = Context(cohort(rows), {}, STREAMS, 0)
-    out: Tensors = codec.settle(memory, payload, (every,) * len(payload), context)
+    out: Tensors = codec.on_ack(memory, payload, (every,) * len(payload), context)
     return out
 
 

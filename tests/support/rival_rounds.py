@@ -103,7 +103,7 @@ class Rounds:
         assert state.keys() == self.devices.keys()
         self.server = self.method.combine(self.server, exact(payload, cohort), context)
         heard = (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
-        for name, rows in self.method.settle(state, payload, heard, context).items():
+        for name, rows in self.method.on_ack(state, payload, heard, context).items():
             self.devices[name].flatten(0, 1)[cohort.cell] = rows
         return Round(cohort, context.work, payload, loss)
 

@@ -114,7 +114,7 @@ def _no_multiple(carriers: int, groups: int) -> str:
 
 
 class Ofdm(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True

@@ -37,7 +37,7 @@ from otafl.uplink.transmit import transmit
 
 
 class OverTheAir(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True

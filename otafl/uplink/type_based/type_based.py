@@ -64,7 +64,7 @@ BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 
 
 class TypeBased(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True

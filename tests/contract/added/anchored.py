@@ -44,7 +44,7 @@ class Anchored(Algorithm):
         payload[0].blocks[MODEL].sub_(devices[GIVEN], alpha=0.1)
         return devices, payload, loss
 
-    def settle(
+    def on_ack(
         self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
     ) -> Tensors:
         return {GIVEN: devices[GIVEN] + torch.where(heard[0], sent[0].blocks[MODEL], 0.0)}
