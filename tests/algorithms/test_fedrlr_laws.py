@@ -17,6 +17,7 @@ from math import pi, sqrt
 
 import pytest
 import torch
+from support.marks import first_is_fast
 from torch import Tensor
 from twins.rlc import equal_models_distortion, noise_distortion
 from twins.setting import Quiet, everyone, mlp
@@ -250,7 +251,7 @@ def general_law(point: LowRank, devices: int, faded: bool, weight: Tensor | None
 
 
 @pytest.mark.parametrize("faded", [False, True])
-@pytest.mark.parametrize("common", [0.0, 3.0])
+@pytest.mark.parametrize("common", first_is_fast([3.0, 0.0]))
 def test_distortion_of_unequal_models(faded: bool, common: float) -> None:
     """Different models and weights, 4 devices of rank 3, unrelated or with a large common part.
     20,000 trials, which tell each term of the law apart: the smallest is 5 of its errors."""

@@ -199,6 +199,7 @@ def test_rounds_are_those_of_the_published_programs(method: str, model: str) -> 
     assert farthest(method, model) < 1e-12
 
 
+@pytest.mark.slow
 def test_another_sign_of_the_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real = pfedbred._recalled
 

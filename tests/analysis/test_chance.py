@@ -113,6 +113,7 @@ def test_the_share_is_that_of_the_samples_tested_on() -> None:
     assert np.all(per_device.majority_share <= per_device.majority_accuracy)
 
 
+@pytest.mark.slow
 def test_the_commands_say_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """One local step of a tiny rate leaves a model where a guess is."""
     text = "name: still\ndata: digits\nalgorithm: {name: fedavg, learning_rate: 1.0e-6}\n"

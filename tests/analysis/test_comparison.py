@@ -269,6 +269,7 @@ def f(link):
 """
 
 
+@pytest.mark.slow
 def test_code_data_and_files_that_changed_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -101,6 +101,7 @@ def test_holm_by_hand() -> None:
     np.testing.assert_array_equal(holm(np.array([0.6, 0.7])), [1, 1])
 
 
+@pytest.mark.slow
 def test_false_positives_are_as_many_as_the_level_says() -> None:
     """300 families of four comparisons without a difference, under noise that trials share: a
     t-test errs in 5 % of 1,200 (three standard deviations: 1.9 %), one or more of a family's in

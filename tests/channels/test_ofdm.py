@@ -16,6 +16,7 @@ import pytest
 import torch
 from support.fading_laws import small
 from support.made_channels import made
+from support.marks import first_is_fast
 from torch import Tensor
 
 from otafl.channels.ofdm import group_frequencies
@@ -46,7 +47,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.exact
 @pytest.mark.parametrize(("name", "settings"), CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", first_is_fast([torch.float64, torch.float32]))
 def test_a_state_depends_on_its_round_alone(
     name: str, settings: dict[str, Any], dtype: torch.dtype
 ) -> None:

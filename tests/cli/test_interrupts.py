@@ -106,6 +106,7 @@ def test_an_import_is_not_cut_short(tmp_path: Path) -> None:
     assert run(command) == (143, "whole\n" + INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_an_import_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
     """The program ends within two seconds of the signal, and says what is kept."""
     (tmp_path / "library.py").write_text(

@@ -60,6 +60,7 @@ def test_a_run_begins_without_what_it_does_not_need(tmp_path: Path, keys: dict[s
     assert imported(tmp_path, keys) == []
 
 
+@pytest.mark.slow
 def test_a_rehearsal_imports_no_more(tmp_path: Path) -> None:
     assert imported(tmp_path, {"channel": "rayleigh"}, "check") == []
 

@@ -125,6 +125,7 @@ def test_an_escape_beyond_unicode(escape: str, tmp_path: Path) -> None:
         load_scenario(tmp_path / "s.yaml")
 
 
+@pytest.mark.slow
 def test_a_removed_setting_is_one_line(tmp_path: Path) -> None:
     """Without the place in pydantic at which it was found."""
     file = tmp_path / "old.yaml"

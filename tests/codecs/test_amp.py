@@ -43,6 +43,7 @@ def test_soft_threshold_by_hand() -> None:
     assert soft(r, torch.tensor([1.0])).tolist() == [-2, 0, 0, 0, 0, 0, 2]
 
 
+@pytest.mark.slow
 def test_minimax_threshold_has_the_least_worst_risk() -> None:
     """By search, over non-zero reals of size 0.5 to 30 in noise of variance 1: the worst are the
     largest."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from contract.small import ALGORITHMS, over_fading, scenario
+from support.marks import first_is_fast
 
 from otafl import sweeping
 from otafl.results.files import read_part
@@ -73,7 +74,7 @@ def test_resumed_is_uninterrupted(algorithm: str, checkpoint_every: int, tmp_pat
     assert resumed.attrs["complete"] == 1
 
 
-@pytest.mark.parametrize("place", ["host", "disk"])
+@pytest.mark.parametrize("place", first_is_fast(["disk", "host"]))
 def test_a_checkpoint_of_devices_elsewhere(place: str, tmp_path: Path) -> None:
     """Devices' models in the host's memory, or on disk."""
     one = scenario({"algorithm": "fedrlr", "engine.device_state": place})
@@ -84,6 +85,7 @@ def test_a_checkpoint_of_devices_elsewhere(place: str, tmp_path: Path) -> None:
     assert rest.calls == 2
 
 
+@pytest.mark.slow
 def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     """Float32 results depend on the stack in their last bits, so a resumed sweep keeps to the
     stored plan, whatever memory is given."""
@@ -102,9 +104,11 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
     ("algorithm", "transport"),
     # examples: two points of a sweep, and few methods
     [
-        ("fedavg", "over_the_air"),
-        ("fedrlr", "over_the_air"),
         ("scaffold", "over_the_air"),
+        *(
+            pytest.param(name, "over_the_air", marks=pytest.mark.slow)
+            for name in ("fedavg", "fedrlr")
+        ),
         *(pytest.param(name, "ideal", marks=pytest.mark.slow) for name in ALGORITHMS),
     ],
 )

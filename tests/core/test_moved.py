@@ -24,6 +24,7 @@ def test_an_old_name_gives_the_module_with_a_warning(old: str) -> None:
     assert true.__name__ == new
 
 
+@pytest.mark.slow
 def test_a_part_of_a_user_imports_what_it_did() -> None:
     """As sentences that take names out of modules and modules out of packages."""
     text = (

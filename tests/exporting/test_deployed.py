@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import first_is_fast
 from support.trained_bench import BASE, kept
 from torch import nn
 
@@ -74,7 +75,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", first_is_fast(CASES, 4))
 def test_it_is_as_accurate_as_the_result_says(case: str, tmp_path: Path) -> None:
     changes, views = CASES[case]
     path = kept(tmp_path, **changes)

@@ -214,6 +214,7 @@ def test_80_columns_show_accuracy_energy_and_airtime_before_losses(
     assert "test_loss" in rest
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal(
     swept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -189,6 +189,7 @@ def show(monkeypatch: pytest.MonkeyPatch, columns: int, *args: object) -> None:
         cli.main(["show", *map(str, args)])
 
 
+@pytest.mark.slow
 def test_show_of_many_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -292,6 +292,7 @@ def test_plain_text_becomes_markup_that_says_the_same() -> None:
     assert formula.astext() == "eta_i = sum_{j<=i} m_j\n\n    deeper"
 
 
+@pytest.mark.slow
 def test_stale_pages_go(tmp_path: Path) -> None:
     """And those that did not change are not written again."""
     pages.write(tmp_path)
@@ -304,6 +305,7 @@ def test_stale_pages_go(tmp_path: Path) -> None:
     assert kept.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_pictures(tmp_path: Path) -> None:
     """The committed pictures are those that the script draws and the page shows, and are small."""
     runpy.run_path(str(ROOT / "scripts" / "draw_concepts.py"))["draw_all"](tmp_path)
@@ -317,6 +319,7 @@ def test_pictures(tmp_path: Path) -> None:
         assert size == ElementTree.parse(tmp_path / name).getroot().get("viewBox")
 
 
+@pytest.mark.slow
 def test_pictures_of_single_pages(tmp_path: Path) -> None:
     """Those of `scripts/draw_pages.py` are committed as drawn, small, and each on a page."""
     runpy.run_path(str(ROOT / "scripts" / "draw_pages.py"))["draw_all"](tmp_path)

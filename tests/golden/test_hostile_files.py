@@ -20,6 +20,7 @@ import torch
 import yaml
 from contract.small import scenario
 from contract.test_sweeps import Kill, same
+from support.marks import first_is_fast
 from support.trained_bench import kept
 
 import otafl
@@ -85,7 +86,7 @@ def stopped(folder: Path) -> Scenario:
     return one
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", first_is_fast(WAYS))
 def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     one = stopped(tmp_path / "s")
     (file,) = (tmp_path / "s" / "running").glob("*.checkpoint.pt")
@@ -103,7 +104,7 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
         clock.replay([("__init__", None, None, None)])
 
 
-@pytest.mark.parametrize("way", [as_pickle, as_torch])
+@pytest.mark.parametrize("way", first_is_fast([as_torch, as_pickle]))
 def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     """Of two batches of one stack the first is finished, as its file says."""
     one = scenario({"trials": 2})
@@ -130,7 +131,9 @@ def test_pickles_of_earlier_versions_are_named_and_left(
     assert name in said[0]
 
 
-@pytest.mark.parametrize("name", ["plan.json", "scenario.yaml", "parts/00000.nc", "interrupted.nc"])
+@pytest.mark.parametrize(
+    "name", first_is_fast(["parts/00000.nc", "interrupted.nc", "plan.json", "scenario.yaml"], 2)
+)
 def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> None:
     one = scenario({"trials": 1})
     folder = tmp_path / "s"

@@ -47,6 +47,7 @@ def held_out(script: Any, snr_db: float, states: int = 2000) -> Link:
     return link
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0])
 def test_it_ends_within_two_percent_of_the_optimum(script: Any, policy: Any, snr_db: float) -> None:
     """In a third of the script's steps, which end within 0.4 %. Nothing is better than the
@@ -119,6 +120,7 @@ def test_the_script_prints_a_table_and_draws(
     assert figure.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_docs_run() -> None:
     """And do what the text around them says."""
     torch.manual_seed(0)

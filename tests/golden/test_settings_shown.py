@@ -119,13 +119,15 @@ def path_of(key: str) -> tuple[Any, ...]:
 
 
 def expand(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield a scenario with each value of its axes, beside each choice of its axes."""
-    rows: list[Mapping[str, Any]] = []
+    """Yield a scenario with each value of its axes, beside each choice of another axis."""
+    rows: list[tuple[str, Mapping[str, Any]]] = [("", {})]
     for key, values in (tree.get("sweep") or {}).items():
-        rows += [value if key == "zip" else {key: value} for value in values or ()]
-    choices = [row for row in rows if any(path_of(key) in CHOICES for key in row)]
-    for choice in ({}, *choices):
-        for row in ({}, *rows):
+        rows += [(key, value if key == "zip" else {key: value}) for value in values or ()]
+    choices = [row for row in rows if not row[0] or any(path_of(key) in CHOICES for key in row[1])]
+    for axis, choice in choices:
+        for other, row in rows:
+            if axis and axis == other:
+                continue  # a point has one value of an axis
             out = dict(tree)
             for key, value in (*choice.items(), *row.items()):
                 out = put(out, path_of(key), value)

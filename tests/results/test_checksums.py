@@ -133,6 +133,7 @@ def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
         checksums.check(tmp_path / "a.pt")
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_folder_is_computed_anew(tmp_path: Path) -> None:
     """A part, and a checkpoint, whose attributes and values one bit changes: to the same bits."""
     one = scenario({"training.rounds": 3, "trials": 1})

@@ -48,6 +48,7 @@ def refusal(ds: xr.Dataset, folder: Path) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_every_change_is_refused_in_a_sentence_or_harmless(
     result: xr.Dataset, tmp_path: Path
 ) -> None:

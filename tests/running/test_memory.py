@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from contract.small import ALGORITHMS, scenario
+from support.marks import first_is_fast
 
 import otafl
 from otafl import cli, data, models, preflight
@@ -136,7 +137,7 @@ def test_check_warns(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("keys", [{}, {"codec": {"name": "topk", "error_feedback": True}}])
-@pytest.mark.parametrize("participants", [5, 60])
+@pytest.mark.parametrize("participants", first_is_fast([5, 60]))
 def test_rows_to_come_are_reckoned(keys: dict[str, Any], participants: int) -> None:
     """A run of many rounds, of which each brings new devices, stays within what is said before it,
     and takes a third of it at least.

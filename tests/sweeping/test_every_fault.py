@@ -210,6 +210,7 @@ def test_every_operation_fails_once(make: Make, tmp_path: Path) -> None:
     assert all(any(name in text for text in failed) for name in files)
 
 
+@pytest.mark.slow
 def test_some_operations_fail(tmp_path: Path) -> None:
     check_many(ran, tmp_path, FEW)
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 from contract.small import scenario
 from contract.test_sweeps import same
+from support.marks import first_is_fast
 
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError, WriteError
@@ -53,14 +54,13 @@ def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[
 
 @pytest.mark.parametrize(
     ("most", "error"),
-    [
-        (3, MemoryError()),
-        (
-            1,
-            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        ),
-        (2, torch.OutOfMemoryError("CUDA out of memory")),
-    ],
+    first_is_fast(
+        [
+            (3, MemoryError()),
+            (1, RuntimeError("DefaultCPUAllocator: can't allocate memory")),
+            (2, torch.OutOfMemoryError("CUDA out of memory")),
+        ]
+    ),
     ids=["host", "torch", "gpu"],
 )
 def test_a_stack_that_memory_is_short_for_is_halved(
@@ -308,6 +308,7 @@ def test_a_sweep_packs_and_goes_on_from_packs(
     same(result, whole)
 
 
+@pytest.mark.slow
 def test_what_another_program_has_packed_is_not_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from contract.small import scenario
 from contract.test_sweeps import Kill
+from support.marks import first_is_fast
 
 from otafl import sweeping
 from otafl.core.errors import UserError
@@ -40,7 +41,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(working, "run_stack", true)
 
 
-@pytest.mark.parametrize("run", [True, False])
+@pytest.mark.parametrize("run", first_is_fast([True, False]))
 def test_a_folder_without_results_is_nobodys(
     tmp_path: Path, failing: Callable[[], None], run: bool
 ) -> None:
@@ -62,6 +63,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_results_of_another_scenario_are_kept_until_restart(kept: Path, tmp_path: Path) -> None:
     shutil.copytree(kept, tmp_path / "r")
     parts = [path.read_bytes() for path in sorted((tmp_path / "r" / "parts").glob("*.nc"))]

@@ -261,6 +261,7 @@ def test_a_program_that_began_before_does_not_write_into_a_grown_sweep(tmp_path:
     assert "is of another scenario by now" in outcome.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what",
     ["versions", *(pytest.param(one, marks=pytest.mark.slow) for one in ("data", "damaged"))],

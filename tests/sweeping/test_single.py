@@ -19,6 +19,7 @@ import pytest
 import xarray as xr
 from contract.small import scenario
 from contract.test_sweeps import Kill, same
+from support.marks import first_is_fast
 
 import otafl
 from otafl import open_results, sweeping
@@ -211,7 +212,8 @@ def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "sweep"), [("torch", AXES), ("data", AXES), ("otafl", MORE), ("processor", AXES)]
+    ("what", "sweep"),
+    first_is_fast([("torch", AXES), ("data", AXES), ("otafl", MORE), ("processor", AXES)]),
 )
 def test_a_file_that_was_made_otherwise_is_computed_anew(
     what: str, sweep: dict[str, Any], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

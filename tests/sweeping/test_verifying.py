@@ -115,6 +115,7 @@ def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.endswith(f"{folder}: sound, 6 files\n")
 
 
+@pytest.mark.slow
 def test_a_damaged_pack_does_not_stand_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

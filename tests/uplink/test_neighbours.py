@@ -134,6 +134,7 @@ def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.law
 def test_places_of_a_server_fade_independently() -> None:
     """E h h'^* = 0 and E|h|^2 = 1 of two places of one device; 200 rounds of 24 pairs."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, cohort, rows
+from support.marks import first_is_fast
 
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
@@ -69,7 +70,7 @@ def test_gains_are_means_over_antennas_of_the_first_block() -> None:
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("antennas", [1, 2])
+@pytest.mark.parametrize("antennas", first_is_fast([2, 1]))
 def test_the_budget_holds_on_average(antennas: int) -> None:
     """Rayleigh fading: P / Pr(sends) of who sends, over 2,000 rounds of 10 devices of two trials.
     The mean of 40,000 times power / budget has a standard error of sqrt((1 - q) / q) / 200, q the

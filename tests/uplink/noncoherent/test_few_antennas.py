@@ -97,6 +97,7 @@ def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) ->
         xr.testing.assert_allclose(compiled[name], tensors[name], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation that cannot be written to, and no home."""
     kept: Any = getattr(caching, "CacheImpl", None) or caching._CacheImpl
