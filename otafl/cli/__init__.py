@@ -20,7 +20,8 @@ __all__ = ["main"]
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command: that of this program's own arguments, whose signals are then guarded, or one
-    of a program that goes on, whose signals are its own."""
+    of a program that goes on, whose signals are its own.
+    """
     if args is None:
         streams.prepare()
         guard.run(_command)

@@ -79,7 +79,8 @@ def load(
     path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
 ) -> Scenario:
     """Load a scenario that is about to run, with what the options change in it, and print what is
-    noted of it."""
+    noted of it.
+    """
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
     warn(found)

@@ -72,7 +72,8 @@ class Guard:
 
     def check(self) -> None:
         """Raise the KeyboardInterrupt again that somebody caught. To be called where the work goes
-        on, by any thread."""
+        on, by any thread.
+        """
         if self.code and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
@@ -97,7 +98,8 @@ class Guard:
 
     def _raise(self, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt in the frame, or put it off while that imports something; end the
-        program where the import takes too long."""
+        program where the import takes too long.
+        """
         if not _imports(frame):
             raise KeyboardInterrupt
         if time.monotonic() - self._at > PUT_OFF_S:
@@ -124,7 +126,8 @@ class Guard:
     def _last(self) -> None:
         """Ignore signals from now on, and after one leave before the interpreter is torn down:
         libraries whose import the signal cut short may crash there, and CPython would die of SIGINT
-        where the KeyboardInterrupt left an `eval` of text."""
+        where the KeyboardInterrupt left an `eval` of text.
+        """
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         if self.code:

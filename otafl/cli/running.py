@@ -122,7 +122,8 @@ def _tell(text: str) -> None:
 @contextmanager
 def _kept_in(folder: Path) -> Iterator[None]:
     """Have an interruption say what the sweep's folder keeps; say which stacks failed, and exit
-    with code 1."""
+    with code 1.
+    """
     from otafl.sweeping import FailedStacks
 
     guard.kept = functools.partial(_what_is_kept, folder)

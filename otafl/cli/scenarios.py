@@ -56,7 +56,8 @@ def check(
 
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Print a scenario filled in, and what is known of it; within `loading.without_code` what is
-    known without code of the user's."""
+    known without code of the user's.
+    """
     import_libraries()
     from otafl.preflight.rehearsal import rehearse
     from otafl.scenario import to_yaml

@@ -1,5 +1,6 @@
 """Take a trained model out of a result: as a PyTorch module, or exported with the accuracy
-checked."""
+checked.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ TARGETS = ("onnx", "litert", "pytorch")
 class Chosen:
     """Name one model of a result. index: its point of the sweep. result: the result at that point
     and trial. view: as it was kept, and the row and device in it. trust: what the result names
-    (`module:callable`) may be run."""
+    (`module:callable`) may be run.
+    """
 
     result: xr.Dataset
     index: int
@@ -52,7 +54,8 @@ class Chosen:
 
     def module(self) -> nn.Module:
         """Return the model as a module in eval mode. Raises UserError where the method or the model
-        has none, or it is of code that is not trusted."""
+        has none, or it is of code that is not trusted.
+        """
         with self.named():
             return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
 
@@ -114,7 +117,8 @@ def open_models(
     trust: bool = False,
 ) -> Chosen:
     """Find the model that is meant; it is read from disk where it is used. Raises UserError, which
-    names what there is, where it cannot be found."""
+    names what there is, where it cannot be found.
+    """
     at, index = _point(open_results(result), sel)
     found = None
     for path in trained.files_of(result):
@@ -170,7 +174,8 @@ def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]
 
 def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
     """Return x [n, *input_shape] float32 and y [n], what the model was tested on in the run: a
-    device's model on its own test samples where devices have such."""
+    device's model on its own test samples where devices have such.
+    """
     point = chosen.point()
     training, data = point.scenario.training, data_sets.loaded(point.scenario.data)
     own = None
@@ -187,7 +192,8 @@ def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
 
 def recorded(chosen: Chosen) -> float | None:
     """Return the accuracy on `samples` at the trial's end, as the result has it; None where it has
-    none, and of a trial that diverged."""
+    none, and of a trial that diverged.
+    """
     result, name, device = chosen.result, chosen.name, chosen.device
     if np.isfinite(result["diverged_round"]):
         return None
@@ -222,7 +228,8 @@ class Line:
 @dataclass(frozen=True)
 class Exported:
     """Hold what `export` made. parameters, macs: of the module. recorded: accuracy in the result.
-    faults: what the check found wrong."""
+    faults: what the check found wrong.
+    """
 
     path: Path
     parameters: int
@@ -236,7 +243,8 @@ def export(
     chosen: Chosen, target: str, path: Path, quantise: str | None = None, check: bool = True
 ) -> Exported:
     """Write the model as a file of another runtime, `target` of TARGETS, in float32; with `check`
-    compare scores and accuracy with the module's and the recorded one. Raises UserError."""
+    compare scores and accuracy with the module's and the recorded one. Raises UserError.
+    """
     if target not in TARGETS:
         raise unknown(f"--to {target}", "a format", target, TARGETS)
     tool = importlib.import_module(f"otafl.exporting.{target}")

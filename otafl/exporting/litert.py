@@ -34,7 +34,8 @@ def write(
 ) -> None:
     """Write a file; the batch's size is left open, 1 where nothing is said. quantise: "dynamic",
     weights of 8 bits, or "float16". Raises UserError for what is not installed or has no
-    translation here."""
+    translation here.
+    """
     if quantise not in (None, *QUANTISED):
         raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
     tf = _tensorflow()
@@ -79,7 +80,8 @@ def runner(path: Path) -> Run:
 
 class Layers:
     """Translate modules into TensorFlow operations on images [batch, height, width, channels] and
-    vectors."""
+    vectors.
+    """
 
     def __init__(self, tf: Any) -> None:
         self.tf = tf

@@ -1,5 +1,6 @@
 """Measure an exported model: scores beside the PyTorch module's, accuracy, and the time of single
-samples on one thread."""
+samples on one thread.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def scored(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
 
 def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
     """Say what is wrong with scores after a conversion; None where nothing is. Predictions may
-    differ where the two best scores are equal up to the tolerance."""
+    differ where the two best scores are equal up to the tolerance.
+    """
     if quantised:
         lost = before.accuracy - after.accuracy
         if not lost <= QUANTISED_LOSS:
@@ -91,7 +93,8 @@ def latencies(
     runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
 ) -> dict[str, Latency]:
     """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up, the
-    models in turn, so that what else the machine does meets all of them."""
+    models in turn, so that what else the machine does meets all of them.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     with one_thread():
         for _ in range(ROUNDS if rounds is None else rounds):

@@ -28,7 +28,8 @@ def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
     """Write one file of opset 20, the batch's size left open: "samples" [batch, *input_shape] ->
-    "scores" [batch, classes]. Raises UserError for what is not installed or cannot be exported."""
+    "scores" [batch, classes]. Raises UserError for what is not installed or cannot be exported.
+    """
     if quantise is not None:
         raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
     import_extra("--to onnx", "onnx", "onnx", "onnxscript", "onnxruntime")

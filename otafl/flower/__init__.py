@@ -4,7 +4,8 @@
     strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
 
 `OverTheAir` wraps a strategy of `flwr.serverapp.strategy`, `LegacyOverTheAir` one of
-`flwr.server.strategy`."""
+`flwr.server.strategy`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Do what both kinds of Flower strategies do in a round: clients' new weights, minus the weights
-that they began with, pass the uplink."""
+that they began with, pass the uplink.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ class Rounds:
 
     def seen(self, nodes: Iterable[int]) -> None:
         """Number the nodes that are connected; the first call says how many devices there are, if
-        nobody did."""
+        nobody did.
+        """
         fresh = sorted(set(nodes) - set(self._places))
         if not self._begun and fresh:
             self._uplink, self._begun = self._made(len(fresh)), True

@@ -29,7 +29,8 @@ def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
 
 def _written(value: np.ndarray) -> str:
     """Write a value without the module of a notebook's own functions, `__main__`: matplotlib leaves
-    texts that begin with an underscore out of its legends."""
+    texts that begin with an underscore out of its legends.
+    """
     return re.sub("^(__main__:|_+)", "", shown(value))
 
 

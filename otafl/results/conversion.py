@@ -97,7 +97,8 @@ def _is_zarr(folder: Path) -> bool:
 
 def _chunked(ds: xr.Dataset) -> xr.Dataset:
     """Cut variables into chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`: the
-    first dims are cut first. One that is smaller and in memory stays whole."""
+    first dims are cut first. One that is smaller and in memory stays whole.
+    """
     out = ds.copy()
     for name, values in ds.variables.items():
         if not values.ndim or (values.chunks is None and values.nbytes <= CHUNK_BYTES):

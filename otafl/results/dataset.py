@@ -169,7 +169,8 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
 
 def renumbered(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
     """Return a part as one of a scenario whose sweep has grown. numbers: of a point, before
-    -> now."""
+    -> now.
+    """
     axes = _axes(scenario)
     index = np.asarray([numbers[int(old)] for old in part["point_index"].values], dtype=np.int64)
     made = origins.renumbered(origins.read(part.attrs, part["point_index"].values), numbers)
@@ -204,7 +205,8 @@ def _at_points(
 
 def _concatenate(parts: Sequence[xr.Dataset], dim: str) -> xr.Dataset:
     """Concatenate parts along a dim, NaN where one has not what others have; the first part's
-    attributes stay."""
+    attributes stay.
+    """
     import xarray as xr
 
     return xr.concat(
@@ -241,7 +243,8 @@ def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
 
 def grid(scenario: Scenario) -> xr.Dataset:
     """Return the number of each point, `point_index`, with the sweep's axes as dims and their
-    coordinates."""
+    coordinates.
+    """
     import xarray as xr
 
     axes = _axes(scenario)

@@ -18,7 +18,8 @@ DIVERGED = "diverged_round"
 
 def at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable of a combined dataset at the end of each trial, without `round`: the last
-    record of the point, or that at which the trial reached its target or ended."""
+    record of the point, or that at which the trial reached its target or ended.
+    """
     values = dataset[name]
     if "round" not in values.dims:
         return values
@@ -90,7 +91,8 @@ ADDED = {"device": "devices", "cause": "causes"}
 
 def added_up(values: xr.DataArray, drawn: Collection[str] = ()) -> xr.DataArray:
     """Return a quantity of `SUMS` summed over the devices and causes that are not drawn, and others
-    as they are. `long_name` says so."""
+    as they are. `long_name` says so.
+    """
     over = [dim for dim in ADDED if dim in values.dims and dim not in drawn]
     if values.name not in SUMS or not over:
         return values

@@ -57,7 +57,8 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
 
 def open_part(path: Path | str) -> xr.Dataset:
     """Open one file for what it says of itself; values are read where they are used, until it is
-    closed. Raises what `read_part` does."""
+    closed. Raises what `read_part` does.
+    """
     from otafl.results import netcdf
 
     return _opened(path, netcdf.open_file)

@@ -110,7 +110,8 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
 
 def read_axes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the axes of a result's sweep in the scenario's order: dim, size, and coords {name:
-    {values, units, long_name}}. Raises UserError where the attribute is anything else."""
+    {values, units, long_name}}. Raises UserError where the attribute is anything else.
+    """
     text = attributes.get("sweep")
     if not isinstance(text, str):
         raise UserError(f"attribute sweep: expected JSON text, {_given(attributes, 'sweep')}")

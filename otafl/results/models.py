@@ -65,7 +65,8 @@ class Trained:
     @staticmethod
     def of_plain(rows: Any, views: Any) -> Trained:
         """Return what `plain` was taken of. Raises TypeError, ValueError or AttributeError for
-        anything else."""
+        anything else.
+        """
         own = {name: TrainedView(**view) for name, view in views.items()}
         return Trained([(point, trial) for point, trial in rows], own)
 
@@ -91,7 +92,8 @@ def join(several: Sequence[Trained]) -> Trained:
 def write(trained: Trained, path: Path, scenario: Scenario) -> None:
     """Write plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
     is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
-    it."""
+    it.
+    """
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
     plain.save_archive(head | trained.plain(), path)
 

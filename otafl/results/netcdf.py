@@ -50,7 +50,8 @@ def open_chunked(path: Path) -> xr.Dataset:
 
 def open_file(path: Path) -> xr.Dataset:
     """Open a file as `xarray.open_dataset` does, with values read where they are used; to be
-    closed. Raises what h5py and xarray raise for files that are damaged, or no NetCDF."""
+    closed. Raises what h5py and xarray raise for files that are damaged, or no NetCDF.
+    """
     file = h5py.File(path, "r")
     try:
         return xr.open_dataset(_Store(file, str(path)))
@@ -138,7 +139,8 @@ def _write_attributes(of: h5py.File | h5py.Dataset, attributes: Mapping[str, Any
 
 def _is_plain(dataset: xr.Dataset) -> bool:
     """Return whether `_content` can write a dataset: numbers and text in memory, with attributes
-    that are text, numbers or lists of numbers."""
+    that are text, numbers or lists of numbers.
+    """
     variables = dataset.variables
     said = [dataset.attrs, *(one.attrs for one in variables.values())]
     return (

@@ -182,7 +182,8 @@ def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Or
 
 def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
     """Return the origins of points whose trials were computed at two times, by the same programs
-    and modules. Of inputs that differ between them both are named."""
+    and modules. Of inputs that differ between them both are named.
+    """
     out = []
     for one in later:
         inputs = dict(one.inputs or {})
@@ -197,7 +198,8 @@ def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
 
 def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
     """Return the files, data and otafl's source that differ between two origins, by name, and
-    their hashes; what an older file does not say is no difference."""
+    their hashes; what an older file does not say is no difference.
+    """
     found: dict[str, tuple[str | None, str | None]] = {}
     for a, b in zip(_hashes(one), _hashes(other), strict=True):
         if a is not None and b is not None:
@@ -208,7 +210,8 @@ def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str |
 
 def table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what a result was computed by, a row for each file, the data and otafl's source: its
-    hash, and where there are several, the points of each."""
+    hash, and where there are several, the points of each.
+    """
     rows: dict[str, dict[str, set[int]]] = {}
     for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
         for name, of in (pair for hashes in _hashes(one) for pair in (hashes or {}).items()):
@@ -230,7 +233,8 @@ def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str]
 
 def mixed(attributes: Mapping[str, Any]) -> str:
     """Say which points of a result were computed by which versions, where these differ; else
-    nothing."""
+    nothing.
+    """
     found = read(attributes, ()) if ATTRIBUTE in attributes else []
     points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
     for one in found:

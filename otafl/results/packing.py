@@ -46,7 +46,8 @@ def finished_stacks(folder: Path) -> int:
 def pack(folder: Path, finished: bool = False) -> None:
     """Pack what can be. finished: there will be no more, so that where there are packs, all files
     become one. To be called by one program at a time. A damaged part stays where it is; nothing is
-    lost where the disk is full."""
+    lost where the disk is full.
+    """
     level = 0
     while files := _small(folder, level):
         while len(files) >= AT_ONCE:
@@ -85,7 +86,8 @@ def _merge(folder: Path, level: int, files: list[Path]) -> None:
 
 def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> None:
     """Take stacks, which hold these points, out of a file of a folder; a file without any is
-    removed. To be called by one program at a time."""
+    removed. To be called by one program at a time.
+    """
     part = read_part(path)
     left = stacks_of(path, part.attrs) - stacks
     if left:

@@ -89,7 +89,8 @@ class Folder:
 
     def lock(self, what: int | str) -> Path:
         """Return the lock held by the program that computes the stack of this number, changes the
-        plan, or packs."""
+        plan, or packs.
+        """
         return self.path / LOCKS / f"{what}.lock"
 
     def failure(self, number: int) -> Path:
@@ -110,7 +111,8 @@ class Folder:
 
     def old_state(self) -> list[Path]:
         """List what earlier versions kept of stacks that were not finished: pickles, which are
-        never read."""
+        never read.
+        """
         running = self.path / RUNNING
         found = (self.path.glob(f"{OLD_STATE}/*"), *map(running.glob, ("*.checkpoint", "*.record")))
         return sorted(path for paths in found for path in paths)
@@ -122,7 +124,8 @@ class Folder:
 
     def finished(self, scenario: Scenario) -> dict[Path, Finished]:
         """Return what the files hold whose results are whole and this scenario's; damaged ones are
-        computed anew."""
+        computed anew.
+        """
         paths = finished_files(self.path)
         wanted = about(scenario) if paths else {}
         held = {path: _held(path, wanted) for path in paths}
@@ -150,7 +153,8 @@ class Folder:
 
     def has(self, stack: Stack, scenario: Scenario, sources: Sources) -> bool:
         """Say whether the stack's results, made by these sources, are there: in its own file, or
-        in one that another program has packed it into."""
+        in one that another program has packed it into.
+        """
         part, packs = self.part(stack.number), finished_files(self.path, of_one=False)
         if not part.exists() and not packs:
             return False
@@ -163,7 +167,8 @@ class Folder:
 
     def forget(self, number: int) -> bool:
         """Remove what a finished stack needs no more, or one that begins anew; return whether it
-        was in the middle."""
+        was in the middle.
+        """
         running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
         running += (self.path / EARLIER).glob(f"{number:05d}.*")
         for path in (self.failure(number), *running):
@@ -220,7 +225,8 @@ class Folder:
 
     def stored(self) -> dict[str, Any]:
         """Return what the plan says, and its scenario, see `scenario.about`. Raises OSError,
-        ValueError or TypeError where they cannot be read."""
+        ValueError or TypeError where they cannot be read.
+        """
         plan = json.loads(read_text(self.plan, MOST_BYTES))
         return {**plan, "scenario": read_text(self.scenario, MOST_BYTES)}
 
@@ -266,7 +272,8 @@ class Folder:
 
 def outdated(origin: Origin, sources: Sources) -> list[str]:
     """List the files of the user's own that have changed since something was computed, or of which
-    it does not say what they were."""
+    it does not say what they were.
+    """
     return changed(origin.sources or {}, sources)
 
 

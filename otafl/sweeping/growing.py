@@ -253,7 +253,8 @@ def _renumber_parts(
     home: Folder, growth: Growth, source: Source
 ) -> Iterator[tuple[Path, xr.Dataset]]:
     """Yield the parts of the grown sweep, and where each goes; what says what no file of otafl does
-    is left out, and computed anew."""
+    is left out, and computed anew.
+    """
     for path, part in source.parts:
         with contextlib.suppress(*NOT_OTAFLS):
             stacks = stacks_of(path, part.attrs)
@@ -270,7 +271,8 @@ def _renumber_parts(
 
 def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Trained]]:
     """Yield the models of the grown sweep, and where each file goes; the stacks of files that
-    cannot be read are computed anew."""
+    cannot be read are computed anew.
+    """
     for place, path in source.models:
         with contextlib.suppress(*NOT_OTAFLS):
             kept, _ = trained.read(path)

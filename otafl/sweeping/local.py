@@ -74,7 +74,8 @@ class Worker:
 
     def stop(self) -> str:
         """End its program, if it lives, and say how that ended: a worker does when its pipe is
-        closed."""
+        closed.
+        """
         self.connection.close()
         if not self.ready:  # it does not listen yet
             self._process.kill()
@@ -235,7 +236,8 @@ def _start(
     pipe: int, stderr: int, log: BinaryIO, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start a program that finds the modules that this one finds, in a session of its own: Ctrl-C
-    in a terminal is for this program."""
+    in a terminal is for this program.
+    """
     code = (
         f"import sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; "
         f"main({pipe}, {stderr}, {os.getpid()})"
@@ -252,7 +254,8 @@ def _start(
 
 def _environments(workers: int) -> list[dict[str, str]]:
     """Return what each worker's environment has that this program's has not: its share of the
-    processor's threads, and no more of them than the user lets a program have."""
+    processor's threads, and no more of them than the user lets a program have.
+    """
     share, stated = (os.cpu_count() or 1) // workers, os.environ.get("OMP_NUM_THREADS", "")
     most = int(stated) if stated.isdecimal() else share
     threads, gpus = str(max(1, min(share, most))), _gpus()

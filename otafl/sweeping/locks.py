@@ -31,7 +31,8 @@ class Busy(Exception):
 @contextlib.contextmanager
 def held(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock, a file that may be left behind. Raises Busy if it is taken and `wait` is False,
-    WriteError if its folder cannot be written."""
+    WriteError if its folder cannot be written.
+    """
     lock = FileLock(path)
     try:
         _acquire(lock, path, -1 if wait else 0)
@@ -53,7 +54,8 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
 @contextlib.contextmanager
 def alone(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder as the only program. what: is made there, for the message. Raises UserError,
-    which names the program, if another one holds it."""
+    which names the program, if another one holds it.
+    """
     holder = folder / "run.json"
     try:
         with held(folder / "run.lock", wait=False):
@@ -78,7 +80,8 @@ def _named(holder: Path) -> str:
 
 def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
     """Take the lock, though a program that finds the sweep finished may remove the folder
-    meanwhile."""
+    meanwhile.
+    """
     for attempt in range(TRIES):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -66,7 +66,8 @@ def planned(
     said: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
 ) -> str:
     """Return the text of a plan. said: of the scenario, see `about`. sources: of all stacks, as
-    they are now if they are not given."""
+    they are now if they are not given.
+    """
     return to_json(
         {
             "scenario_hash": said["scenario_hash"],
@@ -96,7 +97,8 @@ def together(several: Sequence[Sources]) -> Sources:
 
 def began_with(folder: Path, now: Sources) -> Sources:
     """Return the files of the user's own modules as the sweep of a folder last began, and keep in
-    its plan what they are now."""
+    its plan what they are now.
+    """
     with held(folder / "locks" / "plan.lock"):
         before: Sources = read_tree(folder / "plan.json").get("sources", {})
         if before != now:
@@ -115,7 +117,8 @@ def _check_own(path: Path, text: str) -> None:
 
 def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
     """Return the stack, in other batches if they are given, as the folder's plan then has it
-    too."""
+    too.
+    """
     changed = stack if batches is None else replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:

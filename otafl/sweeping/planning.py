@@ -46,7 +46,8 @@ class Batch(NamedTuple):
 class Stack:
     """Hold the points of one result file, and the batches that they run in: one, unless memory is
     short. earlier: the number of first trials that are finished in a file of their own, since the
-    sweep has grown."""
+    sweep has grown.
+    """
 
     number: int
     points: list[Point]

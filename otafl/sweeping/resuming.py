@@ -82,7 +82,8 @@ def remove_outdated(
     home: Folder, scenario: Scenario, stacks: Sequence[Stack], sources: Sequence[Sources]
 ) -> dict[int, set[str]]:
     """Take the stacks out of a folder that other modules of the user's made than there are now, and
-    return which files have changed for each."""
+    return which files have changed for each.
+    """
 
     def changed_files(number: int, one: Finished) -> set[str]:
         return set(outdated(one.origin(stacks[number]), sources[number]))

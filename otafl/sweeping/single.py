@@ -37,7 +37,8 @@ REPLACE = "give another file with --out, or replace this one with --restart (res
 
 def name_own_file(scenario: Scenario) -> Path:
     """Name the result file of a scenario for which none is given; it is replaced where the scenario
-    was changed."""
+    was changed.
+    """
     return Path(scenario.output.folder) / f"{scenario.name}.nc"
 
 
@@ -94,7 +95,8 @@ def read_file(
 
 def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
     """Put a finished sweep in one file, unless its only stack has been written there, remove its
-    folder, and return the result."""
+    folder, and return the result.
+    """
     kept = home.path
     in_parts = bool(finished_files(kept))
     dataset = open_results(kept if in_parts else out)
@@ -163,7 +165,8 @@ def _are_of(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> boo
 
 def _remove(folder: Path) -> None:
     """Remove a folder of finished stacks at once: with half of them the same call would begin to
-    compute the others."""
+    compute the others.
+    """
     removed = folder.with_name(f".{folder.name}.removed")
     shutil.rmtree(removed, ignore_errors=True)
     folder.rename(removed)

@@ -53,7 +53,8 @@ class Kind(Enum):
 @dataclass(frozen=True)
 class Finding:
     """What was found of a file. fault: what is wrong with it, empty for a sound one. note: of a
-    sound one."""
+    sound one.
+    """
 
     path: Path
     kind: Kind

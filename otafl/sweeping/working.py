@@ -199,7 +199,8 @@ class _Earlier(NamedTuple):
 
 def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
     """Return the earlier trials of a stack, or None where it has none that can be used, which is
-    noted: they are computed anew, as trials of a point are not mixed."""
+    noted: they are computed anew, as trials of a point are not mixed.
+    """
     folder, stack = Folder(job.folder), job.stack
     if not stack.earlier or not folder.earlier(stack.number).is_file():
         return None

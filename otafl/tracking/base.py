@@ -58,7 +58,8 @@ class Run:
     @property
     def id(self) -> str:
         """Return 16 letters and digits: the same when the run is resumed, others for another
-        scenario, run or folder."""
+        scenario, run or folder.
+        """
         said = f"{self.folder.absolute()}:{self.name}:{self.scenario_hash}"
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
