@@ -24,11 +24,11 @@ class OverTheAir(Strategy):
     average of them, under any weights, is what came over the air. A strategy that looks at each
     update is refused. Where devices are separable (digital, ideal), each reply holds its own
     update as delivered, and a lost one is left out. The weights of the mean are the metric that
-    the strategy weighs by ("num-examples"). Metrics travel free of error and charge. If no update was
-    delivered, the model stays as it is. Replies with an error are devices that do not send.
+    the strategy weighs by ("num-examples"). Metrics travel free of error and charge. If no update
+    was delivered, the model stays as it is. Replies with an error are devices that do not send.
 
     strategy: of `flwr.serverapp.strategy`, or your own, which is taken to average unless it has an
-    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes; all that are
+    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes; all nodes
     connected at the first round if not given. device_key: a metric of the train replies that says
     which device (from 0 on) the client is, like a partition number; without it nodes are devices in
     the order of their ids, which simulations draw again. settings: as of `otafl.WirelessUplink`
