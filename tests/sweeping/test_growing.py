@@ -290,8 +290,8 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
         monkeypatch.setattr(growing, "_take_places", damaged)
     got = sweeping.sweep(now, tmp_path / "s", tell=said.append)
     assert trials.taken() == every(now)
-    (told,) = [text for text in said if "computed anew" in text]
-    assert "2 earlier trials of stack 1 computed anew (" in told
+    (told,) = [text for text in said if "computed again" in text]
+    assert "2 earlier trials of stack 1 computed again (" in told
     assert {"versions": "torch", "data": "data", "damaged": "is no result of otafl"}[what] in told
     monkeypatch.undo()
     same(got, sweeping.run(now), tolerance=1e-9)
