@@ -2,8 +2,8 @@
 
 Each pipe is a pair of sockets without a name that a worker inherits. There is no port, no file and
 no certificate, so no other program can reach a worker. Each worker runs a program of its own
-instead of the user's script, as multiprocessing's spawn would: a script that starts a sweep without asking for
-`__name__` does not start it again in every worker.
+instead of the user's script, as multiprocessing's spawn would. So a script that starts a sweep
+without a test of `__name__` does not start it again in every worker.
 """
 
 from __future__ import annotations
