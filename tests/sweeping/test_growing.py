@@ -183,7 +183,9 @@ def test_models_come_along(tmp_path: Path) -> None:
 )
 def test_what_is_not_grown_is_refused_and_stays(other: Scenario, kept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
-    with pytest.raises(UserError, match="only more values on its axes and more trials go on from"):
+    with pytest.raises(
+        UserError, match="only more values on its axes and more trials continue from"
+    ):
         sweeping.sweep(other, kept)
     after = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if "locks" not in str(path)}
     assert after.items() <= before.items() | {kept: kept.stat().st_mtime_ns}.items()
