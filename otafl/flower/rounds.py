@@ -1,5 +1,7 @@
-"""Do what both kinds of Flower strategies do in a round: clients' new weights, minus the weights
-that they began with, pass the uplink."""
+"""Round logic that both kinds of Flower strategies share.
+
+The clients' increments, their new weights minus the weights that they began with, pass the uplink.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ NEEDS_EACH = (
 """Flower's strategies that look at each client's update."""
 
 NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
-"""Those whose clients do not send weights of one model."""
+"""Strategies whose clients do not send weights of one model."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Hold the server's view of a round.
+    """Server's view of a round.
 
     weights: of each client that is to be aggregated, by its place among those that sent; of none if
-    nothing was heard. report: what it cost.
+    no update was delivered. report: what it cost.
     """
 
     weights: dict[int, dict[str, np.ndarray]]
@@ -81,8 +83,10 @@ class Rounds:
         return WirelessUplink(devices, caller="otafl.flower", **self._settings)
 
     def seen(self, nodes: Iterable[int]) -> None:
-        """Number the nodes that are connected; the first call says how many devices there are, if
-        nobody did."""
+        """Assign a device number to each connected node.
+
+        The first call sets the number of devices if it was not given.
+        """
         fresh = sorted(set(nodes) - set(self._places))
         if not self._begun and fresh:
             self._uplink, self._begun = self._made(len(fresh)), True
@@ -95,7 +99,7 @@ class Rounds:
         if max(places) >= self._uplink.devices:
             raise UserError(
                 f"otafl.flower: {len(self._places)} nodes have been seen, but the uplink has "
-                f"{self._uplink.devices} devices; devices={len(self._places)} would do"
+                f"{self._uplink.devices} devices; set devices={len(self._places)}"
             )
         return places
 
@@ -160,7 +164,7 @@ def refuse(strategy: Any, has_per_device: bool) -> None:
     if each and not has_per_device:
         raise UserError(
             f"otafl.flower: {name} looks at each client's update, but over the air the server gets "
-            "only their weighted mean; transport='digital' would do, or a strategy that averages, "
+            "only their weighted mean; use transport='digital', or a strategy that averages, "
             "like FedAvg or FedAdam"
         )
     inner = getattr(strategy, "strategy", None)

@@ -39,7 +39,7 @@ BARS = "Mean over trials; bars are one standard deviation."
 
 
 class Picture(NamedTuple):
-    """Hold a figure in the page: its source as a data URI, and its size in pixels of the page.
+    """Figure in the page: its source as a data URI, and its size in pixels of the page.
 
     `alt` says in words what it shows.
     """
@@ -52,8 +52,8 @@ class Picture(NamedTuple):
     height: int
 
 
-class NumWanted(NamedTuple):
-    """Hold what is to be drawn, and what its title and caption say."""
+class Wanted(NamedTuple):
+    """Request for a figure, with the texts of its title and caption."""
 
     title: str
     data: xr.Dataset
@@ -67,11 +67,11 @@ def figures(ds: xr.Dataset) -> list[Picture]:
     return [_picture(wanted) for wanted in _wanted(ds)]
 
 
-def _wanted(ds: xr.Dataset) -> Iterator[NumWanted]:
+def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
     """Yield what the result has data for, in the page's order."""
     y, ds = main_variable(ds), unzipped(ds)
     data, said = overview_data(ds)
-    yield NumWanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
+    yield Wanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
     yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
     personal = first_known(ds, ["personal_own_test_accuracy"])
     if personal and personal != y:
@@ -81,7 +81,7 @@ def _wanted(ds: xr.Dataset) -> Iterator[NumWanted]:
     yield from _front(ds, y)
 
 
-def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[NumWanted]:
+def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
     """Yield accuracy against the round, and against what it cost."""
     costs = [name for name in COSTS if name in ds and bool((ds[name] > 0).any())]
     if "device_energy_j" in costs and "tx_energy_j" in costs:
@@ -91,7 +91,7 @@ def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[NumWanted]:
         yield _course(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
 
 
-def _course(ds: xr.Dataset, y: str, x: str, title: str) -> NumWanted:
+def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
     """Choose hue and facet, and keep the best of choices that are too many.
 
     They are the best at the end, in the mean over all else.
@@ -106,10 +106,10 @@ def _course(ds: xr.Dataset, y: str, x: str, title: str) -> NumWanted:
         ds = ds.isel({long: best})
     layout = arranged(ds)
     data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
-    return NumWanted(title, data, _caption(said, layout.said, BAND))
+    return Wanted(title, data, _caption(said, layout.said, BAND))
 
 
-def _heatmap(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
+def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     """Yield a heat map, where there are two axes with cells enough."""
     known = [dim for dim in heatmap.free_axes(ds, y) if ds.sizes[dim] <= CELLS]
     if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
@@ -119,10 +119,10 @@ def _heatmap(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
     panels = layout.hue or layout.facet
     ds = layout.ds.isel({layout.facet: 0}) if layout.hue and layout.facet else layout.ds
     data = heatmap.heatmap_data(ds, y, known[0], known[1], panels)
-    yield NumWanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
+    yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
 
 
-def _distribution(ds: xr.Dataset) -> Iterator[NumWanted]:
+def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
     """Yield the distribution over devices of what each of them has."""
     name = first_known(ds, PERSONAL)
     if name is None:
@@ -130,10 +130,10 @@ def _distribution(ds: xr.Dataset) -> Iterator[NumWanted]:
     layout = arranged(ds)
     data = cdf_data(layout.ds, name, layout.hue, layout.facet)
     said = "Devices of all trials; the band is one standard deviation of the trials' own shares."
-    yield NumWanted("Distribution over devices", data, _caption(layout.said, said))
+    yield Wanted("Distribution over devices", data, _caption(layout.said, said))
 
 
-def _front(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
+def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
     """Yield the Pareto front of accuracy and cost, where points enough have both."""
     if ds["final_round"].size < 3:
         return
@@ -144,10 +144,10 @@ def _front(ds: xr.Dataset, y: str) -> Iterator[NumWanted]:
         return
     if int(np.isfinite(data["x"]).sum()) >= 3:
         said = "Every point at the end, mean over trials; bars are one standard deviation."
-        yield NumWanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
+        yield Wanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
 
 
-def _picture(wanted: NumWanted) -> Picture:
+def _picture(wanted: Wanted) -> Picture:
     recipe = Kind(wanted.data.attrs["kind"]).recipe
     figure = recipe.draw(wanted.data, "")
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())

@@ -364,7 +364,7 @@ def test_settings_are_said_at_once(apps: Any) -> None:
         wrapped(power="gmba")
     with pytest.raises(UserError, match="device_key='id' needs devices"):
         OverTheAir(strategies.FedAvg(), device_key="id")
-    with pytest.raises(UserError, match="got a FedAvg; LegacyOverTheAir would do"):
+    with pytest.raises(UserError, match="got a FedAvg; use LegacyOverTheAir"):
         OverTheAir(older.FedAvg())
     with pytest.raises(UserError, match="got a FedAvg; OverTheAir is for those"):
         LegacyOverTheAir(strategies.FedAvg())
