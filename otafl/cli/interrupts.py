@@ -49,7 +49,7 @@ class Guard:
     def __init__(self) -> None:
         self.code = 0
         self.kept: Callable[[], str] = str
-        self._read_rounds = 0.0
+        self._signalled_at = 0.0
         self._leaving = False
 
     def run(self, command: Callable[[], None]) -> None:
@@ -88,13 +88,13 @@ class Guard:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         """Take a signal."""
         now = time.monotonic()
-        if self.code and now - self._read_rounds < SAME_S:
+        if self.code and now - self._signalled_at < SAME_S:
             return
         if self.code or self._leaving:
             again = " again" if self.code else ""
             _say(f"interrupted{again}; ended at once, the files that were written are whole")
             os._exit(128 + number)
-        self.code, self._read_rounds = 128 + number, now
+        self.code, self._signalled_at = 128 + number, now
         self._raise(frame)
 
     def _raise(self, frame: FrameType | None) -> None:
@@ -104,7 +104,7 @@ class Guard:
         """
         if not _imports(frame):
             raise KeyboardInterrupt
-        if time.monotonic() - self._read_rounds > PUT_OFF_S:
+        if time.monotonic() - self._signalled_at > PUT_OFF_S:
             self._leaving = True
             _say(f"interrupted{self._what_is_kept()}")
             os._exit(self.code)

@@ -106,7 +106,7 @@ class MinibatchSpan(Span):
     ) -> None:
         self._form, self._batch, self._held, self._beside = form, batch, origin, beside
         self._directions = [d.start if isinstance(d, Towards) else d for d in directions]
-        self._read_rounds: _Parts | None = (
+        self._origin_parts: _Parts | None = (
             None  # of the point that the origin's memory holds after a write
         )
         self._looked_at: tuple[Tensor, _Parts, Tensors] | None = None
@@ -190,11 +190,11 @@ class MinibatchSpan(Span):
         for point, out in writes:
             rest, _, h, c = self._split(point)
             out.rest.copy_(rest)
-            if self._read_rounds is not None:
-                h, c = h - self._read_rounds.h, c - self._read_rounds.c
+            if self._origin_parts is not None:
+                h, c = h - self._origin_parts.h, c - self._origin_parts.c
             moves.append((_wide(out), h, c))
             if moves[-1][0] is wide:
-                self._read_rounds = self._split(point)
+                self._origin_parts = self._split(point)
         for rows in _tiles(wide, len(self._directions) + len(writes)):
             for to, h, c in moves:
                 now, over = wide[rows], to[rows]
