@@ -99,7 +99,7 @@ class Engine(Stateful):
                 parts.link.transport, update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
-            self.settle(update, report, t)
+            self.acknowledge(update, report, t)
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
@@ -258,7 +258,7 @@ class Engine(Stateful):
         """Return the updates whose devices are still at work on them; the others will never be in a
         slot."""
         keep = self._of_cells(self.parts.clock.at_work())[update.cohort.cell]
-        self.settle(update.take(~keep), None, t)
+        self.acknowledge(update.take(~keep), None, t)
         return update.take(keep)
 
     def limits(self, update: Update | None, t: int) -> c.TransmitLimits:
@@ -303,7 +303,7 @@ class Engine(Stateful):
             memory = _of_alive(received.any_delivered, memory, self.server_memory)
         self.server, self.server_memory = state, memory
 
-    def settle(self, update: Update, report: c.LinkReport | None, t: int) -> None:
+    def acknowledge(self, update: Update, report: c.LinkReport | None, t: int) -> None:
         """Let devices settle what depends on whether the server has received their update.
 
         report: of the slot that is over; None for updates that will never be in one.
