@@ -19,7 +19,7 @@ class Cohorts:
     """Draw the cohorts of a stack of S trials over K devices.
 
     share: [S, K], the devices' samples, or ones where they weigh alike. wanted: devices a round and
-    trial. asks: whether devices are asked one after the other if they are there, in place of
+    trial. must_ask: whether devices are asked one after the other if they are there, in place of
     choosing among all who are.
     """
 

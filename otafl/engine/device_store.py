@@ -33,7 +33,7 @@ class DeviceStore(Stateful):
 
     Parameters
     ----------
-    trials, population : S, K.
+    trials, num_devices : S, K.
     device : where cohorts are.
     place : "memory" of the torch device; "host", for a GPU that has less; or "disk", in temporary
         files that the system reads and writes as needed.

@@ -25,4 +25,4 @@ class Auto(Receiver):
         return kind(scale=self.scale)
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        raise NotImplementedError("auto stands for another receiver, which of_policy returns")
+        raise NotImplementedError("auto stands for another receiver, which match_policy returns")

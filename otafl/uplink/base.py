@@ -142,7 +142,7 @@ def deliver(
         Channel of the slot, h complex [S, K, A, B, F].
     round : int
         Number of the slot, which its draws depend on.
-    limits : Limits
+    limits : TransmitLimits
         What bounds the transmissions beside the power budget.
 
     Returns

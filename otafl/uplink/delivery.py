@@ -130,7 +130,7 @@ class Tally:
     Parameters
     ----------
     budget : powers and bandwidth of S trials.
-    population : K.
+    num_devices : K.
     """
 
     def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:

@@ -71,7 +71,7 @@ def lay_out(
         Symbols of the groups, which are sent one after the other.
     csi : Csi or None
         Estimates the channel; None if no device estimates it.
-    limits : Limits
+    limits : TransmitLimits
         What bounds the transmissions beside the budgets.
     uses_per_symbol : int
         Channel uses of a symbol. They have the fade of the first of them.

@@ -27,8 +27,8 @@ class Cohort:
     level : [N] int64, the model size that it trains.
     sends : [N] bool, False for a device that trains but is not aggregated.
     counts : rows of each of the S trials, known on the host.
-    population : K.
-    all_send : the host knows that every row sends.
+    num_devices : K.
+    all_transmit : the host knows that every row sends.
     """
 
     trial: Tensor

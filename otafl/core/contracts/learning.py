@@ -143,7 +143,7 @@ class Submodel:
     parameters : how many it has.
     macs : multiplications of a forward pass of one sample.
     flops : load -> operations of each device's local work.
-    kept_reals : numbers that a sample leaves behind for the backward pass.
+    saved_activations : numbers that a sample leaves behind for the backward pass.
     """
 
     ratio: float

@@ -41,7 +41,7 @@ class LinkBudget:
     gain : [S, K], fixed large-scale power gain, linear.
     unit_power_w : [S], watts of unit power, that of the noise.
     bandwidth_hz : [S].
-    physical : [S] bool, False where the budget is an SNR at gain 1.
+    is_physical : [S] bool, False where the budget is an SNR at gain 1.
     """
 
     budget: Tensor
@@ -228,9 +228,9 @@ class ChannelStatistics:
     mean_power : () -> [S, K], E|h|^2.
     mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
         that devices act on.
-    share_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
+    prob_unit_gain_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
         antennas and sub-carriers, is at least the threshold.
-    share_over : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment, large-scale
+    prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment, large-scale
         gain included, is at least each device's own threshold.
     draws : n -> [n, S, K] independent h_hat.
     """

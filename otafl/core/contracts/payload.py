@@ -24,7 +24,7 @@ class Broadcast:
     blocks : name -> [S, *shape], shared by the devices of a trial, or [N, *shape] in the cohort's
         order where each device gets its own.
     per_device : whether each device gets its own.
-    reals_of : [N] int64, the real numbers that a copy for each row has, where it takes a part of
+    coordinates_per_row : [N] int64, the real numbers that a copy for each row has, where it takes a part of
         the blocks only.
     """
 
@@ -177,7 +177,7 @@ class Received:
     count : weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
         Out of 1; for weighting "none" the sum of the cohort's weights, as they are.
     each : blocks [n, *shape] where the transport tells devices apart, else None.
-    alive : [S] bool, False where nothing came and the round is a no-op; None: all alive.
+    any_delivered : [S] bool, False where nothing came and the round is a no-op; None: all True.
     came : [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
     reached : weight that arrived out of 1 real by real, blocks [S, *shape], of a group without a
         mask whose devices can be silent in a part of it; None where `count` is that of all reals.
