@@ -232,7 +232,8 @@ def start_bound(step: Step) -> float:
 class Costs(NamedTuple):
     """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
     first_macs: those whose input depends on no parameter; elementwise: other operations of a
-    forward pass; saved_activations: numbers that a training step keeps; image: after the last step."""
+    forward pass; saved_activations: numbers that a training step keeps; image: after the last step.
+    """
 
     macs: int
     first_macs: int

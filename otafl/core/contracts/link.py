@@ -228,10 +228,10 @@ class ChannelStatistics:
     mean_power : () -> [S, K], E|h|^2.
     mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
         that devices act on.
-    prob_unit_gain_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
-        antennas and sub-carriers, is at least the threshold.
-    prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment, large-scale
-        gain included, is at least each device's own threshold.
+    prob_unit_gain_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit
+        channel, mean over antennas and sub-carriers, is at least the threshold.
+    prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment,
+        large-scale gain included, is at least each device's own threshold.
     draws : n -> [n, S, K] independent h_hat.
     """
 

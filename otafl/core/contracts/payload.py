@@ -24,8 +24,8 @@ class Broadcast:
     blocks : name -> [S, *shape], shared by the devices of a trial, or [N, *shape] in the cohort's
         order where each device gets its own.
     per_device : whether each device gets its own.
-    coordinates_per_row : [N] int64, the real numbers that a copy for each row has, where it takes a part of
-        the blocks only.
+    coordinates_per_row : [N] int64, the real numbers that a copy for each row has, where it
+        takes a part of the blocks only.
     """
 
     blocks: Tensors
