@@ -44,7 +44,14 @@ QUICKSTART = {
     "devices": {"count": 100},
     "training": {"rounds": 100000, "local_steps": 5, "batch_size": 20},
 }
-IN_A_ROUND = ("wait_for_devices", "all_available", "begin", "open_slot", "at_work", "close_slot")
+IN_A_ROUND = (
+    "wait_for_devices",
+    "are_all_available",
+    "begin",
+    "open_slot",
+    "at_work",
+    "close_slot",
+)
 """Everything that a round of the quickstart asks of the clock, `now` aside."""
 
 

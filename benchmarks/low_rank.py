@@ -25,7 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Batch, Blocks, Cohort, Context, LocalContext, Received
+from otafl.core.contracts import Batch, Cohort, Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.models.layered import Pair
 from otafl.models.softmax_regression import SoftmaxRegression
@@ -118,7 +118,7 @@ class Round:
         context = LocalContext(self.cohort, self.hyper, self.streams, 0, OneStep())
         return self.algorithm.local(broadcast, self.own, context)
 
-    def server(self) -> Blocks:
+    def server(self) -> Tensors:
         context = Context(self.cohort, self.hyper, self.streams, 0)
         return self.algorithm.combine(self.theta_0, self.received, context)
 

@@ -24,6 +24,7 @@ PACKAGES = {
 MODULES = {
     "core.blame": "user_code.blame",
     "core.custom": "user_code.loading",
+    "core.lasting": "core.stateful",
     "core.own_class": "user_code.own",
     "core.sources": "user_code.sources",
     "engine.batch_statistics": "evaluation.batch_statistics",

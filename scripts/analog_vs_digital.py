@@ -132,11 +132,11 @@ def main() -> None:
         axis.grid(alpha=0.3)
         print(f"\n{label}: the best digital uplink over the best analogue one, in the same trials")
         _head("budget", *(f"{snr:g} dB" for snr in snrs))
-        for budget, able in {
+        for budget, eligible_mask in {
             "peak": [one for one in found if not one.average],
             "peak or average": found,
         }.items():
-            _row(budget, *(_ratio(able, cost, i) for i in range(len(snrs))))
+            _row(budget, *(_ratio(eligible_mask, cost, i) for i in range(len(snrs))))
     print("\nsettings chosen, by SNR; * is the least or the most that was tried")
     _head("uplink", "to reach it with the least", *(f"{snr:g} dB" for snr in snrs))
     for uplink in found:
@@ -171,11 +171,11 @@ def _said(one: dict[str, float], tried: list[dict[str, float]]) -> Iterator[str]
         yield f"{key.replace('_', ' ')} {value:g}" + "*" * edge
 
 
-def _ratio(able: list[Uplink], cost: str, snr: int) -> str:
+def _ratio(eligible_mask: list[Uplink], cost: str, snr: int) -> str:
     """Geometric mean over the trials of digital over analogue, with its 95 % interval."""
     best = {}
     for analog in (True, False):
-        each = [one.tuned(cost)[0][snr] for one in able if one.analog == analog]
+        each = [one.tuned(cost)[0][snr] for one in eligible_mask if one.analog == analog]
         reached = [values for values in each if not np.isnan(values).any()]
         if not reached:
             return "not reached"

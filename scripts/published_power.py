@@ -16,7 +16,7 @@ from tables import head, opened, points, row, study
 
 import otafl
 from otafl.analysis.summary import spread
-from otafl.power.pre_scaler import least_cost, zero_bias
+from otafl.power.pre_scaler import minimise_cost, zero_bias
 from otafl.results.ending import added_up, final
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#7F7F7F")
@@ -70,7 +70,7 @@ def planned(gamma: np.ndarray, strength: np.ndarray) -> tuple[float, float]:
 def plans(spread_db: float) -> tuple[float, ...]:
     """Return bias and variance of the pre-scaler, then those of zero bias."""
     strength = np.repeat(10 ** (-np.linspace(0, spread_db, 5) / 10), 4)
-    biased = planned(least_cost(strength, NOISE, 1.0), strength)
+    biased = planned(minimise_cost(strength, NOISE, 1.0), strength)
     return *biased, *planned(zero_bias(strength), strength)
 
 

@@ -293,8 +293,8 @@ def tuned_to(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
     """Take the best round of each trial by validation accuracy whose rank or density is within the
     limit, and the weight with which most trials have one, of several the best by that accuracy."""
     ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
-    able = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
-    taken = ds.isel(round=able.argmax("round")).where(able.max("round") >= 0)
+    eligible_mask = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
+    taken = ds.isel(round=eligible_mask.argmax("round")).where(eligible_mask.max("round") >= 0)
     accuracy = taken["validation_accuracy"]
     score = accuracy.notnull().sum("trial") + accuracy.mean("trial")
     if not score.notnull().any():

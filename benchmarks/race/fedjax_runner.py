@@ -12,7 +12,7 @@ import fedjax
 import haiku as hk
 import jax
 from measuring import Arrays, Lap, dealt, main
-from works import CLASSES, KERNEL, Work
+from works import CLASSES, KERNEL, LocalData
 
 if "tree_map" not in vars(jax):
     jax.tree_map = jax.tree_util.tree_map  # FedJAX calls it by its name in older versions of JAX
@@ -21,7 +21,7 @@ START = hk.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
 """Uniform in +-1/sqrt(fan_in), as the others start."""
 
 
-def model_of(work: Work, sample: dict) -> fedjax.Model:
+def model_of(work: LocalData, sample: dict) -> fedjax.Model:
     """Return the work's network, with samples [n, pixels]."""
 
     def forward(batch: dict) -> jax.Array:
@@ -48,7 +48,7 @@ def model_of(work: Work, sample: dict) -> fedjax.Model:
     )
 
 
-def race(work: Work, rounds: int, arrays: Arrays, lap: Lap) -> float:
+def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     x, y = arrays["x_train"], arrays["y_train"].astype("int32")
     clients = fedjax.InMemoryFederatedData(
         {f"{i:04}": {"x": x[own], "y": y[own]} for i, own in enumerate(dealt(work, arrays))}

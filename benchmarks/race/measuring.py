@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
-from works import WORKS, Work
+from works import WORKS, LocalData
 
 WARM_UP = 3
 """First rounds, in which programs compile and allocate; they are not measured."""
@@ -49,14 +49,14 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def main(race: Callable[[Work, int, Arrays, Lap], float]) -> None:
+def main(race: Callable[[LocalData, int, Arrays, Lap], float]) -> None:
     """Run a simulator that needs no more than these arguments."""
     given = arguments().parse_args()
     report(race, WORKS[given.work], given.rounds, given.data)
 
 
 def report(
-    race: Callable[[Work, int, Arrays, Lap], float], work: Work, rounds: int, data: Path
+    race: Callable[[LocalData, int, Arrays, Lap], float], work: LocalData, rounds: int, data: Path
 ) -> None:
     """Race and print what was measured.
 
@@ -68,7 +68,7 @@ def report(
     print(json.dumps({"ms_per_round": laps.ms_per_round(), "accuracy": float(accuracy)}))
 
 
-def dealt(work: Work, arrays: Arrays) -> np.ndarray:
+def dealt(work: LocalData, arrays: Arrays) -> np.ndarray:
     """Return the samples of each device, [devices, n // devices], equally many in random order."""
     n = len(arrays["y_train"])
     size = n // work.devices

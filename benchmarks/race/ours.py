@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from measuring import Arrays, Lap, arguments, report
-from works import WORKS, Work
+from works import WORKS, LocalData
 
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -15,7 +15,7 @@ from otafl.evaluation.recorder import Recorder
 from otafl.scenario import expand, load_scenario
 
 
-def scenario_of(work: Work, rounds: int, chunk_mb: float | None = None) -> dict[str, Any]:
+def scenario_of(work: LocalData, rounds: int, chunk_mb: float | None = None) -> dict[str, Any]:
     """Return the scenario of a work; its test samples are the official ones."""
     model: dict[str, Any] = {"name": "softmax_regression", "start": "uniform"}
     if work.hidden:
@@ -38,7 +38,9 @@ def scenario_of(work: Work, rounds: int, chunk_mb: float | None = None) -> dict[
     }
 
 
-def race(work: Work, rounds: int, arrays: Arrays, lap: Lap, chunk_mb: float | None = None) -> float:
+def race(
+    work: LocalData, rounds: int, arrays: Arrays, lap: Lap, chunk_mb: float | None = None
+) -> float:
     torch.set_num_threads(1)
     points = expand(load_scenario(scenario_of(work, rounds, chunk_mb)))
     engine = Engine(assemble(points, range(1)))

@@ -21,7 +21,7 @@ from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
 from torch_network import accuracy, network
-from works import Work
+from works import LocalData
 
 
 class Classifier(nn.Module):
@@ -55,7 +55,7 @@ class AfterRound(TrainingProcessCallback):
         return False, Metrics()
 
 
-def race(work: Work, rounds: int, arrays: Arrays, lap: Lap) -> float:
+def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002, what pfl samples users with

@@ -6,10 +6,10 @@ import torch
 from measuring import Arrays, Lap, dealt, main
 from plain_loop import PlainFedAvg
 from torch_network import accuracy, network
-from works import Work
+from works import LocalData
 
 
-def race(work: Work, rounds: int, arrays: Arrays, lap: Lap) -> float:
+def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     x, y, x_test, y_test = (

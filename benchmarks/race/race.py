@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from measuring import WARM_UP
 from ours import scenario_of
-from works import RACED, WORKS, Work
+from works import RACED, WORKS, LocalData
 
 import otafl
 from otafl import data, models
@@ -185,7 +185,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
-def exported(work: Work, folder: Path) -> Path:
+def exported(work: LocalData, folder: Path) -> Path:
     """Write the samples of a work for programs that have no otafl; return the file."""
     path = folder / f"{work.data}.npz"
     if not path.exists():
@@ -218,7 +218,7 @@ def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
     return Run(statistics.median(times_ms), min(times_ms), measured["accuracy"])
 
 
-def flops(work: Work) -> float:
+def flops(work: LocalData) -> float:
     """Return the operations of a round's forward and backward passes."""
     scenario = load_scenario(scenario_of(work, 1))
     read = data.loaded(scenario.data)

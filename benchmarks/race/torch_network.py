@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from works import CLASSES, KERNEL, Work
+from works import CLASSES, KERNEL, LocalData
 
 
-def network(work: Work, pixels: int) -> nn.Sequential:
+def network(work: LocalData, pixels: int) -> nn.Sequential:
     """Return convolutions, if any, then fully connected layers; samples are [n, pixels]."""
     layers: list[nn.Module] = []
     width = pixels

@@ -11,7 +11,7 @@ KERNEL = 5
 
 
 @dataclass(frozen=True)
-class Work:
+class LocalData:
     """A round: `participants` of `devices` take `steps` SGD steps of `batch` samples each.
 
     rounds : of a repetition, after which the accuracies are compared.
@@ -37,9 +37,9 @@ class Work:
 
 
 WORKS = {
-    "logistic": Work("Logistic regression", 1000, 10, 6, 10, rate=0.1, rounds=100),
-    "mlp": Work("MLP 784-100-10", 100, 100, 20, 20, rate=0.1, rounds=10, hidden=(100,)),
-    "cnn": Work(
+    "logistic": LocalData("Logistic regression", 1000, 10, 6, 10, rate=0.1, rounds=100),
+    "mlp": LocalData("MLP 784-100-10", 100, 100, 20, 20, rate=0.1, rounds=10, hidden=(100,)),
+    "cnn": LocalData(
         "CNN of McMahan et al. 2017, 1.66 million parameters",
         *(100, 10, 6, 10),
         rate=0.1,
@@ -47,7 +47,9 @@ WORKS = {
         channels=(32, 64),
         hidden=(512,),
     ),
-    "rehearsal": Work("A rehearsal", 20, 5, 3, 5, rate=0.1, rounds=6, hidden=(8,), data="digits"),
+    "rehearsal": LocalData(
+        "A rehearsal", 20, 5, 3, 5, rate=0.1, rounds=6, hidden=(8,), data="digits"
+    ),
 }
 
 RACED = ("logistic", "mlp", "cnn")

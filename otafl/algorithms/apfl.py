@@ -31,7 +31,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
 from otafl.algorithms.parameters import increment_, named, own, received_copy, view_of
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext, LocalLoad, column
+from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors, Workload, column
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.models.base import descend_, unflatten
@@ -66,15 +66,18 @@ class Apfl(Algorithm):
         """d, so many times alpha is added to the gradient by it: a pull towards the averaged model;
         the authors' program has 0.02, their paper none; with adaptive alone"""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         return server, devices | {ALPHA: hyper["mixing"][:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         w, work = received_copy(broadcast, self.model), context.work
         v, alpha = own(devices, "personal"), devices[ALPHA]
         mixed = {name: torch.empty_like(block) for name, block in v.items()}
-        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        rate, own_rate = (
+            context.gather_hyper("learning_rate"),
+            context.gather_hyper("personal_learning_rate"),
+        )
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
@@ -83,14 +86,14 @@ class Apfl(Algorithm):
             _, grads = self.model.gradients(mixed, batch)
             size = own_rate * alpha
             if self.settings.adaptive and step == 0:
-                slope = _inner(v, w, grads) + context.of_rows("mixing_decay") * alpha
+                slope = _inner(v, w, grads) + context.gather_hyper("mixing_decay") * alpha
                 alpha = (alpha - own_rate * slope).clamp(0.0, 1.0)
             descend_(v, grads, size)
             loss += self.model.sgd_(w, batch, rate)
         sent = increment_(w, broadcast, self.model.shapes)
         return named("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         w, alpha = unflatten(server[MODEL], self.model.shapes), devices[ALPHA]
         mixed = {}
         for name, v in own(devices, "personal").items():
@@ -103,11 +106,11 @@ class Apfl(Algorithm):
         """Count w's increment, and the inner product of v - w and the gradient."""
         return 4.0 if self.settings.adaptive else 1.0
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         return super().flops(load) + load.steps * self.model.training_flops(load.batch)
 
 
-def _inner(v: Blocks, w: Blocks, grads: Blocks) -> Tensor:
+def _inner(v: Tensors, w: Tensors, grads: Tensors) -> Tensor:
     """Return <v - w, grads>, [n]."""
     parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
     return torch.stack(parts).sum(0)

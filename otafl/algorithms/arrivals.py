@@ -8,17 +8,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Received
+from otafl.core.contracts import Cohort, Received, Tensors
 
 
-def arrived(received: Received, group: int) -> tuple[Blocks, Tensor | None]:
+def arrived(received: Received, group: int) -> tuple[Tensors, Tensor | None]:
     """Return each row's blocks [n, *shape] of a payload group, and which of them came, [n] bool;
     None if all."""
     assert received.each is not None
     return received.each[group], None if received.came is None else received.came[group]
 
 
-def mean_or(old: Blocks, received: Received, group: int) -> Blocks:
+def mean_or(old: Tensors, received: Received, group: int) -> Tensors:
     """Return the mean of a payload group [S, *shape], with the old blocks' reals where nobody was
     heard."""
     return {

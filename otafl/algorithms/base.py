@@ -27,22 +27,22 @@ from otafl.algorithms.parameters import (
 from otafl.algorithms.whole_models import density, received_model
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
+from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
 from otafl.models.network import Network
 from otafl.models.span import Form, form_of
 
 Needs = Literal["mean", "each"]
 
-Outcome = tuple[c.Blocks, c.Payload, Tensor]
+Outcome = tuple[c.Tensors, c.Payload, Tensor]
 """What local work gives: the rows' blocks [n, *shape], the payload, and the training loss [n]."""
 
 Views = dict[str, c.View]
 
 
-class Algorithm(Lasting, ABC):
+class Algorithm(Stateful, ABC):
     """A federated method trains a model on many devices and a server.
 
     Tensors that a method is given belong to it; what it returns must not alias what the engine
@@ -54,6 +54,8 @@ class Algorithm(Lasting, ABC):
     model : what is trained.
     devices : K, in the population.
     """
+
+    old_names: ClassVar = {"settle": "on_ack"}
 
     needs: ClassVar[Needs] = "mean"
     """What the server must get of the updates: their mean, or each of them."""
@@ -88,7 +90,7 @@ class Algorithm(Lasting, ABC):
     whether or not the server receives an update."""
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ()
-    """The devices' blocks that change only by updates that the server has received (`settle`), by
+    """The devices' blocks that change only by updates that the server has received (`on_ack`), by
     what their names begin with; all others are `own_state`."""
 
     device_rows: ClassVar[tuple[str, ...]] = ()
@@ -127,18 +129,18 @@ class Algorithm(Lasting, ABC):
         none. A vote of signs, error feedback and a choice by norm presuppose it."""
         return not cls.whole
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
         [S, 1, *shape] for a start that all devices of a trial share. By default the model's own
         start, and the same at the devices of a method that `keeps` any."""
         params = start(self.model, streams)
         flat = flatten(params)
-        devices: c.Blocks = {}
+        devices: c.Tensors = {}
         for kept in self.keeps:
             devices |= shared_start(kept, flat, self.model)
         return params if self.whole else {c.MODEL: flat}, devices
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Return what the devices receive."""
         blocks = {name: server[name] for name in self.sent_down or server}
         if not self.sizes:
@@ -146,7 +148,7 @@ class Algorithm(Lasting, ABC):
         return sent_to_levels(blocks, cohort, [size.size for size in self.sizes])
 
     @abstractmethod
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
 
         Parameters
@@ -160,31 +162,31 @@ class Algorithm(Lasting, ABC):
         The rows' blocks, what they send, and their training loss.
         """
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         """Return the server's blocks [S, *shape] after what was received: by default a step of
         `server_learning_rate` along the mean increment."""
         if self.whole:
             return received_model(server, received)
         return {c.MODEL: averaged(server, received, context.hyper)}
 
-    def spread(self, server: c.Blocks) -> c.Blocks:
+    def spread(self, server: c.Tensors) -> c.Tensors:
         """Return what several servers tell each other of their models, blocks [S, *shape] whose
         mean says the mean model. By default all blocks but those of whole numbers."""
         return {name: block for name, block in server.items() if block.is_floating_point()}
 
-    def gathered(self, server: c.Blocks, told: c.Blocks) -> c.Blocks:
+    def gathered(self, server: c.Tensors, told: c.Tensors) -> c.Tensors:
         """Return the server's blocks after means of what servers told each other; by default these
         take their places."""
         return {**server, **told}
 
     @property
-    def settles(self) -> bool:
-        """Say whether the method has a `settle` of its own, which alone is asked."""
-        return type(self).settle is not Algorithm.settle
+    def has_on_ack(self) -> bool:
+        """Say whether the method has an `on_ack` of its own, which alone is asked."""
+        return type(self).on_ack is not Algorithm.on_ack
 
-    def settle(
-        self, devices: c.Blocks, sent: c.Payload, heard: c.Heard, context: c.Context
-    ) -> c.Blocks:
+    def on_ack(
+        self, devices: c.Tensors, sent: c.Payload, heard: c.DeliveredMasks, context: c.Context
+    ) -> c.Tensors:
         """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
         received.
 
@@ -202,7 +204,7 @@ class Algorithm(Lasting, ABC):
         """
         return devices
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         """Return the models to test, by the names "global", "local", "personal" and "mean", and
         "level0", "level1", ... of a method that has models of several sizes."""
         views: Views = {}
@@ -214,7 +216,7 @@ class Algorithm(Lasting, ABC):
             views["personal"] = device_view(self.model, devices, "personal")
         return views
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the floating-point operations of each device's local work, an array like
         `load.samples`.
 
@@ -228,7 +230,7 @@ class Algorithm(Lasting, ABC):
         elementwise = load.steps * self.step_operations + self.round_operations
         return gradients * self.model.training_flops(load.batch) + elementwise * self.model.size
 
-    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
         """Return the operations of devices of a level, of a method that has levels."""
         return local_flops(self.sizes[level], self.settings, load)
 
@@ -269,21 +271,21 @@ class Algorithm(Lasting, ABC):
         """Return how much each row counts, [N]: by default its share of the trial's samples."""
         return context.cohort.weight
 
-    def version(self, server: c.Blocks) -> Tensor | None:
+    def version(self, server: c.Tensors) -> Tensor | None:
         """Return the server's steps so far, [S] int64, which versions and staleness then count.
 
         None: it steps in every slot, and slots are counted.
         """
         return None
 
-    def levels(self) -> tuple[c.Level, ...]:
+    def levels(self) -> tuple[c.Submodel, ...]:
         """Return the sizes that the method has models of, the largest first; none if all devices
         train the same model."""
         if not self.sizes:
             return ()
         return levels_of(self.settings.levels, self.sizes, self.level_flops)
 
-    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Return what more there is to say of a trained state, [S] each, by names of
         `otafl.results.variables.VARIABLES`; asked at every evaluation. By default, of whole models,
         the share of the weights that are not zero."""

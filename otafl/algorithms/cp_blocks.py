@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from otafl.algorithms import adam
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.factorised import cp, cp_aggregation
 from otafl.models import cp_layers
 from otafl.models.base import Shapes, flatten
@@ -35,7 +35,7 @@ class CpBlocks:
             self.shapes[layer.bias] = (layer.outputs,)
             self.weights[layer.weight] = (layer.inputs, layer.outputs)
 
-    def of(self, blocks: Blocks) -> Blocks:
+    def of(self, blocks: Tensors) -> Tensors:
         """Return the factors and biases among these blocks."""
         return {name: blocks[name] for name in self.shapes}
 
@@ -43,18 +43,18 @@ class CpBlocks:
         """List the blocks of a weight."""
         return self._names[weight]
 
-    def factors(self, blocks: Blocks, weight: str) -> list[Tensor]:
+    def factors(self, blocks: Tensors, weight: str) -> list[Tensor]:
         """Return the factors of a weight."""
         return [blocks[name] for name in self._names[weight]]
 
-    def named(self, weight: str, factors: Sequence[Tensor]) -> Blocks:
+    def named(self, weight: str, factors: Sequence[Tensor]) -> Tensors:
         """Return the factors of a weight as blocks."""
         return dict(zip(self._names[weight], factors, strict=True))
 
-    def dense(self, blocks: Blocks, out: Blocks | None = None) -> Blocks:
+    def dense(self, blocks: Tensors, out: Tensors | None = None) -> Tensors:
         """Return the parameters [[A]], b of the dense model; biases are the same tensors. out:
         memory for the weights."""
-        dense: Blocks = {}
+        dense: Tensors = {}
         for layer in self.layers:
             name, bias = layer.weight, layer.bias
             memory = None if out is None else out[name]
@@ -62,7 +62,7 @@ class CpBlocks:
             dense[bias] = blocks[bias]
         return dense
 
-    def tensors(self, blocks: Blocks) -> Tensor:
+    def tensors(self, blocks: Tensors) -> Tensor:
         """Return [[A]] of all layers side by side, [.., P]."""
         return flatten({name: cp.kruskal(self.factors(blocks, name)) for name in self.weights})
 

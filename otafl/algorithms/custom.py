@@ -74,7 +74,7 @@ class CustomAlgorithm(OwnClass):
             check_shape(lambda given: [given["context"].cohort.size], "a loss of shape "),
         ),
         "combine": check_blocks("server", "the server's"),
-        "settle": check_blocks("devices", "the devices'"),
+        "on_ack": check_blocks("devices", "the devices'"),
         "flops": check_shape(
             lambda given: given["load"].samples.shape,
             "an array of shape ",

@@ -23,7 +23,7 @@ def rewritten(table: Tensor, rows: Tensor, came: Tensor | None, cohort: Cohort) 
 
 def spread(rows: Tensor, came: Tensor | None, cohort: Cohort) -> Tensor:
     """Return a table [S, K, *shape] of what came of rows [n, *shape], 0 for all other devices."""
-    cells = cohort.trials * cohort.population
+    cells = cohort.trials * cohort.num_devices
     table = rows.new_zeros(cells, *rows.shape[1:])
     if came is not None:
         rows = torch.where(column(came, rows), rows, 0.0)

@@ -37,7 +37,7 @@ from otafl.algorithms.parameters import (
     penalised_sgd_,
     received_params,
 )
-from otafl.core.contracts import Blocks, Broadcast, LocalContext, LocalLoad
+from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 
 
 class Ditto(Algorithm):
@@ -67,11 +67,14 @@ class Ditto(Algorithm):
                 "personal_learning_rate", self.personal_learning_rate, self.penalty
             )
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         received, work = received_params(broadcast, self.model), context.work
         w, v = self.model.trainable(received), own(devices, "personal")
-        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
-        weight = context.of_rows("penalty")
+        rate, own_rate = (
+            context.gather_hyper("learning_rate"),
+            context.gather_hyper("personal_learning_rate"),
+        )
+        weight = context.gather_hyper("penalty")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             batch = work.batch(step)
@@ -80,5 +83,5 @@ class Ditto(Algorithm):
         sent = increment_(w, broadcast, self.model.shapes)
         return named("personal", v), sent, loss / work.steps
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         return super().flops(load) + load.steps * self.model.training_flops(load.batch)

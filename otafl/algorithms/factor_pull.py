@@ -20,7 +20,7 @@ from torch import Tensor
 
 from otafl.algorithms.adam import PenaltyAdam
 from otafl.algorithms.cp_blocks import CpBlocks
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.factorised import cp
 from otafl.models.base import unflatten
 
@@ -43,7 +43,7 @@ class FactorPull:
         most = len(rate[tiles[0]])
         self._residuals = {n: rate.new_empty(most, *shape) for n, shape in names.weights.items()}
 
-    def steps_(self, target: Blocks, steps: int, joint: bool) -> None:
+    def steps_(self, target: Tensors, steps: int, joint: bool) -> None:
         """Take so many steps towards target, theta [n, *shape]: of all factors jointly, or of one
         after the other."""
         for rows, tile in zip(self._slices, self._tiles, strict=True):
@@ -71,7 +71,7 @@ class _Tile:
             for name, size, stop in zip(names.shapes, sizes, stops, strict=True)
         }
 
-    def joint_step_(self, target: Blocks, memory: Blocks) -> None:
+    def joint_step_(self, target: Tensors, memory: Tensors) -> None:
         """Take a step of all blocks: of factors by (25), of a bias by b - theta_b."""
         by: list[Tensor] = []
         for layer in self._names.layers:
@@ -81,7 +81,7 @@ class _Tile:
         torch.cat([one.flatten(1) for one in by], 1, out=self._gradient)
         self._adam.step_(self._gradient)
 
-    def alternate_step_(self, target: Blocks, memory: Blocks) -> None:
+    def alternate_step_(self, target: Tensors, memory: Tensors) -> None:
         """Take one step of each factor in turn, from a gradient that knows the factors before: a
         residual for each, N times the work of a joint step."""
         self._adam.tick()

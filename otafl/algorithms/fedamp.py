@@ -94,18 +94,18 @@ class FedAMP(Algorithm):
         """Return False: devices send their models."""
         return False
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         table = server[c.MODEL][:, None].repeat(1, self.devices, 1)
         return {"models": table, "cloud": table.clone()}, devices
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         cloud = server["cloud"].flatten(0, 1)
         return c.Broadcast({c.MODEL: cloud[cohort.cell]}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         form, work = self.form, context.work
-        rate, weight = context.of_rows("learning_rate"), context.of_rows("penalty")
+        rate, weight = context.gather_hyper("learning_rate"), context.gather_hyper("penalty")
         w = form.hold(own(devices, "personal"))
         u = form.hold(received_params(broadcast, self.model))
         pull, loss = None, torch.zeros_like(rate)
@@ -121,7 +121,7 @@ class FedAMP(Algorithm):
         params = form.blocks(w)
         return named("personal", params), whole_model(params), loss / work.steps
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         each, came = arrived(received, 0)
         models = rewritten(server["models"], each[c.MODEL], came, context.cohort)
         return {"models": models, "cloud": torch.bmm(self.weights(models, context.hyper), models)}
@@ -134,7 +134,7 @@ class FedAMP(Algorithm):
             others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         gradients = load.steps * (self.settings.prox_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
 

@@ -36,7 +36,7 @@ from otafl.algorithms.parameters import (
     whole_model,
 )
 from otafl.core import registry, settings
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, LocalContext, Received
+from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
 from otafl.core.settings import stackable
 
 
@@ -105,16 +105,16 @@ class FedAsync(Algorithm):
         """Return s_k [N]."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         if self.settings.staleness == "polynomial":
-            return (1.0 + late).pow(-context.of_rows("exponent"))
+            return (1.0 + late).pow(-context.gather_hyper("exponent"))
         if self.settings.staleness == "hinge":
-            beyond = (late - context.of_rows("hinge_after")).clamp_min(0.0)
-            return 1.0 / (context.of_rows("hinge_slope") * beyond + 1.0)
+            beyond = (late - context.gather_hyper("hinge_after")).clamp_min(0.0)
+            return 1.0 / (context.gather_hyper("hinge_slope") * beyond + 1.0)
         return torch.ones_like(late)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
         params = self.model.trainable(centre)
-        rate, rho = context.of_rows("learning_rate"), context.of_rows("rho")
+        rate, rho = context.gather_hyper("learning_rate"), context.gather_hyper("rho")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             loss += penalised_sgd_(self.model, params, centre, work.batch(step), rate, rho)
@@ -122,7 +122,7 @@ class FedAsync(Algorithm):
             return {}, whole_model(params), loss / work.steps
         return {}, increment_(params, broadcast, self.model.shapes), loss / work.steps
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort = context.cohort
         came = not_lost(received, cohort)
         weight = per_trial(came * cohort.weight, cohort)

@@ -20,7 +20,7 @@ import torch
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
 from otafl.algorithms.parameters import increment_, received_copy, sgd_
 from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, LocalContext, Received
+from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
 from otafl.core.settings import stackable
 from otafl.models.base import flatten, unflatten
 
@@ -56,7 +56,7 @@ class FedAvg(Algorithm):
     def round_operations(self) -> float:
         return 1.0 if self.settings.sends == "increment" else 0.0
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = received_copy(broadcast, self.model)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]
         loss = sgd_(self.model, params, rate, context)
@@ -64,7 +64,7 @@ class FedAvg(Algorithm):
             return {}, payload_of(params, self.model, self.settings.bias_mode), loss
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.settings.sends == "increment":
             return super().combine(server, received, context)
         step = context.hyper["server_learning_rate"][:, None]

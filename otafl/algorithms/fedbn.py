@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
 from otafl.algorithms.parameters import increment_, named, sgd_
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Model
@@ -56,14 +56,14 @@ class FedBn(Algorithm):
             )
         self.shapes = shared_shapes(model, model.norms)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.model.norms, streams)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = joined(broadcast, devices, self.shapes)
-        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         kept = named(KEPT, {name: params[name] for name in self.model.norms})
         return kept, increment_(params, broadcast, self.shapes), loss
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}

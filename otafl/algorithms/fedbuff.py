@@ -32,13 +32,13 @@ from otafl.algorithms.parameters import increment_, received_copy, sgd_
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Broadcast,
     Cohort,
     Context,
     Hyper,
     LocalContext,
     Received,
+    Tensors,
 )
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -67,28 +67,28 @@ class FedBuff(Algorithm):
         momentum: float = stackable(0.0, ge=0, lt=1)
         """share of the server's last step that it takes again"""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         model = server[MODEL]
         zeros = {name: torch.zeros_like(model) for name in ("buffer", "velocity")}
         none = torch.zeros(len(model), dtype=torch.int64, device=model.device)
         return server | zeros | {"came": none, "steps": none.clone()}, devices
 
-    def version(self, server: Blocks) -> Tensor:
+    def version(self, server: Tensors) -> Tensor:
         """Return the server's steps so far, [S]: staleness counts these, not slots."""
         return server["steps"]
 
     def row_weights(self, context: Context) -> Tensor:
         """Return s [N]: all devices count alike, whatever their samples."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
-        return (1.0 + late).pow(-context.of_rows("exponent"))
+        return (1.0 + late).pow(-context.gather_hyper("exponent"))
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
         weight = received.delivered_weight(0, MODEL)
         total = weight * per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
@@ -113,4 +113,4 @@ def _number(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
     """Count the devices whose updates arrived, [S] int64, of which weight [S] out of 1 is known."""
     if received.came is not None:
         return per_trial(not_lost(received, cohort), cohort).round().long()
-    return (weight * cohort.rows_of).round().long()
+    return (weight * cohort.rows_per_trial).round().long()

@@ -53,12 +53,12 @@ class FedEM(Algorithm):
         components: int = Field(3, ge=1)
         """M, the models that are mixed"""
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         flat = torch.cat([flatten(one) for one in self._starts(streams)], 1)
         count = self.settings.components
         return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
 
-    def _starts(self, streams: Streams) -> list[c.Blocks]:
+    def _starts(self, streams: Streams) -> list[c.Tensors]:
         """Return a start for each component, all different: equal ones would stay equal for ever.
         The first is the start of the other methods."""
         count, starts = self.settings.components, [start(self.model, streams)]
@@ -75,8 +75,12 @@ class FedEM(Algorithm):
             starts.append(one)
         return starts
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
-        flat, work, rate = broadcast.blocks[c.MODEL], context.work, context.of_rows("learning_rate")
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
+        flat, work, rate = (
+            broadcast.blocks[c.MODEL],
+            context.work,
+            context.gather_hyper("learning_rate"),
+        )
         old, log_pi = self._parts(flat), devices[PI].log()
         pi = self._mean_posterior(old, log_pi, work.full())
         new = [copied(one) for one in old]
@@ -91,11 +95,11 @@ class FedEM(Algorithm):
             subtract_(before, after)
         return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps
 
-    def _parts(self, flat: Tensor) -> list[c.Blocks]:
+    def _parts(self, flat: Tensor) -> list[c.Tensors]:
         """Return the components [n, *shape] of flat [n, M * P], views of it."""
         return [unflatten(one, self.model.shapes) for one in flat.split(self.model.size, 1)]
 
-    def _posterior(self, parts: Sequence[c.Blocks], log_pi: Tensor, batch: c.Batch) -> Tensor:
+    def _posterior(self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch) -> Tensor:
         """Return q [n, M, B] of the samples, each summing to one over M."""
         label = batch.y[..., None]
         log_likelihood = [
@@ -107,13 +111,13 @@ class FedEM(Algorithm):
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
 
     def _mean_posterior(
-        self, parts: Sequence[c.Blocks], log_pi: Tensor, everything: c.Batch
+        self, parts: Sequence[c.Tensors], log_pi: Tensor, everything: c.Batch
     ) -> Tensor:
         """Return the new pi [n, M], from all samples of the devices."""
         q, share = self._posterior(parts, log_pi, everything), everything.weight
         return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         flat, pi = server[c.MODEL], devices[PI]
         every = flat[:, None].expand(-1, pi.shape[1], -1).flatten(0, 1)
         views = {
@@ -124,7 +128,7 @@ class FedEM(Algorithm):
         }
         return {name: replace(view, together="mixture") for name, view in views.items()}
 
-    def _mixture(self, params: c.Blocks, x: Tensor) -> Tensor:
+    def _mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
         """Return the log-probabilities [n, B, classes] of sum_m pi_m h_m(x); pi is the softmax of
         what the block holds, so that a gradient step leaves it a mixture."""
         log_pi = torch.log_softmax(params[PI], -1)
@@ -134,7 +138,7 @@ class FedEM(Algorithm):
         ]
         return torch.logsumexp(torch.stack(scores), 0)
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations of the E-step, a forward pass of all samples through every model,
         and of training these. A device keeps the posterior, which is computed here again for every
         minibatch."""

@@ -103,7 +103,7 @@ class FedFomo(Algorithm):
         """Return False: devices send their models, and what these gain."""
         return False
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, state = super().init(streams, hyper)
         flat = server[c.MODEL]
         affinity = flat.new_zeros(len(flat), self.devices, self.devices)
@@ -114,18 +114,18 @@ class FedFomo(Algorithm):
         }
         return server, state
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         whose = server["offer"].flatten(0, 1)[cohort.cell]
         rows = cohort.trial[:, None] * self.devices + whose
         return c.Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
         data = HeldOut(work.full(), self.settings.validation, work.batch(0).y.shape[1])
         trained = own(devices, "personal")
         params, gain = self.mix(broadcast.blocks["models"], trained, devices, data.validation)
         state = named("base", copied(params)) if self.settings.baseline == "last" else {}
-        rate, size = context.of_rows("learning_rate"), (data.batch_size,)
+        rate, size = context.gather_hyper("learning_rate"), (data.batch_size,)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
             uniform = context.streams.device_uniform(
@@ -137,8 +137,8 @@ class FedFomo(Algorithm):
         return state | named("personal", params), payload, loss / work.steps
 
     def mix(
-        self, offered: Tensor, trained: c.Blocks, devices: c.Blocks, validation: c.Batch
-    ) -> tuple[c.Blocks, Tensor]:
+        self, offered: Tensor, trained: c.Tensors, devices: c.Tensors, validation: c.Batch
+    ) -> tuple[c.Tensors, Tensor]:
         """Return theta_i after the exchange, in memory of its own, and g [n, M] of the offered
         models [n, M, P]."""
         base = own(devices, "base") or trained
@@ -187,7 +187,7 @@ class FedFomo(Algorithm):
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         cohort = context.cohort
         each, came = arrived(received, 0)
         new = dict(server) | {"models": rewritten(server["models"], each[c.MODEL], came, cohort)}
@@ -203,7 +203,7 @@ class FedFomo(Algorithm):
         new["offer"] = rewritten(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
         return new
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations of training, on the samples that are not held out, and of the
         exchange: forward passes of the others through the baseline and every model that is compared
         with it, the distances of these, and the mixture."""

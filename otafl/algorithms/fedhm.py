@@ -176,7 +176,7 @@ class FedHm(Algorithm):
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
 
-    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
         """Return the operations of training, with Frobenius decay of factors in the place of weight
         decay, and of what is sent of them beside their increments."""
         training = super().level_flops(level, load)
@@ -191,7 +191,7 @@ class FedHm(Algorithm):
         scores = tuple(self.settings.score(ratio) for ratio in self.settings.levels)
         return constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[cohort.level]
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
         params = start(self.cut.dense, streams)
         if self.settings.homogeneous_mode == "factor":
@@ -201,7 +201,7 @@ class FedHm(Algorithm):
                 params |= dict(zip(layer.pair, both, strict=True))
         return self.cut.held({name: params[name] for name in self.model.shapes}), {}
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast dense layers and factors, of which a device gets its level's; with `sends:
         tangent` a dense one both."""
         of = self.cut.named(server, self.model.shapes)
@@ -213,9 +213,9 @@ class FedHm(Algorithm):
             reals[0] += sum(a * b for a, b in self.cut.frame.values())
         return sent_to_levels(blocks, cohort, reals)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         received = self.cut.named(broadcast.blocks, self.cut.down)
-        present = context.work.class_counts() > 0 if self.settings.masked_loss else None
+        present = context.work.count_classes() > 0 if self.settings.masked_loss else None
         loss = torch.zeros_like(context.cohort.weight)
         groups = []
         for level, rows in enumerate(buckets(context.cohort, len(self.cut.networks))):
@@ -229,7 +229,7 @@ class FedHm(Algorithm):
             groups.append(update(self.cut, level, rows, first, params, frame, classes))
         return {}, tuple(groups) if self.cut.sends == "factors" else (joined(groups),), loss
 
-    def _train_(self, level: int, params: c.Blocks, work: c.Work, hyper: c.Hyper) -> Tensor:
+    def _train_(self, level: int, params: c.Tensors, work: c.LocalData, hyper: c.Hyper) -> Tensor:
         """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
         pairs = self.cut.pairs(params)
         factors = [name for pair in pairs for name in pair]
@@ -238,18 +238,21 @@ class FedHm(Algorithm):
         network = self.cut.networks[level]
         return train_(network, params, work, self.settings, hyper, penalty, factors)
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         cut, cohort = self.cut, context.cohort.senders
-        old, rows_of = cut.named(server, self.model.shapes), buckets(cohort, len(cut.networks))
-        weight = arrived(cut, received, cohort, rows_of)
-        both = zip(weight, rows_of, strict=True)
+        old, rows_per_trial = (
+            cut.named(server, self.model.shapes),
+            buckets(cohort, len(cut.networks)),
+        )
+        weight = arrived(cut, received, cohort, rows_per_trial)
+        both = zip(weight, rows_per_trial, strict=True)
         levels = torch.stack([per_trial(own, cohort, rows) for own, rows in both], 1)
         server_too = torch.zeros_like(levels[:, 0])
         if self.settings.keep_server_history:
             nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
             server_too = nobody.to(server_too)  # its weight is that of a dense model, 1
         if cut.sends == "factors":
-            moved, known = summed(cut, received, cohort, rows_of, weight, levels, old)
+            moved, known = summed(cut, received, cohort, rows_per_trial, weight, levels, old)
         else:
             moved, known = superposed(cut, received, levels.sum(1))
         for name, block in moved.items():
@@ -266,7 +269,7 @@ class FedHm(Algorithm):
             }
         )
 
-    def _recomposed(self, layer: Layer, old: c.Blocks, moved: c.Blocks, shares: Tensor) -> Tensor:
+    def _recomposed(self, layer: Layer, old: c.Tensors, moved: c.Tensors, shares: Tensor) -> Tensor:
         """Return a low-rank layer's weight: B and the mean of D_p. shares: [S, levels + 1] of the
         mean, the server's own last."""
         frame, matrix = layer.factors(old), layer.matrix(old[layer.weight])
@@ -286,7 +289,7 @@ class FedHm(Algorithm):
         whole = shares[:, :first].sum(1) + shares[:, -1]
         return layer.weights(change + c.column(whole, matrix) * matrix)
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         of = self.cut.named(server, self.model.shapes)
         views = {"global": flat_view(self.model, server[c.MODEL])}
         for level, network in enumerate(self.cut.networks):
@@ -295,7 +298,7 @@ class FedHm(Algorithm):
             views[f"level{level}"] = flat_view(network, flat)
         return views
 
-    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over
         the low-rank levels."""
         if not self.cut.layers:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.level_training import Penalty
-from otafl.core.contracts import MODEL, Blocks
+from otafl.core.contracts import MODEL, Tensors
 from otafl.core.errors import UserError
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors, rank_of
@@ -130,7 +130,7 @@ class Cut:
         """Return the largest rank of a layer, that of its frame."""
         return self.frame[layer.pair[0]][1]
 
-    def first(self, level: int, blocks: Blocks) -> Blocks:
+    def first(self, level: int, blocks: Tensors) -> Tensors:
         """Return a level's parameters before training: of factors the first of its rank."""
         return {
             name: blocks[name][:, : shape[0], : shape[1]] if name in self.frame else blocks[name]
@@ -141,17 +141,17 @@ class Cut:
         """Name the factors among these parameters."""
         return [layer.pair for layer in self.could_be if layer.pair[0] in params]
 
-    def held(self, params: Blocks) -> Blocks:
+    def held(self, params: Tensors) -> Tensors:
         """Return the server's blocks with these parameters. One SVD a layer and round. Eq. (18)."""
         if not self.layers:
             return {MODEL: flatten(params)}
-        frame: Blocks = {}
+        frame: Tensors = {}
         for layer in self.layers.values():
             both = truncation.spectral(layer.matrix(params[layer.weight]), self.width(layer))
             frame |= dict(zip(layer.pair, both, strict=True))
         return {MODEL: flatten(params), FRAME: flatten(frame)}
 
-    def named(self, blocks: Blocks, shapes: Shapes) -> Blocks:
+    def named(self, blocks: Tensors, shapes: Shapes) -> Tensors:
         """Return the parameters, of these shapes, and factors that lie side by side in blocks."""
         out = unflatten(blocks[MODEL], shapes)
         return out | (unflatten(blocks[FRAME], self.frame) if self.frame else {})
@@ -201,7 +201,7 @@ def frobenius(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:
     """Return the penalty lambda/2 sum_l |U_l V_l^T|_F^2 of the rows, by their Gram matrices; decay:
     lambda [n]."""
 
-    def penalty(params: Blocks) -> Tensor:
+    def penalty(params: Tensors) -> Tensor:
         factor = 0.5 * decay  # a tensor that autograd may keep
         total = torch.zeros_like(factor)
         for left, right in pairs:

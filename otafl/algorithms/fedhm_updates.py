@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from otafl.algorithms.fedhm_layers import Cut, Layer
 from otafl.algorithms.level_training import classifier_of
-from otafl.core.contracts import MODEL, Blocks, Cohort, Group, Received, column
+from otafl.core.contracts import MODEL, Cohort, Group, Received, Tensors, column
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
 from otafl.models.base import Shapes, flatten, unflatten
@@ -24,9 +24,9 @@ def update(
     cut: Cut,
     level: int,
     rows: Tensor,
-    first: Blocks,
-    params: Blocks,
-    frame: Blocks,
+    first: Tensors,
+    params: Tensors,
+    frame: Tensors,
     present: Tensor | None,
 ) -> Group:
     """Return what the rows of a level send.
@@ -66,9 +66,9 @@ def update_flops(cut: Cut, level: int) -> float:
     return total
 
 
-def _changes(cut: Cut, first: Blocks, params: Blocks, frame: Blocks) -> Blocks:
+def _changes(cut: Cut, first: Tensors, params: Tensors, frame: Tensors) -> Tensors:
     """Return increments of dense parameters; of low-rank layers D_p, or its coordinates."""
-    out: Blocks = {}
+    out: Tensors = {}
     for name in cut.network.shapes:
         layer = cut.layers.get(name)
         if layer is not None and cut.sends == "tangent":
@@ -82,7 +82,9 @@ def _changes(cut: Cut, first: Blocks, params: Blocks, frame: Blocks) -> Blocks:
     return out
 
 
-def _coordinates(layer: Layer, width: int, first: Blocks, params: Blocks, frame: Blocks) -> Factors:
+def _coordinates(
+    layer: Layer, width: int, first: Tensors, params: Tensors, frame: Tensors
+) -> Factors:
     """Return C [n, a, width] and E^T [n, b, width] of D_p, zeros beyond a device's rank."""
     if layer.weight in params:
         vectors = truncation.vectors(layer.factors(frame))
@@ -95,9 +97,9 @@ def _coordinates(layer: Layer, width: int, first: Blocks, params: Blocks, frame:
     return Factors(functional.pad(c, pad), functional.pad(e.mT, pad))
 
 
-def _within_rank(cut: Cut, level: int, rows: Tensor) -> Blocks:
+def _within_rank(cut: Cut, level: int, rows: Tensor) -> Tensors:
     """Return the coordinates that rows [n] of a level have, [n, width] bool."""
-    out: Blocks = {}
+    out: Tensors = {}
     for name, layer in cut.layers.items():
         all_of = torch.arange(cut.width(layer), device=rows.device)
         some = (all_of < cut.ranks[name][level]).expand(len(rows), -1)
@@ -126,11 +128,11 @@ def joined(groups: Sequence[Group]) -> Group:
 
 
 def arrived(
-    cut: Cut, received: Received, cohort: Cohort, rows_of: Sequence[Tensor]
+    cut: Cut, received: Received, cohort: Cohort, rows_per_trial: Sequence[Tensor]
 ) -> list[Tensor]:
     """Return the weights [n] of each level's rows, 0 of those that are known to be lost."""
     out = []
-    for level, rows in enumerate(rows_of):
+    for level, rows in enumerate(rows_per_trial):
         own = cohort.weight[rows]
         if received.came is not None:
             factors = cut.sends == "factors"
@@ -141,7 +143,7 @@ def arrived(
     return out
 
 
-def superposed(cut: Cut, received: Received, total: Tensor) -> tuple[Blocks, Blocks]:
+def superposed(cut: Cut, received: Received, total: Tensor) -> tuple[Tensors, Tensors]:
     """Return sum_p w_p x_p of all that came, and the weight of the devices that count in it: of
     coordinates also those of a smaller rank, as all have the first one. total: [S], of the
     weights."""
@@ -155,11 +157,11 @@ def summed(
     cut: Cut,
     received: Received,
     cohort: Cohort,
-    rows_of: Sequence[Tensor],
+    rows_per_trial: Sequence[Tensor],
     weight: Sequence[Tensor],
     levels: Tensor,
-    old: Blocks,
-) -> tuple[Blocks, Blocks]:
+    old: Tensors,
+) -> tuple[Tensors, Tensors]:
     """Return the same of factors, which are multiplied out, eq. (1).
 
     Parameters
@@ -171,7 +173,7 @@ def summed(
     assert received.each is not None
     moved = {name: torch.zeros_like(old[name]) for name in cut.network.shapes}
     known = {name: torch.zeros_like(old[name]) for name in cut.network.shapes}
-    for level, (rows, own) in enumerate(zip(rows_of, weight, strict=True)):
+    for level, (rows, own) in enumerate(zip(rows_per_trial, weight, strict=True)):
         shapes, total = cut.networks[level].shapes, levels[:, level]
         mean, count = _means(received, level, shapes)
         for name in cut.network.shapes:
@@ -193,7 +195,7 @@ def summed(
     return moved, known
 
 
-def _means(received: Received, group: int, shapes: Shapes) -> tuple[Blocks, Blocks]:
+def _means(received: Received, group: int, shapes: Shapes) -> tuple[Tensors, Tensors]:
     """Return the means of a group's parameters, and the weights that arrived, ready to multiply
     them."""
     mean, weight = received.mean[group][MODEL], received.delivered_weight(group, MODEL)

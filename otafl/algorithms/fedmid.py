@@ -23,7 +23,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Blocks, Broadcast, Context, LocalContext, LocalLoad, Received
+from otafl.core.contracts import Broadcast, Context, LocalContext, Received, Tensors, Workload
 from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import numerical_rank, svt, svt_flops
 
@@ -42,12 +42,12 @@ class FedMiD(Algorithm):
         a device's steps in the round"""
         bias_mode: BiasMode = "ideal"
 
-    lasting: ClassVar = ("_steps",)
+    state_attrs: ClassVar = ("_steps",)
 
     _steps = 1
     """Local steps of the last round."""
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         trial, work = context.cohort.trial, context.work
         self._steps = work.steps
         params = dict(broadcast.blocks)
@@ -60,27 +60,27 @@ class FedMiD(Algorithm):
         payload = payload_of(params, self.model, self.settings.bias_mode)
         return {}, payload, loss / work.steps
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         model = super().combine(server, received, context)
         if self.settings.server_prox:
             eta = step_size(context.hyper, context.round)
             self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
         return model
 
-    def _shrink_(self, params: Blocks, threshold: Tensor) -> None:
+    def _shrink_(self, params: Tensors, threshold: Tensor) -> None:
         """Replace every weight [n, *shape] by its svt, threshold [n]; the filters of a convolution
         are the rows of a matrix."""
         for name in weights_of(self.model):
             weight = params[name]
             params[name] = svt(weight.flatten(2), threshold).view_as(weight)
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
         """Measure "weight_rank" [S]: mean over the weights of how many singular values are above
         1e-3 of the largest."""
         ranks = [numerical_rank(server[name].flatten(2)) for name in weights_of(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         """Return the operations of training, and of the threshold on each weight in every step."""
         shapes = (self.model.shapes[name] for name in weights_of(self.model))
         shrinking = sum(svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)

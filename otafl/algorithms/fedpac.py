@@ -122,7 +122,7 @@ class FedPAC(Algorithm):
         """Return False: devices send heads and statistics beside the body's increment."""
         return False
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         params = unflatten(server[c.MODEL], self.model.shapes)
         head = flatten({name: params[name] for name in self.head.shapes})
@@ -135,26 +135,29 @@ class FedPAC(Algorithm):
         }
         return server, devices
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
         head = server["head"].flatten(0, 1)[cohort.cell]
         return c.Broadcast(blocks | {"head": head}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         blocks, work = broadcast.blocks, context.work
         body = copied(unflatten(blocks[c.MODEL], self.body_shapes))
         head = copied(unflatten(blocks["head"], self.head.shapes))
-        full, counts = work.full(), work.class_counts()
+        full, counts = work.full(), work.count_classes()
         moment, variance = statistics(*self.sums(body, full), counts)
 
-        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        rate, own_rate = (
+            context.gather_hyper("learning_rate"),
+            context.gather_hyper("personal_learning_rate"),
+        )
         for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
             batch = work.batch(step, draw=1 + draw)
             seen = c.Batch(self.features(body, batch.x), batch.y, batch.weight)
             self.head.sgd_(head, seen, own_rate)
         loss = torch.zeros_like(rate)
-        pull = context.of_rows("penalty")[:, None] * blocks["known"] / self.width
+        pull = context.gather_hyper("penalty")[:, None] * blocks["known"] / self.width
         for step in range(work.steps):
             one, grads = self._body_gradients(
                 body, head, work.batch(step), blocks["centroid"], pull
@@ -174,7 +177,7 @@ class FedPAC(Algorithm):
         sent = increment_(body, broadcast, self.body_shapes)
         return state, (*sent, c.Group(told)), loss / work.steps
 
-    def features(self, body: c.Blocks, x: Tensor) -> Tensor:
+    def features(self, body: c.Tensors, x: Tensor) -> Tensor:
         """Return f(x) [n, B, d]."""
         rows = next(iter(body.values())).shape[0]
         ends: dict[str, Any] = {
@@ -183,7 +186,7 @@ class FedPAC(Algorithm):
         }
         return self.model.logits(body | ends, x)
 
-    def sums(self, body: c.Blocks, full: c.Batch) -> tuple[Tensor, Tensor]:
+    def sums(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
         """Sum all samples' features in each class [n, C, d], and |f(x)|^2 [n]."""
         rows = len(full.y)
         total = full.x.new_zeros(rows, self.classes, self.width)
@@ -197,12 +200,12 @@ class FedPAC(Algorithm):
         return total, square
 
     def _body_gradients(
-        self, body: c.Blocks, head: c.Blocks, batch: c.Batch, centroid: Tensor, pull: Tensor
-    ) -> tuple[Tensor, c.Blocks]:
+        self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
+    ) -> tuple[Tensor, c.Tensors]:
         """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
         the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
 
-        def objective(leaves: c.Blocks, batch: c.Batch) -> tuple[Tensor, Tensor]:
+        def objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
             seen = self.features(leaves, batch.x)
             loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
@@ -213,7 +216,7 @@ class FedPAC(Algorithm):
 
         return by_autograd(objective, body, batch)
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         cohort = context.cohort
         each, came = arrived(received, 1)
         told = {name: spread(block, came, cohort) for name, block in each.items()}
@@ -232,10 +235,10 @@ class FedPAC(Algorithm):
             "known": torch.where(somebody, 1.0, server["known"]),
         }
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         return {"personal": device_view(self.model, devices, "personal")}
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations of two passes of all samples through the extractor, whose features
         are summed by class, and the squares of the first; of the head's steps, on features that it
         computes anew; and of the extractor's, without gradients by the head."""

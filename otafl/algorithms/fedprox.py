@@ -24,7 +24,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, find_overshoot, penalty
 from otafl.algorithms.parameters import increment_, penalised_sgd_, received_params
-from otafl.core.contracts import Blocks, Broadcast, LocalContext
+from otafl.core.contracts import Broadcast, LocalContext, Tensors
 from otafl.core.rng import purpose
 
 STRAGGLERS = purpose("fedprox/stragglers", __name__)
@@ -48,10 +48,10 @@ class FedProx(Algorithm):
     step_operations = 5.0
     """The penalty's w - w^t, times mu, added to the gradient; and the step."""
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         centre, work = received_params(broadcast, self.model), context.work
         params = self.model.trainable(centre)
-        rate, mu = context.of_rows("learning_rate"), context.of_rows("penalty")
+        rate, mu = context.gather_hyper("learning_rate"), context.gather_hyper("penalty")
         share = self.settings.stragglers
         count = own_steps(share, context) if share else None
         loss = torch.zeros_like(rate)

@@ -27,7 +27,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
 from otafl.algorithms.parameters import increment_, named
 from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, LocalLoad
+from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Model, by_autograd, cross_entropy, descend_
@@ -46,11 +46,11 @@ def head_of(model: Model) -> tuple[str, ...]:
     return names[weights[-1] :]
 
 
-def head_gradients(model: Model, params: Blocks, head: tuple[str, ...], batch: Batch) -> Blocks:
+def head_gradients(model: Model, params: Tensors, head: tuple[str, ...], batch: Batch) -> Tensors:
     """Return the gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of
     the body's forward pass."""
 
-    def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+    def objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
         scores = model.training_logits(params | leaves, batch.x, batch.weight)
         loss = cross_entropy(scores, batch)
         return loss, loss
@@ -80,12 +80,15 @@ class FedRep(Algorithm):
         self.head = head_of(model)
         self.shapes = shared_shapes(model, self.head)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.head, streams)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params, work = joined(broadcast, devices, self.shapes), context.work
-        rate, own_rate = context.of_rows("learning_rate"), context.of_rows("personal_learning_rate")
+        rate, own_rate = (
+            context.gather_hyper("learning_rate"),
+            context.gather_hyper("personal_learning_rate"),
+        )
         for draw in range(1, 1 + self.settings.head_factor):
             for step in range(work.steps):
                 batch = work.batch(step, draw)
@@ -99,10 +102,10 @@ class FedRep(Algorithm):
         sent = increment_(params, broadcast, self.shapes)
         return named(KEPT, head), sent, loss / work.steps
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         return {"personal": personal_view(self.model, server, devices, self.shapes)}
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         """Return the operations. A step on the head is a forward pass and the gradient by its
         weight, which a step on the body leaves out."""
         sizes = [math.prod(self.model.shapes[name]) for name in self.head]

@@ -109,7 +109,7 @@ class FedRLR(Algorithm):
         """Return False: devices send factors of the model, each round in another frame."""
         return False
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""
         weights, biases = zip(*low_rank_layers.start_weights(self.model, streams), strict=True)
@@ -122,10 +122,10 @@ class FedRLR(Algorithm):
         share = torch.full_like(devices["b0"][..., :1], 1.0 / self.devices)
         return server, devices | {"weight": share}
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         return low_rank_layers.sent_down(server, self._shapes)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         layers, work, cohort = self._layers, context.work, context.cohort
         eta, mu = (value[cohort.trial] for value in self._schedule(context))
         own = [point(devices, i) for i in layers]
@@ -170,7 +170,7 @@ class FedRLR(Algorithm):
         )
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
         root = (torch.cat([p.s / p.s.shape[1] for p in points], 1) * cohort.weight[:, None]).sqrt_()
-        coded: c.Blocks = {}
+        coded: c.Tensors = {}
         each = zip(
             points, self.ranks, root.split(self.ranks, 1), signs.split(sizes, 1), strict=True
         )
@@ -181,7 +181,7 @@ class FedRLR(Algorithm):
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
         return c.Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
         factors = {
@@ -193,17 +193,17 @@ class FedRLR(Algorithm):
         biases = mean_or(server, received, 1)
         return _blocks(points, [biases[f"b{i}"] for i in self._layers])
 
-    def spread(self, server: c.Blocks) -> c.Blocks:
+    def spread(self, server: c.Tensors) -> c.Tensors:
         """Return the weights and biases."""
         weights = {f"w{i}": lowrank.dense(point(server, i)) for i in self._layers}
         return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
 
-    def gathered(self, server: c.Blocks, told: c.Blocks) -> c.Blocks:
+    def gathered(self, server: c.Tensors, told: c.Tensors) -> c.Tensors:
         """Return the weights truncated to rank R, and the biases."""
         points = [lowrank.truncate(told[f"w{i}"], self.ranks[i]) for i in self._layers]
         return _blocks(points, [told[f"b{i}"] for i in self._layers])
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
             "global": c.View(server, self._predict),
@@ -213,7 +213,7 @@ class FedRLR(Algorithm):
             views["mean"] = c.View(self._mean(devices), self._predict)
         return views
 
-    def _mean(self, devices: c.Blocks) -> c.Blocks:
+    def _mean(self, devices: c.Tensors) -> c.Tensors:
         """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
         devices' factors side by side; and the weighted mean of the biases."""
         weight = _shares(devices)
@@ -225,7 +225,7 @@ class FedRLR(Algorithm):
         )
         return _blocks(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
-    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure how far the server is from the devices, and the devices from each other.
 
         With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
@@ -264,7 +264,7 @@ class FedRLR(Algorithm):
     def constants(self) -> dict[str, float]:
         return low_rank_layers.of_sides(self.model, self.ranks)
 
-    def _predict(self, blocks: c.Blocks, x: Tensor) -> Tensor:
+    def _predict(self, blocks: c.Tensors, x: Tensor) -> Tensor:
         maps = [LowRankMap(point(blocks, i)) for i in self._layers]
         return self.model.logits(self._params(maps, [blocks[f"b{i}"] for i in self._layers]), x)
 
@@ -275,7 +275,7 @@ class FedRLR(Algorithm):
             params |= {layer.weight: weight, layer.bias: bias}
         return params
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations: in each step passes through the factors and the gradient by the
         batch, the penalty's part of it, its projection and the retraction; in the end the coding.
         Table I."""
@@ -291,15 +291,15 @@ class FedRLR(Algorithm):
         return total
 
 
-def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Blocks:
+def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tensors:
     """Name the blocks of all layers."""
-    out: c.Blocks = {}
+    out: c.Tensors = {}
     for i, (at, bias) in enumerate(zip(points, biases, strict=True)):
         out |= point_blocks(i, at) | {f"b{i}": bias}
     return out
 
 
-def _shares(devices: c.Blocks) -> Tensor:
+def _shares(devices: c.Tensors) -> Tensor:
     """Return w_k [S, K, 1], summing to one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 

@@ -99,10 +99,10 @@ class FedRLRPlus(Algorithm):
             self._shapes |= {f"u{i}": (rank, layer.inputs + 1), f"s{i}": (rank,)}
             self._shapes |= {f"v{i}": (rank, layer.outputs)}
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at the model's start, truncated to rank R at the Frobenius norm it had; momentum
         zero."""
-        server: c.Blocks = {}
+        server: c.Tensors = {}
         starts = low_rank_layers.start_weights(self.model, streams)
         for i, (rank, (weight, bias)) in enumerate(zip(self.ranks, starts, strict=True)):
             start = lowrank.truncate(torch.cat([weight, bias[:, None]], 1), rank, rescale=True)
@@ -110,13 +110,13 @@ class FedRLRPlus(Algorithm):
             server |= {f"d{i}": torch.zeros_like(start.u), f"e{i}": torch.zeros_like(start.v)}
         return server, {}
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         return low_rank_layers.sent_down(server, self._shapes)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         blocks, work = low_rank_layers.received_blocks(broadcast, self._shapes), context.work
         step = step_size(context.hyper, context.round)[context.cohort.trial]
-        coded: c.Blocks = {}
+        coded: c.Tensors = {}
         params: dict[str, Any] = {}
         weights = []
         for i, layer in enumerate(self.model.layers):
@@ -133,7 +133,7 @@ class FedRLRPlus(Algorithm):
                 weight.descend_(pair, step[:, None, None])
         return {}, (c.Group(coded),), loss / work.steps
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         """Step by momentum in the tangent space: Theta_0 <- R(Theta_0 + lr xi), xi <- beta T(xi) +
         mean."""
         mean = received.mean[0]
@@ -148,26 +148,26 @@ class FedRLRPlus(Algorithm):
             momenta.append((a, b))
             h = at.u.mT @ a
             steps.append(Tangent(step * h, step * lowrank.complement(at.u, a), step * b))
-        state: c.Blocks = {}
+        state: c.Tensors = {}
         moved = [lowrank.reorthonormalise(to) for to in lowrank.retract(points, steps)]
         for i, (at, to, momentum) in enumerate(zip(points, moved, momenta, strict=True)):
             state |= point_blocks(i, to) | _carried(i, at, momentum, to)
         return state
 
-    def spread(self, server: c.Blocks) -> c.Blocks:
+    def spread(self, server: c.Tensors) -> c.Tensors:
         """Return the weights, each with its bias as the last row."""
         return {f"w{i}": lowrank.dense(point(server, i)) for i in range(len(self.ranks))}
 
-    def gathered(self, server: c.Blocks, told: c.Blocks) -> c.Blocks:
+    def gathered(self, server: c.Tensors, told: c.Tensors) -> c.Tensors:
         """Return the weights truncated to rank R, with the server's own momentum there."""
-        state: c.Blocks = {}
+        state: c.Tensors = {}
         for i, rank in enumerate(self.ranks):
             to = lowrank.truncate(told[f"w{i}"], rank)
             momentum = server[f"d{i}"], server[f"e{i}"]
             state |= point_blocks(i, to) | _carried(i, point(server, i), momentum, to)
         return state
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         model = {name: server[name] for name in self._shapes}
         return {"global": c.View(model, self._predict)}
 
@@ -175,7 +175,7 @@ class FedRLRPlus(Algorithm):
         """Return the compression of the weights; a bias costs R reals more."""
         return low_rank_layers.of_sides(self.model, self.ranks)
 
-    def _predict(self, blocks: c.Blocks, x: Tensor) -> Tensor:
+    def _predict(self, blocks: c.Tensors, x: Tensor) -> Tensor:
         params: dict[str, Any] = {}
         for i, layer in enumerate(self.model.layers):
             u, s, v = point(blocks, i)
@@ -183,7 +183,7 @@ class FedRLRPlus(Algorithm):
             params[layer.bias] = torch.einsum("nr,nr,nor->no", u[:, -1], s, v)
         return self.model.logits(params, x)
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations: in each step passes through the two thin pairs of factors of each
         layer, the gradients by A and B, and the steps, B's with its part along V taken off."""
         total = 2.0 * load.steps * self.model.elementwise * load.batch
@@ -195,7 +195,7 @@ class FedRLRPlus(Algorithm):
         return total
 
 
-def _carried(layer: int, at: LowRank, momentum: tuple[Tensor, Tensor], to: LowRank) -> c.Blocks:
+def _carried(layer: int, at: LowRank, momentum: tuple[Tensor, Tensor], to: LowRank) -> c.Tensors:
     """Return a layer's momentum A V^T + U B^T projected to the tangent space at another point."""
     a, b = momentum
     xi_v = a @ (at.v.mT @ to.v) + at.u @ (b.mT @ to.v)

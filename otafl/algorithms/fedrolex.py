@@ -29,7 +29,7 @@ from otafl.algorithms.width_slices import (
     slices,
     train_slices,
 )
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Context, Hyper, LocalContext, Received
+from otafl.core.contracts import MODEL, Broadcast, Context, Hyper, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.models.base import Model
 
@@ -51,20 +51,20 @@ class FedRolex(Algorithm):
     def row_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         trials = len(server[MODEL])
         return server | {"round": server[MODEL].new_zeros(trials, dtype=torch.int64)}, devices
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         received, offset = broadcast.blocks[MODEL], context.round
         return train_slices(self.sizes, self.settings, received, context, offset)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         following = torch.full_like(server["round"], context.round + 1)
         return {MODEL: moved(server[MODEL], received), "round": following}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         model, following = server[MODEL], server["round"]
         models = [model.new_empty(len(model), size.size) for size in self.sizes]
         for offset in following.unique().tolist():  # one, but for trials that nothing came to

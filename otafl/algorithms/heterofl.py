@@ -32,13 +32,13 @@ from otafl.algorithms.parameters import draws
 from otafl.algorithms.width_slices import WidthsSettings, moved, train_slices
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Broadcast,
     Context,
     Group,
     Hyper,
     LocalContext,
     Received,
+    Tensors,
 )
 from otafl.core.rng import Streams
 from otafl.models.base import Model, flatten, unflatten
@@ -64,14 +64,14 @@ class HeteroFL(Algorithm):
     def row_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         models = [
             flatten(size.init(draws(streams, f"level{level}/" if level else "")))
             for level, size in enumerate(self.sizes[:1] if self.shared else self.sizes)
         ]
         return {MODEL: torch.cat(models, 1)}, {}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         received = broadcast.blocks[MODEL]
         if self.shared:
             return train_slices(self.sizes, self.settings, received, context)
@@ -80,8 +80,10 @@ class HeteroFL(Algorithm):
     def _train_own(self, received: Tensor, context: LocalContext) -> Outcome:
         """Train each row's model: a group for each level, with the rows of that level; loss [n]."""
         groups, loss = [], received.new_zeros(len(received))
-        rows_of = buckets(context.cohort, len(self.sizes))
-        for model, size, rows in zip(self._apart(received), self.sizes, rows_of, strict=True):
+        rows_per_trial = buckets(context.cohort, len(self.sizes))
+        for model, size, rows in zip(
+            self._apart(received), self.sizes, rows_per_trial, strict=True
+        ):
             update = model.new_zeros(len(rows), size.size)
             mask = torch.ones_like(update)
             if len(rows):
@@ -97,7 +99,7 @@ class HeteroFL(Algorithm):
             )
         return {}, tuple(groups), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.shared:
             return {MODEL: moved(server[MODEL], received)}
         models = [
@@ -105,7 +107,7 @@ class HeteroFL(Algorithm):
         ]
         return {MODEL: torch.cat(models, 1)}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         sizes, model = self.sizes, server[MODEL]
         if self.shared:
             return width_slices.level_views(sizes, width_slices.slices(sizes, model))

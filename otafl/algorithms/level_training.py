@@ -22,7 +22,7 @@ from otafl.models.base import by_autograd, cross_entropy
 from otafl.models.network import Network
 from otafl.models.steps import Linear, each_step
 
-Penalty = Callable[[c.Blocks], Tensor]
+Penalty = Callable[[c.Tensors], Tensor]
 """Parameters [n, *shape] -> [n], added to the loss of each row."""
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
@@ -60,25 +60,25 @@ def ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
 def levels_of(
     ratios: Sequence[float],
     networks: Sequence[Network],
-    flops: Callable[[int, c.LocalLoad], np.ndarray],
+    flops: Callable[[int, c.Workload], np.ndarray],
     copies: Sequence[int] | None = None,
-) -> tuple[c.Level, ...]:
+) -> tuple[c.Submodel, ...]:
     """Return what the networks are as sizes. flops: the operations of a level's local work; copies:
     how many of each network a size has (1)."""
     counts = [1] * len(networks) if copies is None else copies
     return tuple(
-        c.Level(
+        c.Submodel(
             ratio=ratio,
             parameters=count * network.size,
             macs=count * network.macs,
             flops=partial(flops, level),
-            kept_reals=count * network.kept_reals,
+            saved_activations=count * network.saved_activations,
         )
         for level, (ratio, network, count) in enumerate(zip(ratios, networks, counts, strict=True))
     )
 
 
-def local_flops(network: Network, of: LevelsSettings, load: c.LocalLoad) -> np.ndarray:
+def local_flops(network: Network, of: LevelsSettings, load: c.Workload) -> np.ndarray:
     """Return the operations of `train_` and of the increment; the first step has no momentum."""
     clipping = 3.0 if of.clip_norm is not None else 0.0  # squares, their sum, the shortening
     each = 4.0 + clipping  # weight decay, the step
@@ -86,10 +86,12 @@ def local_flops(network: Network, of: LevelsSettings, load: c.LocalLoad) -> np.n
     return load.steps * network.training_flops(load.batch) + elementwise * network.size
 
 
-def sent_to_levels(blocks: c.Blocks, cohort: c.Cohort, reals: Sequence[int]) -> c.Broadcast:
+def sent_to_levels(blocks: c.Tensors, cohort: c.Cohort, reals: Sequence[int]) -> c.Broadcast:
     """Broadcast blocks of which a row gets as many numbers as `reals` says of its level."""
     level = cohort.level
-    return c.Broadcast(blocks, reals_of=constant(tuple(reals), level.dtype, level.device)[level])
+    return c.Broadcast(
+        blocks, coordinates_per_row=constant(tuple(reals), level.dtype, level.device)[level]
+    )
 
 
 def buckets(cohort: c.Cohort, levels: int) -> list[Tensor]:
@@ -105,8 +107,8 @@ def step_size(of: LevelsSettings, hyper: c.Hyper, round: int) -> Tensor:
 
 def train_(
     network: Network,
-    params: c.Blocks,
-    work: c.Work,
+    params: c.Tensors,
+    work: c.LocalData,
     of: LevelsSettings,
     hyper: c.Hyper,
     penalty: Penalty | None = None,
@@ -118,8 +120,8 @@ def train_(
     trial = work.cohort.trial
     rate = step_size(of, hyper, work.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
-    present = work.class_counts() > 0 if of.masked_loss else None
-    velocity: c.Blocks = {}
+    present = work.count_classes() > 0 if of.masked_loss else None
+    velocity: c.Tensors = {}
     total = torch.zeros_like(rate)
     for step in range(work.steps):
         loss, grads = gradients(network, params, work.batch(step), present, penalty)
@@ -139,15 +141,15 @@ def train_(
 
 def gradients(
     network: Network,
-    params: c.Blocks,
+    params: c.Tensors,
     batch: c.Batch,
     present: Tensor | None,
     penalty: Penalty | None = None,
-) -> tuple[Tensor, c.Blocks]:
+) -> tuple[Tensor, c.Tensors]:
     """Return the loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes]
     bool, whose scores are not taken as 0; None for all."""
 
-    def objective(leaves: c.Blocks, batch: c.Batch) -> tuple[Tensor, Tensor]:
+    def objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
         scores = network.training_logits(leaves, batch.x, batch.weight)
         if present is not None:
             scores = scores * present.clone()[:, None]
@@ -157,7 +159,7 @@ def gradients(
     return by_autograd(objective, params, batch)
 
 
-def clip_(grads: c.Blocks, norm: float) -> None:
+def clip_(grads: c.Tensors, norm: float) -> None:
     """Shorten rows whose gradient is longer than `norm` to it."""
     length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
     factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)

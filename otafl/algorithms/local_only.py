@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from otafl.algorithms.base import Algorithm, Outcome, personal_rate
 from otafl.algorithms.parameters import named, own, sgd_
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Context, Hyper, LocalContext, Received
+from otafl.core.contracts import Broadcast, Context, Hyper, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 
 
@@ -35,13 +35,13 @@ class LocalOnly(Algorithm):
 
     round_operations = 0.0  # nothing is sent
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return {}, super().init(streams, hyper)[1]
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = own(devices, "personal")
-        loss = sgd_(self.model, params, context.of_rows("personal_learning_rate"), context)
+        loss = sgd_(self.model, params, context.gather_hyper("personal_learning_rate"), context)
         return named("personal", params), (), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         return server

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 
 WIDTH = 128
 """Samples of a device that are worked on at a time."""
@@ -30,7 +30,7 @@ def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
             yield rows, Batch(x[rows], y[rows], weight[rows])
 
 
-def some(params: Blocks, rows: Tensor | None) -> Blocks:
+def some(params: Tensors, rows: Tensor | None) -> Tensors:
     """Return the named rows [m] of parameters [n, *shape], all for None."""
     return params if rows is None else {name: block[rows] for name, block in params.items()}
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otafl.algorithms.parameters import draws, start
 from otafl.core import settings
-from otafl.core.contracts import MODEL, Blocks, Broadcast
+from otafl.core.contracts import MODEL, Broadcast, Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
@@ -153,23 +153,23 @@ def start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, T
     return out
 
 
-def point(blocks: Blocks, layer: int) -> LowRank:
+def point(blocks: Tensors, layer: int) -> LowRank:
     """Return the point of a layer."""
     return LowRank(blocks[f"u{layer}"], blocks[f"s{layer}"], blocks[f"v{layer}"])
 
 
-def point_blocks(layer: int, of: LowRank) -> Blocks:
+def point_blocks(layer: int, of: LowRank) -> Tensors:
     """Name the blocks of a layer's point."""
     return {f"u{layer}": of.u, f"s{layer}": of.s, f"v{layer}": of.v}
 
 
-def sent_down(server: Blocks, shapes: Shapes) -> Broadcast:
+def sent_down(server: Tensors, shapes: Shapes) -> Broadcast:
     """Broadcast the named blocks side by side, thin ones as they lie: one gather for the rows of a
     chunk."""
     return Broadcast({MODEL: flatten({name: _as_lies(server[name]) for name in shapes})})
 
 
-def received_blocks(broadcast: Broadcast, shapes: Shapes) -> Blocks:
+def received_blocks(broadcast: Broadcast, shapes: Shapes) -> Tensors:
     """Return the blocks that `sent_down` sent. shapes: as they lie."""
     flat = unflatten(broadcast.blocks[MODEL], shapes)
     return {name: _as_lies(block) for name, block in flat.items()}

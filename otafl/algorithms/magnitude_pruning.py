@@ -20,7 +20,7 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.parameters import sgd_
 from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Blocks, Broadcast, LocalContext
+from otafl.core.contracts import Broadcast, LocalContext, Tensors
 from otafl.factorised.shrinkage import top
 from otafl.models.base import flatten, unflatten
 
@@ -41,14 +41,14 @@ class MagnitudePruning(Algorithm):
     round_operations = 3.0
     """Comparisons that select the largest, some three a number (Knuth, vol. 3, section 5.2.2)."""
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = dict(broadcast.blocks)
         rate = step_size(context.hyper, context.round)[context.cohort.trial]
         loss = sgd_(self.model, params, rate, context)
         params |= self._pruned({name: params[name] for name in weights_of(self.model)})
         return {}, payload_of(params, self.model, self.settings.bias_mode), loss
 
-    def _pruned(self, weights: Blocks) -> Blocks:
+    def _pruned(self, weights: Tensors) -> Tensors:
         """Keep the largest magnitudes of each layer, or of all layers side by side."""
         if self.settings.scope == "global":
             shapes = {name: self.model.shapes[name] for name in weights}

@@ -19,7 +19,7 @@ from otafl.models.base import Draw, Model, Shapes, unflatten
 START = family("init", __name__)
 
 
-def start(model: Model, streams: Streams) -> c.Blocks:
+def start(model: Model, streams: Streams) -> c.Tensors:
     """Return the model's random start, [S, *shape]."""
     return model.init(draws(streams))
 
@@ -30,34 +30,34 @@ def draws(streams: Streams, model: str = "") -> Draw:
     return lambda name, shape: streams.uniform(START / f"{model}{name}", 0, shape).clone()
 
 
-def named(prefix: str, params: c.Blocks) -> c.Blocks:
+def named(prefix: str, params: c.Tensors) -> c.Tensors:
     """Return parameters as blocks of a device's state."""
     return {f"{prefix}.{name}": block for name, block in params.items()}
 
 
-def own(devices: c.Blocks, prefix: str) -> c.Blocks:
+def own(devices: c.Tensors, prefix: str) -> c.Tensors:
     """Return the parameters with a prefix out of a device's state, the same tensors."""
     start = f"{prefix}."
     return {name.removeprefix(start): b for name, b in devices.items() if name.startswith(start)}
 
 
-def shared_start(prefix: str, flat: Tensor, model: Model) -> c.Blocks:
+def shared_start(prefix: str, flat: Tensor, model: Model) -> c.Tensors:
     """Return the server's model [S, P] as the start of every device, [S, 1, *shape]."""
     return named(prefix, {name: b[:, None] for name, b in unflatten(flat, model.shapes).items()})
 
 
-def received_params(broadcast: c.Broadcast, model: Model) -> c.Blocks:
+def received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
     """Return the broadcast model [n, P] as parameters: views of it, not to be trained in place (see
     `copied`)."""
     return unflatten(broadcast.blocks[c.MODEL], model.shapes)
 
 
-def received_copy(broadcast: c.Broadcast, model: Model) -> c.Blocks:
+def received_copy(broadcast: c.Broadcast, model: Model) -> c.Tensors:
     """Return the broadcast model as parameters to be trained in place."""
     return model.trainable(received_params(broadcast, model))
 
 
-def sgd_(model: Model, params: c.Blocks, rate: Tensor, context: c.LocalContext) -> Tensor:
+def sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalContext) -> Tensor:
     """Take the local steps by SGD in place, rate [n]; returns the mean loss [n]."""
     loss = torch.zeros_like(rate)
     for step in range(context.work.steps):
@@ -66,7 +66,12 @@ def sgd_(model: Model, params: c.Blocks, rate: Tensor, context: c.LocalContext) 
 
 
 def penalised_sgd_(
-    model: Model, params: c.Blocks, centre: c.Blocks, batch: c.Batch, rate: Tensor, penalty: Tensor
+    model: Model,
+    params: c.Tensors,
+    centre: c.Tensors,
+    batch: c.Batch,
+    rate: Tensor,
+    penalty: Tensor,
 ) -> Tensor:
     """Step w -= rate (grad f(w) + penalty (w - centre)) in place, rate and penalty [n]; returns the
     loss f [n] before it.
@@ -81,7 +86,7 @@ def penalised_sgd_(
     return loss
 
 
-def increment_(new: c.Blocks, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
+def increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
     """Return one group with the increment from the broadcast parameters of these shapes to the new,
     [n, P], in the place of the broadcast ones."""
     flat = broadcast.blocks[c.MODEL]
@@ -89,19 +94,19 @@ def increment_(new: c.Blocks, broadcast: c.Broadcast, shapes: Shapes) -> c.Paylo
     return (c.Group({c.MODEL: flat}),)
 
 
-def subtract_(old: c.Blocks, new: c.Blocks) -> None:
+def subtract_(old: c.Tensors, new: c.Tensors) -> None:
     """Put new - old in the place of the old parameters."""
     for name, block in old.items():
         torch.sub(new[name], block, out=block)
 
 
-def whole_model(params: c.Blocks) -> c.Payload:
+def whole_model(params: c.Tensors) -> c.Payload:
     """Return one group with the parameters themselves, [n, P], in memory of its own."""
     return (c.Group({c.MODEL: torch.cat([block.flatten(1) for block in params.values()], 1)}),)
 
 
 def averaged(
-    server: c.Blocks, received: c.Received, hyper: c.Hyper, block: str = c.MODEL
+    server: c.Tensors, received: c.Received, hyper: c.Hyper, block: str = c.MODEL
 ) -> Tensor:
     """Return a block of the server's [S, P] after a step of `server_learning_rate` along the mean
     increment."""
@@ -112,7 +117,7 @@ def averaged(
 def flat_view(model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial") -> c.View:
     """Show models side by side, [S, P] (owner "trial") or [S * K, P], to be evaluated."""
 
-    def params(blocks: c.Blocks) -> c.Blocks:
+    def params(blocks: c.Tensors) -> c.Tensors:
         others = {name: block for name, block in blocks.items() if name != c.MODEL}
         return unflatten(blocks[c.MODEL], model.shapes) | others
 
@@ -124,12 +129,12 @@ def flat_view(model: Model, flat: Tensor, owner: Literal["trial", "device"] = "t
     )
 
 
-def view_of(model: Model, params: c.Blocks, owner: Literal["trial", "device"] = "trial") -> c.View:
+def view_of(model: Model, params: c.Tensors, owner: Literal["trial", "device"] = "trial") -> c.View:
     """Show models [S, *shape] (owner "trial") or [S * K, *shape], to be evaluated."""
     return c.View(params, model.logits, owner, moments=model.moments if model.batch_norms else None)
 
 
-def device_view(model: Model, devices: c.Blocks, prefix: str) -> c.View:
+def device_view(model: Model, devices: c.Tensors, prefix: str) -> c.View:
     """Show each device's parameters with a prefix, [S, K, *shape], to be evaluated."""
     params = {name: block.flatten(0, 1) for name, block in own(devices, prefix).items()}
     return view_of(model, params, "device")

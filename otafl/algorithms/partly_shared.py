@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from otafl.algorithms.parameters import named, own, start, view_of
-from otafl.core.contracts import MODEL, Blocks, Broadcast, View
+from otafl.core.contracts import MODEL, Broadcast, Tensors, View
 from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, copied, flatten, unflatten
 
@@ -21,25 +21,25 @@ def shared_shapes(model: Model, kept: Collection[str]) -> Shapes:
     return {name: shape for name, shape in model.shapes.items() if name not in kept}
 
 
-def split_start(model: Model, kept: Collection[str], streams: Streams) -> tuple[Blocks, Blocks]:
+def split_start(model: Model, kept: Collection[str], streams: Streams) -> tuple[Tensors, Tensors]:
     """Return server and device blocks; the kept parameters of a trial's devices start equal."""
     params = start(model, streams)
     own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in kept}
     return {MODEL: flatten(params)}, named(KEPT, own_part)
 
 
-def joined(broadcast: Broadcast, devices: Blocks, shapes: Shapes) -> Blocks:
+def joined(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tensors:
     """Return all parameters of a device to be trained in place: a copy of the received shared ones,
     and the kept as they are."""
     return copied(unflatten(broadcast.blocks[MODEL], shapes)) | own(devices, KEPT)
 
 
-def personal_view(model: Model, server: Blocks, devices: Blocks, shapes: Shapes) -> View:
+def personal_view(model: Model, server: Tensors, devices: Tensors, shapes: Shapes) -> View:
     """Show the server's shared parameters with each device's kept ones."""
     kept = own(devices, KEPT)
-    population = next(iter(kept.values())).shape[1]
+    num_devices = next(iter(kept.values())).shape[1]
     shared = {
-        name: block[:, None].expand(-1, population, *block.shape[1:])
+        name: block[:, None].expand(-1, num_devices, *block.shape[1:])
         for name, block in unflatten(server[MODEL], shapes).items()
     }
     both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}

@@ -55,15 +55,18 @@ class PerFedAvg(Algorithm):
         """steps from the global model to the personal one before it is tested; pFedBreD's text has
         2, its program 1"""
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         form, work = self.form, context.work
         w = form.hold(received_params(broadcast, self.model))
-        alpha, beta = context.of_rows("personal_learning_rate"), context.of_rows("learning_rate")
-        delta = context.of_rows("spread")
+        alpha, beta = (
+            context.gather_hyper("personal_learning_rate"),
+            context.gather_hyper("learning_rate"),
+        )
+        delta = context.gather_hyper("spread")
         loss = torch.zeros_like(alpha)
         for index in range(work.steps):
             span = form.span(work.batch(index), w, beside=work.batch(index, draw=1))
@@ -84,12 +87,12 @@ class PerFedAvg(Algorithm):
         sent = increment_(form.blocks(w), broadcast, self.model.shapes)
         return {}, sent, loss / work.steps
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         return super().combine(server, received, context) | {ALPHA: server[ALPHA]}
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = super().views(server, devices)
-        model, tuned = views["global"], c.FineTune(self.settings.fine_tune_steps, server[ALPHA])
+        model, tuned = views["global"], c.FineTuneSpec(self.settings.fine_tune_steps, server[ALPHA])
         return views | {"personal": c.View(model.params, model.predict, fine_tune=tuned)}
 
     @property

@@ -122,21 +122,21 @@ class PFedBayes(Algorithm):
     round_operations = 2.0
     """The increments of mu and rho."""
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, _ = super().init(streams, hyper)
         mu = server[c.MODEL]
         rho = torch.full_like(mu, self.settings.rho_start)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         work, cohort = context.work, context.cohort
         of_device = cohort.trial, cohort.device, (self.model.size,)
         start_mu, start_rho = broadcast.blocks[c.MODEL], broadcast.blocks[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
-        rate = context.of_rows("learning_rate")[:, None]
-        own_rate = context.of_rows("personal_learning_rate")[:, None]
-        zeta = (context.of_rows("penalty") / work.class_counts().sum(1))[:, None]
+        rate = context.gather_hyper("learning_rate")[:, None]
+        own_rate = context.gather_hyper("personal_learning_rate")[:, None]
+        zeta = (context.gather_hyper("penalty") / work.count_classes().sum(1))[:, None]
         zeta = _stable(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)
@@ -161,10 +161,10 @@ class PFedBayes(Algorithm):
         sent = {c.MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
         return state, (c.Group(sent),), loss / (work.steps * draws)
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         return {name: averaged(server, received, context.hyper, name) for name in (c.MODEL, RHO)}
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         personal = flat_personal_view(self.model, devices["personal"])
         return super().views(server, devices) | {"personal": personal}
 
@@ -172,7 +172,7 @@ class PFedBayes(Algorithm):
     def step_operations(self) -> float:
         return DRAW_STEP * self.settings.personal_steps + COPY_STEP
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
         return super().flops(load) + gradients * self.model.training_flops(load.batch)
 

@@ -53,7 +53,7 @@ from otafl.algorithms.prox import (
     find_divergence,
     stepped,
 )
-from otafl.core.contracts import MODEL, Blocks, Broadcast, Hyper, LocalContext
+from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.rng import Streams
 from otafl.core.settings import removed, stackable
 from otafl.factorised.coherence import coherence
@@ -123,25 +123,25 @@ class PFedBreD(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.remembers = settings.strategy in ("meg", "mh")
-        self.keeps = ("personal", "last") if self.remembers else ("personal",)
+        self.has_memory = settings.strategy in ("meg", "mh")
+        self.keeps = ("personal", "last") if self.has_memory else ("personal",)
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
         )
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         if self.settings.coherence:
             devices[UPDATE] = torch.zeros_like(server[MODEL])[:, None]
         return server, devices
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         form, settings, work = self.form, self.settings, context.work
-        rates = {name: context.of_rows(name) for name in context.hyper}
+        rates = {name: context.gather_hyper(name) for name in context.hyper}
         w = form.hold(received_params(broadcast, self.model))
         theta = form.take(own(devices, "personal"))
-        last = form.take(own(devices, "last")) if self.remembers else None
-        update: Blocks = {}
+        last = form.take(own(devices, "last")) if self.has_memory else None
+        update: Tensors = {}
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
             pull = [] if last is None else [Towards(theta, last)]
@@ -159,11 +159,11 @@ class PFedBreD(Algorithm):
             span.write_each_((moved, w), (solved, theta))
         local = form.blocks(w)
         state = named("personal", form.blocks(theta)) | update
-        if self.remembers:
+        if self.has_memory:
             state |= named("last", local)
         return state, increment_(local, broadcast, self.model.shapes), loss / work.steps
 
-    def _prior(self, span: Span, inner: Slope | None, rates: Blocks) -> Prior:
+    def _prior(self, span: Span, inner: Slope | None, rates: Tensors) -> Prior:
         """Choose the points of a local step. inner: the slope at w on a minibatch of its own, where
         there is one."""
         strategy, variant = self.settings.strategy, self.settings.variant
@@ -184,13 +184,13 @@ class PFedBreD(Algorithm):
             return Prior(ahead, mean, ahead, first.loss)
         return Prior(w, mean, mean, first.loss)
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         views = super().views(server, devices)
-        if self.remembers:
+        if self.has_memory:
             views["local"] = device_view(self.model, devices, "last")
         return views
 
-    def measures(self, server: Blocks, devices: Blocks) -> dict[str, Tensor]:
+    def measures(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
         """Return the generalised coherence of the devices' last envelope gradients, if it is
         kept."""
         if not self.settings.coherence:
@@ -216,11 +216,11 @@ class PFedBreD(Algorithm):
     def step_operations(self) -> float:
         """Count the proximal steps and that of w, the steps to the prior's mean, and the one along
         the memorised gradient, last - theta."""
-        mean = 2.0 * self._ahead + (3.0 if self.remembers else 0.0)
+        mean = 2.0 * self._ahead + (3.0 if self.has_memory else 0.0)
         return PENALISED * self.settings.prox_steps + ENVELOPE + mean
 
 
-def _recalled(span: Span, point: Tensor, rates: Blocks) -> Tensor:
+def _recalled(span: Span, point: Tensor, rates: Tensors) -> Tensor:
     """Return point - eta (last - theta): the memorised envelope gradient, span's only direction."""
     (pull,) = span.directions
     return torch.addcmul(point, rates["eta"][:, None], pull, value=-1.0)

@@ -38,13 +38,13 @@ from otafl.algorithms.parameters import increment_, received_copy, sgd_, start
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Broadcast,
     Cohort,
     Context,
     Hyper,
     LocalContext,
     Received,
+    Tensors,
 )
 from otafl.core.rng import Streams, family
 from otafl.core.settings import stackable
@@ -84,7 +84,7 @@ class PFedHN(Algorithm):
         super().__init__(settings, model, devices)
         self.widths = (settings.embedding, *settings.hidden, model.size)
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         params = start(self.model, streams)
         size = {
             name: block.square().mean(tuple(range(1, block.dim())), keepdim=True).sqrt()
@@ -104,7 +104,7 @@ class PFedHN(Algorithm):
         server[f"hyper_bias{layer}"] = flatten(params)
         return server, {}
 
-    def forward(self, server: Blocks) -> list[Tensor]:
+    def forward(self, server: Tensors) -> list[Tensor]:
         """Return what each layer of the hypernetwork sees, [S, K, M], and last the models
         [S, K, P]."""
         seen = [server[EMBEDDING]]
@@ -115,16 +115,16 @@ class PFedHN(Algorithm):
             seen.append(z if layer == len(self.widths) - 2 else z.relu_())
         return seen
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
         models = self.forward(server)[-1].flatten(0, 1)
         return Broadcast({MODEL: models[cohort.cell]}, per_device=True)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         return {}, increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
         each, came = arrived(received, 0)
         by_model = spread(each[MODEL], came, cohort)  # Delta, 0 where nothing came
@@ -142,5 +142,5 @@ class PFedHN(Algorithm):
         new[EMBEDDING] = torch.addcmul(server[EMBEDDING], own_step, by)
         return {name: new[name] for name in server}
 
-    def views(self, server: Blocks, devices: Blocks) -> Views:
+    def views(self, server: Tensors, devices: Tensors) -> Views:
         return {"personal": flat_personal_view(self.model, self.forward(server)[-1])}

@@ -39,7 +39,7 @@ from otafl.algorithms.prox import (
     find_divergence,
     gradient_steps,
 )
-from otafl.core.contracts import Batch, Blocks, Broadcast, LocalContext
+from otafl.core.contracts import Batch, Broadcast, LocalContext, Tensors
 from otafl.core.settings import stackable
 from otafl.models.span import Held, difference
 
@@ -71,10 +71,10 @@ class PFedMe(Algorithm):
         def find_conflicts(self) -> Iterator[str]:
             return find_divergence(self.personal_learning_rate, self.penalty)
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         form, work = self.form, context.work
         as_published = self.settings.implementation == "paper"
-        rates = {name: context.of_rows(name) for name in context.hyper}
+        rates = {name: context.gather_hyper(name) for name in context.hyper}
         received = received_params(broadcast, self.model)
         w = form.hold(received)
         theta = form.hold(received)  # the model that the first step of "original" starts from
@@ -87,7 +87,7 @@ class PFedMe(Algorithm):
         personal = form.blocks(theta) if as_published else local
         return named("personal", personal), sent, loss / work.steps
 
-    def _step_(self, batch: Batch, w: Held, theta: Held, rates: Blocks) -> Tensor:
+    def _step_(self, batch: Batch, w: Held, theta: Held, rates: Tensors) -> Tensor:
         """Take a local step, in place; returns the loss [n] before it."""
         span = self.form.span(batch, w)
         at, steps = span.origin, self.settings.prox_steps
@@ -95,7 +95,7 @@ class PFedMe(Algorithm):
         span.write_each_((moved, w), (solved, theta))
         return loss
 
-    def _original_step_(self, batch: Batch, w: Held, theta: Held, rates: Blocks) -> Tensor:
+    def _original_step_(self, batch: Batch, w: Held, theta: Held, rates: Tensors) -> Tensor:
         """Take the published program's step. The decay and the penalty pull together towards
         lambda / (lambda + decay) w, with the weight lambda + decay."""
         whole = self.form.hold(self.form.blocks(w))

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.span import Slope, Span
 
 PENALTY = (
@@ -81,7 +81,7 @@ def nesterov_steps(
 
 
 def envelope_step(
-    span: Span, base: Tensor, start: Tensor, centre: Tensor, rates: Blocks, steps: int
+    span: Span, base: Tensor, start: Tensor, centre: Tensor, rates: Tensors, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return theta of `gradient_steps` of size "personal_learning_rate", base - "learning_rate"
     "penalty" (centre - theta), and the loss; rates [n] by these names."""

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
 from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, column
+from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, column
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
 from otafl.factorised.shrinkage import soft
@@ -53,13 +53,13 @@ class ProxSgd(Algorithm):
         """Count the step and the soft threshold, and with momentum v + rho (g - v)."""
         return 7.0 if self.settings.momentum else 4.0
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         if not self.settings.momentum:
             return server, devices
         return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         trial, work, weights = context.cohort.trial, context.work, weights_of(self.model)
         params = dict(broadcast.blocks)
         eta = step_size(context.hyper, context.round)
@@ -69,7 +69,7 @@ class ProxSgd(Algorithm):
             batch = work.batch(index)
             if self.settings.momentum:
                 of_step, devices = self._momentum_step_(
-                    params, devices, batch, step, context.of_rows("rho")
+                    params, devices, batch, step, context.gather_hyper("rho")
                 )
                 loss += of_step
             else:
@@ -80,8 +80,8 @@ class ProxSgd(Algorithm):
         return devices, payload, loss / work.steps
 
     def _momentum_step_(
-        self, params: Blocks, along: Blocks, batch: Batch, step: Tensor, rho: Tensor
-    ) -> tuple[Tensor, Blocks]:
+        self, params: Tensors, along: Tensors, batch: Batch, step: Tensor, rho: Tensor
+    ) -> tuple[Tensor, Tensors]:
         """Move params by -step v [n] in place; return the loss [n] before, and the new v."""
         loss, grads = self.model.gradients(params, batch)
         moved = {name: torch.lerp(along[name], g, column(rho, g)) for name, g in grads.items()}

@@ -41,15 +41,15 @@ from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.parameters import averaged, received_copy
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Broadcast,
     Context,
+    DeliveredMasks,
     Group,
-    Heard,
     Hyper,
     LocalContext,
     Payload,
     Received,
+    Tensors,
 )
 from otafl.core.rng import Streams
 from otafl.models.base import flatten, unflatten
@@ -74,15 +74,15 @@ class Scaffold(Algorithm):
     round_operations = 6.0
     """eta_l (c_i - c), y - x, the new c_i and its change."""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, _ = super().init(streams, hyper)
         zero = torch.zeros_like(server[MODEL])
         return server | {CONTROL: zero}, {CONTROL: zero[:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         x, c, own = broadcast.blocks[MODEL], broadcast.blocks[CONTROL], devices[CONTROL]
         params, work = received_copy(broadcast, self.model), context.work
-        rate = context.of_rows("learning_rate")
+        rate = context.gather_hyper("learning_rate")
         shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
@@ -94,11 +94,13 @@ class Scaffold(Algorithm):
         payload = Group({MODEL: moved}), Group({CONTROL: change})
         return {CONTROL: own}, payload, loss / work.steps
 
-    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         change = sent[1].blocks[CONTROL]
         return {CONTROL: devices[CONTROL].add_(torch.where(heard[1], change, 0.0))}
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         share = per_trial(context.cohort.weight, context.cohort)
         came = share[:, None] * received.delivered_weight(1, CONTROL)
         control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])

@@ -69,7 +69,7 @@ class SplitMix(Algorithm):
         self.atoms = settings.levels[0]
         super().__init__(settings, self.atom, devices)
 
-    def levels(self) -> tuple[c.Level, ...]:
+    def levels(self) -> tuple[c.Submodel, ...]:
         budgets = self.settings.levels
         ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
         return levels_of(ratios, networks, self.level_flops, budgets)
@@ -77,22 +77,22 @@ class SplitMix(Algorithm):
     def row_weights(self, context: c.Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         starts = [self.atom.init(draws(streams, f"atom{i}/")) for i in range(self.atoms)]
         model = torch.cat([flatten(start) for start in starts], 1)
         return {c.MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast the atoms, and the place of each device in the queue, [S, K] int64."""
-        counts = cohort.rows_of.long()
+        counts = cohort.rows_per_trial.long()
         order = torch.arange(cohort.size, device=counts.device)
         ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
-        place = counts.new_zeros(cohort.trials * cohort.population)
+        place = counts.new_zeros(cohort.trials * cohort.num_devices)
         place[cohort.cell] = server["dealt"][cohort.trial] + ahead
         blocks = {c.MODEL: server[c.MODEL], "place": place.view(cohort.trials, -1)}
         return sent_to_levels(blocks, cohort, [b * self.atom.size for b in self.settings.levels])
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         cohort, received = context.cohort, broadcast.blocks[c.MODEL]
         place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
         first = first_atom(place, cohort.trial, self.atoms, context.streams)
@@ -112,11 +112,11 @@ class SplitMix(Algorithm):
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
         return {}, width_slices.masked(update, mask), loss
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
-        dealt = server["dealt"] + context.cohort.rows_of.long()
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+        dealt = server["dealt"] + context.cohort.rows_per_trial.long()
         return {c.MODEL: width_slices.moved(server[c.MODEL], received), "dealt": dealt}
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = [self._view(server[c.MODEL], budget) for budget in self.settings.levels]
         return width_slices.by_level(views)
 
@@ -126,10 +126,10 @@ class SplitMix(Algorithm):
         blocks = {c.MODEL: model[:, : budget * self.atom.size]}
         return c.View(blocks, mixed, moments=moments, together="mean")
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         return self.level_flops(0, load)
 
-    def level_flops(self, level: int, load: c.LocalLoad) -> np.ndarray:
+    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
         return self.settings.levels[level] * local_flops(self.atom, self.settings, load)
 
     def _by_atom(self, flat: Tensor) -> Tensor:
@@ -156,7 +156,7 @@ def chosen(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Ten
 
 
 def _stacked(
-    atom: Network, budget: int, blocks: c.Blocks, x: Tensor
+    atom: Network, budget: int, blocks: c.Tensors, x: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return the atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
     n = len(blocks[c.MODEL])
@@ -165,13 +165,13 @@ def _stacked(
     return params | own, x if len(x) == 1 else x.repeat_interleave(budget, 0)
 
 
-def _mixed(atom: Network, budget: int, blocks: c.Blocks, x: Tensor) -> Tensor:
+def _mixed(atom: Network, budget: int, blocks: c.Tensors, x: Tensor) -> Tensor:
     """Return the mean of the atoms' scores, [n, B, classes]."""
     params, samples = _stacked(atom, budget, blocks, x)
     return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
 
 
-def _moments(atom: Network, budget: int, blocks: c.Blocks, x: Tensor) -> c.Blocks:
+def _moments(atom: Network, budget: int, blocks: c.Tensors, x: Tensor) -> c.Tensors:
     """Return the statistics of each atom, [n, b, C]."""
     params, samples = _stacked(atom, budget, blocks, x)
     found = atom.moments(params, samples)

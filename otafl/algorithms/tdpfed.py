@@ -152,9 +152,9 @@ class TDPFed(Algorithm):
     def sends_increments(cls, settings: Any) -> bool:
         return bool(settings.sends == "increment")
 
-    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Blocks, c.Blocks]:
+    def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at factors whose tensors have He's variance; biases zero."""
-        server: c.Blocks = {}
+        server: c.Tensors = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             names = self.cp.names(layer.weight)
             deviation = cp.start_deviation(layer.inputs, rank, len(names))
@@ -170,16 +170,19 @@ class TDPFed(Algorithm):
             server[TENSOR] = self.cp.tensors(server)
         return server, devices
 
-    def broadcast(self, server: c.Blocks, cohort: c.Cohort) -> c.Broadcast:
+    def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast factors and biases side by side, and the tensors where they are sent."""
         blocks = {c.MODEL: flatten(self.cp.of(server))}
         if self.settings.downlink == "both":
             blocks[TENSOR] = server[TENSOR]
         return c.Broadcast(blocks)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Blocks, context: c.LocalContext) -> Outcome:
+    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
         """Do Algorithm 1, lines 6 to 11."""
-        step, penalty = context.of_rows("personal_learning_rate"), context.of_rows("penalty")
+        step, penalty = (
+            context.gather_hyper("personal_learning_rate"),
+            context.gather_hyper("penalty"),
+        )
         work, form, joint = context.work, self.form, self.settings.factor_update == "joint"
         flat = broadcast.blocks[c.MODEL].clone()
         start, local = (unflatten(b, self.cp.shapes) for b in (broadcast.blocks[c.MODEL], flat))
@@ -188,7 +191,7 @@ class TDPFed(Algorithm):
         if TENSOR in broadcast.blocks:
             begin |= unflatten(broadcast.blocks[TENSOR], self.cp.weights)
         theta = form.hold(begin)
-        pull = FactorPull(self.cp, flat, context.of_rows("factor_learning_rate"), penalty)
+        pull = FactorPull(self.cp, flat, context.gather_hyper("factor_learning_rate"), penalty)
         loss = torch.zeros_like(step)
         for index in range(work.steps):
             batch = work.batch(index)
@@ -207,12 +210,12 @@ class TDPFed(Algorithm):
         state = named("personal", copied(target)) | named("local", copied(local))
         return state, self._payload(local, start), loss / work.steps
 
-    def _centre(self, local: c.Blocks, memory: c.Blocks | None = None) -> c.Blocks:
+    def _centre(self, local: c.Tensors, memory: c.Tensors | None = None) -> c.Tensors:
         """Return the parameters [[A]], b, to be written to: in new memory, or over `memory`."""
         dense = self.cp.dense(local, out=memory)
         return dense | {layer.bias: local[layer.bias].clone() for layer in self.model.layers}
 
-    def _payload(self, local: c.Blocks, start: c.Blocks) -> c.Payload:
+    def _payload(self, local: c.Tensors, start: c.Tensors) -> c.Payload:
         if self.settings.sends == "factors":
             sent = {name: block.clone() for name, block in local.items()}
         else:
@@ -228,7 +231,7 @@ class TDPFed(Algorithm):
         share = {name: block.div_(self.devices) for name, block in sent.items()}
         return (c.Group(share, weighting="none"),)
 
-    def combine(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         if self.settings.aggregation == "act":
             return self._composed(server, received, context)
         beta, old = context.hyper["server_learning_rate"], self.cp.of(server)
@@ -252,14 +255,16 @@ class TDPFed(Algorithm):
     def _averaged(self, received: c.Received, cohort: c.Cohort) -> c.Received:
         """Turn sums of all that came, each over K, into means. Where some is lost on the way the
         devices' weights tell how much of it."""
-        scale = per_trial(cohort.weight, cohort) * self.devices / cohort.rows_of.clamp_min(1.0)
+        scale = (
+            per_trial(cohort.weight, cohort) * self.devices / cohort.rows_per_trial.clamp_min(1.0)
+        )
         mean = {}
         for name, block in received.mean[0].items():
             came = received.delivered_weight(0, name).clamp_min(1e-12)
             mean[name] = block * c.column(scale, block) / came
         return replace(received, mean=(mean, *received.mean[1:]))
 
-    def _composed(self, server: c.Blocks, received: c.Received, context: c.Context) -> c.Blocks:
+    def _composed(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
         """Aggregate by ACT: eqs. (21), (22), with the step beta in between."""
         assert received.each is not None
         cohort, beta = context.cohort, context.hyper["server_learning_rate"]
@@ -269,9 +274,9 @@ class TDPFed(Algorithm):
         if self.settings.sends == "increment":
             each = {name: block + server[name][cohort.trial] for name, block in each.items()}
         weight = self._weight_of(received, cohort)
-        new: c.Blocks = {}
+        new: c.Tensors = {}
         residual, whole = torch.zeros_like(beta), torch.zeros_like(beta)
-        tensors: c.Blocks = {}
+        tensors: c.Tensors = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             name, bias = layer.weight, layer.bias
             old, sent = self.cp.factors(server, name), self.cp.factors(each, name)
@@ -315,7 +320,7 @@ class TDPFed(Algorithm):
         total = per_trial(weight, cohort)
         return weight / total.clamp_min(torch.finfo(total.dtype).tiny)[cohort.trial]
 
-    def views(self, server: c.Blocks, devices: c.Blocks) -> Views:
+    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         local = {name: block.flatten(0, 1) for name, block in own(devices, "local").items()}
         return {
             "global": c.View(self.cp.of(server), self._predict),
@@ -323,11 +328,11 @@ class TDPFed(Algorithm):
             "personal": device_view(self.model, devices, "personal"),
         }
 
-    def _predict(self, blocks: c.Blocks, x: Tensor) -> Tensor:
+    def _predict(self, blocks: c.Tensors, x: Tensor) -> Tensor:
         factors = {name: self.cp.factors(blocks, name) for name in self.cp.weights}
         return cp_layers.logits(self.model, {**blocks, **factors}, x)
 
-    def measures(self, server: c.Blocks, devices: c.Blocks) -> dict[str, Tensor]:
+    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and
         biases together; and, of act, refactoring_error: the relative distance of the last tensors
         from their factors (22)."""
@@ -350,7 +355,7 @@ class TDPFed(Algorithm):
         dense = [layer.inputs * layer.outputs for layer in self.model.layers]
         return compression(dense, self.cp.reals(), len(dense) // 2)
 
-    def flops(self, load: c.LocalLoad) -> np.ndarray:
+    def flops(self, load: c.Workload) -> np.ndarray:
         """Return the operations: in each step the Nesterov steps with their points ahead, the Adam
         steps of factors and biases, and the factors' tensor; in the end the coordinates or the
         increment."""

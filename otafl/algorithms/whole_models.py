@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otafl.algorithms.arrivals import mean_or
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Group, Hyper, Payload, Received
+from otafl.core.contracts import Group, Hyper, Payload, Received, Tensors
 from otafl.core.settings import Reveals, stackable
 from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
@@ -51,7 +51,7 @@ def step_size(hyper: Hyper, round: int) -> Tensor:
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
-def payload_of(params: Blocks, model: Model, bias_mode: BiasMode) -> Payload:
+def payload_of(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload:
     """Send weights over the uplink, and biases in a second group, free of error or over the
     uplink."""
     matrices = {name: params[name] for name in weights_of(model)}
@@ -60,23 +60,23 @@ def payload_of(params: Blocks, model: Model, bias_mode: BiasMode) -> Payload:
     return (*groups, biases_of(biases, bias_mode)) if biases else tuple(groups)
 
 
-def biases_of(biases: Blocks, bias_mode: BiasMode) -> Group:
+def biases_of(biases: Tensors, bias_mode: BiasMode) -> Group:
     """Send biases in a group of their own."""
     if bias_mode == "ota":
         return Group(biases)
     return Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
 
 
-def received_model(old: Blocks, received: Received) -> Blocks:
+def received_model(old: Tensors, received: Received) -> Tensors:
     """Return the weighted mean of what was sent, [S, *shape], in the order of the old model, whose
     reals it has where nobody was heard."""
-    mean: Blocks = {}
+    mean: Tensors = {}
     for group in range(len(received.mean)):
         mean |= mean_or(old, received, group)
     return {name: mean[name] for name in old}
 
 
-def density(server: Blocks, model: Model) -> dict[str, Tensor]:
+def density(server: Tensors, model: Model) -> dict[str, Tensor]:
     """Measure "weight_density" [S], the share of the global weights that are not zero."""
     blocks = [server[name].flatten(1) for name in weights_of(model)]
     some = sum((block != 0).sum(1) for block in blocks)

@@ -28,14 +28,14 @@ from otafl.algorithms.level_training import (
 from otafl.algorithms.parameters import flat_view
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Group,
     Hyper,
     LocalContext,
+    LocalData,
     Payload,
     Received,
+    Tensors,
     View,
-    Work,
 )
 from otafl.core.errors import UserError
 from otafl.models.base import Model, copied, flatten, unflatten
@@ -142,7 +142,7 @@ def _runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[sli
     return runs
 
 
-def cut(wide: Network, narrow: Network, blocks: Blocks, rows: Tensor, offset: int = 0) -> Blocks:
+def cut(wide: Network, narrow: Network, blocks: Tensors, rows: Tensor, offset: int = 0) -> Tensors:
     """Cut the narrow network's parameters of the rows [m] out of the wide one's [n, *shape]:
     copies."""
     out = {}
@@ -155,7 +155,7 @@ def cut(wide: Network, narrow: Network, blocks: Blocks, rows: Tensor, offset: in
 
 
 def place_(
-    wide: Network, narrow: Network, blocks: Blocks, into: Blocks, rows: Tensor, offset: int = 0
+    wide: Network, narrow: Network, blocks: Tensors, into: Tensors, rows: Tensor, offset: int = 0
 ) -> None:
     """Write blocks [m, *shape] of the narrow network where they belong in the rows [m] of the wide
     one's [n, *shape]."""
@@ -164,7 +164,7 @@ def place_(
             into[name][there].index_copy_(0, rows, block[here])
 
 
-def known(narrow: Network, work: Work, masked_loss: bool) -> Blocks:
+def known(narrow: Network, work: LocalData, masked_loss: bool) -> Tensors:
     """Return 1 where a row trains a parameter [m, *shape], 0 on what the classifier has for classes
     that a row has no samples of and that its loss is masked for."""
     one = torch.ones_like(work.cohort.weight)
@@ -173,7 +173,7 @@ def known(narrow: Network, work: Work, masked_loss: bool) -> Blocks:
         for name, shape in narrow.shapes.items()
     }
     if masked_loss:
-        present = (work.class_counts() > 0).to(one)
+        present = (work.count_classes() > 0).to(one)
         for name in classifier_of(narrow):  # the classes are its last side
             shape = narrow.shapes[name]
             row = present.view(len(present), *[1] * (len(shape) - 1), -1)
@@ -182,8 +182,8 @@ def known(narrow: Network, work: Work, masked_loss: bool) -> Blocks:
 
 
 def trained(
-    narrow: Network, start: Blocks, work: Work, of: LevelsSettings, hyper: Hyper
-) -> tuple[Blocks, Tensor]:
+    narrow: Network, start: Tensors, work: LocalData, of: LevelsSettings, hyper: Hyper
+) -> tuple[Tensors, Tensor]:
     """Return the increments [m, *shape] of local training from a start, and the loss [m]."""
     params = copied(start)
     loss = train_(narrow, params, work, of, hyper)

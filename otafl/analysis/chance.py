@@ -110,8 +110,10 @@ def describe(ds: xr.Dataset) -> str:
 
 
 def _find_lagging(judged: dict[str, Judged]) -> np.ndarray:
-    """Return the points, bool [points], at which the first accuracy exceeds a guess by less than
-    half as much as another."""
+    """Return the points, bool [points], at which the first accuracy lags behind another one.
+
+    It lags if it exceeds a guess by less than half as much as the other.
+    """
     lifts = np.array([one.accuracy - one.guess for one in judged.values()])
     return np.asarray((lifts[1:] > 2.0 * lifts[0]).any(0))
 

@@ -44,7 +44,7 @@ Pair = tuple[Any, Any]
 
 @dataclass(frozen=True)
 class VariableDifference:
-    """Hold how far a variable differs at the common points.
+    """Difference of a variable between two results at the common points.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class VariableDifference:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Hold B - A of a variable at the end of each trial, at one point.
+    """Difference B - A of a variable at the end of each trial, at one point.
 
     Mean and standard deviation are over the trials that both have.
     """
@@ -84,7 +84,7 @@ class CodeDifference:
 
     Parameters
     ----------
-    what : file of the user's own, otafl's source, the samples, or a file that the scenario names.
+    what : user-defined file, otafl's source, the samples, or a file that the scenario names.
     values : hashes in A and B, the commonest pair; None where one does not have it.
     points : common points at which it differs.
     """
@@ -96,7 +96,7 @@ class CodeDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold what differs between A and B.
+    """Differences between A and B.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Comparison:
 
 
 def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
-    """Compare two result files or folders of sweeps; with a scenario's YAML, settings alone.
+    """Compare two result files or folders of sweeps; with a scenario's YAML, only settings.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
 
     Raises
     ------
-    UserError : for what cannot be read.
+    UserError : if a file cannot be read.
     """
     if not 0 <= tolerance < 1:
         raise UserError(f"--tolerance {tolerance:g}: must be at least 0 and below 1, like 1e-6")
@@ -189,7 +189,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
 
 @dataclass(frozen=True)
 class _Settings:
-    """Hold the settings of one of the two.
+    """Settings of one of the two.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class _Settings:
         return {track.path: track for axis in self.sweep for track in axis}
 
     def places(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
-        """Number the points that ran, by their settings at these paths."""
+        """Return the number of each point that ran, by its settings at these paths."""
         ran, found = np.isfinite(ds["final_round"].values).ravel(), {}
         for number, point in enumerate(axes.points(self.sweep)):
             tree = axes.applied(self.tree, point)

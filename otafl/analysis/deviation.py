@@ -1,4 +1,4 @@
-"""Tell how devices' personal models differ from each other, class by class."""
+"""Deviation of devices' personal models from each other, class by class."""
 
 from __future__ import annotations
 

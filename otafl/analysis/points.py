@@ -1,4 +1,4 @@
-"""Tell the points of a sweep apart: its axes, their coordinates, and their values in words."""
+"""Points of a sweep: their axes, coordinates, and values in words."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ SHOWN = (
 
 MOST = 60
 FIRST, LAST = 20, 5
-"""If there are more points than `MOST`, the first and the last so many rows are shown."""
+"""If there are more points than `MOST`, these numbers of first and last rows are shown."""
 
 
 def print_summary(
@@ -183,9 +183,9 @@ def beyond_rounding(mean: float, std: float) -> float:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Write a number to so many significant digits, - for NaN.
+    """Format a number with `digits` significant digits, - for NaN.
 
-    Without an exponent where that stays short.
+    The text has no exponent if it stays short without.
     """
     if not math.isfinite(value):
         return "-" if math.isnan(value) else str(value)

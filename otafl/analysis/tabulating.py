@@ -27,12 +27,12 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Grid:
-    """Hold a variable at the end of each trial, by axes down and across.
+    """Variable at the end of each trial, by axes down and across.
 
     Parameters
     ----------
     units : "" where there are none.
-    row_names, column_names : the coordinates that rows and columns are told apart by.
+    row_names, column_names : the coordinates that distinguish rows and columns.
     across : what the columns are, in words.
     rows, columns : a text of each of these coordinates, for every row and every column.
     values : [rows, columns, trials], NaN where there is none.

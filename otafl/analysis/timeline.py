@@ -1,4 +1,4 @@
-"""Tell what every device did when: the events of one trial, and the seconds of each activity.
+"""Timeline of one trial: the events of every device, and the seconds of each activity.
 
 `otafl.plots.gantt` draws it.
 """
@@ -30,7 +30,7 @@ UPDATES = {
     "updates_lost": "lost before their slot",
     "crashed_updates": "cut off in their slot",
 }
-"""Variable of a result -> what became of so many updates."""
+"""Variable of a result -> outcome of the updates that it counts."""
 ASLEEP = "asleep"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from otafl.channels.base import Channel, ChannelSettings, link_budget
+from otafl.channels.base import Channel, ChannelSettings, compute_link_budget
 from otafl.core import registry
 from otafl.core.contracts import LinkBudget
 from otafl.core.hyper import hyper_of
@@ -28,6 +28,6 @@ def build(
     streams : of the S trials.
     power_db : [S, K] dB that devices' budgets are above the channel's.
     """
-    budget = link_budget(sections, devices, streams, power_db)
+    budget = compute_link_budget(sections, devices, streams, power_db)
     hyper = hyper_of(sections, streams)
     return budget, registry.make("channel", sections[0], budget, devices, streams, hyper)

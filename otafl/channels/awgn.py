@@ -27,7 +27,7 @@ class Awgn(Channel):
 
     def prepare(self) -> None:
         antennas, streams = self.settings.antennas, self.streams
-        self.closed_form = antennas == 1
+        self.has_closed_form = antennas == 1
         size = (streams.size, self.devices, antennas, 1, 1)
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
         self._state = ChannelState(h=h, gain=self.budget.gain)

@@ -51,10 +51,10 @@ class ChannelSettings(Settings):
     def implied(self) -> Mapping[str, Any]:
         """Return the normalised SNR that holds where the section gives none."""
         bare = self.model_copy(update={"snr_db": None})
-        return {} if bare.physical else {"snr_db": DEFAULT_SNR_DB}
+        return {} if bare.is_physical else {"snr_db": DEFAULT_SNR_DB}
 
     @property
-    def physical(self) -> bool:
+    def is_physical(self) -> bool:
         """Say whether budgets are watts over thermal noise; else they are an SNR at gain 1."""
         return self.path_loss_db is not None
 
@@ -78,16 +78,16 @@ class FadingSettings(ChannelSettings):
     """seconds between the payloads of two rounds, as the fading sees it"""
 
 
-Believed = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
-"""What is believed of paths, as `otafl.csi.base.Csi.of_paths` says it."""
+EstimateFn = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
+"""What is believed of paths, as `otafl.csi.base.Csi.estimate_paths` says it."""
 
 
-def _the_truth(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
+def _use_true_paths(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
     """Return None, by which the paths are believed to be what they are."""
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class InterfererMap:
     """Say which devices of other servers reach each row of a stack.
 
     Parameters
@@ -108,7 +108,7 @@ class Elsewhere:
         """Take a table [S, K, ...] of rows' own devices at the others' [S, J K, ...]."""
         return table[self.rows].flatten(1, 2)
 
-    def of_budget(self, own: LinkBudget) -> LinkBudget:
+    def gather_budget(self, own: LinkBudget) -> LinkBudget:
         """Return the powers of the others' devices, and how much of them arrives."""
         gain, budget = self.of_devices(own.gain), self.of_devices(own.budget)
         return replace(own, gain=self.gain * gain, budget=budget)
@@ -130,24 +130,24 @@ class Channel(ABC):
     """h has one sub-carrier group and a round of it takes little memory: stacks of trials are not
     measured for its sake before they run."""
 
-    has_places: ClassVar[bool] = False
+    has_positions: ClassVar[bool] = False
     """Gains follow from where devices and servers are."""
 
     normal: ClassVar[bool] = False
     """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
     is too."""
 
-    sounded: int = 0
+    num_sounded_paths: int = 0
     """Paths of a device that are sounded beside its channel in each coherence block, for something
     in the channel, a reflecting surface, that is set by what is believed of them."""
 
-    believed: Believed = staticmethod(_the_truth)
+    believed: EstimateFn = staticmethod(_use_true_paths)
     """What is believed of those paths: the truth, until channel state information says what."""
 
     correlation_rounds: int = 1
     """Rounds after which fading is as good as independent; 1: it is new in each."""
 
-    closed_form: bool = False
+    has_closed_form: bool = False
     """E|h|^2 is 1 and the closed forms below hold, which are those of one antenna. Where it is
     false, averages over drawn states take their place."""
 
@@ -184,7 +184,7 @@ class Channel(ABC):
         h [S, K, A, 1, F] complex with E|h|^2 = 1, and the large-scale power gain [S, K], linear.
         """
 
-    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
         """Return the state of a round as far as some devices [n] int64, of any trial, go; what is
         said of others may be anything finite. By default the state of all: a channel does less that
         can."""
@@ -193,17 +193,17 @@ class Channel(ABC):
     def outline(self, round: int) -> ChannelState:
         """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
         nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
-        return self.state_among(round, nobody)
+        return self.get_state_of_devices(round, nobody)
 
     def places(self, round: int, trial: int = 0) -> Places | None:
         """Return where a trial's devices and the server are in a round; None where a channel knows
         of no places."""
         return None
 
-    def of_others(self, elsewhere: Elsewhere) -> Channel:
+    def make_interfering(self, elsewhere: InterfererMap) -> Channel:
         """Return the channel from other servers' devices to the rows, alike but for its draws and
         gains."""
-        budget = elsewhere.of_budget(self.budget)
+        budget = elsewhere.gather_budget(self.budget)
         devices = budget.gain.shape[1]
         return type(self)(self.settings, budget, devices, elsewhere.streams, self.hyper)
 
@@ -229,7 +229,7 @@ class Channel(ABC):
         return None
 
 
-def link_budget(
+def compute_link_budget(
     sections: Sequence[ChannelSettings],
     devices: int,
     streams: Streams,
@@ -252,7 +252,7 @@ def link_budget(
     for section in sections:
         tx_power_w = dbm_to_watt(section.tx_power_dbm)
         gain = 1.0 if section.path_loss_db is None else db_to_linear(-section.path_loss_db)
-        if section.physical:
+        if section.is_physical:
             unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
         else:
             snr_db = section.implied["snr_db"] if section.snr_db is None else section.snr_db
@@ -270,5 +270,5 @@ def link_budget(
         gain=gain[:, None].expand(-1, devices),
         unit_power_w=unit_power_w,
         bandwidth_hz=bandwidth_hz,
-        physical=torch.tensor([section.physical for section in sections], device=device),
+        is_physical=torch.tensor([section.is_physical for section in sections], device=device),
     )

@@ -27,15 +27,15 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.jakes import correlation_rounds
-from otafl.channels.ofdm import OfdmStates, Pairs, delay_spread, group_frequencies
+from otafl.channels.ofdm import OfdmStates, Pairs, declare_delay_spread, group_frequencies
 from otafl.channels.plane_waves import (
     RAY_OFFSETS,
     RAYS,
     GeometricSettings,
     PlaneWaves,
     Rays,
+    draw_velocities,
     unit_vector,
-    velocities,
 )
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
@@ -60,7 +60,7 @@ class Profile:
     los_angles: Tensor
 
 
-def cdl_profile(letter: str) -> Profile:
+def read_cdl_profile(letter: str) -> Profile:
     """Return Sionna's table of CDL-A .. CDL-E. It is that of a downlink: departure is at the
     server."""
     with keep_global_state():
@@ -84,7 +84,9 @@ def cdl_profile(letter: str) -> Profile:
     )
 
 
-def cdl_rays(profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor) -> Rays:
+def build_cdl_rays(
+    profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor
+) -> Rays:
     """Return the rays of U x K devices, the line of sight a path of its own, the last.
 
     Parameters
@@ -125,7 +127,7 @@ class Cdl(Channel):
 
     class Settings(GeometricSettings):
         name: Literal["cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"] = "cdl-a"
-        delay_spread_s: float = delay_spread()
+        delay_spread_s: float = declare_delay_spread()
         sector_deg: float = Field(120.0, ge=0, le=360)
         """sector in degrees over which the devices' bearings from the server are spread evenly at
         random; 0: all see the angles of the profile"""
@@ -136,16 +138,16 @@ class Cdl(Channel):
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
         spread = self.hyper["delay_spread_s"]
         pairs = Pairs(self.streams, self.devices, bandwidth_hz, spread)
-        profile = cdl_profile(settings.name[-1].upper())
+        profile = read_cdl_profile(settings.name[-1].upper())
         order = pairs.once(COUPLING, (4, len(profile.power), RAYS)).argsort(-1)
         bearing = (pairs.once(BEARING, ()).double() - 0.5) * math.radians(settings.sector_deg)
-        self.rays = cdl_rays(profile, order, bearing, spread[pairs.rows].double())
+        self.rays = build_cdl_rays(profile, order, bearing, spread[pairs.rows].double())
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         self.waves = PlaneWaves(self.rays, settings.antennas, frequency, pairs, settings.carrier_hz)
-        self._velocity = velocities(settings.speed_kmh, pairs)
+        self._velocity = draw_velocities(settings.speed_kmh, pairs)
         self.correlation_rounds = correlation_rounds(settings)
         self._states = OfdmStates(
-            self, pairs, self._draw, self.waves.numbers, self._taps, self.waves.delay_s
+            self, pairs, self._draw, self.waves.numbers, self._draw_taps, self.waves.delay_s
         )
 
     def state(self, round: int) -> ChannelState:
@@ -153,10 +155,10 @@ class Cdl(Channel):
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
-        return self.waves.response(self._taps(index, time_s))
+        return self.waves.response(self._draw_taps(index, time_s))
 
-    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""
         if self._velocity is None:
-            return self.waves.fresh_taps(index)
-        return self.waves.moved_taps(time_s[:, :, None, None] * self._velocity)
+            return self.waves.draw_taps(index)
+        return self.waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)

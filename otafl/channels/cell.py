@@ -26,12 +26,12 @@ import torch
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 
-from otafl.channels.base import Channel, Elsewhere
+from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.cell_drop import (
     DEVICES_PER_DROP,
     CellDrop,
     SionnaCell,
-    cell_rays,
+    build_cell_rays,
     placed,
     reflected,
 )
@@ -39,7 +39,7 @@ from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.channels.jakes import correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
 from otafl.channels.places import Places
-from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, velocities
+from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import purpose
 from otafl.core.units import db_to_linear
@@ -132,10 +132,10 @@ class Cell(Channel):
             return tree
 
         @property
-        def physical(self) -> bool:
+        def is_physical(self) -> bool:
             return self.snr_db is None
 
-    has_places: ClassVar[bool] = True
+    has_positions: ClassVar[bool] = True
 
     settings: Settings
 
@@ -143,32 +143,34 @@ class Cell(Channel):
         settings, bandwidth_hz = self.settings, self.budget.bandwidth_hz
         self._pairs = pairs = Pairs(self.streams, self.devices, bandwidth_hz)
         self._moves = settings.mobility == "linear"
-        sionna = self._drop()
-        self._velocity = velocities(settings.speed_kmh, pairs)
+        sionna = self._draw_drop()
+        self._velocity = draw_velocities(settings.speed_kmh, pairs)
         self.correlation_rounds = correlation_rounds(settings)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
-        rays = cell_rays(self.links)
+        rays = build_cell_rays(self.links)
         self._waves = waves = PlaneWaves(
             rays, settings.antennas, frequency, pairs, settings.carrier_hz
         )
-        self._states = OfdmStates(self, pairs, self._draw, waves.numbers, self._taps, waves.delay_s)
+        self._states = OfdmStates(
+            self, pairs, self._draw, waves.numbers, self._draw_taps, waves.delay_s
+        )
 
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
             at_drop = at_drop + self.links.shadowing_db
         at_drop = db_to_linear(pairs.spread(at_drop))
         self._unit = self._unit_of(at_drop)
-        self._fixed_gain = self._scaled(at_drop)
+        self._fixed_gain = self._scale_gain(at_drop)
         if self._moves:
             self._sionna = sionna
             self._field = ShadowingField(self.links, self._start, self._indoor, pairs)
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
-            self._gains = RoundBlocks(self._gains_of, max(1, min(ROUNDS_PER_BLOCK, ahead)))
+            self._gains = RoundBlocks(self._compute_gains, max(1, min(ROUNDS_PER_BLOCK, ahead)))
 
     def _unit_of(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
         mean = gain.mean(1, keepdim=True)
-        return torch.where(self.budget.physical[:, None], torch.ones_like(mean), mean)
+        return torch.where(self.budget.is_physical[:, None], torch.ones_like(mean), mean)
 
     def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
         """Place so many devices: [U, K, 3] metres from the server, and who is indoors [U, K]."""
@@ -181,10 +183,10 @@ class Cell(Channel):
             settings.indoor_probability,
         )
 
-    def of_others(self, elsewhere: Elsewhere) -> Channel:
-        return _OtherCells(self, elsewhere)
+    def make_interfering(self, elsewhere: InterfererMap) -> Channel:
+        return _InterferingCells(self, elsewhere)
 
-    def _drop(self) -> SionnaCell:
+    def _draw_drop(self) -> SionnaCell:
         """Drop the devices, and return whom to ask about them later."""
         settings, streams, devices = self.settings, self.streams, self.devices
         position, indoor = self._placed(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
@@ -204,21 +206,21 @@ class Cell(Channel):
         place = self._pairs.spread(self._position(time_s), 1)[0, trial, :, :2]
         return Places(place.cpu().numpy(), np.zeros((1, 2)))
 
-    def _scaled(self, gain: Tensor) -> Tensor:
+    def _scale_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
-        return self._waves.response(self._taps(index, time_s))
+        return self._waves.response(self._draw_taps(index, time_s))
 
-    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""
         if self._velocity is None:
-            return self._waves.fresh_taps(index)
+            return self._waves.draw_taps(index)
         if self._moves:
-            return self._waves.moved_taps(self._position(time_s) - self._start)
-        return self._waves.moved_taps(time_s[:, :, None, None] * self._velocity)
+            return self._waves.compute_moved_taps(self._position(time_s) - self._start)
+        return self._waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
 
     def _position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
@@ -226,7 +228,7 @@ class Cell(Channel):
             return self._start.expand(len(time_s), *self._start.shape)
         return reflected(self._start, self._velocity, self.settings.cell_radius_m, time_s)
 
-    def _gains_of(self, first: int, rounds: int) -> Tensor:
+    def _compute_gains(self, first: int, rounds: int) -> Tensor:
         """Return the large-scale gains [rounds, S, K] at the beginning of each of the rounds."""
         round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
         position = self._position(round[:, None] * self.settings.round_interval_s)
@@ -234,15 +236,15 @@ class Cell(Channel):
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
             level = level + self._field(position)
-        return self._scaled(db_to_linear(self._pairs.spread(level, 1)))
+        return self._scale_gain(db_to_linear(self._pairs.spread(level, 1)))
 
 
-class _OtherCells(Cell):
+class _InterferingCells(Cell):
     """The links of other cells' devices, which are where their own cell has them."""
 
-    def __init__(self, own: Cell, elsewhere: Elsewhere) -> None:
+    def __init__(self, own: Cell, elsewhere: InterfererMap) -> None:
         self._own, self._elsewhere = own, elsewhere
-        budget = elsewhere.of_budget(own.budget)
+        budget = elsewhere.gather_budget(own.budget)
         devices = budget.gain.shape[1]
         super().__init__(own.settings, budget, devices, elsewhere.streams, own.hyper)
 
@@ -251,7 +253,7 @@ class _OtherCells(Cell):
 
     def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
         spread = self._own._pairs.spread
-        position = self._seen_from_here(spread(self._own._start)[None])[0]
+        position = self._shift_to_server(spread(self._own._start)[None])[0]
         indoor = self._elsewhere.of_devices(spread(self._own._indoor))[self._pairs.rows]
         filler = -(-devices // position.shape[1])  # drops are whole batches
         return position.repeat(1, filler, 1)[:, :devices], indoor.repeat(1, filler)[:, :devices]
@@ -259,9 +261,9 @@ class _OtherCells(Cell):
     def _position(self, time_s: Tensor) -> Tensor:
         own = self._own
         there = own._position(time_s[:, :1].expand(-1, own._pairs.count))
-        return self._seen_from_here(own._pairs.spread(there, 1))
+        return self._shift_to_server(own._pairs.spread(there, 1))
 
-    def _seen_from_here(self, position: Tensor) -> Tensor:
+    def _shift_to_server(self, position: Tensor) -> Tensor:
         """Return the others' places about this server, [R, U, J K, 3], given those about their own,
         [R, S, K, 3]."""
         seen = position[:, self._elsewhere.rows]  # [R, S, J, K, 3]

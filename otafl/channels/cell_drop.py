@@ -24,7 +24,7 @@ from torch import Tensor
 
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
-from otafl.channels.sionna_rng import keep_global_state, sionna_stream
+from otafl.channels.sionna_rng import keep_global_state, use_sionna_stream
 from otafl.core.rng import family, purpose
 
 DROP = family("cell", __name__)
@@ -120,7 +120,7 @@ class SionnaCell:
         made = self.scenario
         for generator in (made, self._large_scale, self._small_scale):
             generator.reset_topology()
-        with sionna_stream(seed, CPU):
+        with use_sionna_stream(seed, CPU):
             self._place(position, indoor, "random")
             self._large_scale.topology_updated_callback()
             self._small_scale.topology_updated_callback()
@@ -160,7 +160,7 @@ class SionnaCell:
             return values.expand(shape).reshape(-1, 1).cpu()
 
         self.scenario.reset_topology()
-        with sionna_stream(0, CPU):  # UMa's effective height is fixed below 13 m
+        with use_sionna_stream(0, CPU):  # UMa's effective height is fixed below 13 m
             self._place(position.reshape(-1, 1, 3).cpu(), column(indoor), column(clear)[..., None])
         loss: Tensor = self.scenario.basic_pathloss
         return loss.view(shape).to(position.device)
@@ -179,7 +179,7 @@ class SionnaCell:
         self.scenario.set_topology(*places, los, **extra)
 
 
-def cell_rays(drop: CellDrop) -> Rays:
+def build_cell_rays(drop: CellDrop) -> Rays:
     """Return step 11's rays and paths: the two strongest clusters are split into three sub-clusters
     each (eq. 7.5-27); the line of sight is a path of its own, the last, of zero power where there
     is none."""

@@ -36,10 +36,10 @@ from otafl.user_code import loading
 from otafl.user_code.own import OwnPart
 
 CHECKED_ROUNDS = 256
-LEAST_ROUNDS = 16
+MIN_ROUNDS = 16
 CHECKED_NUMBERS = 1 << 18
 STANDARD_ERRORS = 6.0
-LEAST_DEVIATION = 0.02
+MIN_DEVIATION = 0.02
 """The mean of |h|^2 over so many rounds, or of so many numbers, is refused if it is further from 1
 than so many standard errors and this."""
 
@@ -88,7 +88,7 @@ class CustomChannel(Channel):
         table: ClassVar = "channel"
 
         def found(self) -> Any:
-            return _callable(self)
+            return _bind_function(self)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             """Return what is wrong with the function's name and with the keys that it is given."""
@@ -112,7 +112,7 @@ class CustomChannel(Channel):
     settings: Settings
 
     def prepare(self) -> None:
-        self._channel = _callable(self.settings)
+        self._channel = _bind_function(self.settings)
         apart = getattr(self._channel, "correlation_rounds", 1)
         if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
             raise UserError(
@@ -125,7 +125,7 @@ class CustomChannel(Channel):
         unit_power = bool(getattr(self._channel, "unit_power", True))
         if unit_power:
             self._check_power()
-        self.closed_form = unit_power and self._antennas == 1
+        self.has_closed_form = unit_power and self._antennas == 1
         numbers = self.streams.size * self.devices * (self._antennas or 1)
         self._fading = RoundBlocks(
             lambda first, rounds: self._drawn(first + torch.arange(rounds)),
@@ -199,12 +199,12 @@ class CustomChannel(Channel):
         numbers = self.streams.size * self.devices
         if numbers == 1:
             return
-        count = max(LEAST_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
+        count = max(MIN_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
         powers = [amplitude.square().double().mean(3).flatten(1) for amplitude in self._far(count)]
         power = torch.cat(powers)  # [count, S K]
         mean = float(power.mean())
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
-        if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), LEAST_DEVIATION):
+        if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), MIN_DEVIATION):
             self._refuse(
                 f"has a mean |h|^2 of {mean:.3g} over {count} rounds; E|h|^2 = 1, as by h / "
                 f"{math.sqrt(mean):.3g}, or the attribute unit_power = False"
@@ -220,7 +220,7 @@ def _loaded(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
     return found, () if inspect.isclass(found) else ("draw",)
 
 
-def _callable(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
+def _bind_function(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
     """Return the user's function with the section's keys; of a class, the instance made with
     them."""
     made, given = _loaded(settings)

@@ -49,18 +49,18 @@ class RoundBlocks:
 
     def __init__(self, draw: Callable[[int, int], Tensor], length: int = ROUNDS_PER_BLOCK) -> None:
         self._draw = draw
-        self._length = length
+        self._compute_squared_length = length
         self._first = -1
         self._block: Tensor | None = None
 
     def __getitem__(self, round: int) -> Tensor:
-        first = round - round % self._length
+        first = round - round % self._compute_squared_length
         if self._block is None or first != self._first:
-            self._first, self._block = first, self._draw(first, self._length)
+            self._first, self._block = first, self._draw(first, self._compute_squared_length)
         return self._block[round - first]
 
 
-def block_state(
+def build_block_state(
     h: Tensor,
     gain: Tensor,
     block_symbols: int | None,

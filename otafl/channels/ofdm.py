@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
-from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, block_state
+from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, build_block_state
 from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, purpose
 from otafl.core.settings import stackable
@@ -45,7 +45,7 @@ class OfdmSettings(FadingSettings):
     response at its centre"""
 
 
-def delay_spread() -> float:
+def declare_delay_spread() -> float:
     """Declare the delay spread of a profile of TR 38.901 7.7, the same for all devices."""
     return stackable(
         100e-9,
@@ -150,7 +150,7 @@ class OfdmStates:
     ) -> None:
         settings: OfdmSettings = channel.settings
         self._pairs = pairs
-        self._draw, self._taps, self._delay_s = draw, taps, delay_s
+        self._draw, self._draw_taps, self._delay_s = draw, taps, delay_s
         self._block_symbols = settings.block_symbols
         self._round_s = settings.round_interval_s
         self._gain = channel.budget.gain
@@ -159,7 +159,7 @@ class OfdmStates:
         self._at_once = max(1, NUMBERS_AT_ONCE // max(1, numbers))
         # rounds that are asked for far apart, where fading is correlated, waste most of a block
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
-        self._rounds = RoundBlocks(self._first_blocks, max(1, min(ROUNDS_PER_BLOCK, most)))
+        self._rounds = RoundBlocks(self._draw_first_blocks, max(1, min(ROUNDS_PER_BLOCK, most)))
 
     def state(self, round: int, gain: Tensor | None = None) -> ChannelState:
         """Return the state of a round; gain: [S, K] large-scale, else that of the budget."""
@@ -167,9 +167,9 @@ class OfdmStates:
         h = self._pairs.spread(self._rounds[round])[:, :, :, None]
         later = functools.partial(self._later, round)
         paths = functools.partial(self._paths, round)
-        return block_state(h, gain, self._block_symbols, later, paths)
+        return build_block_state(h, gain, self._block_symbols, later, paths)
 
-    def _first_blocks(self, first: int, rounds: int) -> Tensor:
+    def _draw_first_blocks(self, first: int, rounds: int) -> Tensor:
         """Draw [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
         return self._blocks(self._draw, round, torch.zeros_like(round))
@@ -186,7 +186,7 @@ class OfdmStates:
         """Draw the impulse responses of a round's first blocks."""
         block = torch.arange(blocks, device=self._pairs.rows.device)
         parts = [
-            self._blocks(self._taps, torch.full_like(part, round), part)
+            self._blocks(self._draw_taps, torch.full_like(part, round), part)
             for part in block.split(self._at_once)
         ]
         a = self._pairs.spread(torch.cat(parts).movedim(0, 3))

@@ -105,9 +105,9 @@ class PlaneWaves:
 
     def fresh(self, index: Tensor) -> Tensor:
         """Draw h [R, U, K, A, F] with phases of their own at each of the indices [R]."""
-        return self.response(self.fresh_taps(index))
+        return self.response(self.draw_taps(index))
 
-    def fresh_taps(self, index: Tensor) -> Tensor:
+    def draw_taps(self, index: Tensor) -> Tensor:
         """Draw the paths' amplitudes [R, U, K, A, L] of the same."""
         turn = self._pairs.uniform(FADING, index, (self._rays.shape[-1],))
         return self._added(rotations(turn, self._dtype))
@@ -115,9 +115,9 @@ class PlaneWaves:
     def moved(self, way_m: Tensor) -> Tensor:
         """Return h [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
         phases."""
-        return self.response(self.moved_taps(way_m))
+        return self.response(self.compute_moved_taps(way_m))
 
-    def moved_taps(self, way_m: Tensor) -> Tensor:
+    def compute_moved_taps(self, way_m: Tensor) -> Tensor:
         """Return the paths' amplitudes [R, U, K, A, L] of the same."""
         if self._start is None:
             self._start = self._pairs.once(PHASE, (self._rays.shape[-1],)).double()
@@ -134,7 +134,7 @@ class PlaneWaves:
         return torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
 
 
-def velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:
+def draw_velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:
     """Draw [U, K, 3] m/s, float64: horizontal velocities at this speed in random directions; None
     without a speed."""
     if speed_kmh is None:

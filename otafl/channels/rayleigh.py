@@ -33,15 +33,15 @@ class Rayleigh(Channel):
     settings: Settings
 
     def prepare(self) -> None:
-        self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
+        self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = correlation_rounds(self.settings)
-        self.sounded = self.settings.sounded
+        self.num_sounded_paths = self.settings.num_sounded_paths
         self._states = FlatStates(self, scattering(self))
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
 
-    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
         return self._states.state(round, devices)
 
     def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:

@@ -45,9 +45,9 @@ class Rician(Channel):
     settings: Settings
 
     def prepare(self) -> None:
-        self.closed_form = self.settings.antennas == 1 and self.settings.ris is None
+        self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
         self.correlation_rounds = correlation_rounds(self.settings)
-        self.sounded = self.settings.sounded
+        self.num_sounded_paths = self.settings.num_sounded_paths
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
         direct = _Sum(LineOfSight(self), scattering(self), self._k_factor)
         self._states = FlatStates(self, direct)
@@ -60,7 +60,7 @@ class Rician(Channel):
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
 
-    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
         return self._states.state(round, devices)
 
 

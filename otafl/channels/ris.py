@@ -60,12 +60,12 @@ class RisSettings(Settings):
     devices' channels, by what `csi` lets the server believe of the paths"""
 
     @property
-    def sounded(self) -> int:
+    def num_sounded_paths(self) -> int:
         """Return the paths of a device that are sounded to set the surface: 1 + M, or none."""
         return 0 if self.rule == "random" else 1 + self.elements
 
 
-class Reflected:
+class ReflectedChannel:
     """Add the surface's path to the direct one.
 
     channel: whose large-scale power gains the rules weigh devices by, and which is told what is
@@ -91,13 +91,15 @@ class Reflected:
             phasors = self._random(round, blocks)
         else:
             choose = weakest if self._settings.rule == "align_weakest" else summed
-            believed = self._believed(direct, to_surface, round)
+            believed = self._estimate_paths(direct, to_surface, round)
             d, r = choose(*believed, self._channel.budget.gain)
             phasors = aligned(d, self._to_server, r, self._unblocked)
         reflected = torch.einsum("sam,smb,skmb->skab", self._to_server, phasors, to_surface)
         return self._unblocked * direct + reflected
 
-    def _believed(self, direct: Tensor, to_surface: Tensor, round: int) -> tuple[Tensor, Tensor]:
+    def _estimate_paths(
+        self, direct: Tensor, to_surface: Tensor, round: int
+    ) -> tuple[Tensor, Tensor]:
         """Return what is believed of direct paths d [S, K, A, B] and of those to the surface r
         [S, K, M, B]. Of direct paths that are blocked altogether nothing can be heard: the true
         ones then say for whom the surface is set, and in which phase, which makes no difference."""

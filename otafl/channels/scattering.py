@@ -18,16 +18,16 @@ from otafl.channels.fading import (
     ROUNDS_PER_BLOCK,
     Fading,
     RoundBlocks,
-    block_state,
+    build_block_state,
     correlated,
 )
 from otafl.channels.jakes import Jakes
-from otafl.channels.ris import Reflected, RisSettings
+from otafl.channels.ris import ReflectedChannel, RisSettings
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
 DEVICES_PER_DRAW = 32
-LEAST_ROUNDS = 8
+MIN_ROUNDS = 8
 
 FEW = 0.5
 """Share of the batches of devices up to which only those are drawn that are asked for."""
@@ -46,9 +46,9 @@ class FlatFadingSettings(FadingSettings):
     """a reflecting surface"""
 
     @property
-    def sounded(self) -> int:
+    def num_sounded_paths(self) -> int:
         """Return the paths of a device that are sounded to set the surface."""
-        return 0 if self.ris is None else self.ris.sounded
+        return 0 if self.ris is None else self.ris.num_sounded_paths
 
 
 class BlockFading:
@@ -66,36 +66,36 @@ class BlockFading:
     ) -> None:
         self._devices, self._antennas, self._neighbours = channel.devices, antennas, neighbours
         self._streams, self._purpose = channel.streams, purpose
-        self._rounds = max(LEAST_ROUNDS, ROUNDS_PER_BLOCK // antennas)
-        self._batches = -(-self._devices // DEVICES_PER_DRAW)
-        self._all = self._kept(range(self._batches))
-        self._some: dict[int, _Kept] = {}
+        self._rounds = max(MIN_ROUNDS, ROUNDS_PER_BLOCK // antennas)
+        self._yield_batches = -(-self._devices // DEVICES_PER_DRAW)
+        self._all = self._kept(range(self._yield_batches))
+        self._check_partial_participation: dict[int, _Cache] = {}
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Draw [S, K, A, blocks]; 1 for a device whose batch is not asked for."""
         wanted = [] if among is None else (among // DEVICES_PER_DRAW).unique().tolist()
-        if among is None or len(wanted) > FEW * self._batches:
+        if among is None or len(wanted) > FEW * self._yield_batches:
             return self._all.draw(round, blocks)[:, : self._devices]
         streams = self._streams
         size = (streams.size, self._devices, self._antennas, blocks)
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
         for batch in wanted:
             here = h[:, batch * DEVICES_PER_DRAW : (batch + 1) * DEVICES_PER_DRAW]
-            here.copy_(self._of_batch(batch).draw(round, blocks)[:, : here.shape[1]])
+            here.copy_(self._get_batch(batch).draw(round, blocks)[:, : here.shape[1]])
         return h
 
-    def _of_batch(self, batch: int) -> _Kept:
+    def _get_batch(self, batch: int) -> _Cache:
         """Return a batch's draws, and forget the oldest where there are many."""
-        if batch not in self._some:
-            if len(self._some) == BATCHES_KEPT:
-                del self._some[next(iter(self._some))]
-            self._some[batch] = self._kept(range(batch, batch + 1))
-        return self._some[batch]
+        if batch not in self._check_partial_participation:
+            if len(self._check_partial_participation) == BATCHES_KEPT:
+                del self._check_partial_participation[next(iter(self._check_partial_participation))]
+            self._check_partial_participation[batch] = self._kept(range(batch, batch + 1))
+        return self._check_partial_participation[batch]
 
-    def _kept(self, batches: range) -> _Kept:
+    def _kept(self, batches: range) -> _Cache:
         numbers = self._streams.size * len(batches) * DEVICES_PER_DRAW * self._antennas
         draw = functools.partial(self._drawn, batches=batches)
-        return _Kept(draw, self._purpose, self._rounds, numbers)
+        return _Cache(draw, self._purpose, self._rounds, numbers)
 
     def _drawn(
         self, first: int, rounds: int, kept: slice, purpose: Purpose, blocks: int, batches: range
@@ -108,12 +108,12 @@ class BlockFading:
             seeds = self._streams.seeds(purpose / batch, first // rounds)
             for seed in seeds:
                 if seed not in by_seed:
-                    taps = self._taps(seed, rounds, blocks)
+                    taps = self._draw_taps(seed, rounds, blocks)
                     by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
             drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
         return correlated(torch.cat(drawn, 2), self._neighbours, 3)
 
-    def _taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
+    def _draw_taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
         """Draw [rounds, blocks, A, DEVICES_PER_DRAW], the numbers that Sionna's RayleighBlockFading
         draws on a CPU when its generator has this seed, whatever processor computes."""
         streams, generator = self._streams, torch.Generator("cpu").manual_seed(seed)
@@ -125,7 +125,7 @@ class BlockFading:
         return torch.complex(real, imaginary).to(streams.device)
 
 
-class _Kept:
+class _Cache:
     """Keep the draws of some devices for the rounds to come.
 
     draw(first, rounds, kept, purpose, blocks) -> [kept, S, k, A, blocks]. rounds: drawn at a time.
@@ -137,7 +137,7 @@ class _Kept:
     ) -> None:
         self._draw, self._purpose = draw, purpose
         self._rounds, self._numbers = rounds, numbers
-        self._first = self._by_round(purpose, 1, rounds)
+        self._first = self._split_by_round(purpose, 1, rounds)
         self._later: list[RoundBlocks] = []
 
     def draw(self, round: int, blocks: int) -> Tensor:
@@ -145,11 +145,11 @@ class _Kept:
         doublings = (blocks - 1).bit_length()
         for c in range(len(self._later), doublings):
             rounds = max(1, self._rounds >> c)
-            self._later.append(self._by_round(self._purpose / f"2^{c}", 1 << c, rounds))
+            self._later.append(self._split_by_round(self._purpose / f"2^{c}", 1 << c, rounds))
         parts = [self._first[round], *(later[round] for later in self._later[:doublings])]
         return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
 
-    def _by_round(self, purpose: Purpose, blocks: int, rounds: int) -> RoundBlocks:
+    def _split_by_round(self, purpose: Purpose, blocks: int, rounds: int) -> RoundBlocks:
         """Return so many coherence blocks, drawn so many rounds at a time, of which fewer are kept
         where they would take much memory."""
         kept = rounds
@@ -186,7 +186,7 @@ class FlatStates:
         self._gain, ris = channel.budget.gain, settings.ris
         if ris is not None:
             to_surface = scattering(channel, ris.elements, FADING / "ris")
-            self._fading = Reflected(channel, direct, to_surface)
+            self._fading = ReflectedChannel(channel, direct, to_surface)
 
     def state(self, round: int, among: Tensor | None = None) -> ChannelState:
         """Return the state of a round, as far as the devices `among` [n] go; None: all."""
@@ -194,4 +194,4 @@ class FlatStates:
         def draw(blocks: int) -> Tensor:
             return self._fading.draw(round, blocks, among)[..., None]
 
-        return block_state(draw(1), self._gain, self._block_symbols, draw)
+        return build_block_state(draw(1), self._gain, self._block_symbols, draw)

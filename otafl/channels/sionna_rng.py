@@ -24,7 +24,7 @@ def keep_global_state() -> Iterator[None]:
 
 
 @contextmanager
-def sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
+def use_sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
     """Let Sionna's draws inside come from this seed alone; its own generator is then put back."""
     with keep_global_state():
         import sionna.phy

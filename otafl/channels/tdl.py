@@ -35,8 +35,8 @@ from otafl.channels.ofdm import (
     OfdmSettings,
     OfdmStates,
     Pairs,
+    declare_delay_spread,
     delay_rotations,
-    delay_spread,
     frequency_response,
     group_frequencies,
     rotations,
@@ -64,7 +64,7 @@ class Profile:
     los_power: float
 
 
-def tdl_profile(letter: str) -> Profile:
+def read_tdl_profile(letter: str) -> Profile:
     """Return Sionna's table of TDL-A .. TDL-E."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import TDL
@@ -112,7 +112,7 @@ class Tdl(Channel):
 
     class Settings(OfdmSettings):
         name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
-        delay_spread_s: float = delay_spread()
+        delay_spread_s: float = declare_delay_spread()
         sinusoids: int = Field(20, ge=8)
         """sinusoids of a tap of moving devices (speed_kmh), as many as Sionna's default"""
 
@@ -120,7 +120,7 @@ class Tdl(Channel):
 
     def prepare(self) -> None:
         settings, streams, bandwidth_hz = self.settings, self.streams, self.budget.bandwidth_hz
-        profile = tdl_profile(settings.name[-1].upper())
+        profile = read_tdl_profile(settings.name[-1].upper())
         self._dtype = streams.dtype
         spread = self.hyper["delay_spread_s"]
         self._pairs = pairs = Pairs(streams, self.devices, bandwidth_hz, spread)
@@ -134,7 +134,7 @@ class Tdl(Channel):
             level = torch.full_like(arrival, math.pi / 2.0)
             steering = rotations(line_array(arrival, level, settings.antennas), streams.dtype)
             self._los = math.sqrt(profile.los_power) * steering  # [U, K, A]
-        self.closed_form = settings.antennas == 1 and self._los is None
+        self.has_closed_form = settings.antennas == 1 and self._los is None
         self.correlation_rounds = correlation_rounds(settings)
 
         taps = (settings.antennas, len(self._power))
@@ -149,7 +149,7 @@ class Tdl(Channel):
             self._los_start = pairs.once(LINE_OF_SIGHT, ()).double()
         else:
             numbers *= max(len(self._power), settings.subcarrier_groups)
-        self._states = OfdmStates(self, pairs, self._draw, numbers, self._taps, delay[:, None])
+        self._states = OfdmStates(self, pairs, self._draw, numbers, self._draw_taps, delay[:, None])
 
     def state(self, round: int) -> ChannelState:
         return self._states.state(round)
@@ -159,18 +159,18 @@ class Tdl(Channel):
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
-        return frequency_response(self._taps(index, time_s), self._rotation)
+        return frequency_response(self._draw_taps(index, time_s), self._rotation)
 
-    def _taps(self, index: Tensor, time_s: Tensor) -> Tensor:
+    def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""
-        taps, turn = self._moving(time_s) if self._moves else self._fresh(index)
+        taps, turn = self._moving(time_s) if self._moves else self._draw_independent_taps(index)
         taps = correlated(taps, self.settings.antenna_correlation, 3)
         if self._los is not None:
             los = self._los * rotations(turn, self._dtype)[..., None]
             taps = torch.cat([taps[..., :1] + los[..., None], taps[..., 1:]], -1)
         return taps
 
-    def _fresh(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def _draw_independent_taps(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Draw taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in
         cycles."""
         shape = (2, self.settings.antennas, len(self._power))

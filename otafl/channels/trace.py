@@ -39,7 +39,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, ChannelSettings
-from otafl.channels.fading import block_state
+from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
 from otafl.channels.places import Places
 from otafl.channels.trace_files import Responses, read, write
@@ -113,8 +113,8 @@ class Trace(Channel):
             return f"channel.{'path' if self.path else 'scene'}: '{self.path or self.scene}'"
 
         @property
-        def physical(self) -> bool:
-            return self.gains == "absolute" or super().physical
+        def is_physical(self) -> bool:
+            return self.gains == "absolute" or super().is_physical
 
     settings: Settings
 
@@ -150,22 +150,22 @@ class Trace(Channel):
 
     def state(self, round: int) -> ChannelState:
         """Return the channel of round (start + round) mod R of the file."""
-        h = self._kept_at(round % self._rounds)[:, :, :, None]
+        h = self._read_cached(round % self._rounds)[:, :, :, None]
         trial = torch.arange(len(self._start), device=self._start.device)
-        gain = self._gain[self._file_round(round), trial] * self.budget.gain
+        gain = self._gain[self._get_file_round(round), trial] * self.budget.gain
         paths = None if self._delay is None else functools.partial(self._paths, round)
         later = functools.partial(self._later, round)
-        return block_state(h, gain, self.settings.block_symbols, later, paths)
+        return build_block_state(h, gain, self.settings.block_symbols, later, paths)
 
     def places(self, round: int, trial: int = 0) -> Places | None:
-        first = int(self._file_round(round)[trial])
+        first = int(self._get_file_round(round)[trial])
         found = self._file.places(first, self._chosen[trial].cpu().numpy())
         if found is None or found.ground is None:
             return found
         level = found.ground.coverage_db - 10.0 * math.log10(float(self._unit[trial]))
         return replace(found, ground=replace(found.ground, coverage_db=level))
 
-    def _file_round(self, round: int) -> Tensor:
+    def _get_file_round(self, round: int) -> Tensor:
         """Return the round [S] of the file."""
         return (self._start + round % self._rounds) % self._rounds
 
@@ -201,7 +201,7 @@ class Trace(Channel):
     def _later(self, round: int, blocks: int) -> Tensor:
         """Return [S, K, A, blocks, F], this round of the file and those after it."""
         first = self._start + round % self._rounds
-        return torch.stack([self._at(first + block) for block in range(blocks)], 3)
+        return torch.stack([self._read_rounds(first + block) for block in range(blocks)], 3)
 
     def _paths(self, round: int, blocks: int) -> Paths:
         """Return the impulse responses of this round of the file and those after it."""
@@ -211,16 +211,17 @@ class Trace(Channel):
         place, chosen = place[:, None], self._chosen[:, :, None]  # [S, K, B]
         return Paths(self._response[place, chosen].movedim(3, 2), self._delay[place, chosen])
 
-    def _kept_at(self, round: int) -> Tensor:
-        """Return [S, K, A, F] as `_at`; rounds come again, and are kept as far as there is room."""
+    def _read_cached(self, round: int) -> Tensor:
+        """Return [S, K, A, F] as `_read_rounds`; rounds come again, and are kept as far as there is
+        room."""
         h = self._kept.get(round)
         if h is None:
-            h = self._at(self._start + round)
+            h = self._read_rounds(self._start + round)
             if (len(self._kept) + 1) * h.numel() <= KEPT:
                 self._kept[round] = h
         return h
 
-    def _at(self, rounds: Tensor) -> Tensor:
+    def _read_rounds(self, rounds: Tensor) -> Tensor:
         """Return [S, K, A, F] of the file's rounds [S], counted past its end."""
         place = rounds[:, None] % self._rounds
         response = self._response[place, self._chosen]

@@ -118,10 +118,10 @@ def read(path: str) -> Responses:
             raise UserError(
                 f"channel.path: base_m of '{path}' has the shape {base.shape}; (3,) would do"
             )
-    _positive(path, attributes, "carrier_hz")
-    band_hz = _positive(path, attributes, "bandwidth_hz")
+    _read_positive(path, attributes, "carrier_hz")
+    band_hz = _read_positive(path, attributes, "bandwidth_hz")
     return Responses(
-        response, delay, gain, band_hz, position, base, _ground(path, arrays, attributes)
+        response, delay, gain, band_hz, position, base, _read_ground(path, arrays, attributes)
     )
 
 
@@ -163,7 +163,7 @@ def _check_not_negative(path: str, name: str, values: np.ndarray) -> None:
         )
 
 
-def _positive(path: str, attributes: dict[str, Any], name: str) -> float:
+def _read_positive(path: str, attributes: dict[str, Any], name: str) -> float:
     """Return an attribute that is a positive number."""
     value = np.asarray(attributes[name])
     if value.size == 1 and value.dtype.kind in "iuf":
@@ -175,7 +175,9 @@ def _positive(path: str, attributes: dict[str, Any], name: str) -> float:
     )
 
 
-def _ground(path: str, arrays: dict[str, np.ndarray], attributes: dict[str, Any]) -> Ground | None:
+def _read_ground(
+    path: str, arrays: dict[str, np.ndarray], attributes: dict[str, Any]
+) -> Ground | None:
     """Return the place from above, where the file has it."""
     if not all(name in arrays for name in GROUND):
         return None

@@ -19,8 +19,11 @@ __all__ = ["main"]
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run a command: that of this program's own arguments, whose signals are then guarded, or one
-    of a program that goes on, whose signals are its own."""
+    """Run a command of the command line.
+
+    Without arguments they are those of this program, whose signals are then guarded. With arguments
+    the calling program continues afterwards, and its signals are its own.
+    """
     if args is None:
         streams.prepare()
         guard.run(_command)

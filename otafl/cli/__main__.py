@@ -1,4 +1,4 @@
-"""Let `python -m otafl.cli` run the command line."""
+"""Entry point of `python -m otafl.cli`."""
 
 from otafl.cli import main
 

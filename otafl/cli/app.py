@@ -1,4 +1,4 @@
-"""Hold the application that the commands are added to, and what several of them share."""
+"""Application that the commands are added to, and helpers that several of them share."""
 
 from __future__ import annotations
 
@@ -78,8 +78,7 @@ def picked(sel: list[str] | None) -> dict[str, str]:
 def load(
     path: Path, overrides: list[str] | None, device: Device | None, trust: bool = False
 ) -> Scenario:
-    """Load a scenario that is about to run, with what the options change in it, and print what is
-    noted of it."""
+    """Load a scenario that is about to run, with the options applied, and print its notes."""
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
     warn(found)

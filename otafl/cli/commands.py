@@ -60,8 +60,10 @@ def _check_given(args: Sequence[str]) -> None:
 
 
 def call(args: Sequence[str] | None = None) -> None:
-    """Call a command, that of `sys.argv` if none is given. It always leaves by SystemExit or by an
-    unexpected exception."""
+    """Call a command, that of `sys.argv` if none is given.
+
+    It always leaves by SystemExit or by an unexpected exception.
+    """
     try:
         _check_given(sys.argv[1:] if args is None else args)
         try:

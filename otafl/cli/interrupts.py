@@ -1,16 +1,16 @@
-"""End the program on Ctrl-C, SIGTERM or SIGHUP with one sentence and 130, 143 or 129, wherever they
-fall. SIGHUP is what a lost connection to a terminal sends; `nohup` has it ignored.
+"""Termination of the program on Ctrl-C, SIGTERM or SIGHUP with one sentence and 130, 143 or 129.
 
-The first signal is a KeyboardInterrupt in the main thread, and while that goes upwards the commands
-keep what there is of their work. It may be lost on its way (what a weak reference or a destructor
-calls cannot raise, and a library may catch anything): then it is raised again. While something is
-imported it is not raised but put off: the C++ of a library that starts may end the program at an
-exception. An import that then goes on for `PUT_OFF_S` is not waited for: the program ends at once,
-as soon as the interpreter runs (a library that is loaded from a slow disk holds it up). A second
-signal ends the program at once; files are whole all the same, see
-`otafl.core.files`.
+A lost connection to a terminal sends SIGHUP; `nohup` has it ignored.
 
-Nothing is imported here that takes time, so that little of the program's life is not guarded.
+The first signal raises KeyboardInterrupt in the main thread, and while it propagates the commands
+save the work that is finished. The exception may be lost: a weak reference or a destructor cannot
+raise, and a library may catch anything. Then it is raised again. During an import it is deferred,
+because the C++ of a library that starts may end the program at an exception. If the import takes
+longer than `PUT_OFF_S`, the program ends at once, as soon as the interpreter runs; loading a
+library from a slow disk holds it up. A second signal ends the program at once; files are whole all
+the same, see `otafl.core.files`.
+
+This module imports nothing that takes time, so that little of the program's life is unguarded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PUT_OFF_S = 1.0
 
 
 class Guard:
-    """Hold what this program knows of its signals.
+    """State of this program's signals.
 
     code: of the exit after a signal, 0 before. kept: says what a command keeps of its work, and
     what to do.
@@ -49,7 +49,7 @@ class Guard:
     def __init__(self) -> None:
         self.code = 0
         self.kept: Callable[[], str] = str
-        self._at = 0.0
+        self._signalled_at = 0.0
         self._leaving = False
 
     def run(self, command: Callable[[], None]) -> None:
@@ -71,8 +71,10 @@ class Guard:
             sys.exit(self.code)
 
     def check(self) -> None:
-        """Raise the KeyboardInterrupt again that somebody caught. To be called where the work goes
-        on, by any thread."""
+        """Raise KeyboardInterrupt again if a library caught it.
+
+        Any thread may call it at the places where work continues.
+        """
         if self.code and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
@@ -86,21 +88,23 @@ class Guard:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         """Take a signal."""
         now = time.monotonic()
-        if self.code and now - self._at < SAME_S:
+        if self.code and now - self._signalled_at < SAME_S:
             return
         if self.code or self._leaving:
             again = " again" if self.code else ""
             _say(f"interrupted{again}; ended at once, the files that were written are whole")
             os._exit(128 + number)
-        self.code, self._at = 128 + number, now
+        self.code, self._signalled_at = 128 + number, now
         self._raise(frame)
 
     def _raise(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt in the frame, or put it off while that imports something; end the
-        program where the import takes too long."""
+        """Raise KeyboardInterrupt in the frame, or defer it during an import.
+
+        End the program if the import takes too long.
+        """
         if not _imports(frame):
             raise KeyboardInterrupt
-        if time.monotonic() - self._at > PUT_OFF_S:
+        if time.monotonic() - self._signalled_at > PUT_OFF_S:
             self._leaving = True
             _say(f"interrupted{self._what_is_kept()}")
             os._exit(self.code)
@@ -122,9 +126,11 @@ class Guard:
             self._raise(frame)
 
     def _last(self) -> None:
-        """Ignore signals from now on, and after one leave before the interpreter is torn down:
-        libraries whose import the signal cut short may crash there, and CPython would die of SIGINT
-        where the KeyboardInterrupt left an `eval` of text."""
+        """Ignore signals from now on, and after one leave before the interpreter is torn down.
+
+        Libraries whose import the signal cut short may crash there. CPython would die of SIGINT if
+        the KeyboardInterrupt left an `eval` of text.
+        """
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         if self.code:

@@ -15,8 +15,11 @@ BAR_EVERY_S = 0.1
 
 
 class Progress:
-    """Show calls with (rounds done, rounds in all, note) as a bar in a terminal, else as a line
-    every `PLAIN_EVERY_S` and at the end; nothing if quiet. All on stderr."""
+    """Display of calls with (rounds done, rounds in all, note).
+
+    It is a bar in a terminal, else a line every `PLAIN_EVERY_S` and at the end; nothing if quiet.
+    All output is on stderr.
+    """
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet

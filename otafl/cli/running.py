@@ -41,7 +41,7 @@ Scheduler = Annotated[
 CheckpointEvery = Annotated[
     int,
     typer.Option(
-        metavar="ROUNDS", min=0, help="Keep the state after so many rounds each; 0: never."
+        metavar="ROUNDS", min=0, help="Save the state after every ROUNDS rounds; 0: never."
     ),
 ]
 Restart = Annotated[
@@ -121,8 +121,10 @@ def _tell(text: str) -> None:
 
 @contextmanager
 def _kept_in(folder: Path) -> Iterator[None]:
-    """Have an interruption say what the sweep's folder keeps; say which stacks failed, and exit
-    with code 1."""
+    """Report on an interruption what the sweep's folder keeps.
+
+    Report which stacks failed, and exit with code 1.
+    """
     from otafl.sweeping import FailedStacks
 
     guard.kept = functools.partial(_what_is_kept, folder)

@@ -55,8 +55,10 @@ def check(
 
 
 def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Print a scenario filled in, and what is known of it; within `loading.without_code` what is
-    known without code of the user's."""
+    """Print a scenario filled in, with its properties.
+
+    Within `loading.without_code` they are those known without user-defined code.
+    """
     import_libraries()
     from otafl.preflight.rehearsal import rehearse
     from otafl.scenario import to_yaml

@@ -49,7 +49,7 @@ class Stream(io.TextIOWrapper):
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Let the descriptor lead nowhere; a pipe that nobody reads is told to who writes."""
+        """Redirect the descriptor to nowhere; report a pipe without a reader to the writer."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._descriptor)
         os.close(nowhere)
@@ -62,8 +62,8 @@ def prepare() -> None:
     """Make the streams of this program ones that a command can rely on.
 
     A closed descriptor is opened to nowhere: the next file that is opened would else get its
-    number, and messages. Warnings of libraries are no errors of the program, also where Python is
-    told so (`-W error`). Those of otafl about a scenario are a line each.
+    number, and messages. Warnings of libraries are no errors of the program, even with
+    `-W error`. Those of otafl about a scenario are a line each.
     """
     for descriptor in (0, STDOUT, STDERR):
         try:

@@ -77,7 +77,7 @@ class LocalWork(simpy.Event):
         self.compute_w = compute_w
         env.schedule(self, delay=delay)
 
-    def intervals(self, now_s: float) -> list[Interval]:
+    def list_intervals(self, now_s: float) -> list[Interval]:
         """Return what the device did for it until now, before its slot."""
         times = (self.sent_s, self.began_s, self.ready_s, now_s)
         return [

@@ -35,7 +35,7 @@ class Power:
     def __init__(
         self, env: simpy.Environment, hardware: Hardware, emptied: Callable[[int], None]
     ) -> None:
-        self._env, self._emptied = env, emptied
+        self._env, self._on_empty_battery = env, emptied
         watts = (hardware.circuit_w, hardware.receive_w, hardware.idle_w, hardware.sleep_w)
         self._circuit_w, self._receive_w, self._idle_w, self._sleep_w = map(_scalars, watts)
         self._restart_j = _scalars(hardware.restart_j)
@@ -81,11 +81,11 @@ class Power:
 
     def settle(self, update: LocalWork) -> None:
         """Charge what an update that ends here has cost."""
-        costs = zip((RECEIVE, COMPUTE, IDLE), self._costs(update), strict=True)
+        costs = zip((RECEIVE, COMPUTE, IDLE), self._compute_costs(update), strict=True)
         for cause, joules in costs:
             self._spent[cause][update.device] += joules
 
-    def settle_ready(self, updates: Iterable[LocalWork]) -> None:
+    def charge_ready(self, updates: Iterable[LocalWork]) -> None:
         """Charge what updates that are ready have cost."""
         if self.plain:  # as `settle`, in a hurry
             computed = self._spent[COMPUTE]
@@ -144,14 +144,14 @@ class Power:
             if "empty" not in away[device]:
                 self.cut(device)
 
-    def seconds_to_restart(self, device: int) -> float:
+    def compute_seconds_to_restart(self, device: int) -> float:
         """Return how long an empty battery takes until the device comes back; inf without
         harvest."""
         battery = self.batteries[device]
         battery.settle(self._env.now)
-        return battery.seconds_to(self._restart_j[device])
+        return battery.compute_seconds_to(self._restart_j[device])
 
-    def spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
+    def compute_spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
         """Write the joules [K, causes] so far, sleep until now included; of updates at work what
         they have had by now."""
         for cause, joules in enumerate(self._spent):
@@ -160,7 +160,7 @@ class Power:
             asleep = np.asarray(self._sleep_w) * (float(self._env.now) - np.asarray(self._asleep_s))
             spent[:, IDLE] += np.nan_to_num(asleep)
         for update in at_work:
-            spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._costs(update)
+            spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._compute_costs(update)
 
     def charge_j(self) -> np.ndarray:
         """Return the charge [K] of the batteries now, inf on mains."""
@@ -182,7 +182,7 @@ class Power:
             out[device] = battery.harvested_j
         return out
 
-    def _costs(self, update: LocalWork) -> tuple[float, float, float]:
+    def _compute_costs(self, update: LocalWork) -> tuple[float, float, float]:
         """Return the joules of an update by now: received, computed and waited for."""
         device, now_s = update.device, self._env.now
         if update.ready:
@@ -200,7 +200,7 @@ class Power:
     def _plan(self, device: int, draws: Sequence[Draw]) -> float:
         """Plan what a battery gives from now on, in place of what was planned. Return the instant
         at which it will be empty, of which there will be an event."""
-        if self._resting is None or self._resting.on_mains(device):
+        if self._resting is None or self._resting.is_on_mains(device):
             return math.inf
         battery = self.batteries.get(device)
         if battery is None:
@@ -210,14 +210,14 @@ class Power:
         empty_s = battery.plan(now_s, draws)
         if empty_s != math.inf:
             event = self._env.timeout(max(0.0, empty_s - now_s), (device, self._plans[device]))
-            event.callbacks.append(self._empty)
+            event.callbacks.append(self._on_empty)
         return empty_s
 
-    def _empty(self, event: simpy.Event) -> None:
+    def _on_empty(self, event: simpy.Event) -> None:
         """Say that a battery is empty, unless its draw was planned anew."""
         device, plan = cast(tuple[int, int], event.value)
         if plan == self._plans[device]:
-            self._emptied(device)
+            self._on_empty_battery(device)
 
     def _await_empty(self, after_s: float = -math.inf) -> None:
         """Let there be an event at the next instant at which a device that only sleeps is empty."""
@@ -227,19 +227,19 @@ class Power:
         at_s = float(later.min(initial=math.inf))
         if at_s == math.inf:
             return
-        happens(self._env, at_s, at_s).callbacks.append(self._rest_ends)
+        schedule_at(self._env, at_s, at_s).callbacks.append(self._on_rest_end)
 
-    def _rest_ends(self, event: simpy.Event) -> None:
+    def _on_rest_end(self, event: simpy.Event) -> None:
         """Say that batteries are empty whose devices have only slept."""
         assert self._resting is not None
         at_s = cast(float, event.value)
         for device in np.flatnonzero(self._resting.empty_s == at_s).tolist():
             if device not in self.batteries:
-                self._emptied(device)
+                self._on_empty_battery(device)
         self._await_empty(at_s)
 
 
-def happens(env: simpy.Environment, at_s: float, value: Any = None) -> simpy.Event:
+def schedule_at(env: simpy.Environment, at_s: float, value: Any = None) -> simpy.Event:
     """Return an event that happens at an instant, which a delay would round: before all else at it
     (but at the start, where lives come first)."""
     event = env.event()

@@ -41,7 +41,7 @@ class Presence:
             del self._known[next(iter(self._known))]  # who was not asked for the longest time
         return course
 
-    def next_return_s(self, now_s: float) -> float:
+    def find_next_return_s(self, now_s: float) -> float:
         """Return when the first device comes back that is away now, inf if none ever will."""
         courses = (self.at(device, now_s) for device in range(len(self._lives)))
         return min((one.next_s for one in courses if not one.there), default=math.inf)
@@ -53,7 +53,7 @@ class Course:
 
     def __init__(self, life: Life | None) -> None:
         self.there, self._at_s = True, 0.0
-        self._life = life
+        self._yield_life = life
         self._look()
 
     def advance(self, now_s: float) -> None:
@@ -64,7 +64,7 @@ class Course:
 
     def _look(self) -> None:
         at_s, self._next = math.inf, self.there
-        if self._life is not None:
-            at_s, self._next = next(self._life, (math.inf, self.there))
+        if self._yield_life is not None:
+            at_s, self._next = next(self._yield_life, (math.inf, self.there))
         # as an event so long after the last one, to the bit
         self.next_s = self._at_s + (at_s - self._at_s) if at_s > self._at_s else self._at_s

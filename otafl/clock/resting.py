@@ -25,7 +25,7 @@ class Resting:
         full = np.full_like(self._charge_j, np.inf)
         self.empty_s = np.divide(self._charge_j, falls, out=full, where=falls > 0)
 
-    def on_mains(self, device: int) -> bool:
+    def is_on_mains(self, device: int) -> bool:
         """Say whether a device has no battery."""
         return bool(np.isinf(self._capacity_j[device]))
 

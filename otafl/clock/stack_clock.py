@@ -42,14 +42,14 @@ class Clock:
     ) -> None:
         trials, self.devices = hardware.flops_per_s.shape
         self.trials = [
-            TrialClock(hardware.of_trial(trial), rules[trial], lives[trial], log)
+            TrialClock(hardware.select_trial(trial), rules[trial], lives[trial], log)
             for trial in range(trials)
         ]
 
     def wait_for_devices(self) -> list[int]:
         """Advance until in each trial a device is available or at work. Return the running trials
         in which that will never be."""
-        self._note("wait_for_devices")
+        self._record_call("wait_for_devices")
         return [
             number
             for number, trial in enumerate(self.trials)
@@ -60,18 +60,18 @@ class Clock:
         """Return the devices [S, K] bool that are there and not at work."""
         return np.stack([trial.available() for trial in self.trials])
 
-    def all_available(self) -> bool:
+    def are_all_available(self) -> bool:
         """Return whether every device of every trial is."""
-        return all(trial.all_available() for trial in self.trials)
+        return all(trial.are_all_available() for trial in self.trials)
 
     @property
-    def asks(self) -> bool:
-        """Say whether it is found out only by asking who is there: see `first_available`."""
-        return any(trial.asks for trial in self.trials)
+    def must_ask(self) -> bool:
+        """Say whether it is found out only by asking who is there: see `select_first_available`."""
+        return any(trial.must_ask for trial in self.trials)
 
-    def first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
+    def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
         """Return those of a trial's devices that are available, the first so many."""
-        return self.trials[trial].first_available(devices, wanted)
+        return self.trials[trial].select_first_available(devices, wanted)
 
     def present(self) -> np.ndarray:
         """Return how many devices are there, [S]; nan where that would take asking for each."""
@@ -102,7 +102,9 @@ class Clock:
             number for all.
         broadcast_s : [S] until all have the model; the longest downlink_s if not given.
         """
-        self._note("begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        self._record_call(
+            "begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s
+        )
         rows = len(compute_s)
         columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
         none = [None] * len(self.trials)
@@ -117,18 +119,20 @@ class Clock:
 
     def open_slot(self) -> list[Slot]:
         """Advance to the slots. Return S of them, a stopped trial's empty."""
-        self._note("open_slot")
+        self._record_call("open_slot")
         if self.together == 1:
-            return [_nothing(trial) if trial.stopped else trial.admit() for trial in self.trials]
+            return [
+                _get_nothing(trial) if trial.stopped else trial.admit() for trial in self.trials
+            ]
         for trial in self.trials:
             if not trial.stopped:
                 trial.reach_slot()
         self._meet(self.together)
-        return [_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
+        return [_get_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
 
     def meet(self, trials: int, seconds: Sequence[float]) -> None:
         """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
-        self._note("meet", trials, seconds)
+        self._record_call("meet", trials, seconds)
         self._meet(trials)
         for trial, own in zip(self.trials, seconds, strict=True):
             if not trial.stopped:
@@ -160,15 +164,15 @@ class Clock:
         sending = [trial.sending() for trial in self.trials]
         self.transmit(
             self._each(airtime_s),
-            _of_devices(joules, sending),
-            _of_devices(on_air_s, sending),
-            _of_devices(crashed, sending),
+            _select_devices(joules, sending),
+            _select_devices(on_air_s, sending),
+            _select_devices(crashed, sending),
             self._each(downtime_s),
         )
 
     def transmit(self, *columns: Sequence[Any]) -> None:
         """End the round: what `TrialClock.transmit` is given, S each."""
-        self._note("transmit", *columns)
+        self._record_call("transmit", *columns)
         for trial, *own in zip(self.trials, *columns, strict=True):
             if not trial.stopped:
                 trial.transmit(*own)
@@ -177,7 +181,7 @@ class Clock:
         """Return the simulated seconds, [S]."""
         return np.array([trial.now() for trial in self.trials])
 
-    def spent_j(self) -> np.ndarray:
+    def compute_spent_j(self) -> np.ndarray:
         """Return the joules [S, K, causes] so far."""
         spent = np.empty((len(self.trials), self.devices, len(CAUSES)))
         for own, trial in zip(spent, self.trials, strict=True):
@@ -186,7 +190,7 @@ class Clock:
 
     def charge_j(self) -> np.ndarray:
         """Return the charge [S, K] of the batteries, inf on mains."""
-        self._note("charge_j")  # batteries add up until now, which rounds
+        self._record_call("charge_j")  # batteries add up until now, which rounds
         return np.stack([trial.power.charge_j() for trial in self.trials])
 
     def updates(self) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +202,7 @@ class Clock:
         """Return what every device did, by start: device, round, activity (place in `ACTIVITIES`),
         start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
         logged."""
-        if self.trials[0].intervals is None:
+        if self.trials[0].list_intervals is None:
             return None
         by_start = attrgetter("start_s", "device")
         logs = [sorted(trial.history(), key=by_start) for trial in self.trials]
@@ -211,7 +215,7 @@ class Clock:
 
     def stop(self, trial: int) -> None:
         """End a trial for good; the others go on."""
-        self._note("stop", trial)
+        self._record_call("stop", trial)
         self.trials[trial].stop()
 
     def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
@@ -223,7 +227,7 @@ class Clock:
                 raise ValueError(f"{method!r} is nothing that a clock notes")
             getattr(self, method)(*given)
 
-    def _note(self, method: str, *given: Any) -> None:
+    def _record_call(self, method: str, *given: Any) -> None:
         if self.journal is not None:
             self.journal.append((method, *given))
 
@@ -232,11 +236,11 @@ class Clock:
         return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
 
 
-def _nothing(trial: TrialClock) -> Slot:
+def _get_nothing(trial: TrialClock) -> Slot:
     return Slot(trial.now(), [], [])
 
 
-def _of_devices(
+def _select_devices(
     values: np.ndarray | None, devices: Sequence[list[int]]
 ) -> Sequence[dict[int, Any] | None]:
     """Return the values [S, K] of some devices of each trial, by device; None each for None."""

@@ -21,7 +21,7 @@ import simpy
 
 from otafl.clock import presence
 from otafl.clock.local_work import ByDevice, Interval, LocalWork, Slot
-from otafl.clock.power import Power, happens
+from otafl.clock.power import Power, schedule_at
 from otafl.clock.presence import Presence
 from otafl.devices.activities import CAUSES
 from otafl.devices.availability import Life
@@ -37,7 +37,7 @@ class TrialClock:
     """Keep the time of one trial: `start`, `admit`, `transmit` for each round, in that order.
 
     hardware: [K]. lives: K comings and goings, None for a device that never leaves. log: keep
-    `intervals`. started, lost: updates so far. power: what the devices draw.
+    `list_intervals`. started, lost: updates so far. power: what the devices draw.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class TrialClock:
         self.rules = Rules() if rules is None else rules
         self.stopped = False
         self.started = self.lost = 0
-        self.intervals: list[Interval] | None = [] if log else None
+        self.list_intervals: list[Interval] | None = [] if log else None
         devices = len(hardware.flops_per_s)
         self._devices = devices
         self._away: dict[int, dict[str, float]] = {}  # of those away, why -> since when
@@ -63,14 +63,14 @@ class TrialClock:
         self._broadcast_s = math.nan
         self._round_s = math.nan
         self._slot = 0  # number of the last periodic slot
-        self.power = Power(self.env, hardware, self._emptied)
+        self.power = Power(self.env, hardware, self._on_empty_battery)
         self._presence = None
         if len(lives) > presence.MANY and self.power.plain and not log:
             self._presence = Presence(lives)
         else:
             for device, life in enumerate(lives):
                 if life is not None:
-                    self.env.process(self._come_and_go(device, life))
+                    self.env.process(self._run_presence(device, life))
         self._departing: dict[int, float] = {}  # devices at work, when they leave
         self._settle_instant()
 
@@ -85,43 +85,43 @@ class TrialClock:
         free[[*self._work, *self._on_air]] = False
         free[[*self._away]] = False
         if self._presence is not None:
-            free &= [self._there(device) for device in range(self._devices)]
+            free &= [self._is_present(device) for device in range(self._devices)]
         return free
 
-    def all_available(self) -> bool:
+    def are_all_available(self) -> bool:
         """Return whether every device is known to be."""
         return not (self._work or self._away or self.stopped or self._presence)
 
     @property
-    def asks(self) -> bool:
+    def must_ask(self) -> bool:
         """Say whether it is found out only by asking who is there, one device at a time."""
         return self._presence is not None
 
-    def first_available(self, devices: Iterable[int], wanted: int) -> list[int]:
+    def select_first_available(self, devices: Iterable[int], wanted: int) -> list[int]:
         """Return those of the devices that are available, the first so many."""
         if self.stopped:
             return []
         busy = {*self._work, *self._on_air}
-        free = (k for k in devices if k not in busy and k not in self._away and self._there(k))
+        free = (k for k in devices if k not in busy and k not in self._away and self._is_present(k))
         return list(itertools.islice(free, wanted))
 
     def present(self) -> float:
         """Return how many devices are there; nan where that would take asking for each."""
-        return math.nan if self.asks else float(self._devices - len(self._away))
+        return math.nan if self.must_ask else float(self._devices - len(self._away))
 
     def at_work(self) -> list[int]:
         """Return the devices with an update that has not been sent, ascending."""
         return sorted(self._work)
 
-    def spent_j(self) -> np.ndarray:
+    def compute_spent_j(self) -> np.ndarray:
         """Return the joules [K, causes] so far; of updates at work what they have had by now."""
         spent = np.empty((self._devices, len(CAUSES)))
         self.write_spent_j(spent)
         return spent
 
     def write_spent_j(self, spent: np.ndarray) -> None:
-        """Write what `spent_j` returns, [K, causes]."""
-        self.power.spent_j(self._work.values(), spent)
+        """Write what `compute_spent_j` returns, [K, causes]."""
+        self.power.compute_spent_j(self._work.values(), spent)
 
     def wait_for_devices(self) -> bool:
         """Advance until a device is available or at work. Return False if that will never be."""
@@ -137,18 +137,18 @@ class TrialClock:
     def _wait(self, presence: Presence) -> bool:
         """Wait for one of those who have to be asked for."""
         env = self.env
-        while not self._work and not self.first_available(range(self._devices), 1):
+        while not self._work and not self.select_first_available(range(self._devices), 1):
             if self.stopped:
                 return True
-            next_s = presence.next_return_s(env.now)
+            next_s = presence.find_next_return_s(env.now)
             if next_s == math.inf and not self._away:
                 return False
             if next_s < env.peek():
-                happens(env, next_s)
+                schedule_at(env, next_s)
             env.step()
         return True
 
-    def _there(self, device: int) -> bool:
+    def _is_present(self, device: int) -> bool:
         """Say whether a device has not left."""
         return self._presence is None or self._presence.at(device, float(self.env.now)).there
 
@@ -169,7 +169,7 @@ class TrialClock:
         if not math.isnan(self._round_s):
             raise RuntimeError("start before the last round's slot was admitted")
         env, work, plain = self.env, self._work, self.power.plain
-        computed = self._computed
+        computed = self._on_computed
         now_s = self._round_s = env.now
         longest = max(downlink_s, default=0.0) if broadcast_s is None else broadcast_s
         self._broadcast_s = now_s + longest
@@ -178,14 +178,14 @@ class TrialClock:
         for device, down, seconds, watts in zip(
             devices, downlink_s, compute_s, compute_w, strict=True
         ):
-            if device in work or device in self._away or not self._there(device):
+            if device in work or device in self._away or not self._is_present(device):
                 raise ValueError(f"device {device} is busy with an earlier update, or away")
             if not 0 <= down + seconds < math.inf:
                 raise ValueError(
                     f"seconds must be finite and not negative, got {down} and {seconds}"
                 )
             if self._presence is not None:
-                self._depart(device, self._presence.at(device, now_s).next_s)
+                self._schedule_departure(device, self._presence.at(device, now_s).next_s)
             update = LocalWork(env, device, round, down, seconds, watts, computed)
             work[device] = update
             if not plain:
@@ -202,7 +202,7 @@ class TrialClock:
         very instant happens before it, so being ready at the deadline is on time."""
         if math.isnan(self._round_s):
             raise RuntimeError("admit before start")
-        rules, env, timer, step = self.rules, self.env, self._timer(), self.env.step
+        rules, env, timer, step = self.rules, self.env, self._build_timer(), self.env.step
         ready, work, wanted = self._ready, self._work, rules.ready
         first_s = self._broadcast_s if rules.broadcast_first else -math.inf
         while timer is None or not timer.processed:
@@ -217,7 +217,7 @@ class TrialClock:
         """Advance to an instant, if it is yet to come."""
         env = self.env
         if at_s > env.now:
-            end = happens(env, at_s)
+            end = schedule_at(env, at_s)
             while not end.processed:
                 env.step()
             self._settle_instant()
@@ -253,15 +253,15 @@ class TrialClock:
             while not end.processed:
                 env.step()
         self._on_air.clear()
-        for update in self._sending if self.intervals is not None else ():
+        for update in self._sending if self.list_intervals is not None else ():
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
             self._record(update.device, update.round, "transmit", opened_s, end_s)
         power.sent(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
-                if crashed[device] and device not in self._away and self._there(device):
-                    self._go(device, "crashed")
-                    env.process(self._return(device, "crashed", downtime_s))
+                if crashed[device] and device not in self._away and self._is_present(device):
+                    self._remove_device(device, "crashed")
+                    env.process(self._return_device(device, "crashed", downtime_s))
         self._sending = []
 
     def sending(self) -> list[int]:
@@ -277,14 +277,14 @@ class TrialClock:
             for why, since_s in reasons.items()
         ]
         for update in self._work.values():
-            current += update.intervals(now_s)
-        return [*(self.intervals or ()), *(one for one in current if one.lasts)]
+            current += update.list_intervals(now_s)
+        return [*(self.list_intervals or ()), *(one for one in current if one.lasts)]
 
     def stop(self) -> None:
         """End the trial: its time stands still, none of its devices is available."""
         self.stopped = True
 
-    def _timer(self) -> simpy.Event | None:
+    def _build_timer(self) -> simpy.Event | None:
         """Return the event of the instant at which the slot opens in any case."""
         rules, env = self.rules, self.env
         if rules.period_s != math.inf:
@@ -310,11 +310,11 @@ class TrialClock:
         del self._ready[: self.rules.most]
         self._sending.sort(key=_device)
         self._on_air.update(map(_device, self._sending))
-        self.power.settle_ready(self._sending)
+        self.power.charge_ready(self._sending)
         for update in self._sending:
             del self._work[update.device]
-            if self.intervals is not None:
-                self.intervals += [one for one in update.intervals(now_s) if one.lasts]
+            if self.list_intervals is not None:
+                self.list_intervals += [one for one in update.list_intervals(now_s) if one.lasts]
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
@@ -325,7 +325,7 @@ class TrialClock:
             [update.round for update in self._sending],
         )
 
-    def _computed(self, done: simpy.Event) -> None:
+    def _on_computed(self, done: simpy.Event) -> None:
         """Note that a device's time has passed: its update is ready, unless it was lost."""
         update = cast(LocalWork, done)
         if not update.lost:
@@ -344,16 +344,16 @@ class TrialClock:
         if update.sent_s < now_s:
             self._record(update.device, update.round, "lost", update.sent_s, now_s)
 
-    def _emptied(self, device: int) -> None:
+    def _on_empty_battery(self, device: int) -> None:
         """Take a device away whose battery is empty, until it is charged."""
-        self._go(device, "empty")
-        seconds = self.power.seconds_to_restart(device)
+        self._remove_device(device, "empty")
+        seconds = self.power.compute_seconds_to_restart(device)
         if seconds == math.inf:
             self._gone.add(device)
         else:
-            self.env.process(self._return(device, "empty", seconds))
+            self.env.process(self._return_device(device, "empty", seconds))
 
-    def _go(self, device: int, why: str) -> None:
+    def _remove_device(self, device: int, why: str) -> None:
         """Take a device away from now on; an update that it is at work on is lost."""
         now_s = self.env.now
         update = self._work.get(device)
@@ -365,7 +365,7 @@ class TrialClock:
         if why == "empty" or device not in self._on_air:  # else it sends to the end first
             self.power.cut(device)
 
-    def _back(self, device: int, why: str) -> None:
+    def _end_absence(self, device: int, why: str) -> None:
         """Note that what kept a device away is over."""
         since_s = self._away[device].pop(why)
         self._record(device, -1, why, since_s, self.env.now)
@@ -374,26 +374,26 @@ class TrialClock:
             if device not in self._on_air:
                 self.power.sleep(device)
 
-    def _come_and_go(self, device: int, life: Life) -> Process:
+    def _run_presence(self, device: int, life: Life) -> Process:
         """Let a device leave and come back all its life."""
         for at_s, there in life:
             if at_s > self.env.now:
                 yield self.env.timeout(at_s - self.env.now)
             left = "left" in self._away.get(device, ())
             if there and left:
-                self._back(device, "left")
+                self._end_absence(device, "left")
             elif not there and not left:
-                self._go(device, "left")
+                self._remove_device(device, "left")
         if "left" in self._away.get(device, ()):
             self._gone.add(device)
 
-    def _depart(self, device: int, at_s: float) -> None:
+    def _schedule_departure(self, device: int, at_s: float) -> None:
         """Let there be an event when a device leaves that begins to work."""
         if at_s < math.inf and self._departing.get(device) != at_s:
             self._departing[device] = at_s
-            happens(self.env, at_s, device).callbacks.append(self._departed)
+            schedule_at(self.env, at_s, device).callbacks.append(self._on_departure)
 
-    def _departed(self, event: simpy.Event) -> None:
+    def _on_departure(self, event: simpy.Event) -> None:
         """Let a device leave: an update that it is at work on is lost."""
         device = cast(int, event.value)
         del self._departing[device]
@@ -401,12 +401,12 @@ class TrialClock:
         if update is not None:
             self._lose(update)
 
-    def _return(self, device: int, why: str, seconds: float) -> Process:
+    def _return_device(self, device: int, why: str, seconds: float) -> Process:
         """Bring a device back after so long."""
         yield self.env.timeout(seconds)
-        self._back(device, why)
+        self._end_absence(device, why)
 
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
         one = Interval(device, round, activity, start_s, end_s)
-        if self.intervals is not None and one.lasts:
-            self.intervals.append(one)
+        if self.list_intervals is not None and one.lasts:
+            self.list_intervals.append(one)

@@ -5,11 +5,11 @@ A is m x n with columns of mean square norm 1. Each step sees r = x + A^T z, whi
 is the truth plus Gaussian noise of variance tau^2, estimated as |z|^2 / m, and the error follows
 state evolution: tau_{t+1}^2 = sigma^2 + (n/m) E[(soft(X + tau_t Z, a tau_t) - X)^2].
 
-The best a depends on m/n, on the noise and on how sparse x is. `default_threshold` knows m/n only.
-It is the minimax threshold of signals with one non-zero real in ten measurements: it recovers the
-worst distribution of the non-zero reals best. At one in ten the error is within 0.2 dB of that at
-the best a. From one in 33 to one in two it is within 2 dB for m/n up to 0.5, and within 4 dB above
-(`otafl validate --only compressed`, 20 dB over the noise).
+The best a depends on m/n, on the noise and on how sparse x is. `compute_default_threshold` knows
+m/n only. It is the minimax threshold of signals with one non-zero real in ten measurements: it
+recovers the worst distribution of the non-zero reals best. At one in ten the error is within 0.2 dB
+of that at the best a. From one in 33 to one in two it is within 2 dB for m/n up to 0.5, and within
+4 dB above (`otafl validate --only compressed`, 20 dB over the noise).
 
 References
 ----------
@@ -39,16 +39,16 @@ _REALS_AT_ONCE = 2**17  # on a CPU: what a step works on then fits the cache
 
 
 NON_ZERO_PER_MEASUREMENT = 0.1
-"""Non-zero reals of a signal over its measurements that `default_threshold` is best for."""
+"""Non-zero reals of a signal over its measurements that `compute_default_threshold` is best for."""
 
 
 @functools.cache
-def default_threshold(measurements: int, length: int) -> float:
+def compute_default_threshold(measurements: int, length: int) -> float:
     """Return the threshold a for so many measurements of so many reals."""
-    return minimax_threshold(NON_ZERO_PER_MEASUREMENT * measurements / length)
+    return compute_minimax_threshold(NON_ZERO_PER_MEASUREMENT * measurements / length)
 
 
-def minimax_threshold(share: float) -> float:
+def compute_minimax_threshold(share: float) -> float:
     """Return the a at which the soft threshold a tau has the least worst-case risk in noise of
     variance tau^2, for signals of which a share in (0, 1) is not zero.
 
@@ -64,7 +64,9 @@ def minimax_threshold(share: float) -> float:
     return a
 
 
-def amp_step(y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float) -> tuple[Tensor, Tensor]:
+def take_amp_step(
+    y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
+) -> tuple[Tensor, Tensor]:
     """Take one step from the estimate x [..., n] and the residual z [..., m] to the next ones."""
     x, misfit, onsager = _step(y, x, z, matrix, a)
     return x, torch.addcmul(misfit, z, onsager)

@@ -12,18 +12,18 @@ from torch import Tensor
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.errors import UserError
-from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams
+from otafl.core.stateful import Stateful
 from otafl.models.base import Shapes, flatten
 
 VOTES = "takes a vote of signs, along which the server steps"
 """Why signs must be those of increments."""
 
-Coded = tuple[c.Group, c.Blocks]
+EncodedGroup = tuple[c.Group, c.Tensors]
 """A group as it is sent, and the memory after it, should the server receive nothing of it."""
 
 
-class Codec(Lasting, ABC):
+class Codec(Stateful, ABC):
     """Compress what devices send. Groups on the ideal route pass as they are.
 
     `decode` undoes what `encode` did to the shapes of the payload that it saw last; groups and
@@ -35,6 +35,13 @@ class Codec(Lasting, ABC):
     hyper : its stackable fields, [S] each.
     streams : for precision, torch device and the number of trials.
     """
+
+    old_names: ClassVar = {
+        "encoded": "encode_group",
+        "remembers": "has_memory",
+        "restored_weight": "decode_weight",
+        "settle": "on_ack",
+    }
 
     once: ClassVar[bool] = True
     """Whether it codes one row a device: of several in a group the mean would go on air, which need
@@ -58,19 +65,19 @@ class Codec(Lasting, ABC):
         self.settings, self.hyper = settings, hyper
 
     @property
-    def remembers(self) -> bool:
+    def has_memory(self) -> bool:
         """Say whether devices keep what the server has not received, and send it with a later
         update (error feedback): then nothing that was coded is lost for good."""
         return False
 
-    def init(self, payload: c.Payload) -> c.Blocks:
+    def init(self, payload: c.Payload) -> c.Tensors:
         """Return the devices' memory before the first round, name -> [N, ...], zero; the engine
         holds it between rounds."""
         return {}
 
     def encode(
-        self, payload: c.Payload, memory: c.Blocks, cohort: c.Cohort, round: int, streams: Streams
-    ) -> tuple[c.Payload, c.Blocks]:
+        self, payload: c.Payload, memory: c.Tensors, cohort: c.Cohort, round: int, streams: Streams
+    ) -> tuple[c.Payload, c.Tensors]:
         """Return what goes on the uplink.
 
         Parameters
@@ -100,21 +107,23 @@ class Codec(Lasting, ABC):
                         "algorithm sends several rows of a device in one group, of which the mean "
                         "would go on air; use codec identity"
                     )
-                group, memory = self.encoded(group, index, memory, context)
+                group, memory = self.encode_group(group, index, memory, context)
             coded.append(group)
         return tuple(coded), memory
 
     @abstractmethod
-    def encoded(self, group: c.Group, index: int, memory: c.Blocks, context: c.Context) -> Coded:
+    def encode_group(
+        self, group: c.Group, index: int, memory: c.Tensors, context: c.Context
+    ) -> EncodedGroup:
         """Return an uplink group, number `index` of the payload, as it is sent; and the memory
         after it, should the server receive nothing of it."""
 
-    def settle(
-        self, memory: c.Blocks, payload: c.Payload, heard: c.Heard, context: c.Context
-    ) -> c.Blocks:
+    def on_ack(
+        self, memory: c.Tensors, payload: c.Payload, heard: c.DeliveredMasks, context: c.Context
+    ) -> c.Tensors:
         """Return the memory once it is known what the server has received.
 
-        It is asked for every update once, of a codec that `remembers`: after the update's slot, or
+        It is asked for every update once, of a codec that `has_memory`: after the update's slot, or
         as soon as it has missed all.
 
         Parameters
@@ -130,7 +139,7 @@ class Codec(Lasting, ABC):
         """Return what the server makes of what it has received: of every group, the mean's and
         each device's, what it has `restored`, and the weight that arrived of that."""
 
-        def every(groups: tuple[c.Blocks, ...]) -> tuple[c.Blocks, ...]:
+        def every(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
             return tuple(self.restored(index, blocks) for index, blocks in enumerate(groups))
 
         each = None if received.each is None else every(received.each)
@@ -138,17 +147,17 @@ class Codec(Lasting, ABC):
         if reached is not None:
             pairs = enumerate(zip(reached, mean, strict=True))
             reached = tuple(
-                None if weight is None else self.restored_weight(index, weight, blocks)
+                None if weight is None else self.decode_weight(index, weight, blocks)
                 for index, (weight, blocks) in pairs
             )
         return replace(received, mean=mean, each=each, reached=reached)
 
-    def restored(self, index: int, blocks: c.Blocks) -> c.Blocks:
-        """Return the blocks of group `index` as they were before `encoded`; of the ideal route, as
-        they are."""
+    def restored(self, index: int, blocks: c.Tensors) -> c.Tensors:
+        """Return the blocks of group `index` as they were before `encode_group`; of the ideal
+        route, as they are."""
         return blocks
 
-    def restored_weight(self, index: int, weight: c.Blocks, restored: c.Blocks) -> c.Blocks:
+    def decode_weight(self, index: int, weight: c.Tensors, restored: c.Tensors) -> c.Tensors:
         """Return the weight that arrived of the restored blocks of group `index`, real by real, of
         that of the encoded ones.
 
@@ -171,23 +180,23 @@ class Codec(Lasting, ABC):
         real."""
         return 32.0 * group.reals
 
-    def words(self, group: c.Group) -> c.Blocks:
+    def words(self, group: c.Group) -> c.Tensors:
         """Return the encoded reals of a group as words, name -> [n, *shape] int64 from 0 to
         2^word_bits - 1. Asked where `word_bits` is given."""
         raise NotImplementedError
 
-    def values(self, group: c.Group, words: c.Blocks) -> c.Blocks:
+    def values(self, group: c.Group, words: c.Tensors) -> c.Tensors:
         """Return the blocks of a group with these words in the place of its own. What travels
         beside the words (the ends of a quantiser's range) is the group's."""
         raise NotImplementedError
 
 
-def shapes_of(group: c.Group) -> Shapes:
+def get_shapes(group: c.Group) -> Shapes:
     """Return the shapes of the blocks of one row."""
     return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
 
 
-def known_columns(group: c.Group) -> tuple[Tensor, Tensor | None]:
+def flatten_known(group: c.Group) -> tuple[Tensor, Tensor | None]:
     """Return the blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
     mask = group.full_mask
     columns = flatten(group.known)

@@ -23,19 +23,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded, shapes_of
+from otafl.codecs.base import Codec, EncodedGroup, get_shapes
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.codecs.sparse import (
     FEEDBACK,
+    ErrorFeedbackSettings,
     Feedback,
-    Remembering,
+    add_memory,
     all_of,
     forgotten,
     kept,
-    recalled,
-    remembered,
+    store_memory,
 )
-from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
+from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import top
@@ -45,8 +45,8 @@ MEASURED = "measured"
 """The one block of an encoded group."""
 
 
-class CompressedSensing(Remembering):
-    lasting: ClassVar = ("_shapes",)
+class CompressedSensing(ErrorFeedbackSettings):
+    state_attrs: ClassVar = ("_shapes",)
 
     class Settings(Codec.Settings):
         name: Literal["compressed_sensing"] = "compressed_sensing"
@@ -79,17 +79,19 @@ class CompressedSensing(Remembering):
         self._sensing = Sensing(settings, streams)
         self._shapes: dict[int, Shapes] = {}
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         if group.mask is not None:
             raise UserError(
                 "codec.name: 'compressed_sensing' mixes all coordinates, and the algorithm's "
                 "devices know only some of them each; use topk, or a quantiser"
             )
-        self._shapes[index] = shapes_of(group)
-        a = recalled(flatten(group.blocks), None, group, index, memory)
+        self._shapes[index] = get_shapes(group)
+        a = add_memory(flatten(group.blocks), None, group, index, memory)
         sparse = self._sparse(a)
-        memory = remembered(a, None, group, index, memory)
-        chunks, matrix = self._chunks(group.reals)
+        memory = store_memory(a, None, group, index, memory)
+        chunks, matrix = self._count_chunks(group.reals)
         filled = torch.nn.functional.pad(sparse, (0, chunks * matrix.shape[1] - group.reals))
         measured = (filled.unflatten(1, (-1, chunks)).mT @ matrix.mT).flatten(1)
         return replace(group, blocks={MEASURED: measured}), memory
@@ -98,7 +100,9 @@ class CompressedSensing(Remembering):
         """Return what is projected of a [n, P]."""
         return top(a, kept(self.settings.keep, a.shape[1]))
 
-    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         """Forget what was projected, found anew in the memory, where all measurements came: some
         of them say nothing of it."""
         for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
@@ -108,7 +112,7 @@ class CompressedSensing(Remembering):
                 memory = forgotten(sparse, whole, group, index, memory)
         return memory
 
-    def _chunks(self, reals: int) -> tuple[int, Tensor]:
+    def _count_chunks(self, reals: int) -> tuple[int, Tensor]:
         """Return how many chunks so many reals are dealt out to (the last ones filled up with
         zeros), and the matrix [m, n] that measures each."""
         chunks = -(-reals // self.settings.chunk)
@@ -116,11 +120,11 @@ class CompressedSensing(Remembering):
         measurements = max(1, round(self.settings.ratio * length))
         return chunks, self._sensing.matrix(MATRIX, measurements, length)
 
-    def restored(self, index: int, blocks: Blocks) -> Blocks:
+    def restored(self, index: int, blocks: Tensors) -> Tensors:
         shapes = self._shapes.get(index)
         if shapes is None:
             return blocks
         reals = sum(math.prod(shape) for shape in shapes.values())
-        chunks, matrix = self._chunks(reals)
+        chunks, matrix = self._count_chunks(reals)
         x = self._sensing.recovered(blocks[MEASURED].unflatten(1, (chunks, -1)), matrix)
         return unflatten(x.mT.flatten(1)[:, :reals], shapes)

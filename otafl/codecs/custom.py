@@ -29,7 +29,7 @@ class CustomCodec(OwnClass):
     table: ClassVar = "codec"
     contract: ClassVar = Codec
     returns: ClassVar = {
-        "encoded": check_parts(
+        "encode_group": check_parts(
             "(group, memory), the group an otafl.core.contracts.Group,",
             check_group,
             check_blocks("memory", "the memory's", "as init made it"),

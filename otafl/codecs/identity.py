@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.codecs.base import Codec, Coded
-from otafl.core.contracts import Blocks, Context, Group
+from otafl.codecs.base import Codec, EncodedGroup
+from otafl.core.contracts import Context, Group, Tensors
 
 
 class Identity(Codec):
@@ -15,5 +15,7 @@ class Identity(Codec):
     class Settings(Codec.Settings):
         name: Literal["identity"] = "identity"
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         return group, memory

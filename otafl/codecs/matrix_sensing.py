@@ -23,15 +23,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded
+from otafl.codecs.base import Codec, EncodedGroup
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
-from otafl.core.contracts import Blocks, Cohort, Context, Group, Hyper, Payload
+from otafl.core.contracts import Cohort, Context, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _Matricisation:
     """Say how a block [n, *shape] is measured: as matrices [n, shape[0], rest], along their first
     side, or with `last` along the other."""
 
@@ -44,7 +44,7 @@ class _Cut:
 
 
 class MatrixSensing(Codec):
-    lasting: ClassVar = ("_side", "_cuts")
+    state_attrs: ClassVar = ("_side", "_cuts")
     once = False
 
     class Settings(Codec.Settings):
@@ -69,28 +69,32 @@ class MatrixSensing(Codec):
         self._cuts: dict[tuple[int, str], tuple[tuple[int, ...], bool]] = {}
 
     def encode(
-        self, payload: Payload, memory: Blocks, cohort: Cohort, round: int, streams: Streams
-    ) -> tuple[Payload, Blocks]:
-        self._side = self._common([group for group in payload if group.route == "uplink"])
+        self, payload: Payload, memory: Tensors, cohort: Cohort, round: int, streams: Streams
+    ) -> tuple[Payload, Tensors]:
+        self._side = self._choose_common_side(
+            [group for group in payload if group.route == "uplink"]
+        )
         return super().encode(payload, memory, cohort, round, streams)
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         blocks = dict(group.blocks)
         for name, block in group.blocks.items():
-            if self._side in _sides(block):
+            if self._side in _get_sides(block):
                 self._cuts[index, name] = tuple(block.shape[1:]), block.shape[1] != self._side
-                cut = _Cut(*self._cuts[index, name])
-                blocks[name] = cut.turned(cut.turned(block.flatten(2)) @ self._matrix(name).mT)
+                cut = _Matricisation(*self._cuts[index, name])
+                blocks[name] = cut.turned(cut.turned(block.flatten(2)) @ self._get_matrix(name).mT)
         return replace(group, blocks=blocks), memory
 
-    def _common(self, groups: list[Group]) -> int:
+    def _choose_common_side(self, groups: list[Group]) -> int:
         """Return the side that is measured: the one named, or the one that most matrices have."""
         if any(group.mask is not None for group in groups):
             raise UserError(
                 "codec.name: 'matrix_sensing' mixes coordinates, and the algorithm's devices know "
                 "only some of them each; use topk, or a quantiser"
             )
-        every = [_sides(block) for group in groups for block in group.blocks.values()]
+        every = [_get_sides(block) for group in groups for block in group.blocks.values()]
         if not any(every):
             raise UserError(
                 "codec.name: 'matrix_sensing' measures matrices, and the algorithm sends none; "
@@ -110,19 +114,19 @@ class MatrixSensing(Codec):
             )
         return side
 
-    def _matrix(self, name: str) -> Tensor:
+    def _get_matrix(self, name: str) -> Tensor:
         return self._sensing.matrix(MATRIX / name, self.settings.rows, self._side)
 
-    def restored(self, index: int, blocks: Blocks) -> Blocks:
+    def restored(self, index: int, blocks: Tensors) -> Tensors:
         whole = dict(blocks)
         for name, block in blocks.items():
             if (index, name) in self._cuts:
-                cut = _Cut(*self._cuts[index, name])
-                columns = self._sensing.recovered(cut.turned(block), self._matrix(name))
+                cut = _Matricisation(*self._cuts[index, name])
+                columns = self._sensing.recovered(cut.turned(block), self._get_matrix(name))
                 whole[name] = cut.turned(columns).reshape(-1, *cut.shape)
         return whole
 
 
-def _sides(block: Tensor) -> set[int]:
+def _get_sides(block: Tensor) -> set[int]:
     """Return the lengths of the two sides of matrices [n, rows, ...]; none of vectors."""
     return {block.shape[1], math.prod(block.shape[2:])} if block.dim() >= 3 else set()

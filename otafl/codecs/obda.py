@@ -21,8 +21,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import VOTES, Codec, Coded, pairs
-from otafl.core.contracts import Blocks, Context, Group, Hyper, Received, column
+from otafl.codecs.base import VOTES, Codec, EncodedGroup, pairs
+from otafl.core.contracts import Context, Group, Hyper, Received, Tensors, column
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -31,7 +31,7 @@ from otafl.core.settings import stackable
 class Obda(Codec):
     sends_sums = True
 
-    lasting: ClassVar = ("_voted",)
+    state_attrs: ClassVar = ("_voted",)
 
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
@@ -48,7 +48,9 @@ class Obda(Codec):
         super().__init__(settings, hyper, streams)
         self._voted: set[int] = set()
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         if group.weighting != "mean":
             raise UserError(
                 "codec.name: 'obda' gives the server a vote, and the algorithm asks for the sum "
@@ -56,7 +58,7 @@ class Obda(Codec):
             )
         self._voted.add(index)
         step = self.hyper["step"][pairs(group, context.cohort)[0]]
-        blocks = {name: _signed(step, block) for name, block in group.blocks.items()}
+        blocks = {name: _apply_signs(step, block) for name, block in group.blocks.items()}
         # a plain sum counts every device once, and of equal signs it is exact
         equal = self.settings.vote == "majority"
         return replace(group, blocks=blocks, weighting="equal" if equal else "mean"), memory
@@ -66,20 +68,20 @@ class Obda(Codec):
         means = list(received.mean)
         for index in self._voted:
             means[index] = {
-                name: self._vote(block, received.delivered_weight(index, name))
+                name: self._compute_vote(block, received.delivered_weight(index, name))
                 for name, block in received.mean[index].items()
             }
         return replace(received, mean=tuple(means))
 
-    def _vote(self, block: Tensor, weight: Tensor) -> Tensor:
+    def _compute_vote(self, block: Tensor, weight: Tensor) -> Tensor:
         """Return the step that sums [S, *shape] vote for; 0 where no weight [S, *shape] arrived."""
-        return _signed(self.hyper["step"], block) * (weight > 0)
+        return _apply_signs(self.hyper["step"], block) * (weight > 0)
 
     def bits(self, group: Group) -> float:
         return float(group.reals)
 
 
-def _signed(step: Tensor, block: Tensor) -> Tensor:
+def _apply_signs(step: Tensor, block: Tensor) -> Tensor:
     """Return step [n] with the signs of [n, *shape], + for zero."""
     size = column(step, block).expand_as(block)
     return torch.where(block >= 0, size, -size)

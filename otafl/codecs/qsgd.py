@@ -20,8 +20,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded, pairs
-from otafl.core.contracts import Blocks, Context, Group, Hyper
+from otafl.codecs.base import Codec, EncodedGroup, pairs
+from otafl.core.contracts import Context, Group, Hyper, Tensors
 from otafl.core.rng import Streams, family
 
 ROUNDING = family("qsgd", __name__)
@@ -44,22 +44,24 @@ class Qsgd(Codec):
         # the largest magnitude is a level itself, so the quantised values tell their grid
         self.word_bits = settings.bits if settings.norm == "max" else None
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         who = pairs(group, context.cohort)
         blocks = {}
         for name, block in group.known.items():
             draw = context.streams.device_uniform(
                 ROUNDING / index / name, context.round, *who, tuple(block.shape[1:])
             )
-            blocks[name] = self._quantised(block, draw)
+            blocks[name] = self._quantise(block, draw)
         return replace(group, blocks=blocks), memory
 
-    def _quantised(self, block: Tensor, draw: Tensor) -> Tensor:
+    def _quantise(self, block: Tensor, draw: Tensor) -> Tensor:
         """Round a block [n, *shape] up where the draw [n, *shape], uniform, says so."""
-        rows = self._buckets(block)
+        rows = self._split_buckets(block)
         norm = self._norm(rows)
         share = rows.abs() / norm.where(norm > 0, 1.0)  # exactly 1 at the largest magnitude
-        level = share.mul_(self._levels).add_(self._buckets(draw)).floor_()
+        level = share.mul_(self._levels).add_(self._split_buckets(draw)).floor_()
         level.clamp_max_(self._levels)
         return _block(level.mul_(rows.sign()).mul_(norm / self._levels), block)
 
@@ -72,7 +74,7 @@ class Qsgd(Codec):
         """Return the reals in a bucket of a block of so many."""
         return min(self.settings.bucket or reals, reals)
 
-    def _buckets(self, block: Tensor) -> Tensor:
+    def _split_buckets(self, block: Tensor) -> Tensor:
         """Cut a block [n, *shape] into [n, buckets, reals], filled up with zeros."""
         rows = block.flatten(1)
         size = self._size(rows.shape[1])
@@ -83,21 +85,21 @@ class Qsgd(Codec):
         norms = sum(-(-reals // self._size(reals)) for reals in sizes)
         return float(self.settings.bits * group.reals + 32 * norms)
 
-    def words(self, group: Group) -> Blocks:
+    def words(self, group: Group) -> Tensors:
         """Return sign and level as s + level, from 0 to 2 s."""
         words = {}
         for name, block in group.blocks.items():
-            rows = self._buckets(block)
+            rows = self._split_buckets(block)
             norm = self._norm(rows)
             level = (rows / norm.where(norm > 0, 1.0) * self._levels).round() + self._levels
             words[name] = _block(level.to(torch.int64), block)
         return words
 
-    def values(self, group: Group, words: Blocks) -> Blocks:
+    def values(self, group: Group, words: Tensors) -> Tensors:
         out = {}
         for name, block in group.blocks.items():
-            norm = self._norm(self._buckets(block))
-            level = self._buckets((words[name] - self._levels).to(block.dtype))
+            norm = self._norm(self._split_buckets(block))
+            level = self._split_buckets((words[name] - self._levels).to(block.dtype))
             out[name] = _block(level * (norm / self._levels), block)
         return out
 

@@ -18,9 +18,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.codecs.base import Codec, Coded, known_columns, pairs, shapes_of
-from otafl.codecs.sparse import LEFT_OUT, Positions, kept, random_subset, subset_bits
-from otafl.core.contracts import Blocks, Context, Group
+from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes, pairs
+from otafl.codecs.sparse import LEFT_OUT, Positions, count_subset_bits, kept, random_subset
+from otafl.core.contracts import Context, Group, Tensors
 from otafl.core.rng import family
 from otafl.models.base import unflatten
 
@@ -41,13 +41,15 @@ class RandomSubset(Codec):
         def assumes_increments(self) -> str:
             return LEFT_OUT if self.fill == "zero" else ""
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         draw = context.streams.device_uniform(
             CHOICE / index, context.round, *pairs(group, context.cohort), (group.reals,)
         )
         some = random_subset(draw, kept(self.settings.keep, group.reals))
-        x, known = known_columns(group)
-        shapes = shapes_of(group)
+        x, known = flatten_known(group)
+        shapes = get_shapes(group)
         blocks = unflatten(x * some, shapes)
         if self.settings.fill == "zero":
             return replace(group, blocks=blocks), memory
@@ -56,4 +58,4 @@ class RandomSubset(Codec):
 
     def bits(self, group: Group) -> float:
         count = kept(self.settings.keep, group.reals)
-        return float(subset_bits(group.reals, count, self.settings.positions))
+        return float(count_subset_bits(group.reals, count, self.settings.positions))

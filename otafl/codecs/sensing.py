@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.amp import amp, default_threshold
+from otafl.codecs.amp import amp, compute_default_threshold
 from otafl.core.rng import Purpose, Streams, family
 
 MATRIX = family("matrix", __name__)
@@ -51,7 +51,7 @@ class Sensing:
     def threshold(self, rows: int, columns: int) -> float:
         """Return the threshold of a matrix [m, n]."""
         own: float | str = self._settings.threshold
-        return default_threshold(rows, columns) if isinstance(own, str) else own
+        return compute_default_threshold(rows, columns) if isinstance(own, str) else own
 
     def recovered(self, measured: Tensor, matrix: Tensor) -> Tensor:
         """Return x [..., n] from measurements A x [..., m]."""

@@ -22,17 +22,17 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded, shapes_of
+from otafl.codecs.base import Codec, EncodedGroup, get_shapes
 from otafl.codecs.sparse import (
     LEFT_OUT,
+    ErrorFeedbackSettings,
     Feedback,
-    Remembering,
+    add_memory,
     forgotten,
     kept,
-    recalled,
-    remembered,
+    store_memory,
 )
-from otafl.core.contracts import Blocks, Context, Group, Heard, Hyper, Payload
+from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family
@@ -44,8 +44,8 @@ SENT = "sent"
 """The one block of an encoded group."""
 
 
-class SharedSubset(Remembering):
-    lasting: ClassVar = ("_place", "_shapes")
+class SharedSubset(ErrorFeedbackSettings):
+    state_attrs: ClassVar = ("_place", "_shapes")
 
     class Settings(Codec.Settings):
         small: ClassVar[Mapping[str, Any]] = {"keep": 0.5}
@@ -76,20 +76,24 @@ class SharedSubset(Remembering):
         self._place: dict[int, Tensor] = {}
         self._shapes: dict[int, Shapes] = {}
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         if group.mask is not None:
             raise UserError(
                 "codec.name: 'shared_subset' sends the same coordinates of all devices, and the "
                 "algorithm's devices know only some of them each; use topk, or a quantiser"
             )
-        a = recalled(flatten(group.blocks), None, group, index, memory)
+        a = add_memory(flatten(group.blocks), None, group, index, memory)
         draw = self._own.uniform(CHOICE / index, context.round, (group.reals,))[0]
         place = draw.topk(kept(self.settings.keep, group.reals)).indices.sort().values
-        self._place[index], self._shapes[index] = place, shapes_of(group)
-        memory = remembered(a, None, group, index, memory)
+        self._place[index], self._shapes[index] = place, get_shapes(group)
+        memory = store_memory(a, None, group, index, memory)
         return replace(group, blocks={SENT: a[:, place]}), memory
 
-    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
             if group.route == "uplink":
                 came = came if came.shape[1] == 1 else self._spread(index, came)
@@ -97,12 +101,12 @@ class SharedSubset(Remembering):
                 memory = forgotten(sent, came, group, index, memory)
         return memory
 
-    def restored(self, index: int, blocks: Blocks) -> Blocks:
+    def restored(self, index: int, blocks: Tensors) -> Tensors:
         if index not in self._shapes:
             return blocks
         return unflatten(self._spread(index, blocks[SENT]), self._shapes[index])
 
-    def restored_weight(self, index: int, weight: Blocks, restored: Blocks) -> Blocks:
+    def decode_weight(self, index: int, weight: Tensors, restored: Tensors) -> Tensors:
         """Return the weight of the reals of the subset, 0 of the others, of which nothing came."""
         return self.restored(index, weight)
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Blocks, Group, Payload
+from otafl.core.contracts import Group, Payload, Tensors
 
 Positions = Annotated[
     bool,
@@ -37,15 +37,15 @@ LEFT_OUT = "has the server take 0 for what a device does not send"
 """Why a codec that leaves reals out does."""
 
 
-class Remembering(Codec):
+class ErrorFeedbackSettings(Codec):
     """Let devices remember what the server has not received, if `error_feedback` says so."""
 
     @property
-    def remembers(self) -> bool:
+    def has_memory(self) -> bool:
         return bool(self.settings.error_feedback)
 
-    def init(self, payload: Payload) -> Blocks:
-        return memory_of(payload) if self.remembers else {}
+    def init(self, payload: Payload) -> Tensors:
+        return build_memory(payload) if self.has_memory else {}
 
 
 def kept(share: float, reals: int) -> int:
@@ -61,13 +61,13 @@ def random_subset(draw: Tensor, count: int) -> Tensor:
     return torch.zeros_like(draw).scatter_(1, place, 1.0)
 
 
-def subset_bits(reals: int, count: int, positions: bool = True) -> int:
+def count_subset_bits(reals: int, count: int, positions: bool = True) -> int:
     """Return the bits of `count` of so many numbers, and with `positions` of where they are."""
     where = min(count * (reals - 1).bit_length(), reals) if positions and count < reals else 0
     return 32 * count + where
 
 
-def memory_of(payload: Payload) -> Blocks:
+def build_memory(payload: Payload) -> Tensors:
     """Return the devices' memory of zeros, "rest/<group>" [N, P] for each uplink group."""
     memory = {}
     for index, group in enumerate(payload):
@@ -77,7 +77,7 @@ def memory_of(payload: Payload) -> Blocks:
     return memory
 
 
-def recalled(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks) -> Tensor:
+def add_memory(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors) -> Tensor:
     """Return a = x + e [n, P], of coordinates that the rows know; x without a memory."""
     rest = memory.get(_name(index))
     if rest is None:
@@ -86,7 +86,9 @@ def recalled(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: B
     return x + (rest if mask is None else rest * mask)
 
 
-def remembered(a: Tensor, mask: Tensor | None, group: Group, index: int, memory: Blocks) -> Blocks:
+def store_memory(
+    a: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors
+) -> Tensors:
     """Return the memory, if there is one, with e = a [n, P], all that there is to send; of
     coordinates that a row does not know, as it was."""
     name = _name(index)
@@ -101,13 +103,13 @@ def remembered(a: Tensor, mask: Tensor | None, group: Group, index: int, memory:
     return memory | {name: rest}
 
 
-def all_of(group: Group, index: int, memory: Blocks) -> Tensor:
+def all_of(group: Group, index: int, memory: Tensors) -> Tensor:
     """Return what the memory has of the rows of a group, [n, P]."""
     rest = memory[_name(index)]
     return rest if group.rows is None else rest[group.rows]
 
 
-def forgotten(sent: Tensor, heard: Tensor, group: Group, index: int, memory: Blocks) -> Blocks:
+def forgotten(sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors) -> Tensors:
     """Return the memory less what the server has received of the rows of a group: e = a - sent
     [n, P] where `heard` [N, 1] or [N, P]."""
     name = _name(index)

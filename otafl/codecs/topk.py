@@ -17,23 +17,23 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from otafl.codecs.base import Codec, Coded, known_columns, shapes_of
+from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes
 from otafl.codecs.sparse import (
     FEEDBACK,
+    ErrorFeedbackSettings,
     Feedback,
-    Remembering,
+    add_memory,
+    count_subset_bits,
     forgotten,
     kept,
-    recalled,
-    remembered,
-    subset_bits,
+    store_memory,
 )
-from otafl.core.contracts import Blocks, Context, Group, Heard, Payload
+from otafl.core.contracts import Context, DeliveredMasks, Group, Payload, Tensors
 from otafl.factorised.shrinkage import top
 from otafl.models.base import flatten, unflatten
 
 
-class TopK(Remembering):
+class TopK(ErrorFeedbackSettings):
     class Settings(Codec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1)
@@ -46,26 +46,30 @@ class TopK(Remembering):
         def assumes_increments(self) -> str:
             return FEEDBACK if self.error_feedback else ""
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
-        x, mask = known_columns(group)
-        a = recalled(x, mask, group, index, memory)
-        parts = a.split(self._scopes(group), 1)
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
+        x, mask = flatten_known(group)
+        a = add_memory(x, mask, group, index, memory)
+        parts = a.split(self._count_scopes(group), 1)
         sent = torch.cat([top(one, kept(self.settings.keep, one.shape[1])) for one in parts], 1)
-        memory = remembered(a, mask, group, index, memory)
-        return replace(group, blocks=unflatten(sent, shapes_of(group))), memory
+        memory = store_memory(a, mask, group, index, memory)
+        return replace(group, blocks=unflatten(sent, get_shapes(group))), memory
 
-    def settle(self, memory: Blocks, payload: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
             if group.route == "uplink":
                 memory = forgotten(flatten(group.blocks), came, group, index, memory)
         return memory
 
-    def _scopes(self, group: Group) -> list[int]:
+    def _count_scopes(self, group: Group) -> list[int]:
         """Return how many reals the largest are chosen among, each time."""
         if self.settings.scope == "payload":
             return [group.reals]
         return [block.flatten(1).shape[1] for block in group.blocks.values()]
 
     def bits(self, group: Group) -> float:
-        scopes = self._scopes(group)
-        return float(sum(subset_bits(one, kept(self.settings.keep, one)) for one in scopes))
+        scopes = self._count_scopes(group)
+        return float(sum(count_subset_bits(one, kept(self.settings.keep, one)) for one in scopes))

@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, Coded
-from otafl.core.contracts import Blocks, Context, Group, Hyper
+from otafl.codecs.base import Codec, EncodedGroup
+from otafl.core.contracts import Context, Group, Hyper, Tensors
 from otafl.core.rng import Streams
 
 
@@ -32,30 +32,32 @@ class Uniform(Codec):
         self.word_bits = settings.bits
         self._levels = 2**settings.bits - 1
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         blocks = {
             name: (low + step * level).view_as(block)
-            for name, block, low, step, level in self._grids(group)
+            for name, block, low, step, level in self._yield_grids(group)
         }
         return replace(group, blocks=blocks), memory
 
     def bits(self, group: Group) -> float:
         return float(self.settings.bits * group.reals + 64 * len(group.blocks))
 
-    def words(self, group: Group) -> Blocks:
+    def words(self, group: Group) -> Tensors:
         """Return the level of each real above its block's smallest value."""
         return {
             name: level.clamp(0, self._levels).to(torch.int64).view_as(block)
-            for name, block, _, _, level in self._grids(group)
+            for name, block, _, _, level in self._yield_grids(group)
         }
 
-    def values(self, group: Group, words: Blocks) -> Blocks:
+    def values(self, group: Group, words: Tensors) -> Tensors:
         return {
             name: (low + step * words[name].flatten(1).to(block.dtype)).view_as(block)
-            for name, block, low, step, _ in self._grids(group)
+            for name, block, low, step, _ in self._yield_grids(group)
         }
 
-    def _grids(self, group: Group) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
+    def _yield_grids(self, group: Group) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
         """Yield of each block its name, itself [n, *shape], the smallest value and the step of each
         row, [n, 1], of what it knows; and how many steps each real [n, reals] is above the smallest
         value, 0 in a constant row."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings, stackable_fields
 
 
-def hyper_of(rows: Sequence[Settings], streams: Streams) -> Blocks:
+def hyper_of(rows: Sequence[Settings], streams: Streams) -> Tensors:
     """Return each stackable field that all rows give, as a tensor over the trials.
 
     Parameters

@@ -19,5 +19,5 @@ def build(
     """Return what is known of a channel in S trials, of a section each, and tell the channel."""
     hyper = hyper_of(sections, streams)
     known: Csi = registry.make("csi", sections[0], channel, budget, streams, hyper)
-    channel.believed = known.of_paths
+    channel.believed = known.estimate_paths
     return known

@@ -15,10 +15,11 @@ from torch import Tensor
 from otafl.channels.base import Channel
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkBudget
+from otafl.core.renamed import Renamed
 from otafl.core.rng import Purpose, Streams
 
 
-class Csi(ABC):
+class Csi(Renamed, ABC):
     """Estimate the channel.
 
     Parameters
@@ -29,6 +30,8 @@ class Csi(ABC):
     streams : of S trials.
     hyper : the stackable fields, [S].
     """
+
+    old_names: ClassVar = {"of_paths": "estimate_paths"}
 
     exact: ClassVar[bool] = False
     """The estimate is the channel itself."""
@@ -73,9 +76,11 @@ class Csi(ABC):
         """
 
     @abstractmethod
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor | None:
-        """Return what is believed in a round of paths that make up the channel (`Channel.sounded`),
-        each by itself.
+    def estimate_paths(
+        self, paths: Callable[[int], Tensor], gain: Tensor, round: int
+    ) -> Tensor | None:
+        """Return what is believed in a round of paths that make up the channel
+        (`Channel.num_sounded_paths`), each by itself.
 
         Parameters
         ----------
@@ -90,7 +95,7 @@ class Csi(ABC):
         """
 
 
-def device_errors(
+def draw_device_errors(
     streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:
     """Draw CN(0, variance) of the shape of `like` [S, K, ...] complex, for each device its part of
@@ -102,14 +107,14 @@ def device_errors(
     return torch.view_as_complex(draw).view(like.shape) * (variance / 2.0).sqrt()
 
 
-def path_errors(
+def draw_path_errors(
     streams: Streams, purpose: Purpose, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:
     """Draw CN(0, variance) of the shape of `like` [S, K, B, ...] complex; blocks 2^c - 1 to
     2^(c+1) - 2 are drawn together, so that a block is the same however many there are."""
     blocks, *rest = like.shape[2:]
     parts = [
-        device_errors(
+        draw_device_errors(
             streams, purpose / c, round, like[:, :, :1].expand(-1, -1, 1 << c, *rest), variance
         )
         for c in range(blocks.bit_length())

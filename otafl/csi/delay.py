@@ -49,5 +49,5 @@ class Delay(Csi):
         past = self._seen[first]
         return past.over(h.shape[3] * (past.block_symbols or 1))
 
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         return paths(round - self.settings.rounds)

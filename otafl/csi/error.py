@@ -14,7 +14,7 @@ from torch import Tensor
 from otafl.core.contracts import column
 from otafl.core.rng import family, purpose
 from otafl.core.settings import stackable
-from otafl.csi.base import Csi, device_errors, path_errors
+from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 
 ERROR = purpose("csi_error", __name__)
 PATH_ERROR = family("csi_path_error", __name__)
@@ -32,9 +32,9 @@ class NormalError(Csi):
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         variance = column(self.variance, h)
-        return h + device_errors(self.streams, ERROR, round, h, variance)
+        return h + draw_device_errors(self.streams, ERROR, round, h, variance)
 
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         true = paths(round)
         variance = column(self.variance, true)
-        return true + path_errors(self.streams, PATH_ERROR, round, true, variance)
+        return true + draw_path_errors(self.streams, PATH_ERROR, round, true, variance)

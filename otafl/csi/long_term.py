@@ -14,7 +14,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import DRAWS, FAR, NUMBERS
-from otafl.core.contracts import ChannelState, LinkBudget, Statistics, combined
+from otafl.core.contracts import ChannelState, ChannelStatistics, LinkBudget, combined
 from otafl.csi.base import Csi
 from otafl.receivers.base import Receiver
 
@@ -25,7 +25,7 @@ AT_ONCE = 1 << 18
 """Channel coefficients that are combined together: a receiver takes as many steps for one state."""
 
 
-class _States:
+class _StateDraws:
     """Draw states of far-away rounds, after combining: true and estimated scalar channels."""
 
     def __init__(self, channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget) -> None:
@@ -40,7 +40,7 @@ class _States:
         true: list[Tensor] = []
         believed: list[Tensor] = []
         everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
-        for states in self._batches(count):
+        for states in self._yield_batches(count):
             h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
             combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
             for drawn, of in ((true, h), (believed, h_hat)):
@@ -48,7 +48,7 @@ class _States:
                 drawn.append(cells.unflatten(0, (len(states), -1)))
         return torch.cat(true), torch.cat(believed)
 
-    def _batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
         """Yield h, h_hat [S, C, K, A], large-scale gain included, of so many states, some at a
         time."""
         some: list[tuple[Tensor, Tensor]] = []
@@ -92,7 +92,7 @@ class _States:
 
 def statistics(
     channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget, noise: Tensor
-) -> Statistics:
+) -> ChannelStatistics:
     """Return the long-term statistics of S trials.
 
     Closed forms are those of a channel with one antenna whose estimate has a normal error of known
@@ -103,8 +103,8 @@ def statistics(
     channel, csi, receiver, budget : of the uplink.
     noise : [S], N, variance of one received real.
     """
-    states = _States(channel, csi, receiver, budget)
-    variance = csi.variance if channel.closed_form else None
+    states = _StateDraws(channel, csi, receiver, budget)
+    variance = csi.variance if channel.has_closed_form else None
     gain = channel.outline(0).gain
     normal = variance if channel.normal else None  # of h_hat, whose |.|^2 is then exponential
 
@@ -119,45 +119,45 @@ def statistics(
         return (h * torch.conj(torch.sgn(h_hat))).real.mean(0)
 
     def mean_power() -> Tensor:
-        if channel.closed_form:
+        if channel.has_closed_form:
             return gain
         return states.many[0].abs().square().mean(0)
 
     def mean_inverse(threshold: Tensor) -> Tensor:
         if variance is not None:
-            known = _mean_inverse(channel, threshold, budget.gain, variance)
+            known = _compute_mean_inverse(channel, threshold, budget.gain, variance)
             if known is not None:
                 return known
         power = states.many[1].abs().square()
         inverse = torch.where(power >= threshold[:, None], 1.0 / power.clamp_min(1e-30), 0.0)
         return inverse.mean(0).clamp_min(torch.finfo(gain.dtype).tiny)
 
-    def share_above(threshold: Tensor) -> Tensor:
+    def prob_unit_gain_above(threshold: Tensor) -> Tensor:
         flat = channel.outline(0).h.shape[4] == 1
         if flat and normal is not None:
             return torch.exp(-threshold / (1.0 + normal))[:, None].expand_as(gain)
         return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
 
-    def share_over(threshold: Tensor) -> Tensor:
+    def prob_gain_above(threshold: Tensor) -> Tensor:
         if normal is not None:
             power = gain * (1.0 + normal[:, None])
             return torch.exp(-threshold / power.clamp_min(torch.finfo(gain.dtype).tiny))
         return (states.many[1].abs().square() >= threshold).to(gain.dtype).mean(0)
 
-    return Statistics(
+    return ChannelStatistics(
         gain=gain,
         budget=budget.budget,
         noise=noise,
         mean_amplitude=mean_amplitude,
         mean_power=mean_power,
         mean_inverse=mean_inverse,
-        share_above=share_above,
-        share_over=share_over,
+        prob_unit_gain_above=prob_unit_gain_above,
+        prob_gain_above=prob_gain_above,
         draws=lambda count: states.draw(count)[1][:, 0],
     )
 
 
-def _mean_inverse(
+def _compute_mean_inverse(
     channel: Channel, threshold: Tensor, gain: Tensor, variance: Tensor
 ) -> Tensor | None:
     """Return [S, K] from the channel's closed form for one device, if it has one, and 0 for a

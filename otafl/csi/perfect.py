@@ -25,5 +25,5 @@ class Perfect(Csi):
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return h
 
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
         return None

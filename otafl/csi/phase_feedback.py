@@ -29,7 +29,7 @@ class PhaseFeedback(Csi):
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return self._rounded(h)
 
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         return self._rounded(paths(round))
 
     def _rounded(self, h: Tensor) -> Tensor:

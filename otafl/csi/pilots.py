@@ -30,7 +30,7 @@ from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.rng import Streams, family, purpose
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
-from otafl.csi.base import Csi, device_errors, path_errors
+from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 
 if TYPE_CHECKING:
     from sionna.phy.ofdm import LSChannelEstimator
@@ -76,7 +76,7 @@ class Pilots(Csi):
         self._symbols = length * -(-groups // self._comb)
         self._interpolate = None
         if self._comb > 1:
-            self._interpolate = ls_estimator(groups, self._comb, self.streams)
+            self._interpolate = build_ls_estimator(groups, self._comb, self.streams)
         error = self.error_variance(start.gain)
         known = self.settings.estimator == "ls" and self._comb == 1
         alike = torch.equal(start.gain, budget.gain) and bool((error == error[:, :1]).all())
@@ -88,7 +88,7 @@ class Pilots(Csi):
 
     @property
     def pilot_symbols(self) -> int:
-        return self._symbols + self.settings.length * self.channel.sounded
+        return self._symbols + self.settings.length * self.channel.num_sounded_paths
 
     def error_variance(self, gain: Tensor) -> Tensor:
         """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
@@ -97,18 +97,18 @@ class Pilots(Csi):
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         error = self.error_variance(gain)[:, :, None, None, None]
         pilots = h[..., :: self._comb]
-        h_ls = pilots + device_errors(self.streams, PILOTS, round, pilots, error)
+        h_ls = pilots + draw_device_errors(self.streams, PILOTS, round, pilots, error)
         if self._interpolate is not None:
-            return _interpolated(self._interpolate, h_ls, h.shape[4], self._comb)
+            return _interpolate_pilots(self._interpolate, h_ls, h.shape[4], self._comb)
         return h_ls if self.settings.estimator == "ls" else h_ls / (1.0 + error)
 
-    def of_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
+    def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         true = paths(round)
         error = self.error_variance(gain)[:, :, None, None, None]
-        return true + path_errors(self.streams, PATH_PILOTS, round, true, error)
+        return true + draw_path_errors(self.streams, PATH_PILOTS, round, true, error)
 
 
-def ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator:
+def build_ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator:
     """Return Sionna's least-squares estimator on one OFDM symbol of so many sub-carriers, one in
     `comb` of them with a pilot of value 1; it interpolates linearly and, past the last pilot,
     extrapolates."""
@@ -127,7 +127,9 @@ def ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator
     return LSChannelEstimator(grid, interpolation_type="lin", **where)
 
 
-def _interpolated(estimator: LSChannelEstimator, pilots: Tensor, groups: int, comb: int) -> Tensor:
+def _interpolate_pilots(
+    estimator: LSChannelEstimator, pilots: Tensor, groups: int, comb: int
+) -> Tensor:
     """Return [S, K, A, B, F] from the received pilots over their amplitude [S, K, A, B, pilots]."""
     trials, devices, antennas, blocks, carried = pilots.shape
     y = pilots.new_zeros(trials * devices * blocks, 1, antennas, 1, groups)

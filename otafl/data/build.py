@@ -18,7 +18,7 @@ from otafl.data.dataset import DataSet
 from otafl.data.loading import loaded
 from otafl.data.own import OwnSamples
 from otafl.data.shares import Shares, pack, shared_out
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Samples:
     """
 
     data: DataSet
-    local_data: LocalData
+    local_data: TrainingData
     own_test: OwnSamples | None
     own_validation: OwnSamples | None
     share: Tensor
@@ -72,7 +72,7 @@ def build(
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
     )
-    local_data = LocalData(
+    local_data = TrainingData(
         torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
         torch.from_numpy(data.y_train).to(streams.device),
         index,
@@ -92,7 +92,7 @@ def build(
     )
 
 
-def _own(data: DataSet, held: list[Shares], local: LocalData, part: str) -> OwnSamples | None:
+def _own(data: DataSet, held: list[Shares], local: TrainingData, part: str) -> OwnSamples | None:
     """Return the devices' own samples, None where they have none. part: test or validation."""
     parts = [getattr(trial, part) for trial in held]
     sizes = np.stack([one.counts for one in parts])

@@ -13,7 +13,7 @@ from otafl.data.augment import augmentation
 from otafl.data.base import DataSource
 from otafl.data.build import Samples
 from otafl.data.dataset import DataSet
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 
 OF_A_CLASS = 2
 """Samples of each class, which all devices hold."""
@@ -36,7 +36,7 @@ def build(
     data = DataSet(x, y, x, y, classes)
     count = torch.full((streams.size, devices), len(y), device=streams.device)
     every = torch.arange(len(y), device=streams.device).expand(streams.size, devices, -1)
-    local = LocalData(
+    local = TrainingData(
         torch.from_numpy(x).to(streams.device, streams.dtype),
         torch.from_numpy(y).to(streams.device),
         every,

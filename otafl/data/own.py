@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from otafl.data.dataset import Indices
-from otafl.data.shares import class_counts, pack
+from otafl.data.shares import count_classes, pack
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class OwnSamples:
             self.x, self.y, index[self.trial, 0], count[self.trial, 0], self.trial, self.classes
         )
 
-    def class_counts(self) -> Tensor:
+    def count_classes(self) -> Tensor:
         """Return how many samples of each class the devices have, [S * K, classes] int64."""
-        return class_counts(self.y[self.index], self.count, self.classes)
+        return count_classes(self.y[self.index], self.count, self.classes)
 
     def majority(self) -> NDArray[np.float64]:
         """Return the share [S] of all devices' samples that are of their device's most frequent
         class: what a model gets right that knows nothing but that."""
-        most = self.class_counts().amax(1).double()
+        most = self.count_classes().amax(1).double()
         trials = int(self.trial[-1]) + 1
         right = most.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)
         return np.asarray(right.cpu())

@@ -118,7 +118,7 @@ def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
     return np.stack([trial.padded(width) for trial in dealt]), count
 
 
-def class_counts(y: Tensor, count: Tensor, classes: int) -> Tensor:
+def count_classes(y: Tensor, count: Tensor, classes: int) -> Tensor:
     """Return how many of the first count [n] labels y [n, m] of each row are of each class,
     [n, classes] int64."""
     held = torch.arange(y.shape[1], device=y.device) < count[:, None]

@@ -17,7 +17,7 @@ from torch import Tensor
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import STEP_BITS, Streams, family
 from otafl.data.augment import Augmentation
-from otafl.data.shares import class_counts
+from otafl.data.shares import count_classes
 
 MINIBATCH = family("minibatch", __name__)
 
@@ -26,7 +26,7 @@ _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 _FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations to dispatch
 
 
-class LocalData:
+class TrainingData:
     """Hold the training samples, and who has which.
 
     x: [n, *shape], y: [n] int64. index: [S, K, n_max], count: [S, K] int64, as `shares.pack` makes
@@ -59,14 +59,14 @@ class LocalData:
         place = streams.device
         self.x, self.y = x.to(place).contiguous(), y.to(place)
         self._rows = self.x.flatten(1)
-        self.trials, self.population, self.longest = index.shape
+        self.trials, self.num_devices, self.longest = index.shape
         self.index = index.to(place).reshape(-1, self.longest)
         self.count = count.to(place).reshape(-1)
         self.classes, self.batch_size, self.steps = classes, batch_size, steps
         self._streams, self.augment = streams, augment
         self._small = bool(count.min() < batch_size)
         self._equal = bool(count.min() == self.longest)
-        self._numbers = self.trials * self.population * steps * batch_size
+        self._numbers = self.trials * self.num_devices * steps * batch_size
         self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
         self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
         self._presence: Tensor | None = None
@@ -74,19 +74,19 @@ class LocalData:
     @functools.cached_property
     def _all(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return every pair of trial and device: its cell, and both, [S * K] each."""
-        cells = torch.arange(self.trials * self.population, device=self.count.device)
-        return cells, cells // self.population, cells % self.population
+        cells = torch.arange(self.trials * self.num_devices, device=self.count.device)
+        return cells, cells // self.num_devices, cells % self.num_devices
 
     def work(self, round: int, cohort: Cohort) -> LocalWork:
         """Return the local data of a chunk of cohort rows in a round."""
         return LocalWork(self, round, cohort)
 
-    def samples_ahead(self, round: int, step: int, draw: int) -> Tensor:
+    def draw_ahead(self, round: int, step: int, draw: int) -> Tensor:
         """Return [S * K, B] int64 samples of the whole population, out of a block of rounds."""
         first, block = self._blocks.get(draw, (0, ()))
         place = (round - first) * self.steps + step
         if not 0 <= place < len(block):
-            ticks = _ticks(round, self._ahead, 0, self.steps, self.count.device)
+            ticks = _make_step_keys(round, self._ahead, 0, self.steps, self.count.device)
             first, block = round, self.draw(ticks, *self._all, draw).unbind(0)
             self._blocks[draw] = first, block
             place = step
@@ -95,15 +95,15 @@ class LocalData:
     def test_batch(self, round: int, step: int, cell: Tensor) -> Batch:
         """Draw a minibatch of training samples for rows cell [n], for a model's fine-tuning before
         it is tested: none of the minibatches of local work."""
-        ticks = _ticks(round, 1, step, step + 1, cell.device)
-        pair = cell // self.population, cell % self.population
+        ticks = _make_step_keys(round, 1, step, step + 1, cell.device)
+        pair = cell // self.num_devices, cell % self.num_devices
         sample = self.draw(ticks, cell, *pair, "test")[0]
-        return self.gather(sample, self.batch_weight(cell))
+        return self.gather(sample, self.compute_batch_weight(cell))
 
-    def looks_ahead(self, cohort: Cohort) -> bool:
+    def uses_lookahead(self, cohort: Cohort) -> bool:
         """Say whether to draw for the whole population and several rounds at once: where it all
         takes part, or is small."""
-        everybody = cohort.size == self.trials * self.population
+        everybody = cohort.size == self.trials * self.num_devices
         return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
 
     def draw(
@@ -120,7 +120,7 @@ class LocalData:
         position += cell[:, None] * self.longest
         return self.index.take(position)
 
-    def batch_weight(self, cell: Tensor) -> Tensor | None:
+    def compute_batch_weight(self, cell: Tensor) -> Tensor | None:
         """Return the weights [n, B]: 1/n_k on the samples of a device that has fewer than B and 0
         on its padding, 1/B else; None if every device of the stack has enough."""
         if not self._small:
@@ -136,10 +136,10 @@ class LocalData:
             return self.gather(sample, None)
         return self.gather(sample, _share(self.count[cell], self.longest, self._streams.dtype))
 
-    def class_counts(self, cell: Tensor) -> Tensor:
+    def count_classes(self, cell: Tensor) -> Tensor:
         """Return how many samples of each class the rows have, [n, classes] int64."""
         if self._presence is None:
-            self._presence = class_counts(self.y[self.index], self.count, self.classes)
+            self._presence = count_classes(self.y[self.index], self.count, self.classes)
         return self._presence[cell]
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
@@ -156,13 +156,13 @@ class LocalData:
 
 
 class LocalWork:
-    """Give the local data of the rows of `cohort` in one round; see `contracts.Work`."""
+    """Give the local data of the rows of `cohort` in one round; see `contracts.LocalData`."""
 
-    def __init__(self, data: LocalData, round: int, cohort: Cohort) -> None:
+    def __init__(self, data: TrainingData, round: int, cohort: Cohort) -> None:
         self.round, self.steps, self.cohort = round, data.steps, cohort
         self._data = data
         self._cell = cohort.cell
-        self._ahead = data.looks_ahead(cohort)
+        self._ahead = data.uses_lookahead(cohort)
         self._blocks: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
 
     def batch(self, step: int, draw: int = 0) -> Batch:
@@ -173,13 +173,13 @@ class LocalWork:
             raise IndexError(f"local step {step} of a round of {self.steps}")
         data = self._data
         if self._ahead:
-            sample = data.samples_ahead(self.round, step, draw).index_select(0, self._cell)
+            sample = data.draw_ahead(self.round, step, draw).index_select(0, self._cell)
         else:
             sample = self._samples(step, draw)
-        batch = data.gather(sample, data.batch_weight(self._cell))
+        batch = data.gather(sample, data.compute_batch_weight(self._cell))
         if data.augment is None:
             return batch
-        tick = _ticks(self.round, 1, step, step + 1, self._cell.device)
+        tick = _make_step_keys(self.round, 1, step, step + 1, self._cell.device)
         cohort = self.cohort
         return replace(batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw))
 
@@ -187,9 +187,9 @@ class LocalWork:
         """Return all local data: x [n, n_max, *shape], padded with weight 0."""
         return self._data.all_of(self._cell)
 
-    def class_counts(self) -> Tensor:
+    def count_classes(self) -> Tensor:
         """Return how many samples of each class the rows have, [n, classes] int64."""
-        return self._data.class_counts(self._cell)
+        return self._data.count_classes(self._cell)
 
     def take(self, rows: Tensor) -> LocalWork:
         """Return the local data of the named rows [n] int64, ordered by trial."""
@@ -201,7 +201,7 @@ class LocalWork:
         if not first <= step < first + len(block):
             numbers = self.cohort.size * self._data.batch_size
             steps = min(self.steps - step, max(1, _NUMBERS_AHEAD // max(1, numbers)))
-            ticks = _ticks(self.round, 1, step, step + steps, self._cell.device)
+            ticks = _make_step_keys(self.round, 1, step, step + steps, self._cell.device)
             cohort = self.cohort
             sample = self._data.draw(ticks, self._cell, cohort.trial, cohort.device, draw)
             first, block = step, sample.unbind(0)
@@ -232,7 +232,7 @@ def _share(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
     return held.to(dtype) / count[:, None]
 
 
-def _ticks(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
+def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
     """Return the stream keys of the steps start..stop of the rounds, [rounds * (stop - start)]
     int64."""
     step = torch.arange(start, stop, device=device)

@@ -37,12 +37,12 @@ class Battery:
         self._plan = list(draws)
         at, charge, draw = now_s, self.charge_j, self._draw_w
         for start, next_draw in draws:
-            empty_s = self._empty_s(at, charge, draw)
+            empty_s = self._compute_empty_s(at, charge, draw)
             if empty_s < start:
                 return empty_s
             charge = min(self.capacity_j, charge + (self._harvest_w - draw) * (start - at))
             at, draw = start, next_draw
-        return self._empty_s(at, charge, draw)
+        return self._compute_empty_s(at, charge, draw)
 
     def settle(self, now_s: float) -> float:
         """Account for everything until now; return the charge in J."""
@@ -53,13 +53,13 @@ class Battery:
         self._advance(now_s)
         return self.charge_j
 
-    def seconds_to(self, charge_j: float) -> float:
+    def compute_seconds_to(self, charge_j: float) -> float:
         """Return the seconds until the harvest alone has filled it so far; inf without any."""
         if not self._harvest_w:
             return math.inf
         return max(0.0, charge_j - self.charge_j) / self._harvest_w
 
-    def _empty_s(self, at: float, charge: float, draw: float) -> float:
+    def _compute_empty_s(self, at: float, charge: float, draw: float) -> float:
         falls = draw - self._harvest_w
         return at + max(0.0, charge) / falls if falls > 0 else math.inf
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks, ChannelState, Cohort, Group, Payload, column
+from otafl.core.contracts import ChannelState, Cohort, Group, Payload, Tensors, column
 from otafl.core.hyper import hyper_of
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Purpose, Streams, family
@@ -100,7 +100,7 @@ class Faults:
         self._attack, self._streams = first.attack, streams
         self._hyper = hyper_of(sections, streams)
         self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
-        self._some = any(one.byzantine for one in sections)
+        self._check_partial_participation = any(one.byzantine for one in sections)
         self._refuses = any(one.refuses for one in sections)
         self._crash = any(one.crash_probability for one in sections)
         self._fade = any(one.fade_probability for one in sections)
@@ -113,7 +113,7 @@ class Faults:
     def tamper(self, payload: Payload, cohort: Cohort, round: int) -> Payload:
         """Return the payload as the attackers among the cohort have it sent; what was given is not
         written to."""
-        if not self._some:
+        if not self._check_partial_participation:
             return payload
         attacks = cohort.device < self._count[cohort.trial]
         return tuple(
@@ -149,7 +149,7 @@ class Faults:
         twice = draw < self._hyper["duplicate_probability"][cohort.trial]
         return _table(1.0 + twice.to(draw.dtype), cohort)
 
-    def slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
+    def draw_slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
         """Return what the local work of the pairs trial [N], device [N] takes longer by, [N]."""
         return None if self._bursts is None else self._bursts.factor(trial, device, round)
 
@@ -207,7 +207,7 @@ class Faults:
         return replace(
             group,
             blocks={
-                name: block.index_copy(0, at, _times(own[name], scale))
+                name: block.index_copy(0, at, _scale_rows(own[name], scale))
                 for name, block in group.blocks.items()
             },
         )
@@ -250,7 +250,7 @@ class Bursts:
         return np.where(self._slow, self._factor, 1.0)[trial, device]
 
 
-def jammer_power(sections: Sequence[Faults.Settings], streams: Streams) -> Tensor:
+def compute_jammer_power(sections: Sequence[Faults.Settings], streams: Streams) -> Tensor:
     """Return the jammer's mean power over the receiver's complex noise, [S], 0 without one."""
     powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in sections]
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
@@ -264,16 +264,16 @@ def _pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]
 
 def _table(values: Tensor, cohort: Cohort) -> Tensor:
     """Put values [N] of the rows at their place in [S, K], 1 elsewhere."""
-    table = values.new_ones(cohort.trials * cohort.population)
-    return table.index_copy_(0, cohort.cell, values).view(cohort.trials, cohort.population)
+    table = values.new_ones(cohort.trials * cohort.num_devices)
+    return table.index_copy_(0, cohort.cell, values).view(cohort.trials, cohort.num_devices)
 
 
-def _norm(blocks: Blocks) -> Tensor:
+def _norm(blocks: Tensors) -> Tensor:
     """Return the norm of each row, all blocks together, [n]."""
     norms = [torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks.values()]
     return torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
-def _times(block: Tensor, factor: Tensor) -> Tensor:
+def _scale_rows(block: Tensor, factor: Tensor) -> Tensor:
     """Multiply rows [n, *shape] by [n]."""
     return block * column(factor, block)

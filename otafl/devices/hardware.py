@@ -48,7 +48,7 @@ class Hardware:
         names = [part.name for part in fields(Hardware)]
         return Hardware(*(_stacked([getattr(one, name) for one in trials]) for name in names))
 
-    def of_trial(self, trial: int) -> Hardware:
+    def select_trial(self, trial: int) -> Hardware:
         """Return the hardware [K] of a trial, the same memory."""
         return Hardware(*(getattr(self, part.name)[trial] for part in fields(Hardware)))
 

@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Broadcast, Cohort, column
+from otafl.core.contracts import Broadcast, Cohort, Tensors, column
 from otafl.core.rng import purpose
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
@@ -59,7 +59,7 @@ class AnalogDownlink(Downlink):
         )
 
     def _noise(
-        self, blocks: Blocks, per_device: bool, reals: int, cohort: Cohort, round: int
+        self, blocks: Tensors, per_device: bool, reals: int, cohort: Cohort, round: int
     ) -> Distort | None:
         """Return how the rows hear blocks [S or N, *shape], s (x + e) in place of x; None where
         there are none."""
@@ -78,7 +78,7 @@ class AnalogDownlink(Downlink):
         spread = (power / snr).sqrt()
         shrink = snr / (1.0 + snr) if self.settings.estimator == "mmse" else None
 
-        def distort(blocks: Blocks, cohort: Cohort, place: Tensor) -> None:
+        def distort(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
             pair = cohort.trial, cohort.device
             for name, block in blocks.items():
                 if block.is_floating_point():

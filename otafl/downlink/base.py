@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Hyper, LinkBudget, taken
+from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors, taken
 from otafl.core.rng import Streams, family
 
 DOWNLINK = family("downlink", __name__)
@@ -35,7 +35,7 @@ class DownlinkSetup:
     hyper: Hyper
 
 
-Distort = Callable[[Blocks, Cohort, Tensor], None]
+Distort = Callable[[Tensors, Cohort, Tensor], None]
 """Change blocks [n, *shape] on their way to the rows of a cohort [n], in place, given which of the
 rows that were sent to these are, [n] int64."""
 
@@ -69,8 +69,8 @@ class Arrival:
         rows, sent, seconds = keep.nonzero().squeeze(1), self.sent, self.row_seconds
         if sent.per_device:
             sent = replace(sent, blocks={name: taken(b, rows) for name, b in sent.blocks.items()})
-        if sent.reals_of is not None:
-            sent = replace(sent, reals_of=sent.reals_of[rows])
+        if sent.coordinates_per_row is not None:
+            sent = replace(sent, coordinates_per_row=sent.coordinates_per_row[rows])
         return replace(
             self,
             sent=sent,

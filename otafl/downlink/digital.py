@@ -9,7 +9,7 @@ signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), drawn anew in each 
 that does not know the channels sends at the rate that fails with probability epsilon, g = -ln(1 -
 epsilon) (outage capacity); one that knows them takes what each channel carries, and in a broadcast
 the weakest of those who still miss it. A copy to a device whose channel carries less than
-`LEAST_RATE` bits a channel use is not begun, takes no time and does not arrive. A unicast packet is
+`MIN_RATE` bits a channel use is not begun, takes no time and does not arrive. A unicast packet is
 lost with probability q = 1 - (1 - loss)(1 - epsilon), so it takes (1 - q^A) / (1 - q) transmissions
 in the mean, A being the most; a broadcast to n devices takes sum_{a < A} (1 - (1 - q^a)^n).
 
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.core.contracts import LEAST_RATE, Broadcast, Cohort
+from otafl.core.contracts import MIN_RATE, Broadcast, Cohort
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import DOWNLINK, WORD, Arrival, Downlink, DownlinkSetup
@@ -68,12 +68,12 @@ class DigitalDownlink(Downlink):
         self._lossy = bool(self._loss.any()) or settings.rate == "outage"
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
-        own = broadcast.per_device or broadcast.reals_of is not None
-        if broadcast.reals_of is not None:
-            bits = WORD * broadcast.reals_of.cpu().double().numpy()
+        own = broadcast.per_device or broadcast.coordinates_per_row is not None
+        if broadcast.coordinates_per_row is not None:
+            bits = WORD * broadcast.coordinates_per_row.cpu().double().numpy()
         else:
             bits = np.full(cohort.size, WORD * broadcast.reals)
-        lost, rate = self._attempts(cohort, round)
+        lost, rate = self._draw_attempts(cohort, round)
         first = np.where(lost.all(1), lost.shape[1], lost.argmin(1))  # attempt that arrives
         if own or self.settings.mode == "unicast":
             seconds, row_seconds, sent = self._in_turn(cohort, bits, first, rate)
@@ -84,10 +84,10 @@ class DigitalDownlink(Downlink):
             heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
         return Arrival(broadcast, seconds, sent, heard=heard, row_seconds=row_seconds)
 
-    def _attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
+    def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and at what bit rate a copy would be sent to it,
         [N, A], infinite for one that is not begun."""
-        trial, rule = cohort.host_pair[0], self.settings.rate
+        trial, rule = cohort.host_trial_device[0], self.settings.rate
         lost = np.zeros((cohort.size, self.settings.attempts), dtype=bool)
         if self._loss.any():
             draw = self._draw(LOSS, cohort, round)
@@ -99,7 +99,7 @@ class DigitalDownlink(Downlink):
             lost |= gain < self._gain_needed[trial, None]
             gain = np.broadcast_to(self._gain_needed[trial, None], lost.shape)
         rate = np.log1p(self._snr[trial, None] * gain) / np.log(2.0)
-        none = rate < LEAST_RATE
+        none = rate < MIN_RATE
         return lost | none, np.where(none, np.inf, self._bandwidth_hz[trial, None] * rate)
 
     def _draw(self, purpose: str, cohort: Cohort, round: int) -> np.ndarray:
@@ -127,7 +127,7 @@ class DigitalDownlink(Downlink):
         self, cohort: Cohort, bits: float, first: np.ndarray, rate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the same of one packet of so many bits to all rows of a trial."""
-        trial = cohort.host_pair[0]
+        trial = cohort.host_trial_device[0]
         attempts = rate.shape[1]
         misses = first[:, None] >= np.arange(attempts)  # before an attempt, still to be served
         slowest = np.full((cohort.trials, attempts), np.inf)

@@ -18,11 +18,14 @@ class IdealDownlink(Downlink):
         name: Literal["ideal"] = "ideal"
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
-        if broadcast.reals_of is None:
+        if broadcast.coordinates_per_row is None:
             bits = WORD * broadcast.reals
             return Arrival(broadcast, bits / self.setup.rate_bps, copies(broadcast, cohort) * bits)
         # each device gets a part of its own, all at once; the largest takes longest
-        bits_of, trial = WORD * broadcast.reals_of.cpu().numpy(), cohort.host_pair[0]
+        bits_of, trial = (
+            WORD * broadcast.coordinates_per_row.cpu().numpy(),
+            cohort.host_trial_device[0],
+        )
         longest = np.zeros(cohort.trials)
         np.maximum.at(longest, trial, bits_of)
         total = np.bincount(trial, bits_of, cohort.trials)

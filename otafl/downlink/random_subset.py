@@ -18,8 +18,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.sparse import Positions, kept, random_subset, subset_bits
-from otafl.core.contracts import Blocks, Broadcast, Cohort
+from otafl.codecs.sparse import Positions, count_subset_bits, kept, random_subset
+from otafl.core.contracts import Broadcast, Cohort, Tensors
 from otafl.core.errors import UserError
 from otafl.downlink.base import DOWNLINK, Arrival, Downlink
 
@@ -34,17 +34,17 @@ class RandomSubsetDownlink(Downlink):
         positions: Positions = True
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
-        if broadcast.reals_of is not None:
+        if broadcast.coordinates_per_row is not None:
             raise UserError(
                 "downlink: 'random_subset' sends a part of one model to all devices, and the "
                 "algorithm sends each device a model of its own size; ideal or analog would do"
             )
         reals = broadcast.reals
         count = kept(self.settings.keep, reals)
-        bits = subset_bits(reals, count, self.settings.positions)
+        bits = count_subset_bits(reals, count, self.settings.positions)
         sent = np.array(cohort.counts, dtype=float) * bits
 
-        def thin(blocks: Blocks, cohort: Cohort, place: Tensor) -> None:
+        def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
             """Let the rows hear `count` of the numbers, and 0 for the others."""
             pair = cohort.trial, cohort.device
             draw = self.setup.streams.device_uniform(CHOICE, round, *pair, (reals,))

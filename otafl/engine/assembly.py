@@ -22,7 +22,7 @@ from otafl import (
 from otafl.algorithms.base import Algorithm
 from otafl.clock import Clock
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Context, Hyper, LocalLoad
+from otafl.core.contracts import Cohort, Context, Hyper, Workload
 from otafl.core.errors import UserError
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
@@ -33,7 +33,7 @@ from otafl.devices.hardware import Hardware
 from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Downlink
 from otafl.engine.sizes import Sizes
-from otafl.engine.workload import Workload
+from otafl.engine.workload import WorkloadPlanner
 from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
@@ -65,7 +65,7 @@ class Parts:
     hardware: Hardware
     faults: Faults
     clock: Clock
-    workload: Workload
+    workload: WorkloadPlanner
     sizes: Sizes
     selection: Selection
     downlink: Downlink
@@ -122,7 +122,7 @@ def assemble(
     sized = levels.build(scenario.devices.levels, algorithm.levels(), hardware, load, setup)
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     clocks.together = laid_out.servers if servers.together else 1
-    workload = Workload(
+    workload = WorkloadPlanner(
         hardware,
         frequency.build(
             scenario.devices.frequency, hardware, link.budget, link.transport.planned()
@@ -164,10 +164,10 @@ def method_of(scenario: Scenario, model: Model) -> Algorithm:
     return made
 
 
-def load_of(scenario: Scenario, samples: Samples) -> LocalLoad:
+def load_of(scenario: Scenario, samples: Samples) -> Workload:
     """Return what the devices [S, K] go through in a round's local work."""
     training, held = scenario.training, samples.share.double().cpu().numpy()
-    return LocalLoad(training.local_steps, training.batch_size, held)
+    return Workload(training.local_steps, training.batch_size, held)
 
 
 def torch_device(name: str) -> torch.device:

@@ -12,14 +12,14 @@ from torch import Tensor
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.engine.assembly import Parts
 from otafl.selection.base import Selection, in_order
-from otafl.selection.choosing import some_of
+from otafl.selection.choosing import draw_subset
 
 
 class Cohorts:
     """Draw the cohorts of a stack of S trials over K devices.
 
     share: [S, K], the devices' samples, or ones where they weigh alike. wanted: devices a round and
-    trial. asks: whether devices are asked one after the other if they are there, in place of
+    trial. must_ask: whether devices are asked one after the other if they are there, in place of
     choosing among all who are.
     """
 
@@ -30,9 +30,9 @@ class Cohorts:
             self.share = torch.ones_like(self.share)
         self._trials, self._population = self.share.shape
         self.wanted = parts.scenario.devices.participants or self._population
-        asked = self.wanted < self._population and not parts.selection.narrows
+        asked = self.wanted < self._population and not parts.selection.is_narrowing
         ordered = type(parts.selection).keys is not Selection.keys
-        self.asks = parts.clock.asks and asked and ordered
+        self.must_ask = parts.clock.must_ask and asked and ordered
         self._everyone: Cohort | None = None
 
     @functools.cached_property
@@ -60,7 +60,7 @@ class Cohorts:
         channel : of the round; need not be given to who is blind.
         """
         selection = self._parts.selection
-        whole = self.wanted == self._population and not selection.narrows
+        whole = self.wanted == self._population and not selection.is_narrowing
         everyone = available is None and whole
         if everyone and self._everyone is not None:
             self._everyone.version.fill_(t)
@@ -68,7 +68,7 @@ class Cohorts:
         free = available
         if free is None:
             free = np.ones((self._trials, self._population), bool)
-        if self.asks and available is None:
+        if self.must_ask and available is None:
             free = self._asked(running, t)
         elif not whole:
             state = channel
@@ -106,7 +106,7 @@ class Cohorts:
         wanted = np.broadcast_to(self._vacancies(), self._trials)
         for trial in np.flatnonzero(running).tolist():
             order = in_order(keys[trial])
-            there = self._parts.clock.first_available(trial, order, int(wanted[trial]))
+            there = self._parts.clock.select_first_available(trial, order, int(wanted[trial]))
             chosen[trial, there] = True
         return chosen
 
@@ -138,9 +138,9 @@ class Cohorts:
         """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
         wanted = self._parts.scenario.devices.senders
         if wanted is not None and wanted < max(cohort.counts):
-            some = some_of(cohort, wanted, t, self._parts.streams)
-            cohort = replace(cohort, sends=some, all_send=False)
+            some = draw_subset(cohort, wanted, t, self._parts.streams)
+            cohort = replace(cohort, sends=some, all_transmit=False)
         sends = self._parts.algorithm.sends(self._parts.context(cohort, t))
         if sends is None:
             return cohort
-        return replace(cohort, sends=sends & cohort.sends, all_send=False)
+        return replace(cohort, sends=sends & cohort.sends, all_transmit=False)

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, taken
-from otafl.core.lasting import Lasting
+from otafl.core.contracts import Cohort, Tensors, taken
+from otafl.core.stateful import Stateful
 from otafl.scenario.sections import DeviceState
 
 MANY = 4096
@@ -25,7 +25,7 @@ MODELS_CHUNK = 1 << 26
 """Real numbers of devices' models that are evaluated together."""
 
 
-class DeviceStore(Lasting):
+class DeviceStore(Stateful):
     """Keep blocks of state of K devices of S trials.
 
     A device has rows of its own from when it first takes part. Once half of them would, all get
@@ -33,7 +33,7 @@ class DeviceStore(Lasting):
 
     Parameters
     ----------
-    trials, population : S, K.
+    trials, num_devices : S, K.
     device : where cohorts are.
     place : "memory" of the torch device; "host", for a GPU that has less; or "disk", in temporary
         files that the system reads and writes as needed.
@@ -44,20 +44,20 @@ class DeviceStore(Lasting):
     def __init__(
         self,
         trials: int,
-        population: int,
+        num_devices: int,
         device: torch.device,
         place: DeviceState = "memory",
         hands_over: bool = False,
     ) -> None:
-        self._trials, self._population, self._place = trials, population, place
+        self._trials, self._population, self._place = trials, num_devices, place
         self._hands_over = hands_over and place == "memory"
-        self._start: Blocks = {}  # [S, 1, *shape]
-        self._table: Blocks = {}  # [capacity, *shape]
-        self._cells, self._device = trials * population, device
+        self._start: Tensors = {}  # [S, 1, *shape]
+        self._table: Tensors = {}  # [capacity, *shape]
+        self._cells, self._device = trials * num_devices, device
         self._row = torch.empty(0, dtype=torch.int64, device=device)  # [S * K], -1 for no row
         self._count = self._capacity = 0
 
-    def add(self, blocks: Blocks) -> None:
+    def add(self, blocks: Tensors) -> None:
         """Add those blocks that are not there, by their start: name -> [S, K, *shape], or [S, 1,
         *shape] for one that all devices of a trial share."""
         if blocks and not len(self._row):
@@ -91,7 +91,7 @@ class DeviceStore(Lasting):
         starts = self._start.values()
         return sum(math.prod(start.shape[2:]) * start.element_size() for start in starts)
 
-    def rows(self, cohort: Cohort) -> Blocks:
+    def rows(self, cohort: Cohort) -> Tensors:
         """Return the state [n, *shape] of the cohort's rows."""
         if not self._table:
             return {}
@@ -101,7 +101,7 @@ class DeviceStore(Lasting):
         rows = self._rows(cohort)
         return {name: taken(table, rows) for name, table in self._table.items()}
 
-    def put(self, cohort: Cohort, state: Blocks) -> None:
+    def put(self, cohort: Cohort, state: Tensors) -> None:
         """Keep the state [n, *shape] of the cohort's rows."""
         if not self._table:
             return
@@ -114,7 +114,7 @@ class DeviceStore(Lasting):
             table = self._table[name]
             table.index_copy_(0, rows.to(table.device), values.to(table.device))
 
-    def blocks(self) -> Blocks:
+    def blocks(self) -> Tensors:
         """Return the state [S, K, *shape] of all."""
         if self._count == self._cells:
             return {name: self._whole(name) for name in self._table}
@@ -123,7 +123,7 @@ class DeviceStore(Lasting):
             for name, table in self._all().items()
         }
 
-    def different(self, model_reals: int) -> tuple[Blocks, Tensor | None]:
+    def different(self, model_reals: int) -> tuple[Tensors, Tensor | None]:
         """Return the state of all as far as it differs: [S, M, *shape] of the start and of those
         who have left it; and whose is which, [S * K] int64 rows of [S * M].
 
@@ -150,18 +150,18 @@ class DeviceStore(Lasting):
             blocks[name] = states
         return blocks, whose
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         cells, tables = self._having(), self._table
         if self._count < self._cells:
             tables = {name: taken(table, self._row[cells]) for name, table in tables.items()}
         return {"cells": cells, "rows": dict(tables)}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        cells = kept["cells"].to(self._device)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        cells = state["cells"].to(self._device)
         self._nobody()
         self._row[cells] = torch.arange(len(cells), device=cells.device)
         self._count = self._capacity = len(cells)
-        for name, rows in kept["rows"].items():
+        for name, rows in state["rows"].items():
             whole = self._place == "memory" and len(cells) == self._cells
             # tables that were handed over keep their strides, on which the last bits depend
             self._table[name] = rows if whole else self._new(rows[None], len(cells)).copy_(rows)
@@ -214,7 +214,7 @@ class DeviceStore(Lasting):
             self._row = torch.arange(self._cells, device=self._device)
             self._count = self._capacity = self._cells
 
-    def _all(self) -> Blocks:
+    def _all(self) -> Tensors:
         """Return new tables [S * K, *shape] of all devices."""
         cells, all_ = self._having(), {}
         for name, table in self._table.items():

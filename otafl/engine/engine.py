@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.core.lasting import Lasting
+from otafl.core.stateful import Stateful
 from otafl.downlink.base import Arrival
 from otafl.engine import settling
 from otafl.engine.assembly import Parts
@@ -32,7 +32,7 @@ from otafl.uplink.delivery import Tally
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
 
 
-class Engine(Lasting):
+class Engine(Stateful):
     """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
     Of trials with several servers each counts as a trial here.
 
@@ -41,7 +41,7 @@ class Engine(Lasting):
     time or no device left. counts: name -> [S] updates so far.
     """
 
-    lasting: ClassVar = (
+    state_attrs: ClassVar = (
         "running",
         "ended",
         "server",
@@ -55,25 +55,25 @@ class Engine(Lasting):
         self.parts = parts
         self.cohorts = Cohorts(parts)
         self.share = self.cohorts.share
-        self.trials, self.population = self.share.shape
+        self.trials, self.num_devices = self.share.shape
         self.running = np.ones(self.trials, dtype=bool)
         self.ended = np.zeros(self.trials, dtype=bool)
         self.server, devices = parts.algorithm.init(parts.topology.start, parts.hyper)
         place = parts.scenario.engine.device_state
-        cells = self.trials, self.population, self.share.device
+        cells = self.trials, self.num_devices, self.share.device
         self.devices = DeviceStore(*cells, place, hands_over=True)
         self.devices.add(devices)
         self.server_memory = parts.server.init(self.server, parts.server_hyper)
         self.memory = DeviceStore(*cells)
         self.pending: Update | None = None
-        self.means = RoundMeans(self.trials, self.population, self.share.device)
+        self.means = RoundMeans(self.trials, self.num_devices, self.share.device)
         self.downlink_bits = np.zeros(self.trials)
         self.counts = {name: np.zeros(self.trials) for name in UPDATE_COUNTS}
-        self.link: list[c.Blocks] = []
+        self.link: list[c.Tensors] = []
         self.training = LocalTraining(parts, self.devices)
         self._blind = parts.selection.blind and not parts.sizes.by_channel
-        self._deaf = self._blind and not parts.link.transport.hears_fading
-        self._empty: Update | None = None
+        self._deaf = self._blind and not parts.link.transport.uses_fading
+        self._on_empty: Update | None = None
         self._began = 0  # devices that began to train in this round
 
     @torch.inference_mode()
@@ -91,15 +91,15 @@ class Engine(Lasting):
         update = self.admit(fresh, t)
         limits = self.limits(update, t)
         if update is None:
-            if parts.link.transport.holds_slots:
+            if parts.link.transport.uses_empty_slots:
                 self.hold(channel, t, limits)
-            report = Tally(parts.link.budget, self.population).report()
+            report = Tally(parts.link.budget, self.num_devices).report()
         else:
             received, report = deliver(
                 parts.link.transport, update.payload, update.cohort, channel, t, limits
             )
             self.combine(received, update.cohort, t)
-            self.settle(update, report, t)
+            self.acknowledge(update, report, t)
         told = parts.selection.side_symbols(available, cohort)
         if told is not None:
             report = replace(report, side_symbols=report.side_symbols + told)
@@ -121,7 +121,7 @@ class Engine(Lasting):
         devices = cohort.device
         if self.pending is not None:
             devices = torch.cat([devices, self.pending.cohort.device])
-        return parts.faults.fade(parts.link.channel.state_among(t, devices), t)
+        return parts.faults.fade(parts.link.channel.get_state_of_devices(t, devices), t)
 
     def plan(self, t: int) -> np.ndarray | None:
         """Return who could take part, [S, K] bool, or None for everyone, or if they are asked.
@@ -133,11 +133,11 @@ class Engine(Lasting):
         for trial in clock.wait_for_devices():
             clock.stop(trial)
             self.ended[trial] = True
-        if self.pending is None and self.running.all() and clock.all_available():
+        if self.pending is None and self.running.all() and clock.are_all_available():
             return None
         if self.pending is not None:  # less what was lost since the last slot
             self.pending = self._not_lost(self.pending, t)
-        if self.cohorts.asks:
+        if self.cohorts.must_ask:
             return None
         return clock.available() & self.running[:, None]
 
@@ -190,8 +190,8 @@ class Engine(Lasting):
         made = () if sent is payload else payload
         update = self.chosen(self.sound(Update(senders, sent, made)))
         coded = self.encode(update.payload, update.cohort, t)
-        settles = self.parts.algorithm.settles
-        return (update.coded(coded) if settles else Update(update.cohort, coded)), loss
+        has_on_ack = self.parts.algorithm.has_on_ack
+        return (update.coded(coded) if has_on_ack else Update(update.cohort, coded)), loss
 
     def sound(self, update: Update) -> Update:
         """Keep what the modems do not refuse of what the cohort could send."""
@@ -231,7 +231,7 @@ class Engine(Lasting):
         nothing.
         """
         clock = self.parts.clock
-        admitted = np.zeros((self.trials, self.population), bool)
+        admitted = np.zeros((self.trials, self.num_devices), bool)
         for trial, slot in enumerate(clock.open_slot()):
             admitted[trial, slot.on_time] = True
         if self.pending is None and admitted.sum() == self._began:
@@ -258,10 +258,10 @@ class Engine(Lasting):
         """Return the updates whose devices are still at work on them; the others will never be in a
         slot."""
         keep = self._of_cells(self.parts.clock.at_work())[update.cohort.cell]
-        self.settle(update.take(~keep), None, t)
+        self.acknowledge(update.take(~keep), None, t)
         return update.take(keep)
 
-    def limits(self, update: Update | None, t: int) -> c.Limits:
+    def limits(self, update: Update | None, t: int) -> c.TransmitLimits:
         """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
         limits, faults = self.parts.workload.limits(), self.parts.faults
         if not self.running.all():
@@ -275,19 +275,19 @@ class Engine(Lasting):
             self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
         return replace(limits, sent=sent, copies=copies)
 
-    def hold(self, channel: c.ChannelState, t: int, limits: c.Limits) -> None:
+    def hold(self, channel: c.ChannelState, t: int, limits: c.TransmitLimits) -> None:
         """Let the transport account for a slot in which no device of any trial transmits."""
         parts = self.parts
-        if self._empty is None:  # what a device would send has the shapes of what all do
+        if self._on_empty is None:  # what a device would send has the shapes of what all do
             pair = torch.zeros(1, dtype=torch.int64, device=self.share.device)
             counts = (1,) + (0,) * (self.trials - 1)
-            one = c.Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.population)
+            one = c.Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.num_devices)
             broadcast = parts.algorithm.broadcast(self.server, one)
             _, (_, payload, _) = self.training.train(broadcast, one, 0, 1, t)
-            memory = DeviceStore(self.trials, self.population, self.share.device)
+            memory = DeviceStore(self.trials, self.num_devices, self.share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
-            self._empty = Update(one, coded).nobody()
-        nobody = self._empty
+            self._on_empty = Update(one, coded).nobody()
+        nobody = self._on_empty
         deliver(parts.link.transport, nobody.payload, nobody.cohort, channel, t, limits)
 
     def combine(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
@@ -298,12 +298,12 @@ class Engine(Lasting):
         state, memory = parts.server.step(
             self.server, state, self.server_memory, parts.server_hyper
         )
-        if received.alive is not None:
-            state = _of_alive(received.alive, state, self.server)
-            memory = _of_alive(received.alive, memory, self.server_memory)
+        if received.any_delivered is not None:
+            state = _of_alive(received.any_delivered, state, self.server)
+            memory = _of_alive(received.any_delivered, memory, self.server_memory)
         self.server, self.server_memory = state, memory
 
-    def settle(self, update: Update, report: c.LinkReport | None, t: int) -> None:
+    def acknowledge(self, update: Update, report: c.LinkReport | None, t: int) -> None:
         """Let devices settle what depends on whether the server has received their update.
 
         report: of the slot that is over; None for updates that will never be in one.
@@ -313,7 +313,7 @@ class Engine(Lasting):
     def measure(
         self,
         report: c.LinkReport,
-        limits: c.Limits,
+        limits: c.TransmitLimits,
         cohort: c.Cohort,
         broadcast: Arrival,
         loss: Tensor,
@@ -341,20 +341,20 @@ class Engine(Lasting):
         clock.meet(self.parts.topology.rows.servers, done.seconds.tolist())
         self.ended |= clock.now() >= self.parts.duration_s
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return also what devices keep, what is on its way, and what the parts keep."""
         pending = None if self.pending is None else self.pending.plain()
-        parts = {name: part.kept() for name, part in self._lasting().items()}
-        return {**super().kept(), "pending": pending, "parts": parts}
+        parts = {name: part.state_dict() for name, part in self._list_stateful().items()}
+        return {**super().state_dict(), "pending": pending, "parts": parts}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        super().restore(kept)
-        pending = kept["pending"]
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        pending = state["pending"]
         self.pending = None if pending is None else Update.of_plain(pending)
-        for name, part in self._lasting().items():
-            part.restore(kept["parts"][name])
+        for name, part in self._list_stateful().items():
+            part.load_state_dict(state["parts"][name])
 
-    def _lasting(self) -> dict[str, Lasting]:
+    def _list_stateful(self) -> dict[str, Stateful]:
         """Return the parts that change from round to round; the clock keeps a journal instead."""
         parts = self.parts
         return {
@@ -382,8 +382,9 @@ def _taken(cohort: c.Cohort, broadcast: Arrival, keep: Tensor) -> tuple[c.Cohort
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
 
 
-def _of_alive(alive: Tensor, new: c.Blocks, old: c.Blocks) -> c.Blocks:
+def _of_alive(any_delivered: Tensor, new: c.Tensors, old: c.Tensors) -> c.Tensors:
     """Take new blocks [S, *shape] for the trials alive [S] bool, old ones for the others."""
     return {
-        name: torch.where(c.column(alive, block), block, old[name]) for name, block in new.items()
+        name: torch.where(c.column(any_delivered, block), block, old[name])
+        for name, block in new.items()
     }

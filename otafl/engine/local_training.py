@@ -38,7 +38,7 @@ class LocalTraining:
             self._rows_at_once = rows_within(chunk_mb, self.row_bytes(broadcast), kind)
         chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
         size = max(1, -(-cohort.size // chunks))
-        sends = None if cohort.all_send else cohort.sends.cpu().numpy()
+        sends = None if cohort.all_transmit else cohort.sends.cpu().numpy()
         out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
         losses = []
         for start in range(0, cohort.size, size):
@@ -67,7 +67,7 @@ class LocalTraining:
         """Reckon the memory that a row works on: its copies of the model and of its state, a
         minibatch."""
         parts = self._parts
-        sample = parts.samples.data.x_train[0].size + parts.model.kept_reals
+        sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
         reals = 2 * broadcast.reals + 2 * self._devices.reals
         reals += parts.scenario.training.batch_size * sample
         return reals * (torch.finfo(parts.streams.dtype).bits // 8)

@@ -9,7 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Group, Payload
+from otafl.core.contracts import Cohort, Group, Payload, Tensors
+
+_IN_FILES = {"num_devices": "population", "all_transmit": "all_send"}
+"""Field of a cohort -> its name in checkpoints, whose format stays."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Update:
         return Update(self.cohort, payload, () if same else self.own)
 
     def plain(self) -> dict[str, Any]:
-        """Return cohort and payloads as plain data, see `otafl.core.lasting`."""
+        """Return cohort and payloads as plain data, see `otafl.core.stateful`."""
         return {
             "cohort": _values(self.cohort),
             "payload": [_values(one) for one in self.payload],
@@ -46,7 +49,7 @@ class Update:
     def of_plain(kept: Mapping[str, Any]) -> Update:
         """Return what `plain` was taken of."""
         payload, made = (tuple(Group(**one) for one in kept[name]) for name in ("payload", "made"))
-        return Update(Cohort(**kept["cohort"]), payload, made)
+        return Update(Cohort(**_of_file(kept["cohort"])), payload, made)
 
     def split(self, keep: Tensor) -> tuple[Update, Update]:
         """Return the rows [N] bool that are kept, and the others."""
@@ -80,7 +83,15 @@ class Update:
 
 
 def _values(one: Cohort | Group) -> dict[str, Any]:
-    return {field.name: getattr(one, field.name) for field in fields(one)}
+    return {
+        _IN_FILES.get(field.name, field.name): getattr(one, field.name) for field in fields(one)
+    }
+
+
+def _of_file(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a cohort from those of a file."""
+    names = {old: name for name, old in _IN_FILES.items()}
+    return {names.get(name, name): value for name, value in values.items()}
 
 
 def _placed(group: Group, place: Tensor) -> Group:
@@ -89,7 +100,7 @@ def _placed(group: Group, place: Tensor) -> Group:
     rows = place[group.rows]
     order = torch.argsort(rows, stable=True)
 
-    def sorted_(blocks: Blocks) -> Blocks:
+    def sorted_(blocks: Tensors) -> Tensors:
         return {name: block[order] for name, block in blocks.items()}
 
     return replace(

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, LinkReport
-from otafl.core.lasting import Lasting
+from otafl.core.stateful import Stateful
 
 
-class RoundMeans(Lasting):
+class RoundMeans(Stateful):
     """Gather means over the rounds since the last record, and totals since the first.
 
     Nothing leaves the torch device before `take`.
     """
 
-    lasting: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
+    state_attrs: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
 
     _PER_TRIAL: ClassVar = {  # name -> of the report
         "aggregation_nmse": "nmse",
@@ -42,7 +42,7 @@ class RoundMeans(Lasting):
         """Add a round: its delivery, and the loss [N] of the cohort that trained."""
         self._rounds += 1
         self._loss.index_add_(0, cohort.trial, loss.double())
-        self._trained += cohort.rows_of
+        self._trained += cohort.rows_per_trial
         said = vars(report)
         self._trial += torch.stack([said[name] for name in self._PER_TRIAL.values()])
         self._device += torch.stack([said[name] for name in self._PER_DEVICE.values()])

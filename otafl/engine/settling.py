@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Cohort, Context, Heard, LinkReport, Payload
+from otafl.core.contracts import Cohort, Context, DeliveredMasks, LinkReport, Payload
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.pending import Update
@@ -28,19 +28,19 @@ def settle(
     t : round of the slot, or in which that is known.
     """
     cohort, codec, algorithm = update.cohort, parts.link.codec, parts.algorithm
-    if not cohort.size or not (algorithm.settles or codec.remembers):
+    if not cohort.size or not (algorithm.has_on_ack or codec.has_memory):
         return
     came = heard(report, update.payload, cohort)
-    if codec.remembers:
+    if codec.has_memory:
         own = Context(cohort, codec.hyper, parts.streams, t)
-        settle_memory(codec, update.payload, memory, came, own)
-    if algorithm.settles:
+        acknowledge_memory(codec, update.payload, memory, came, own)
+    if algorithm.has_on_ack:
         came = counted(codec, update, came)
         context = parts.context(cohort, t)
-        devices.put(cohort, algorithm.settle(devices.rows(cohort), update.own, came, context))
+        devices.put(cohort, algorithm.on_ack(devices.rows(cohort), update.own, came, context))
 
 
-def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
+def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
     """Return what the server has received of the payload of a slot's senders; nothing without a
     report, of those who were in no slot."""
     if report is None:
@@ -49,8 +49,8 @@ def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
     return tuple(one[:, None] if one.dim() == 1 else one for one in rows)
 
 
-def settle_memory(
-    codec: Codec, payload: Payload, memory: DeviceStore, came: Heard, context: Context
+def acknowledge_memory(
+    codec: Codec, payload: Payload, memory: DeviceStore, came: DeliveredMasks, context: Context
 ) -> None:
     """Settle the memory of the senders.
 
@@ -60,11 +60,11 @@ def settle_memory(
     memory : of all devices' codecs, written to.
     came : what of it the server has received.
     """
-    rows = codec.settle(memory.rows(context.cohort), payload, came, context)
+    rows = codec.on_ack(memory.rows(context.cohort), payload, came, context)
     memory.put(context.cohort, {name: kept.detach() for name, kept in rows.items()})
 
 
-def counted(codec: Codec, update: Update, came: Heard) -> Heard:
+def counted(codec: Codec, update: Update, came: DeliveredMasks) -> DeliveredMasks:
     """Return what of a method's own payload counts as received, given what was of the payload as it
     was sent.
 
@@ -73,7 +73,7 @@ def counted(codec: Codec, update: Update, came: Heard) -> Heard:
     """
     out = []
     for sent, own, rows in zip(update.payload, update.own, came, strict=True):
-        if codec.remembers and own.route == "uplink":
+        if codec.has_memory and own.route == "uplink":
             out.append(torch.ones_like(rows[:, :1]))
         elif sent.blocks.keys() == own.blocks.keys() and rows.shape[1] in (1, own.reals):
             out.append(rows)

@@ -9,28 +9,28 @@ import numpy as np
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
-from otafl.core.contracts import ChannelState, Cohort, Level, LocalLoad
-from otafl.core.lasting import Lasting
-from otafl.levels.base import Levels
+from otafl.core.contracts import ChannelState, Cohort, Submodel, Workload
+from otafl.core.stateful import Stateful
+from otafl.levels.base import SubmodelAssignment
 
 
-class Sizes(Lasting):
+class Sizes(Stateful):
     """Hold the operations of each device's round and, where a method has sizes, of its levels.
 
     load: of the local work of all devices, [S, K].
     """
 
-    lasting: ClassVar = ("_since", "_total", "_samples", "_rounds")
+    state_attrs: ClassVar = ("_since", "_total", "_samples", "_rounds")
 
     def __init__(
         self,
         algorithm: Algorithm,
-        assigned: Levels | None,
+        assigned: SubmodelAssignment | None,
         channel: Channel,
-        load: LocalLoad,
+        load: Workload,
     ) -> None:
         self._assigned, self._channel = assigned, channel
-        self.levels: tuple[Level, ...] = algorithm.levels()
+        self.levels: tuple[Submodel, ...] = algorithm.levels()
         # Devices that hold as many samples do as much: a table of [levels, different numbers].
         samples, self._holds = np.unique(load.samples.ravel(), return_inverse=True)
         each = replace(load, samples=samples)
@@ -65,7 +65,7 @@ class Sizes(Lasting):
         """Count the rows, whose work begins."""
         self._rounds += 1
         if self.levels:
-            rows = cohort.host_pair[0], cohort.level.cpu().numpy()
+            rows = cohort.host_trial_device[0], cohort.level.cpu().numpy()
             np.add.at(self._since, rows, 1.0)
             np.add.at(self._samples, rows, self._trained[self._holds_of(cohort)])
 
@@ -95,5 +95,5 @@ class Sizes(Lasting):
 
     def _holds_of(self, cohort: Cohort) -> np.ndarray:
         """Return the column of each row in the table, [N]."""
-        holds: np.ndarray = self._holds[cohort.host_cell]
+        holds: np.ndarray = self._holds[cohort.host_flat_index]
         return holds

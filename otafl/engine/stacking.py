@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from otafl.codecs.base import Codec
-from otafl.core.contracts import Blocks, Cohort, Group, Payload
+from otafl.core.contracts import Cohort, Group, Payload, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.device_store import DeviceStore
 
@@ -20,7 +20,7 @@ def encode(
 
     memory: what the devices' codecs remember, empty before the first call; kept by the caller.
     """
-    payload = tuple(group.with_share() for group in payload)
+    payload = tuple(group.add_known_fraction() for group in payload)
     starts = codec.init(payload).items()
     memory.add({name: row.new_zeros(cohort.trials, 1, *row.shape[1:]) for name, row in starts})
     payload, rows = codec.encode(payload, memory.rows(cohort), cohort, t, streams)
@@ -51,14 +51,14 @@ class Collector:
         self._size = size
         self._buffers = buffers
         self._filled = 0
-        self._chunks: list[tuple[int, Payload]] = []
-        self._whole: dict[int, Blocks] = {}
+        self._count_chunks: list[tuple[int, Payload]] = []
+        self._whole: dict[int, Tensors] = {}
 
     def add(self, count: int, payload: Payload) -> None:
         """Add the payload of the next so many rows."""
         start = self._filled
         self._filled += count
-        self._chunks.append((count, payload))
+        self._count_chunks.append((count, payload))
         if count == self._size:
             return
         for index, group in enumerate(payload):
@@ -81,9 +81,9 @@ class Collector:
     @property
     def payload(self) -> Payload:
         """Return the payload of all rows. Chunks must agree in their groups."""
-        if len(self._chunks) == 1:
-            return self._chunks[0][1]
-        first = self._chunks[0][1]
+        if len(self._count_chunks) == 1:
+            return self._count_chunks[0][1]
+        first = self._count_chunks[0][1]
         return tuple(
             replace(group, blocks=self._whole[index])
             if index in self._whole
@@ -92,6 +92,6 @@ class Collector:
         )
 
     def _joined(self, index: int) -> Group:
-        groups = [payload[index] for _, payload in self._chunks]
-        joined = Group.joined(groups, [count for count, _ in self._chunks])
+        groups = [payload[index] for _, payload in self._count_chunks]
+        joined = Group.joined(groups, [count for count, _ in self._count_chunks])
         return replace(joined, rows=None) if groups[0].rows is None else joined

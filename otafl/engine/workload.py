@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from otafl.clock import Clock
-from otafl.core.contracts import ChannelState, Cohort, Limits, LinkBudget
-from otafl.core.lasting import Lasting
+from otafl.core.contracts import ChannelState, Cohort, LinkBudget, TransmitLimits
+from otafl.core.stateful import Stateful
 from otafl.devices.energy import compute_energy_j
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
 from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Arrival
-from otafl.frequency.base import Frequency, Task
+from otafl.frequency.base import CpuFrequency, Task
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Load:
 
 
 @dataclass
-class Workload(Lasting):
+class WorkloadPlanner(Stateful):
     """Keep what bounds each device's transmission until its slot.
 
     deadline_s, round_budget_j: [S], inf where there is no bound.
     """
 
-    lasting: ClassVar = ("_power", "_spent_j")
+    state_attrs: ClassVar = ("_power", "_spent_j")
 
     hardware: Hardware
-    frequency: Frequency
+    frequency: CpuFrequency
     jitter: Jitter
     faults: Faults
     clock: Clock
@@ -61,7 +61,7 @@ class Workload(Lasting):
         """Start without an update: [S, K] share of the power budget, and joules of its work."""
         self._power: np.ndarray | None = None
         self._spent_j = np.zeros(self.hardware.flops_per_s.shape)
-        self._bounded = bool(np.isfinite(self.round_budget_j).any())
+        self._check_bound = bool(np.isfinite(self.round_budget_j).any())
         self._unit_j = self.budget.unit_energy_j.double().cpu().numpy()[:, None]
         bandwidth_hz = self.budget.bandwidth_hz.double().cpu().numpy()[:, None]
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
@@ -70,7 +70,7 @@ class Workload(Lasting):
         self, cohort: Cohort, flops: np.ndarray, arrival: Arrival, channel: ChannelState, t: int
     ) -> Load:
         """Return the load of rows that do so many operations [N]."""
-        at = trial, device = cohort.host_pair
+        at = trial, device = cohort.host_trial_device
         own = self.hardware
         down_s = arrival.row_seconds
         if down_s is None:
@@ -83,7 +83,7 @@ class Workload(Lasting):
         seconds = cycles / pace.frequency_hz
         for factor in (
             self.jitter.factor(cohort.trial, cohort.device, t),
-            self.faults.slowdown(trial, device, t),
+            self.faults.draw_slowdown(trial, device, t),
         ):
             if factor is not None:
                 seconds = seconds * factor
@@ -92,25 +92,25 @@ class Workload(Lasting):
 
     def affordable(self, cohort: Cohort, load: Load) -> np.ndarray | None:
         """Return whose work is within the budget of a round, [N] bool; None where there is none."""
-        if not self._bounded:
+        if not self._check_bound:
             return None
-        return load.joules <= self.round_budget_j[cohort.host_pair[0]]
+        return load.joules <= self.round_budget_j[cohort.host_trial_device[0]]
 
     def begin(self, cohort: Cohort, load: Load) -> None:
         """Take note of the work that the rows begin."""
-        if self._bounded:
-            self._spent_j[cohort.host_pair] = load.joules
+        if self._check_bound:
+            self._spent_j[cohort.host_trial_device] = load.joules
         if load.power is not None:
             if self._power is None:
                 self._power = np.ones_like(self._spent_j)
-            self._power[cohort.host_pair] = load.power
+            self._power[cohort.host_trial_device] = load.power
 
-    def limits(self) -> Limits:
+    def limits(self) -> TransmitLimits:
         """Return what bounds the transmissions of the slot that has opened."""
         left_j = None
         if not self.hardware.mains:
             left_j = self.clock.charge_j()
-        if self._bounded:
+        if self._check_bound:
             own = np.maximum(0.0, self.round_budget_j[:, None] - self._spent_j)
             left_j = own if left_j is None else np.minimum(left_j, own)
         energy = per_symbol = None
@@ -120,4 +120,4 @@ class Workload(Lasting):
             energy = torch.from_numpy(left_j * drawn).to(like)
             per_symbol = torch.from_numpy(self._per_symbol_j * drawn).to(like)
         power = None if self._power is None else torch.from_numpy(self._power).to(like)
-        return Limits(power=power, energy=energy, per_symbol=per_symbol)
+        return TransmitLimits(power=power, energy=energy, per_symbol=per_symbol)

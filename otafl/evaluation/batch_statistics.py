@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Moments, View, taken
-from otafl.data.work import LocalData
+from otafl.core.contracts import MomentsFn, Tensors, View, taken
+from otafl.data.work import TrainingData
 
 BATCH = 250
 """Samples of a batch, at most."""
@@ -29,7 +29,7 @@ class BatchStatistics:
     samples: how many to pass over, spread evenly; None for all.
     """
 
-    def __init__(self, data: LocalData, samples: int | None) -> None:
+    def __init__(self, data: TrainingData, samples: int | None) -> None:
         self._data, self._samples = data, samples
         self._pooled: Tensor | None = None
 
@@ -50,16 +50,16 @@ class BatchStatistics:
         own = {name: torch.cat([one[name] for one in every]) for name in every[0]}
         return replace(view, params=view.params | own)
 
-    def _of_device(self, params: Blocks, moments: Moments, cell: int) -> Blocks:
+    def _of_device(self, params: Tensors, moments: MomentsFn, cell: int) -> Tensors:
         own = self._data.index[cell, : int(self._data.count[cell])].cpu().numpy()
         place = torch.from_numpy(_spread(own, self._samples))[None].to(self._data.index.device)
         row = torch.tensor([cell], device=self._data.index.device)
         return self._mean({n: taken(b, row) for n, b in params.items()}, moments, place)
 
-    def _mean(self, params: Blocks, moments: Moments, place: Tensor) -> Blocks:
+    def _mean(self, params: Tensors, moments: MomentsFn, place: Tensor) -> Tensors:
         """Average over nearly equal batches of the samples place [S or 1, T]."""
         parts = place.tensor_split(-(-place.shape[1] // BATCH), 1)
-        total: Blocks = {}
+        total: Tensors = {}
         for part in parts:
             found = moments(params, self._data.x[part])
             total = {name: block + total.get(name, 0.0) for name, block in found.items()}
@@ -71,7 +71,7 @@ class BatchStatistics:
         [1, T] where all trials have the same.
         """
         data = self._data
-        index = data.index.view(data.trials, data.population, -1).cpu().numpy()
+        index = data.index.view(data.trials, data.num_devices, -1).cpu().numpy()
         count = data.count.view(data.trials, -1).cpu().numpy()
         held = np.arange(data.longest) < count[..., None]
         pooled = [np.unique(own[own_held]) for own, own_held in zip(index, held, strict=True)]

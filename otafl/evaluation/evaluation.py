@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import FineTune, View
+from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.own import OwnSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
@@ -67,14 +67,14 @@ class Evaluation:
             out["majority_share"] = np.full(trials, common.max() / common.sum())
         if own is None:
             return out
-        of_classes = own.class_counts().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
+        of_classes = own.count_classes().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
         out["own_test_samples"] = of_classes.sum(1)
         if self._test is None:
             out["test_samples"] = of_classes.sum(1)
             out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
         out["majority_accuracy"] = own.majority()
         if self._training.class_losses:
-            counts = own.class_counts().double().cpu().numpy()
+            counts = own.count_classes().double().cpu().numpy()
             out["device_own_class_samples"] = counts.reshape(*self._all.share.shape, -1)
         return out
 
@@ -114,12 +114,14 @@ class Evaluation:
             "level_test_loss": np.stack([one.loss for one in scores], 1),
         }
 
-    def _models(self, views: Mapping[str, View]) -> list[tuple[str, View, tuple[FineTune, ...]]]:
+    def _models(
+        self, views: Mapping[str, View]
+    ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
         """List the prefix of the results, the model, and how each device fine-tunes it before its
         test.
         """
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
-        out: list[tuple[str, View, tuple[FineTune, ...]]] = []
+        out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = []
         for name, view in views.items():
             out.append((PREFIX[name], view, tunings[name]))
         training = self._training
@@ -127,7 +129,7 @@ class Evaluation:
             name = "personal" if "personal" in views else "global"
             share = self._all.share
             rate = share.new_full((len(share),), training.fine_tune_learning_rate)
-            last = FineTune(training.fine_tune_steps, rate)
+            last = FineTuneSpec(training.fine_tune_steps, rate)
             out.append(("tuned_", views[name], (*tunings[name], last)))
         return out
 

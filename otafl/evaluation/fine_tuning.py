@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks, FineTune, Predict, column
-from otafl.data.work import LocalData
+from otafl.core.contracts import Batch, FineTuneSpec, PredictFn, Tensors, column
+from otafl.data.work import TrainingData
 from otafl.models.base import cross_entropy
 
 
@@ -23,16 +23,16 @@ class FineTuning:
     tunings: taken in turn, as Per-FedAvg's own and then the trick FT of pFedBreD (appendix C.4).
     """
 
-    predict: Predict
-    tunings: tuple[FineTune, ...]
-    data: LocalData
+    predict: PredictFn
+    tunings: tuple[FineTuneSpec, ...]
+    data: TrainingData
     round: int
 
-    def __call__(self, params: Blocks, cells: Tensor) -> Blocks:
+    def __call__(self, params: Tensors, cells: Tensor) -> Tensors:
         """Return the parameters [n, *shape] of the devices cells [n], after the steps."""
         step = 0
         for tuning in self.tunings:
-            rate = tuning.rate[cells // self.data.population]
+            rate = tuning.rate[cells // self.data.num_devices]
             for _ in range(tuning.steps):
                 batch = self.data.test_batch(self.round, step, cells)
                 params = _stepped(self.predict, params, batch, rate)
@@ -40,7 +40,7 @@ class FineTuning:
         return params
 
 
-def _stepped(predict: Predict, params: Blocks, batch: Batch, rate: Tensor) -> Blocks:
+def _stepped(predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor) -> Tensors:
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from otafl.algorithms.base import Views
-from otafl.core.contracts import Blocks
-from otafl.core.lasting import Lasting
+from otafl.core.contracts import Tensors
+from otafl.core.stateful import Stateful
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
 from otafl.evaluation.by_trial import events, of_trials
@@ -34,7 +34,7 @@ _ENDS = (
 )
 
 
-def shown(engine: Engine) -> tuple[Blocks, Views]:
+def shown(engine: Engine) -> tuple[Tensors, Views]:
     """Return what the method shows to be tested, and the devices' blocks that it was given for it:
     all, or of a method that looks at devices one by one those that differ."""
     algorithm = engine.parts.algorithm
@@ -48,10 +48,10 @@ def shown(engine: Engine) -> tuple[Blocks, Views]:
     return blocks, views
 
 
-class Recorder(Lasting):
+class Recorder(Stateful):
     """Take the records of S = points x trials."""
 
-    lasting: ClassVar = ("rounds", "taken", "once")
+    state_attrs: ClassVar = ("rounds", "taken", "once")
 
     def __init__(self, engine: Engine, points: int, trials: int) -> None:
         self.engine = engine
@@ -62,7 +62,7 @@ class Recorder(Lasting):
         self.once = {name: np.full(size, np.nan) for name in _ENDS}
         parts = engine.parts
         self._servers = parts.topology.rows.servers
-        self._devices = self._servers * engine.population
+        self._devices = self._servers * engine.num_devices
         for name, value in parts.algorithm.constants().items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts.samples, parts.scenario.training)
@@ -127,7 +127,7 @@ class Recorder(Lasting):
     def _of_clock(self) -> dict[str, np.ndarray]:
         """Return what the clock says of devices, joules and updates."""
         engine, clock = self.engine, self.engine.parts.clock
-        spent = clock.spent_j()
+        spent = clock.compute_spent_j()
         started, lost = clock.updates()
         values = {
             "sim_time_s": clock.now(),
@@ -167,13 +167,13 @@ class Recorder(Lasting):
             for server in range(self._servers):
                 engine.stop(int(trial) * self._servers + server)
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return also what the engine keeps."""
-        return {**super().kept(), "engine": self.engine.kept()}
+        return {**super().state_dict(), "engine": self.engine.state_dict()}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        super().restore(kept)
-        self.engine.restore(kept["engine"])
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.engine.load_state_dict(state["engine"])
 
     def record(self, complete: bool) -> Record:
         """Return everything taken so far, variables as `variables.VARIABLES` has them."""
@@ -189,7 +189,7 @@ class Recorder(Lasting):
         variables |= {name: split(values) for name, values in self.once.items()}
         timeline = self.engine.parts.clock.timeline() or {}
         variables |= {
-            f"timeline_{name}": split(events(column, self._servers, self.engine.population, name))
+            f"timeline_{name}": split(events(column, self._servers, self.engine.num_devices, name))
             for name, column in timeline.items()
         }
         servers = () if self._servers == 1 else (self._servers,)
@@ -206,7 +206,7 @@ class Recorder(Lasting):
         return Record(self.rounds, variables, complete, link or None)
 
 
-def _by_name(rounds: list[Blocks]) -> dict[str, list[np.ndarray]]:
+def _by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
     """Name -> its arrays round by round; NaN (or 0, for flags) in rounds that have none."""
     seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
     missing = {

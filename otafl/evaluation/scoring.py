@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, View, taken
+from otafl.core.contracts import Tensors, View, taken
 from otafl.data.own import OwnSamples
 from otafl.engine.device_store import MODELS_CHUNK
 
@@ -47,7 +47,7 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
     return right / len(y), loss / len(y)
 
 
-Tune = Callable[[Blocks, Tensor], Blocks]
+Tune = Callable[[Tensors, Tensor], Tensors]
 """(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned ones, not the same
 tensors."""
 
@@ -104,5 +104,5 @@ def evaluate_own(
         loss,
         count.double(),
         class_loss.view(n, classes),
-        samples.class_counts()[cells].double(),
+        samples.count_classes()[cells].double(),
     )

@@ -49,7 +49,7 @@ def collect(engine: Engine, points: Sequence[Point], trials: Sequence[int], roun
         servers = parts.topology.rows.servers
         devices = servers if servers > 1 else None  # each server's model counts as a device's
         if view.owner == "device":
-            devices = servers * engine.population
+            devices = servers * engine.num_devices
         blocks = {n: _stored(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
         out[name] = TrainedView(recipe, blocks, devices)
     return Trained(rows, out)
@@ -62,9 +62,9 @@ def _tested(view: View, statistics: BatchStatistics, engine: Engine, round: int)
         return view
     tune = FineTuning(view.predict, (view.fine_tune,), engine.parts.samples.local_data, round)
     trained = []
-    for cells in torch.arange(engine.trials * engine.population).split(engine.population):
+    for cells in torch.arange(engine.trials * engine.num_devices).split(engine.num_devices):
         cells = cells.to(engine.share.device)
-        owner = cells if view.owner == "device" else cells // engine.population
+        owner = cells if view.owner == "device" else cells // engine.num_devices
         trained.append(tune({n: taken(b, owner) for n, b in view.params.items()}, cells))
     params = {name: torch.cat([one[name] for one in trained]) for name in view.params}
     return replace(view, params=params, owner="device", fine_tune=None)

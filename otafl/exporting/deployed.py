@@ -1,5 +1,7 @@
-"""Take a trained model out of a result: as a PyTorch module, or exported with the accuracy
-checked."""
+"""Extraction of a trained model from a result, as a PyTorch module or an export.
+
+The accuracy of an export is checked.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,12 @@ TARGETS = ("onnx", "litert", "pytorch")
 
 @dataclass(frozen=True)
 class Chosen:
-    """Name one model of a result. index: its point of the sweep. result: the result at that point
-    and trial. view: as it was kept, and the row and device in it. trust: what the result names
-    (`module:callable`) may be run."""
+    """One model of a result.
+
+    index: its point of the sweep. result: the result at that point and trial. view: as it was
+    saved, and the row and device in it. trust: the classes and functions that the result names
+    (`module:callable`) may be run.
+    """
 
     result: xr.Dataset
     index: int
@@ -51,8 +56,10 @@ class Chosen:
     trust: bool
 
     def module(self) -> nn.Module:
-        """Return the model as a module in eval mode. Raises UserError where the method or the model
-        has none, or it is of code that is not trusted."""
+        """Return the model as a module in eval mode.
+
+        Raises UserError if the method or the model has none, or if its code is not trusted.
+        """
         with self.named():
             return module_of(self.view.recipe, self.view.one(self.row, self.device or 0))
 
@@ -79,8 +86,9 @@ def load_model(
     trust: bool = False,
     **sel: Any,
 ) -> nn.Module:
-    """Load a trained model as a plain `torch.nn.Module` in eval mode. Low-rank weights are thin
-    layers.
+    """Load a trained model as a plain `torch.nn.Module` in eval mode.
+
+    Low-rank weights become thin layers.
 
     Parameters
     ----------
@@ -113,8 +121,10 @@ def open_models(
     device: int | None,
     trust: bool = False,
 ) -> Chosen:
-    """Find the model that is meant; it is read from disk where it is used. Raises UserError, which
-    names what there is, where it cannot be found."""
+    """Find the selected model; it is read from disk where it is used.
+
+    Raises UserError, which names the models of the result, if it is not found.
+    """
     at, index = _point(open_results(result), sel)
     found = None
     for path in trained.files_of(result):
@@ -169,8 +179,10 @@ def _point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]
 
 
 def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
-    """Return x [n, *input_shape] float32 and y [n], what the model was tested on in the run: a
-    device's model on its own test samples where devices have such."""
+    """Return x [n, *input_shape] float32 and y [n], the test samples of the model in the run.
+
+    A device's model is tested on the device's own test samples, if it has such.
+    """
     point = chosen.point()
     training, data = point.scenario.training, data_sets.loaded(point.scenario.data)
     own = None
@@ -186,8 +198,10 @@ def samples(chosen: Chosen) -> tuple[np.ndarray, np.ndarray]:
 
 
 def recorded(chosen: Chosen) -> float | None:
-    """Return the accuracy on `samples` at the trial's end, as the result has it; None where it has
-    none, and of a trial that diverged."""
+    """Return the accuracy on `samples` at the trial's end, as recorded in the result.
+
+    None if the result has no such accuracy, and for a trial that diverged.
+    """
     result, name, device = chosen.result, chosen.name, chosen.device
     if np.isfinite(result["diverged_round"]):
         return None
@@ -211,7 +225,7 @@ def recorded(chosen: Chosen) -> float | None:
 
 @dataclass(frozen=True)
 class Line:
-    """Hold a runtime's row of the table. file_bytes: None of a module in memory."""
+    """One runtime's row of the table. file_bytes: None for a module in memory."""
 
     runtime: str
     file_bytes: int | None
@@ -221,8 +235,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Exported:
-    """Hold what `export` made. parameters, macs: of the module. recorded: accuracy in the result.
-    faults: what the check found wrong."""
+    """Outcome of `export`.
+
+    parameters, macs: of the module. recorded: accuracy in the result. faults: the deviations that
+    the check found.
+    """
 
     path: Path
     parameters: int
@@ -235,8 +252,11 @@ class Exported:
 def export(
     chosen: Chosen, target: str, path: Path, quantise: str | None = None, check: bool = True
 ) -> Exported:
-    """Write the model as a file of another runtime, `target` of TARGETS, in float32; with `check`
-    compare scores and accuracy with the module's and the recorded one. Raises UserError."""
+    """Write the model as a file of another runtime, `target` of TARGETS, in float32.
+
+    With `check`, compare scores and accuracy with the module's and the recorded one. Raises
+    UserError.
+    """
     if target not in TARGETS:
         raise unknown(f"--to {target}", "a format", target, TARGETS)
     tool = importlib.import_module(f"otafl.exporting.{target}")

@@ -1,5 +1,7 @@
-"""Export to LiteRT (TensorFlow Lite): the module's layers become TensorFlow operations, which
-TensorFlow converts and the LiteRT interpreter runs.
+"""Export to LiteRT (TensorFlow Lite).
+
+The module's layers become TensorFlow operations, which TensorFlow converts and the LiteRT
+interpreter runs.
 
 The file takes samples as PyTorch does, [batch, *input_shape]; inside, images are channels last.
 """
@@ -32,9 +34,11 @@ QUANTISED = ("dynamic", "float16")
 def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
-    """Write a file; the batch's size is left open, 1 where nothing is said. quantise: "dynamic",
-    weights of 8 bits, or "float16". Raises UserError for what is not installed or has no
-    translation here."""
+    """Write a file with an open batch size, 1 by default.
+
+    quantise: "dynamic" (weights of 8 bits) or "float16". Raises UserError if a package is not
+    installed or a layer has no translation.
+    """
     if quantise not in (None, *QUANTISED):
         raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
     tf = _tensorflow()
@@ -78,8 +82,10 @@ def runner(path: Path) -> Run:
 
 
 class Layers:
-    """Translate modules into TensorFlow operations on images [batch, height, width, channels] and
-    vectors."""
+    """Translator of modules into TensorFlow operations.
+
+    It works on images [batch, height, width, channels] and on vectors.
+    """
 
     def __init__(self, tf: Any) -> None:
         self.tf = tf
@@ -109,7 +115,7 @@ class Layers:
         found = self._known.get(type(module))
         if found is None:
             raise UserError(
-                f"--to litert: no translation of a {type(module).__name__}; --to onnx would do, "
+                f"--to litert: no translation of a {type(module).__name__}; use --to onnx, "
                 "or a torch.nn.Sequential of common layers"
             )
         return found(module, x)

@@ -1,5 +1,7 @@
-"""Measure an exported model: scores beside the PyTorch module's, accuracy, and the time of single
-samples on one thread."""
+"""Measurements of an exported model: scores, accuracy, and latency of single samples on one thread.
+
+The scores are compared with those of the PyTorch module.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ ROUNDS, CALLS, WARM_UP = 20, 10, 5
 
 @dataclass(frozen=True)
 class Scored:
-    """Hold scores [n, classes] and their accuracy, NaN without samples."""
+    """Scores [n, classes] and their accuracy, NaN without samples."""
 
     scores: np.ndarray
     accuracy: float
@@ -33,7 +35,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Latency:
-    """Hold seconds of one sample: median, shortest and longest of `calls`."""
+    """Latency of one sample in seconds: median, shortest and longest of `calls`."""
 
     median_s: float
     shortest_s: float
@@ -58,14 +60,16 @@ def run_of(module: nn.Module) -> Run:
 
 
 def scored(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
-    """Score samples x [n, *input_shape] with labels y [n], so many at a time."""
+    """Score samples x [n, *input_shape] with labels y [n] in batches."""
     scores = np.concatenate([run(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
     return Scored(scores, float((scores.argmax(1) == y).mean()))
 
 
 def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
-    """Say what is wrong with scores after a conversion; None where nothing is. Predictions may
-    differ where the two best scores are equal up to the tolerance."""
+    """Describe the fault of scores after a conversion; None if there is none.
+
+    Predictions may differ if the two best scores are equal up to the tolerance.
+    """
     if quantised:
         lost = before.accuracy - after.accuracy
         if not lost <= QUANTISED_LOSS:
@@ -90,8 +94,10 @@ def ties(scores: np.ndarray) -> float:
 def latencies(
     runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
 ) -> dict[str, Latency]:
-    """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up, the
-    models in turn, so that what else the machine does meets all of them."""
+    """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up.
+
+    The models take turns, so that other load of the machine affects all of them.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     with one_thread():
         for _ in range(ROUNDS if rounds is None else rounds):

@@ -27,10 +27,13 @@ NAME = "onnxruntime"
 def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
-    """Write one file of opset 20, the batch's size left open: "samples" [batch, *input_shape] ->
-    "scores" [batch, classes]. Raises UserError for what is not installed or cannot be exported."""
+    """Write one file of opset 20 with an open batch size.
+
+    It maps "samples" [batch, *input_shape] to "scores" [batch, classes]. Raises UserError if a
+    package is not installed or the model cannot be exported.
+    """
     if quantise is not None:
-        raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
+        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
     import_extra("--to onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
     x = torch.zeros(2, *input_shape)  # 1 would be taken for a fixed size
     with written(path) as temporary, _quiet():

@@ -21,7 +21,7 @@ def write(
 ) -> None:
     """Write a file for `torch.export.load(path).module()`; the batch's size is left open."""
     if quantise is not None:
-        raise UserError(f"--quantise {quantise}: is for LiteRT; --to litert would do")
+        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
     x = torch.zeros(2, *input_shape)
     shapes = ({0: torch.export.Dim("batch")},)
     program = torch.export.export(module, (x,), dynamic_shapes=shapes)

@@ -1,17 +1,20 @@
-"""Wrap Flower strategies whose clients send over otafl's uplink (extra `flower`):
+"""Flower strategies whose clients transmit over otafl's uplink (extra `flower`).
+
+Wrap a strategy and use it in its place:
 
     from otafl.flower import OverTheAir
     strategy = OverTheAir(FedAvg(), devices=10, channel="rayleigh", power="gbma", snr_db=10)
 
 `OverTheAir` wraps a strategy of `flwr.serverapp.strategy`, `LegacyOverTheAir` one of
-`flwr.server.strategy`."""
+`flwr.server.strategy`.
+"""
 
 from __future__ import annotations
 
 try:
     import flwr  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError("otafl.flower needs Flower; pip install 'otafl[flower]' would do") from error
+    raise ImportError("otafl.flower needs Flower; run pip install 'otafl[flower]'") from error
 
 from otafl.flower.legacy import LegacyOverTheAir
 from otafl.flower.strategy import OverTheAir

@@ -74,7 +74,7 @@ class LegacyOverTheAir(Strategy):
         results: list[tuple[ClientProxy, FitRes]],
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Return what the strategy makes of the results as they arrived."""
+        """Aggregate the delivered results with the wrapped strategy."""
         if not results:
             return self.strategy.aggregate_fit(server_round, results, failures)
         if self._model is None:
@@ -118,7 +118,7 @@ def _node(proxy: ClientProxy) -> int:
         return int(proxy.cid)
     except ValueError:
         raise UserError(
-            f"otafl.flower: client {proxy.cid!r} has no number; device_key would do"
+            f"otafl.flower: client {proxy.cid!r} has no number; set device_key"
         ) from None
 
 

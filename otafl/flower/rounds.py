@@ -1,5 +1,7 @@
-"""Do what both kinds of Flower strategies do in a round: clients' new weights, minus the weights
-that they began with, pass the uplink."""
+"""Round logic that both kinds of Flower strategies share.
+
+The clients' increments, their new weights minus the weights that they began with, pass the uplink.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,15 @@ NEEDS_EACH = (
 """Flower's strategies that look at each client's update."""
 
 NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
-"""Those whose clients do not send weights of one model."""
+"""Strategies whose clients do not send weights of one model."""
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Hold the server's view of a round.
+    """Server's view of a round.
 
     weights: of each client that is to be aggregated, by its place among those that sent; of none if
-    nothing was heard. report: what it cost.
+    no update was delivered. report: what it cost.
     """
 
     weights: dict[int, dict[str, np.ndarray]]
@@ -70,7 +72,7 @@ class Rounds:
         self._begun = devices is not None
         self._places: dict[int, int] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
-        refuse(strategy, self._uplink.tells_apart)
+        refuse(strategy, self._uplink.has_per_device)
 
     @property
     def totals(self) -> UplinkTotals:
@@ -81,8 +83,10 @@ class Rounds:
         return WirelessUplink(devices, caller="otafl.flower", **self._settings)
 
     def seen(self, nodes: Iterable[int]) -> None:
-        """Number the nodes that are connected; the first call says how many devices there are, if
-        nobody did."""
+        """Assign a device number to each connected node.
+
+        The first call sets the number of devices if it was not given.
+        """
         fresh = sorted(set(nodes) - set(self._places))
         if not self._begun and fresh:
             self._uplink, self._begun = self._made(len(fresh)), True
@@ -95,7 +99,7 @@ class Rounds:
         if max(places) >= self._uplink.devices:
             raise UserError(
                 f"otafl.flower: {len(self._places)} nodes have been seen, but the uplink has "
-                f"{self._uplink.devices} devices; devices={len(self._places)} would do"
+                f"{self._uplink.devices} devices; set devices={len(self._places)}"
             )
         return places
 
@@ -150,22 +154,22 @@ def passed_on(method: Method) -> Method:
     return cast(Method, call)
 
 
-def refuse(strategy: Any, tells_apart: bool) -> None:
+def refuse(strategy: Any, has_per_device: bool) -> None:
     """Raise UserError for a strategy that the uplink cannot serve, or that wraps such a one."""
     name = type(strategy).__name__
     kinds = {kind.__name__ for kind in type(strategy).__mro__}
     if kinds & set(NO_MODELS):
         raise UserError(f"otafl.flower: the clients of {name} do not send weights of one model")
     each = bool(kinds & set(NEEDS_EACH)) or bool(getattr(strategy, "needs_each", False))
-    if each and not tells_apart:
+    if each and not has_per_device:
         raise UserError(
             f"otafl.flower: {name} looks at each client's update, but over the air the server gets "
-            "only their weighted mean; transport='digital' would do, or a strategy that averages, "
+            "only their weighted mean; use transport='digital', or a strategy that averages, "
             "like FedAvg or FedAdam"
         )
     inner = getattr(strategy, "strategy", None)
     if inner is not None:
-        refuse(inner, tells_apart)
+        refuse(inner, has_per_device)
 
 
 def figures(report: UplinkReport) -> dict[str, float]:

@@ -1,6 +1,4 @@
-"""Wrap strategies of Flower's message API (`flwr.serverapp.strategy`), whose updates are
-ArrayRecords.
-"""
+"""Wrappers of strategies of Flower's message API (`flwr.serverapp.strategy`), with ArrayRecords."""
 
 from __future__ import annotations
 
@@ -24,16 +22,16 @@ class OverTheAir(Strategy):
     arrays one payload. Where the server gets only the weighted mean (transport over_the_air), each
     reply that the strategy is given holds the same arrays, the model plus the received mean; so an
     average of them, under any weights, is what came over the air. A strategy that looks at each
-    update is refused. Where devices are told apart (digital, ideal), each reply holds its own
-    update as it arrived, and a lost one is left out. The weights of the mean are the metric that
-    the strategy weighs by ("num-examples"). Metrics travel free of error and charge. If nothing was
-    heard, the model stays as it is. Replies with an error are devices that do not send.
+    update is refused. Where devices are separable (digital, ideal), each reply holds its own
+    update as delivered, and a lost one is left out. The weights of the mean are the metric that
+    the strategy weighs by ("num-examples"). Metrics travel free of error and charge. If no update
+    was delivered, the model stays as it is. Replies with an error are devices that do not send.
 
     strategy: of `flwr.serverapp.strategy`, or your own, which is taken to average unless it has an
-    attribute `needs_each = True`. devices: of the uplink, at most so many nodes; all that are
+    attribute `needs_each = True`. devices: of the uplink, at least the number of nodes; all nodes
     connected at the first round if not given. device_key: a metric of the train replies that says
     which device (from 0 on) the client is, like a partition number; without it nodes are devices in
-    the order of their ids, which simulations draw anew. settings: as of `otafl.WirelessUplink`
+    the order of their ids, which simulations draw again. settings: as of `otafl.WirelessUplink`
     (channel, power, snr_db, csi, codec, transport, seed, ...).
 
     To the round's train metrics it adds airtime_s, tx_energy_j (of all), device_tx_energy_j (a list
@@ -53,7 +51,7 @@ class OverTheAir(Strategy):
             legacy = hasattr(strategy, "aggregate_fit")
             raise UserError(
                 f"otafl.flower: OverTheAir wraps a strategy of flwr.serverapp.strategy; got a "
-                f"{type(strategy).__name__}" + ("; LegacyOverTheAir would do" if legacy else "")
+                f"{type(strategy).__name__}" + ("; use LegacyOverTheAir" if legacy else "")
             )
         self.strategy = strategy
         self._rounds = Rounds(strategy, devices, device_key, settings)
@@ -81,7 +79,7 @@ class OverTheAir(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Return what the strategy makes of the replies as they arrived."""
+        """Aggregate the delivered replies with the wrapped strategy."""
         every = list(replies)
         sent = [reply for reply in every if not reply.has_error()]
         if not sent:

@@ -6,13 +6,13 @@ from otafl.core import registry
 from otafl.core.contracts import LinkBudget
 from otafl.core.settings import Settings
 from otafl.devices.hardware import Hardware
-from otafl.frequency.base import Frequency, FrequencySetup
+from otafl.frequency.base import CpuFrequency, FrequencySetup
 from otafl.uplink.base import OrthogonalUplink
 
 
 def build(
     section: Settings, hardware: Hardware, budget: LinkBudget, uplink: OrthogonalUplink | None
-) -> Frequency:
+) -> CpuFrequency:
     """Make the choice of clock frequencies of a stack.
 
     Parameters

@@ -62,7 +62,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Pace:
+class CpuSpeed:
     """Hold how fast devices work. frequency_hz: [N]. power: [N] share of its power budget that a
     device keeps to in this round's slot, None for all of it."""
 
@@ -70,7 +70,7 @@ class Pace:
     power: np.ndarray | None = None
 
 
-class Frequency(ABC):
+class CpuFrequency(ABC):
     """Choose clock frequencies.
 
     Parameters
@@ -86,7 +86,7 @@ class Frequency(ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def pace(self, task: Task) -> Pace:
+    def pace(self, task: Task) -> CpuSpeed:
         """Return how fast the devices of a task work."""
 
 

@@ -22,14 +22,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from otafl.core.problems import Problem, problem
-from otafl.frequency.base import DeadlineShare, Frequency, Pace, Task, needs_deadline
+from otafl.frequency.base import CpuFrequency, CpuSpeed, DeadlineShare, Task, needs_deadline
 
 ROUNDING = 1e-9
 """A device clocks faster by this share than it must, so that rounding does not make it late."""
 
 
-class DeadlineFrequency(Frequency):
-    class Settings(Frequency.Settings):
+class DeadlineFrequency(CpuFrequency):
+    class Settings(CpuFrequency.Settings):
         example: ClassVar = {"devices.deadline_s": 0.1, "devices.compute.frequency_min_share": 0.3}
 
         name: Literal["deadline"] = "deadline"
@@ -44,10 +44,10 @@ class DeadlineFrequency(Frequency):
                 )
                 yield problem(text, "devices.frequency", "devices.compute")
 
-    def pace(self, task: Task) -> Pace:
+    def pace(self, task: Task) -> CpuSpeed:
         hardware = self.setup.hardware.rows(task.trial, task.device)
         left_s = self.settings.share * task.deadline_s - task.downlink_s
         needed = np.full_like(left_s, np.inf)
         np.divide(task.cycles(hardware), left_s, out=needed, where=left_s > 0)  # eq. (1)
         needed *= 1 + ROUNDING
-        return Pace(np.clip(needed, hardware.frequency_min_hz, hardware.frequency_hz))
+        return CpuSpeed(np.clip(needed, hardware.frequency_min_hz, hardware.frequency_hz))

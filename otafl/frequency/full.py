@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.frequency.base import Frequency, Pace, Task
+from otafl.frequency.base import CpuFrequency, CpuSpeed, Task
 
 
-class FullFrequency(Frequency):
-    class Settings(Frequency.Settings):
+class FullFrequency(CpuFrequency):
+    class Settings(CpuFrequency.Settings):
         name: Literal["full"] = "full"
 
-    def pace(self, task: Task) -> Pace:
-        return Pace(self.setup.hardware.frequency_hz[task.trial, task.device])
+    def pace(self, task: Task) -> CpuSpeed:
+        return CpuSpeed(self.setup.hardware.frequency_hz[task.trial, task.device])

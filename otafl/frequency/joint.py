@@ -48,10 +48,10 @@ from scipy.special import lambertw
 
 from otafl.core.problems import Problem, problem
 from otafl.frequency.base import (
+    CpuFrequency,
+    CpuSpeed,
     DeadlineShare,
-    Frequency,
     FrequencySetup,
-    Pace,
     Task,
     needs_deadline,
 )
@@ -63,7 +63,7 @@ MOST_STEPS = 200
 
 
 @dataclass(frozen=True)
-class Balance:
+class EnergyBalance:
     """Weigh local work against transmission, of N devices; [N] each: C, kappa, f_min, f_max, D, a,
     c, w and rho of the module's equations."""
 
@@ -101,26 +101,26 @@ class Balance:
         return value, 3 * local / left_s + growth
 
 
-def airtime_s(p: Balance) -> np.ndarray:
+def airtime_s(p: EnergyBalance) -> np.ndarray:
     """Return t of least energy [N]; nan where even full speed and full power are too slow."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shortest = p.a / np.log1p(p.rho)
         longest = p.time_s - p.cycles / p.fastest_hz
         possible = shortest <= longest
-        free = p.a / _x_at(p.circuit_w / p.c)  # cheapest to transmit, if there were time
+        free = p.a / _invert_h(p.circuit_w / p.c)  # cheapest to transmit, if there were time
         relaxed = p.time_s - p.cycles / p.slowest_hz  # what the slowest frequency leaves
         least = np.clip(np.minimum(free, relaxed), shortest, longest)
         falls = possible & (free > relaxed) & (p.slope(least)[0] < 0)
         t = np.where(falls, longest, least)
         rows = np.flatnonzero(falls & (p.slope(longest)[0] > 0))
     if len(rows):
-        some = Balance(*(value[rows] for value in vars(p).values()))
+        some = EnergyBalance(*(value[rows] for value in vars(p).values()))
         t[rows] = _root(some.slope, least[rows], longest[rows])
     return np.where(possible, t, np.nan)
 
 
-class JointFrequency(Frequency):
-    class Settings(Frequency.Settings):
+class JointFrequency(CpuFrequency):
+    class Settings(CpuFrequency.Settings):
         example: ClassVar = {"devices.deadline_s": 0.1, "transport.name": "digital"}
 
         name: Literal["joint"] = "joint"
@@ -129,7 +129,7 @@ class JointFrequency(Frequency):
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from needs_deadline(scenario)
             transport = scenario.transport
-            if not transport.plannable:
+            if not transport.has_access_plan:
                 text = (
                     "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
                     f"drop and no gain_threshold; got transport '{transport.name}'"
@@ -144,27 +144,27 @@ class JointFrequency(Frequency):
         self._bandwidth_hz = setup.budget.bandwidth_hz.double().cpu().numpy()
         self._full_w = setup.budget.tx_power_w.double().cpu().numpy()
 
-    def pace(self, task: Task) -> Pace:
+    def pace(self, task: Task) -> CpuSpeed:
         balance = self._balance(task)
         t = airtime_s(balance)
         late = np.isnan(t)
         with np.errstate(invalid="ignore"):
             frequency = np.where(late, balance.fastest_hz, balance.frequency_hz(t))
             power = np.where(late, 1.0, balance.power(t))
-        return Pace(frequency, power)
+        return CpuSpeed(frequency, power)
 
-    def _balance(self, task: Task) -> Balance:
+    def _balance(self, task: Task) -> EnergyBalance:
         """Return the equations of a task's devices."""
         hardware, uplink = self.setup.hardware.rows(task.trial, task.device), self._uplink
         n = np.bincount(task.trial)[task.trial].astype(float)
         turns = uplink.access == "tdma"
         rate = self._bandwidth_hz[task.trial] * uplink.rate_factor[task.trial]
-        rho = self._rho(task, np.ones_like(n) if turns else n)
+        rho = self._compute_rho(task, np.ones_like(n) if turns else n)
         on_air = 1 / n if turns else np.ones_like(n)  # share of t
         full_w = self._full_w[task.trial, task.device] / hardware.efficiency
         with np.errstate(divide="ignore"):
             c = on_air * full_w / rho
-        return Balance(
+        return EnergyBalance(
             cycles=task.cycles(hardware),
             kappa=hardware.kappa,
             slowest_hz=hardware.frequency_min_hz,
@@ -176,7 +176,7 @@ class JointFrequency(Frequency):
             rho=rho,
         )
 
-    def _rho(self, task: Task, parts: np.ndarray) -> np.ndarray:
+    def _compute_rho(self, task: Task, parts: np.ndarray) -> np.ndarray:
         """Return the SNR [N] at full power, lowered by the gap, of the flat channel that carries as
         much as the device's cells, where all its power is in one of so many parts of the noise."""
         state, budget = task.channel, self.setup.budget.budget
@@ -195,7 +195,7 @@ def _h(x: np.ndarray) -> np.ndarray:
     return x * np.exp(x) - np.expm1(x)
 
 
-def _x_at(h: np.ndarray) -> np.ndarray:
+def _invert_h(h: np.ndarray) -> np.ndarray:
     """Return the x >= 0 where _h(x) is this."""
     root = np.sqrt(2 * h)
     near = root * (1 - root / 3 + 11 / 72 * root**2)  # W's branch point has no digits to spare

@@ -31,7 +31,15 @@ from otafl.laws.channels import (
     jakes,
 )
 from otafl.laws.checks import Check, Law, mean, stated
-from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, scaled, turned
+from otafl.laws.mutations import (
+    Replacement,
+    build_mutations,
+    constant,
+    made,
+    replaced,
+    scaled,
+    turned,
+)
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
 """Table 7.5-3."""
@@ -262,7 +270,7 @@ def _angles(*order: int) -> Replacement:
             los_angles=profile.los_angles[index],
         )
 
-    return turned("otafl.channels.cdl:cdl_profile", change)
+    return turned("otafl.channels.cdl:read_cdl_profile", change)
 
 
 def _blocks_twice_as_long(one: Any) -> None:
@@ -317,7 +325,7 @@ def _about_the_first(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "channel rician: ",
         {
             "a wavelength apart (line of sight)": (
@@ -330,7 +338,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel tdl-d: ",
         {
             "a wavelength apart (tap)": ("antennas", scaled("otafl.channels.tdl:line_array", 2.0)),
@@ -340,7 +348,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel cdl-c: ",
         {
             "a wavelength apart (rays)": (
@@ -363,16 +371,16 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel cdl-e: ",
         {
             "a sector to one side": (
                 "antennas",
-                replaced("otafl.channels.cdl:cdl_rays", _to_one_side),
+                replaced("otafl.channels.cdl:build_cdl_rays", _to_one_side),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel cdl-c: ",
         {
             "the server's angles at the device": (
@@ -386,7 +394,7 @@ MUTATIONS = (
         },
         quick=False,
     )
-    + mutations_of(
+    + build_mutations(
         "channel rayleigh: ",
         {
             "antennas with too much power": (
@@ -407,7 +415,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel tdl-a: ",
         {
             "antennas correlated with the first (taps)": (
@@ -420,7 +428,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel cdl-e: ",
         {
             "blocks twice as long (rays)": (

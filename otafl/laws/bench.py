@@ -132,11 +132,11 @@ class Rig:
             x = self.symbols(reals, round, powers)
             estimate, report = self.send(x, round)
             gain = self.link.channel.state(round).gain[:, self.senders]
-            for name, value in (self._one(x, estimate, report) | {"gain": gain}).items():
+            for name, value in (self._record_round(x, estimate, report) | {"gain": gain}).items():
                 parts.setdefault(name, []).append(value.cpu().numpy())
         return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
 
-    def _one(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
+    def _record_round(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
         """Return what a record keeps of a round."""
         saved = {name.partition("/")[0]: value for name, value in report.saved.items()}
         own = self.senders
@@ -215,7 +215,7 @@ class Record:
 
 
 def _cohort(
-    senders: Sequence[int], population: int, weights: Sequence[float] | None, streams: Streams
+    senders: Sequence[int], num_devices: int, weights: Sequence[float] | None, streams: Streams
 ) -> Cohort:
     """Make a cohort of the same devices in all trials."""
     trials, count = streams.size, len(senders)
@@ -223,4 +223,4 @@ def _cohort(
     device = torch.tensor(list(senders), device=streams.device).repeat(trials)
     row = torch.tensor(list(weights or [1.0] * count), dtype=streams.dtype)
     weight = (row / row.sum()).repeat(trials).to(streams.device)
-    return Cohort.fresh(trial, device, weight, (count,) * trials, population)
+    return Cohort.fresh(trial, device, weight, (count,) * trials, num_devices)

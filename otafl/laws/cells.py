@@ -17,8 +17,8 @@ from scipy import stats
 
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.channels import CARRIER_HZ, TR_38901
-from otafl.laws.checks import Check, Law, exactly, law_of, mean, mean_square, ratios, share
-from otafl.laws.mutations import Replacement, constant, mutations_of, replaced, turned
+from otafl.laws.checks import Check, Law, check_exact, law_of, mean, mean_square, ratios, share
+from otafl.laws.mutations import Replacement, build_mutations, constant, replaced, turned
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
 HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
@@ -126,8 +126,8 @@ def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the least and the largest loss; 1 mm of the ring's width is left."""
     seen, hidden = losses(name, DISTANCE_M[name])
     loss = _ring(bench, name)
-    yield exactly(float(seen), float(loss.min()), 1e-4, CLEAR)
-    yield exactly(float(hidden), float(loss.max()), 1e-4, HIDDEN)
+    yield check_exact(float(seen), float(loss.min()), 1e-4, CLEAR)
+    yield check_exact(float(hidden), float(loss.max()), 1e-4, HIDDEN)
 
 
 def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
@@ -177,7 +177,7 @@ def _penetration(bench: Bench, name: str) -> Iterator[Check]:
     indoor = part_of(rig, "indoor")
     if name != "rma":
         yield law_of(loss[indoor], stats.uniform(20.0, 12.5).cdf, INDOORS)
-        yield exactly(0.0, float(np.abs(loss[~indoor]).max()), 1e-9, "outdoors")
+        yield check_exact(0.0, float(np.abs(loss[~indoor]).max()), 1e-9, "outdoors")
         high = drop(
             bench, name, 64, 8, indoor_probability=1.0, cell_radius_m=RADIUS_M[name],
             o2i_loss="high", carrier_hz=10e9,
@@ -212,7 +212,7 @@ def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
     level = 10.0 * np.log10(factor[seen])
     yield mean(middle, level, "mean")
     yield mean(spread**2, (level - middle) ** 2, "variance")
-    yield exactly(0.0, float(factor[~part_of(rig, "line_of_sight")].max()), 0.0, "without")
+    yield check_exact(0.0, float(factor[~part_of(rig, "line_of_sight")].max()), 0.0, "without")
 
 
 def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
@@ -274,10 +274,10 @@ def _drawn(name: str, change: Callable[[Any], Any]) -> Replacement:
     )
 
 
-def _rays_of(change: Callable[[Any], Any]) -> Replacement:
+def _change_rays(change: Callable[[Any], Any]) -> Replacement:
     """Rays that are made of another K-factor than the drop's."""
     return replaced(
-        "otafl.channels.cell:cell_rays",
+        "otafl.channels.cell:build_cell_rays",
         lambda real: lambda drop: real(dataclasses.replace(drop, k_factor=change(drop.k_factor))),
     )
 
@@ -308,7 +308,7 @@ def _all_in_sight(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "channel umi: ",
         {
             "shadowing by 20 log10": (
@@ -322,10 +322,13 @@ MUTATIONS = (
             "K-factor by 20 log10": ("K-factor", _drawn("k_factor", lambda k: k.sqrt())),
             "K for the line of sight's amplitude": (
                 "power of the line of sight",
-                _rays_of(lambda k: k.square()),
+                _change_rays(lambda k: k.square()),
             ),
-            "K / (K + 2)": ("power of the line of sight", _rays_of(lambda k: k / 2.0)),
-            "mean gain of all trials": ("mean gain", replaced(f"{CELL}._scaled", _other_trials)),
+            "K / (K + 2)": ("power of the line of sight", _change_rays(lambda k: k / 2.0)),
+            "mean gain of all trials": (
+                "mean gain",
+                replaced(f"{CELL}._scale_gain", _other_trials),
+            ),
             "sub-clusters twice as far": (
                 "frequency covariance",
                 constant("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
@@ -340,7 +343,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel uma: ",
         {
             "no shadowing": ("shadowing", _drawn("shadowing_db", lambda db: 0.0 * db)),
@@ -350,7 +353,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel rma: ",
         {
             "no cars": (

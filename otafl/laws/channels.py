@@ -16,8 +16,8 @@ from scipy import special, stats
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core import registry
 from otafl.laws.bench import Bench
-from otafl.laws.checks import Check, Law, exactly, law_of, mean, stated
-from otafl.laws.mutations import after, mutations_of, replaced, scaled, turned
+from otafl.laws.checks import Check, Law, check_exact, law_of, mean, stated
+from otafl.laws.mutations import after, build_mutations, replaced, scaled, turned
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -87,14 +87,14 @@ def _power(bench: Bench, name: str) -> Iterator[Check]:
     """Take the mean over a device's antennas, cells and rounds; devices and trials are
     independent. Channels that drop devices take long for many trials."""
     kind: Any = registry.settings("channel", name)
-    trials = 8 if kind(name=name).physical else 128
+    trials = 8 if kind(name=name).is_physical else 128
     h = fading(bench, 16, bench.size(trials), 8, name)
     yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
 
 
 @stated("channel awgn: no fading", "h = 1")
 def _awgn(bench: Bench) -> Iterator[Check]:
-    yield exactly(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+    yield check_exact(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
 
 
 def _antennas(bench: Bench, name: str) -> Iterator[Check]:
@@ -218,7 +218,7 @@ def _turned_by_half(h: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "channel awgn: ",
         {
             "a constant gain above one": (
@@ -227,7 +227,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel rayleigh: ",
         {
             "fading of more power": (
@@ -248,7 +248,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel rician: ",
         {
             "more line of sight": (
@@ -263,7 +263,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel tdl-c: ",
         {
             "delays of the wrong sign": (
@@ -272,7 +272,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel tdl-a: ",
         {
             "taps of more power (a)": (
@@ -283,16 +283,16 @@ MUTATIONS = (
                     "gain and phase at any time",
                     "mean power",
                 },
-                scaled("otafl.channels.tdl:Tdl._taps", 1.1),
+                scaled("otafl.channels.tdl:Tdl._draw_taps", 1.1),
             )
         },
     )
-    + mutations_of(
+    + build_mutations(
         "channel tdl-d: ",
         {
             "taps of more power (d)": (
                 {"amplitude", "autocorrelation", "frequency covariance", "mean power"},
-                scaled("otafl.channels.tdl:Tdl._taps", 1.1),
+                scaled("otafl.channels.tdl:Tdl._draw_taps", 1.1),
             )
         },
     )

@@ -96,7 +96,9 @@ def stated(
     return law
 
 
-def exactly(expected: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
+def check_exact(
+    expected: float, measured: float, tolerance: float = ROUNDING, case: str = ""
+) -> Check:
     """Check a number without chance in it.
 
     The tolerance is relative to what is expected, absolute where that is 0.
@@ -110,10 +112,12 @@ def ratios(
 ) -> Check:
     """Check found over law, without chance in it, where it is farthest from one."""
     ratio = (np.asarray(found) / np.asarray(law)).ravel()
-    return exactly(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
+    return check_exact(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
 
 
-def at_most(bound: float, measured: float, tolerance: float = ROUNDING, case: str = "") -> Check:
+def check_at_most(
+    bound: float, measured: float, tolerance: float = ROUNDING, case: str = ""
+) -> Check:
     """Check that a number without chance in it keeps a bound."""
     return Check(bound, measured, -math.inf, bound * (1.0 + tolerance), case)
 
@@ -141,13 +145,13 @@ def normal(expected: float, measured: float, deviation: float, case: str = "") -
     return Check(expected, measured, expected - room, expected + room, case)
 
 
-def mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
+def check_mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
     """Check that the mean of independent numbers is not above a bound."""
     two_sided = mean(bound, sample, case)
     return Check(bound, two_sided.measured, -math.inf, two_sided.high, case)
 
 
-def no_more(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
+def check_mean_not_above(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
     """Check that the mean of a sample is not above that of a paired one."""
     room = mean(0.0, np.asarray(sample) - np.asarray(worse)).high
     bound = float(np.mean(worse))
@@ -163,7 +167,7 @@ def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = ""
     return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
 
 
-def normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
+def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
     """Check the squared error of every real of a record, normal with the variance `law`.
 
     law: [R, S], or flat; infinite where nobody is on air.

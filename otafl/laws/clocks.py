@@ -14,8 +14,8 @@ from otafl.core.rng import Streams
 from otafl.devices import compute
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, at_most, exactly, stated
-from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.laws.checks import Check, check_at_most, check_exact, stated
+from otafl.laws.mutations import build_mutations, replaced, turned
 from otafl.scenario import load_scenario
 
 TRIALS, DEVICES, ROUNDS = 4, 12, 60
@@ -78,13 +78,13 @@ def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
     and recharging."""
     course = _run_clock(bench, PROTOCOLS[protocol], WATTS | BATTERY)
     now_j = course.clock.charge_j()
-    spent = course.clock.spent_j().sum(2)
+    spent = course.clock.compute_spent_j().sum(2)
     harvested = np.stack([trial.power.harvested_j() for trial in course.clock.trials])
     off = course.charge_j + harvested - now_j - spent
-    yield exactly(0.0, float(np.abs(off).max()), 1e-9, "joules off")
+    yield check_exact(0.0, float(np.abs(off).max()), 1e-9, "joules off")
     offered = BATTERY["harvest_w"] * course.clock.now()[:, None]
-    yield at_most(1.0, float((harvested / offered).max()), 1e-9, "of the harvest taken up")
-    yield at_most(BATTERY["battery_j"], float(now_j.max()), 1e-9, "charge")
+    yield check_at_most(1.0, float((harvested / offered).max()), 1e-9, "of the harvest taken up")
+    yield check_at_most(BATTERY["battery_j"], float(now_j.max()), 1e-9, "charge")
     table = course.clock.timeline()
     assert table is not None
     empty = int((table["activity"] == ACTIVITIES.index("empty")).sum())
@@ -100,7 +100,7 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
     table = course.clock.timeline()
     assert table is not None
     rate = dict.fromkeys(WATTS, 0.0) | watts
-    spent = dict(zip(CAUSES, course.clock.spent_j().sum((0, 1)), strict=True))
+    spent = dict(zip(CAUSES, course.clock.compute_spent_j().sum((0, 1)), strict=True))
     seconds = {
         name: float((table["end_s"] - table["start_s"])[table["activity"] == place].sum())
         for place, name in enumerate(ACTIVITIES)
@@ -115,27 +115,27 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
         "idle": rate["idle_w"] * seconds["wait"] + rate["sleep_w"] * asleep,
     }
     for name, joules in law.items():
-        yield exactly(joules, float(spent[name]), 1e-9, name)
+        yield check_exact(joules, float(spent[name]), 1e-9, name)
 
 
 # Mutations
 
 
-def _weak(real: Any) -> Any:
+def _weaken_battery(real: Any) -> Any:
     """A battery that gives half of what is drawn."""
     return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "clock: ",
     {
         "waiting is free": (
             {"energy balance", "joules by cause"},
-            turned("otafl.clock.power:Power._costs", lambda costs: (*costs[:2], 0.0)),
+            turned("otafl.clock.power:Power._compute_costs", lambda costs: (*costs[:2], 0.0)),
         ),
         "a battery gives half": (
             "energy balance",
-            replaced("otafl.devices.battery:Battery.plan", _weak),
+            replaced("otafl.devices.battery:Battery.plan", _weaken_battery),
         ),
     },
 )

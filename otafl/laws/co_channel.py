@@ -14,7 +14,7 @@ from otafl import channels, topology
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.cells import losses
-from otafl.laws.checks import Check, exactly, mean, ratios, stated
+from otafl.laws.checks import Check, check_exact, mean, ratios, stated
 from otafl.laws.transports import THERMAL_DBM_PER_HZ
 from otafl.scenario import load_scenario
 from otafl.topology.hexagons import hexagons
@@ -115,7 +115,7 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
             found.append(loss)
             law.append(np.take_along_axis(either, np.abs(either - loss).argmin(0)[None], 0)[0])
     pairs = 2 * (6 + 6)  # spokes and rim, both ways
-    yield exactly(float(pairs), float(len(found)), case="pairs of cells")
+    yield check_exact(float(pairs), float(len(found)), case="pairs of cells")
     yield ratios(np.stack(found), np.stack(law))
 
 
@@ -128,15 +128,15 @@ def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
     rig = _make_rig(bench, channel, reuse, "full")
     report = rig.send(rig.symbols(REALS, 0, 1.0), 0)[1]
     airtime_s = reuse * REALS / BANDWIDTH_HZ
-    yield exactly(airtime_s, float(report.airtime_s.mean()), case="seconds")
-    yield exactly(POWER_W * airtime_s, float(report.energy_j.max()), case="joules")
+    yield check_exact(airtime_s, float(report.airtime_s.mean()), case="seconds")
+    yield check_exact(POWER_W * airtime_s, float(report.energy_j.max()), case="joules")
     noise_dbm = THERMAL_DBM_PER_HZ + 10.0 * math.log10(BANDWIDTH_HZ / reuse) + 7.0
     for case, section, snr_db in (
         ("SNR", channel, 10.0 + 10.0 * math.log10(reuse)),
         ("physical SNR", channel | far, 20.0 - 100.0 - noise_dbm),
     ):
         record = _make_rig(bench, section, reuse, "ci").record(1, REALS, 1.0)
-        yield exactly(db_to_linear(snr_db), float(record.eta.mean()), case=case)
+        yield check_exact(db_to_linear(snr_db), float(record.eta.mean()), case=case)
 
 
 def _make_rig(bench: Bench, channel: dict[str, Any], reuse: int, power: str) -> Rig:

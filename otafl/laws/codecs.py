@@ -12,11 +12,20 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Context, Group
+from otafl.core.contracts import Context, Group, Tensors
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, at_most, exactly, mean, mean_square, ratios, share, stated
-from otafl.laws.mutations import constant, made, mutations_of, replaced, scaled
+from otafl.laws.checks import (
+    Check,
+    check_at_most,
+    check_exact,
+    mean,
+    mean_square,
+    ratios,
+    share,
+    stated,
+)
+from otafl.laws.mutations import build_mutations, constant, made, replaced, scaled
 
 REALS = 128
 
@@ -28,7 +37,9 @@ def _rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4
     return bench.uplink(devices, trials, {"codec": codec, "transport": "ideal"})
 
 
-def _coded(rig: Rig, x: Tensor, round: int, memory: Blocks | None = None) -> tuple[Tensor, Blocks]:
+def _coded(
+    rig: Rig, x: Tensor, round: int, memory: Tensors | None = None
+) -> tuple[Tensor, Tensors]:
     """Return what goes on air of rows [n, P], and the memory."""
     codec, group = rig.link.codec, Group({"x": x})
     own = codec.init((group,)) if memory is None else memory
@@ -52,7 +63,7 @@ def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
     return x.abs() / unit, unit
 
 
-def _each_round(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
+def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield x and Q(x) [n, P] round after round."""
     norm, bits, reals = quantiser
     rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
@@ -65,7 +76,7 @@ def _each_round(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Te
 def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Take the part of Q(x) along x, over |x|^2; and the mean error of each coordinate of one
     vector over its standard error, squared."""
-    parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _each_round(bench, quantiser)]
+    parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _yield_rounds(bench, quantiser)]
     yield mean(1.0, torch.stack(parts).cpu().numpy())
     norm, bits, reals = quantiser
     rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.size(1024))
@@ -83,7 +94,7 @@ def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Compare squared errors with (norm / s)^2 f (1 - f) a coordinate, f the fractional part of its
     level."""
     parts = []
-    for x, q in _each_round(bench, quantiser):
+    for x, q in _yield_rounds(bench, quantiser):
         level, unit = _qsgd_levels(quantiser, x)
         law = unit.square() * (level.frac() * (1.0 - level.frac()))
         parts.append((q - x).square().sum(1) / law.sum(1))
@@ -94,11 +105,11 @@ def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
 def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
     _, bits, reals = quantiser
-    x, q = next(_each_round(bench, quantiser))
+    x, q = next(_yield_rounds(bench, quantiser))
     levels = 2 ** (bits - 1) - 1
     bound = min(reals / levels**2, math.sqrt(reals) / levels)
     off = (q - x).square().sum(1) / x.square().sum(1)
-    yield at_most(1.0, float(off.mean()) / bound)
+    yield check_at_most(1.0, float(off.mean()) / bound)
 
 
 @stated("codec qsgd: independent over reals", "n levels of f (1 - f)")
@@ -128,17 +139,17 @@ def _feedback(bench: Bench) -> Iterator[Check]:
     """Add what is received to what is remembered: it is what came, over 5 rounds, in which about
     half of the updates are lost."""
     rig = _rig(bench, {"name": "topk", "keep": 0.1}, 4)
-    memory: Blocks | None = None
+    memory: Tensors | None = None
     total = sent = torch.zeros_like(rig.symbols(REALS, 0))
     for round in range(5):
         x = rig.symbols(REALS, round)
         coded, memory = _coded(rig, x, round, memory)
         heard = x[:, :1] > 0
         context = Context(rig.cohort, rig.link.codec.hyper, rig.streams, round)
-        memory = rig.link.codec.settle(memory, (Group({"x": coded}),), (heard,), context)
+        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (heard,), context)
         total, sent = total + x, sent + coded * heard
     assert memory is not None
-    yield exactly(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
+    yield check_exact(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
 
 
 @stated("codec topk: the largest magnitudes", "Stich, Cordonnier, Jaggi 2018")
@@ -165,7 +176,7 @@ def _bits(bench: Bench, name: str) -> Iterator[Check]:
     settings, law = BITS[name]
     rig = bench.uplink(2, 2, {"codec": {"name": name} | settings, "transport": "digital"})
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
-    yield exactly(2 * law, float(report.bits.mean()))
+    yield check_exact(2 * law, float(report.bits.mean()))
 
 
 @stated("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")
@@ -217,7 +228,7 @@ def _half_the_levels(codec: Any) -> None:
     codec._levels = codec._levels // 2
 
 
-def _everyone_heard(real: Any) -> Any:
+def _deliver_all(real: Any) -> Any:
     return lambda sent, heard, *rest: real(sent, torch.ones_like(heard), *rest)
 
 
@@ -226,16 +237,16 @@ def _smallest(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "codec qsgd: ",
         {
             "rounding down": (
                 {"independent over reals", "unbiased", "variance"},
-                replaced("otafl.codecs.qsgd:Qsgd._quantised", _rounded_down),
+                replaced("otafl.codecs.qsgd:Qsgd._quantise", _rounded_down),
             ),
             "one draw for all reals": (
                 {"independent over reals", "unbiased"},
-                replaced("otafl.codecs.qsgd:Qsgd._quantised", _one_draw),
+                replaced("otafl.codecs.qsgd:Qsgd._quantise", _one_draw),
             ),
             "levels of one bit": (
                 {"unbiased", "variance", "variance bound"},
@@ -243,7 +254,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "codec uniform: ",
         {
             "half the levels": (
@@ -252,12 +263,12 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "codec topk: ",
         {
             "lost updates forgotten": (
                 "error feedback loses nothing",
-                replaced("otafl.codecs.topk:forgotten", _everyone_heard),
+                replaced("otafl.codecs.topk:forgotten", _deliver_all),
             ),
             "the smallest magnitudes": (
                 "the largest magnitudes",
@@ -265,7 +276,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "codec: ",
         {
             "norms that take no bits": (
@@ -277,12 +288,12 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "codec obda: ",
         {
             "the opposite vote": (
                 "error of the majority vote",
-                scaled("otafl.codecs.obda:Obda._vote", -1.0),
+                scaled("otafl.codecs.obda:Obda._compute_vote", -1.0),
             ),
         },
     )

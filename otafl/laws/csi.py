@@ -15,8 +15,8 @@ from otafl.core.contracts import column
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.channels import MOVING, jakes
-from otafl.laws.checks import Check, exactly, law_of, mean, stated
-from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
+from otafl.laws.checks import Check, check_exact, law_of, mean, stated
+from otafl.laws.mutations import build_mutations, made, replaced, scaled, turned
 
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4, 8)
@@ -42,7 +42,7 @@ def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
 @stated("csi perfect: the estimate is the channel", "h_hat = h")
 def _perfect(bench: Bench) -> Iterator[Check]:
     record = _record(bench, "perfect")
-    yield exactly(0.0, float(np.abs(record.h_hat - record.h).max()), 0.0)
+    yield check_exact(0.0, float(np.abs(record.h_hat - record.h).max()), 0.0)
 
 
 def _off(record: Record) -> np.ndarray:
@@ -127,7 +127,7 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     csi = {"name": "pilots", "length": 2, "comb": 3}
     rig = bench.uplink(5, 2, {"channel": channel, "csi": csi, "transport": transport})
     side = rig.send(rig.symbols(24, 0), 0)[1].side_symbols
-    yield exactly(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
+    yield check_exact(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
 
 
 FAR_DB = 95.0
@@ -165,7 +165,7 @@ def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
 # Mutations
 
 
-def _without_gain(real: Any) -> Any:
+def _drop_gain(real: Any) -> Any:
     return lambda self, gain: real(self, gain / gain)
 
 
@@ -173,7 +173,7 @@ def _amplitude(real: Any) -> Any:
     return lambda self, gain: real(self, gain.sqrt())
 
 
-def _on_every_group(csi: Any) -> None:
+def _use_every_group(csi: Any) -> None:
     csi._symbols = csi.settings.length * 4
 
 
@@ -208,12 +208,12 @@ def _a_round_older(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "csi pilots: ",
         {
             "no path loss": (
                 "error over a path loss",
-                replaced("otafl.csi.pilots:Pilots.error_variance", _without_gain),
+                replaced("otafl.csi.pilots:Pilots.error_variance", _drop_gain),
             ),
             "path loss of the amplitude": (
                 "error over a path loss",
@@ -221,7 +221,7 @@ MUTATIONS = (
             ),
             "pilots on every group": (
                 "channel uses",
-                made("otafl.csi.pilots:Pilots", _on_every_group),
+                made("otafl.csi.pilots:Pilots", _use_every_group),
             ),
             "half the pilots": (
                 {"error of MMSE", "error of least squares", "error over a path loss"},
@@ -229,7 +229,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "csi perfect: ",
         {
             "an estimate that is larger": (
@@ -238,24 +238,24 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "csi error: ",
         {
             "twice the variance": (
                 {"gain of inverted channels", "law of the error", "variance"},
-                scaled("otafl.csi.error:device_errors", 2.0**0.5),
+                scaled("otafl.csi.error:draw_device_errors", 2.0**0.5),
             ),
             "one error for all devices": (
                 "law of the error",
-                replaced("otafl.csi.error:device_errors", _one_error),
+                replaced("otafl.csi.error:draw_device_errors", _one_error),
             ),
             "errors along the channel": (
                 {"gain of inverted channels", "independent of the channel"},
-                replaced("otafl.csi.error:device_errors", _part_of_the_channel),
+                replaced("otafl.csi.error:draw_device_errors", _part_of_the_channel),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "csi phase_feedback: ",
         {
             "phases rounded down": (
@@ -264,7 +264,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "csi delay: ",
         {
             "the channel of a round before": (

@@ -15,8 +15,8 @@ from otafl.core.contracts import Broadcast
 from otafl.core.units import db_to_linear
 from otafl.downlink.base import Arrival, Downlink
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, exactly, law_of, mean, ratios, share, stated
-from otafl.laws.mutations import made, mutations_of, replaced, turned
+from otafl.laws.checks import Check, check_exact, law_of, mean, ratios, share, stated
+from otafl.laws.mutations import build_mutations, made, replaced, turned
 from otafl.scenario import load_scenario
 
 BROADCAST = CONFORMANCE / "downlink"
@@ -32,7 +32,7 @@ MODES = ("unicast", "broadcast")
 
 AMIRI = "Amiri, Gunduz, Kulkarni, Poor 2022"
 TSE = "Tse, Viswanath 2005, 5.4.1"
-FADED = "a exp(a) E1(a)"
+FADED_SNR = "a exp(a) E1(a)"
 
 
 def _made(bench: Bench, settings: dict[str, Any]) -> tuple[Rig, Downlink]:
@@ -66,7 +66,7 @@ def _arrivals(bench: Bench, **settings: Any) -> list[Arrival]:
 @stated("downlink ideal: no error", "the broadcast itself")
 def _ideal(bench: Bench) -> Iterator[Check]:
     """Find no error."""
-    yield exactly(0.0, float(_errors(bench, {"name": "ideal"}).max()), 0.0)
+    yield check_exact(0.0, float(_errors(bench, {"name": "ideal"}).max()), 0.0)
 
 
 @stated("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)", "{:g} dB", SNRS_DB)
@@ -75,7 +75,7 @@ def _inversion(bench: Bench, snr_db: float) -> Iterator[Check]:
     yield mean(0.5 / db_to_linear(snr_db), _errors(bench, {"name": "analog", "snr_db": snr_db}))
 
 
-@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED}", "{:g} dB", SNRS_DB)
+@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED_SNR}", "{:g} dB", SNRS_DB)
 def _mmse(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the error under Rayleigh fading with E[1 / (1 + 2 gamma g)] = a exp(a) E1(a), a = 1 /
     (2 gamma)."""
@@ -111,7 +111,7 @@ def _analog_airtime(bench: Bench) -> Iterator[Check]:
     rig, made = _made(bench, {"name": "analog"})
     x = rig.streams.normal(BROADCAST, 0, (REALS,))
     seconds = made.send(Broadcast({"x": x}), rig.cohort, 0).seconds
-    yield exactly(REALS / BANDWIDTH_HZ + 32.0 / RATE_BPS, float(seconds.mean()))
+    yield check_exact(REALS / BANDWIDTH_HZ + 32.0 / RATE_BPS, float(seconds.mean()))
 
 
 @stated("downlink digital: outage", f"{TSE}; 1 - epsilon hear it")
@@ -121,7 +121,7 @@ def _outage(bench: Bench) -> Iterator[Check]:
     sent = _arrivals(bench, **rule)
     rate = BANDWIDTH_HZ * math.log2(1.0 - 10.0 * math.log(1.0 - OUTAGE))
     seconds = float(sent[0].seconds.mean())
-    yield exactly(DEVICES * 32.0 * REALS / rate, seconds, case="airtime")
+    yield check_exact(DEVICES * 32.0 * REALS / rate, seconds, case="airtime")
     heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
     yield share(1.0 - OUTAGE, int(heard.sum()), heard.size, "heard")
 
@@ -211,7 +211,7 @@ def _rounded_model(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "downlink digital: ",
         {
             "epsilon for 1 - epsilon": (
@@ -225,11 +225,11 @@ MUTATIONS = (
             ),
             "nothing lost": (
                 {"losses and outage", "outage", "transmissions"},
-                turned(f"{DIGITAL}._attempts", _never_lost),
+                turned(f"{DIGITAL}._draw_attempts", _never_lost),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "downlink ideal: ",
         {
             "a model in half precision": (
@@ -238,7 +238,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "downlink analog: ",
         {
             "twice the SNR": (

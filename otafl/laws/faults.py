@@ -14,8 +14,8 @@ from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.devices.faults import Faults
 from otafl.laws.bench import Bench
-from otafl.laws.checks import Check, counts, exactly, law_of, normal, share, stated
-from otafl.laws.mutations import constant, made, mutations_of, turned
+from otafl.laws.checks import Check, check_exact, counts, law_of, normal, share, stated
+from otafl.laws.mutations import build_mutations, constant, made, turned
 
 TRIALS, DEVICES, ROUNDS = 2, 50, 200
 
@@ -69,7 +69,9 @@ def _copies(bench: Bench) -> Iterator[Check]:
     drawn = [faults.copies(cohort, round) for round in range(bench.size(4 * ROUNDS))]
     times = torch.stack([one for one in drawn if one is not None]).cpu().numpy()
     yield from _shares(times == 2.0, chances)
-    yield exactly(0.0, float((~np.isin(times, (1.0, 2.0))).sum()), 0.0, "neither once nor twice")
+    yield check_exact(
+        0.0, float((~np.isin(times, (1.0, 2.0))).sum()), 0.0, "neither once nor twice"
+    )
 
 
 BURSTS: dict[str, tuple[float, float]] = {
@@ -87,13 +89,13 @@ def _bursts(bench: Bench) -> Iterator[Check]:
     devices that are slow in the long run."""
     faults, rounds = _faults(bench, **BURSTS), SETTLED + bench.size(1200)
     trial, device = np.divmod(np.arange(TRIALS * DEVICES), DEVICES)
-    drawn = [faults.slowdown(trial, device, round) for round in range(rounds)]
+    drawn = [faults.draw_slowdown(trial, device, round) for round in range(rounds)]
     factor = np.stack([one for one in drawn if one is not None]).reshape(rounds, TRIALS, DEVICES)
     for s in range(TRIALS):
         p, length, times = (values[s] for values in BURSTS.values())
         case = f"trial {s}"
         other = float((~np.isin(factor[:, s], (1.0, times))).sum())
-        yield exactly(0.0, other, 0.0, f"{case}, other factors")
+        yield check_exact(0.0, other, 0.0, f"{case}, other factors")
         slow = factor[:, s] > 1.0
         begins = slow & ~np.vstack([np.zeros((1, DEVICES), bool), slow[:-1]])
         free = int((~slow[:-1]).sum())
@@ -135,7 +137,7 @@ def _fades(bench: Bench) -> Iterator[Check]:
         off = (power / level.where(weak, 1.0)[..., None] - 1.0).abs().max()
         most = max(most, float(off))
         hits.append(weak)
-    yield exactly(0.0, most, 1e-9, "off the level")
+    yield check_exact(0.0, most, 1e-9, "off the level")
     yield from _shares(torch.stack(hits).cpu().numpy(), chances)
 
 
@@ -152,7 +154,7 @@ def _longer(bursts: Any) -> None:
     bursts._ends = 1.0 / (1.0 / bursts._ends + 1.0)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "faults: ",
     {
         "one draw for all devices": (

@@ -19,8 +19,8 @@ from otafl.channels.rician import Rician
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING
-from otafl.laws.checks import Check, exactly, law_of, mean, stated, uncorrelated
-from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.laws.checks import Check, check_exact, law_of, mean, stated, uncorrelated
+from otafl.laws.mutations import build_mutations, replaced, turned
 
 INDEPENDENT_S = 201.3
 """Between rounds, after which J0 of a moving device is within 0.003 of 0."""
@@ -112,7 +112,9 @@ def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     point = {"channel": {"name": "rician", "k_factor_db": k_db}, "power": "full"}
     channel = bench.uplink(1, 1, point).link.channel
     assert isinstance(channel, Rician)
-    yield exactly(float(law.mean()), float(channel.unit_mean_amplitude), case="as policies know it")
+    yield check_exact(
+        float(law.mean()), float(channel.unit_mean_amplitude), case="as policies know it"
+    )
 
 
 @stated("channel rician: line of sight", "K/(K + 1) of the power, a device's own")
@@ -176,7 +178,7 @@ def _even_slopes(real: Any) -> Any:
     return drawn
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "channel rayleigh: ",
     {
         "one stream for all batches of devices": (
@@ -188,7 +190,7 @@ MUTATIONS = mutations_of(
             turned("otafl.channels.jakes:correlated", _one_antenna),
         ),
     },
-) + mutations_of(
+) + build_mutations(
     "channel rician: ",
     {
         "one line of sight for all devices": (

@@ -15,7 +15,7 @@ from scipy import stats
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, counts, largest, law_of, mean, stated
-from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.laws.mutations import build_mutations, replaced, turned
 
 BITS = 46
 """Of a word in use, 23 of each uniform number."""
@@ -208,7 +208,7 @@ def _smaller_radius(real: Any) -> Any:
     return turn
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "streams: ",
     {
         "one half of a word used twice": (

@@ -18,8 +18,15 @@ from scipy import stats
 from otafl.core.contracts import NOISE_VARIANCE
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record, Rig
-from otafl.laws.checks import Check, exactly, mean, no_more, normal_errors, stated
-from otafl.laws.mutations import made, mutations_of, replaced, scaled, turned
+from otafl.laws.checks import (
+    Check,
+    check_exact,
+    check_mean_not_above,
+    check_normal_errors,
+    mean,
+    stated,
+)
+from otafl.laws.mutations import build_mutations, made, replaced, scaled, turned
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -127,7 +134,9 @@ def _lmmse(bench: Bench) -> Iterator[Check]:
     for snr_db in (0.0, 10.0, 30.0):
         lmmse = _late(bench, "lmmse", 0.9, snr_db).error
         for other in ("matched_filter", "aligned_sample"):
-            yield no_more(_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}")
+            yield check_mean_not_above(
+                _late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}"
+            )
 
 
 CLIPS_DB = (0.0, 3.0, 6.0)
@@ -145,7 +154,7 @@ def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
 
 @stated("impairment clipping: peak power", "budget x peak ratio", "{:g} dB", CLIPS_DB)
 def _clip_peak(bench: Bench, clip_db: float) -> Iterator[Check]:
-    yield exactly(db_to_linear(clip_db), float((_clipped(bench, clip_db)[1] ** 2).max()))
+    yield check_exact(db_to_linear(clip_db), float((_clipped(bench, clip_db)[1] ** 2).max()))
 
 
 @stated("impairment clipping: error of normal symbols", CLIPPED, "{:g} dB", CLIPS_DB)
@@ -168,7 +177,7 @@ def _converter(bench: Bench, bits: int) -> Iterator[Check]:
 
 
 @functools.lru_cache(maxsize=4)
-def _interfered(bench: Bench, power: str) -> Record:
+def _record_interfered(bench: Bench, power: str) -> Record:
     """Record two interferers of 6 dB each, independent Rayleigh fading."""
     rig = _rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
     return rig.record(bench.size(64), 32, 1.0)
@@ -179,24 +188,24 @@ KNOWN = N * (1.0 + 2.0 * db_to_linear(6.0))
 
 @stated("impairment interference: mean noise", "N (1 + sum of interferers)")
 def _interference(bench: Bench) -> Iterator[Check]:
-    yield mean(KNOWN, _interfered(bench, "ci").noise)
+    yield mean(KNOWN, _record_interfered(bench, "ci").noise)
 
 
 @stated("impairment interference: error given its fading", "noise / (K^2 eta)")
 def _interference_error(bench: Bench) -> Iterator[Check]:
     """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
     interferers' fading."""
-    record = _interfered(bench, "ci")
-    yield normal_errors(record.noise / (25.0 * record.eta), record)
+    record = _record_interfered(bench, "ci")
+    yield check_normal_errors(record.noise / (25.0 * record.eta), record)
 
 
 @stated("impairment interference: known to the policy", "full power with N of the mean")
 def _interference_known(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)), with the
     interferers' mean in N'."""
-    record = _interfered(bench, "full")
+    record = _record_interfered(bench, "full")
     law = ((KNOWN + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
-    yield exactly(law, float(record.eta.mean()))
+    yield check_exact(law, float(record.eta.mean()))
 
 
 TAILS_DB, TAIL_SCALE = 10.0, math.sqrt(0.5 * N * db_to_linear(10.0))
@@ -235,11 +244,11 @@ def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
 def _tails_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 20.0) / (2.0 * math.sqrt(10.0))) ** 2
-    yield exactly(law, _tails(bench, 1.6, bench.size(200_000))[1])
+    yield check_exact(law, _tails(bench, 1.6, bench.size(200_000))[1])
 
 
 @functools.lru_cache(maxsize=4)
-def _jammed(bench: Bench) -> Record:
+def _record_jammed(bench: Bench) -> Record:
     """Record a jammer of 10 dB, Rayleigh fading."""
     point = {
         "channel": {"name": "awgn", "snr_db": 10.0},
@@ -251,14 +260,14 @@ def _jammed(bench: Bench) -> Record:
 
 @stated("impairment jammer: mean noise", "N (1 + J)")
 def _jammer(bench: Bench) -> Iterator[Check]:
-    yield mean(N * 11.0, _jammed(bench).noise)
+    yield mean(N * 11.0, _record_jammed(bench).noise)
 
 
 @stated("impairment jammer: unknown to the policy", "full power with N")
 def _jammer_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
-    yield exactly(law, float(_jammed(bench).eta.mean()))
+    yield check_exact(law, float(_record_jammed(bench).eta.mean()))
 
 
 # Mutations
@@ -289,11 +298,11 @@ def _more_noise(real: Any) -> Any:
     return lambda self, noise: real(self, 1.1 * noise)
 
 
-def _mean_left_out(impairments: Any) -> None:
+def _omit_mean(impairments: Any) -> None:
     impairments.known_noise = torch.full_like(impairments.known_noise, NOISE_VARIANCE)
 
 
-def _all_known(impairments: Any) -> None:
+def _know_all(impairments: Any) -> None:
     """A server that knows of heavy tails and the jammer."""
     heavy = impairments.tail_scale.square() + NOISE_VARIANCE * impairments.jammer
     impairments.known_noise = impairments.known_noise + heavy
@@ -303,7 +312,7 @@ def _weaker_jammer(impairments: Any) -> None:
     impairments.jammer = 0.5 * impairments.jammer
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     FAMILY,
     {
         "half the phase": (
@@ -343,7 +352,7 @@ MUTATIONS = mutations_of(
         ),
         "interference unknown to the policy": (
             "interference: known to the policy",
-            made(DRAWN, _mean_left_out),
+            made(DRAWN, _omit_mean),
         ),
         "a jammer known to the policy": (
             {
@@ -351,7 +360,7 @@ MUTATIONS = mutations_of(
                 "interference: known to the policy",
                 "jammer: unknown to the policy",
             },
-            made(DRAWN, _all_known),
+            made(DRAWN, _know_all),
         ),
         "half the jammer": ("jammer: mean noise", made(DRAWN, _weaker_jammer)),
         "wider tails": ("heavy tails: characteristic function", scaled(f"{DRAWN}.tails", 1.1)),

@@ -13,13 +13,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.codecs.amp import amp, amp_step
+from otafl.codecs.amp import amp, take_amp_step
 from otafl.codecs.sensing import Sensing
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, at_least, at_most, law_of, mean, stated
-from otafl.laws.mutations import constant, mutations_of, replaced
+from otafl.laws.checks import Check, at_least, check_at_most, law_of, mean, stated
+from otafl.laws.mutations import build_mutations, constant, replaced
 
 AMP = CONFORMANCE / "amp"
 
@@ -69,7 +69,7 @@ def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
         tau = residual.square().mean((1, 2)).cpu().numpy()
         if sigma and step < STEPS // 2:
             yield mean(law, tau, f"step {step}, noise", bias=(0.03 + 0.01 * step) * law)
-        guess, residual = amp_step(y, guess, residual, matrix, a)
+        guess, residual = take_amp_step(y, guess, residual, matrix, a)
         off = (guess - x).square().mean((1, 2)).cpu().numpy()
         seen = np.array([_soft_error(float(one), sparsity, a) for one in tau])
         yield mean(1.0, off / seen, f"step {step}, error", bias=0.03)
@@ -83,7 +83,7 @@ def _seen(bench: Bench) -> Iterator[Check]:
     x, matrix, y = _problem(bench, 1, 0.5, 0.2, 0.05, 2000)
     guess, residual = torch.zeros_like(x), y
     for _ in range(5):
-        guess, residual = amp_step(y, guess, residual, matrix, 1.3)
+        guess, residual = take_amp_step(y, guess, residual, matrix, 1.3)
     noise = (guess + residual @ matrix - x).ravel() / residual.square().mean().sqrt()
     yield law_of(noise.cpu().numpy(), stats.norm.cdf, "noise")
     yield mean(0.0, (noise * x.ravel()).cpu().numpy(), "product with the truth")
@@ -99,8 +99,10 @@ def _transition(bench: Bench) -> Iterator[Check]:
             off = amp(y[trial], matrix[trial], 60, 1.4) - x[trial]
             error = float(off.square().sum() / x[trial].square().sum())
             case = f"{sparsity:.0%} not zero, problem {trial}"
-            yield at_most(1e-3, error, case=case) if recovered else at_least(1e-3, error, case)
-            yield at_most(1.0, error, case=f"{case}, over that of zero")
+            yield (
+                check_at_most(1e-3, error, case=case) if recovered else at_least(1e-3, error, case)
+            )
+            yield check_at_most(1.0, error, case=f"{case}, over that of zero")
 
 
 RATIOS = (0.027, 0.05, 0.1, 0.2, 0.5, 0.8)
@@ -124,7 +126,7 @@ def _threshold(bench: Bench, ratio: float) -> Iterator[Check]:
     by state evolution of 30 steps from 0, for one normal number in ten measurements and a noise 20
     dB below what is measured."""
     least = min(_evolved(ratio, float(a)) for a in THRESHOLDS)
-    yield at_most(db_to_linear(1.0) * least, _evolved(ratio, _default(bench, ratio)))
+    yield check_at_most(db_to_linear(1.0) * least, _evolved(ratio, _default(bench, ratio)))
 
 
 SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3, 0.5))]
@@ -152,7 +154,7 @@ def _recovered(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
     most = 0.2 if non_zeros == 0.1 else 2.0 if ratio <= 0.5 else 4.0
     best = min(error(float(a)) for a in np.arange(0.8, 3.0, 0.3))
     found = error(_default(bench, len(matrix) / matrix.shape[1]))
-    yield at_most(most, 10.0 * math.log10(found / best), 0.0)
+    yield check_at_most(most, 10.0 * math.log10(found / best), 0.0)
 
 
 def _sparse(ratio: float, non_zeros: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -224,16 +226,16 @@ def _last(real: Any) -> Any:
     return lambda y, matrix, iterations, a: real(y, matrix, 1, a)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "codec compressed_sensing: ",
     {
         "no Onsager term": (
             {"state evolution", "what a step sees"},
-            replaced("otafl.laws.message_passing:amp_step", _no_onsager),
+            replaced("otafl.laws.message_passing:take_amp_step", _no_onsager),
         ),
         "one threshold for all ratios": (
             {"default threshold", "default threshold of recoveries"},
-            constant("otafl.codecs.sensing:default_threshold", lambda *of: 1.5),
+            constant("otafl.codecs.sensing:compute_default_threshold", lambda *of: 1.5),
         ),
         "one step for all": (
             {"default threshold of recoveries", "phase transition"},

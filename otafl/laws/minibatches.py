@@ -13,10 +13,10 @@ from scipy import stats
 
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.laws.bench import Bench
-from otafl.laws.checks import LEVEL, Check, counts, exactly, stated
-from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.laws.checks import LEVEL, Check, check_exact, counts, stated
+from otafl.laws.mutations import build_mutations, replaced, turned
 
 ROUNDS = 4000
 
@@ -31,7 +31,7 @@ def _minibatches(
     index = label.expand(1, devices, count)
     held = torch.full((1, devices), count, device=bench.where)
     streams = Streams([11], [4], bench.where)
-    data = LocalData(label[:, None].float(), label, index, held, count, streams, batch, steps)
+    data = TrainingData(label[:, None].float(), label, index, held, count, streams, batch, steps)
     share = torch.ones(devices, device=bench.where)
     cohort = Cohort.fresh(torch.zeros_like(device), device, share, (devices,), devices)
     works = [data.work(round, cohort) for round in range(bench.size(ROUNDS))]
@@ -55,7 +55,9 @@ def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
     spread = ((times - rounds * share) ** 2).sum() / (rounds * share * (1.0 - share))
     low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], count - 1)
     yield Check(count - 1, spread * (count - 1) / count, float(low), float(high))
-    yield exactly(0.0, float((np.diff(drawn, axis=-1) == 0).sum()), 0.0, "samples that are twice")
+    yield check_exact(
+        0.0, float((np.diff(drawn, axis=-1) == 0).sum()), 0.0, "samples that are twice"
+    )
 
 
 @stated("minibatches: equally likely subsets", "chi-square")
@@ -94,7 +96,7 @@ def _with_replacement(real: Any) -> Any:
     return lambda uniform, count: (uniform * count[:, None]).long()
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "minibatches: ",
     {
         "low numbers more often": (
@@ -107,7 +109,7 @@ MUTATIONS = mutations_of(
         ),
         "one draw for all steps": (
             {"independence"},
-            turned("otafl.data.work:_ticks", lambda ticks: ticks >> 1 << 1),
+            turned("otafl.data.work:_make_step_keys", lambda ticks: ticks >> 1 << 1),
         ),
     },
 )

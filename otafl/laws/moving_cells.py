@@ -25,8 +25,8 @@ from otafl.laws.cells import (
     part_of,
 )
 from otafl.laws.channels import SPEED_KMH
-from otafl.laws.checks import Check, Law, exactly, law_of, mean, mean_square, ratios
-from otafl.laws.mutations import made, mutations_of, replaced
+from otafl.laws.checks import Check, Law, check_exact, law_of, mean, mean_square, ratios
+from otafl.laws.mutations import build_mutations, made, replaced
 
 WALKED = ("umi", "rma")
 """Cells that devices move in."""
@@ -103,7 +103,7 @@ def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
     product = first * later / spread**2 - law
     yield mean(float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation")
     start = first - part_of(rig, "shadowing_db")
-    yield exactly(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
+    yield check_exact(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
     power = (later / spread)[inside] ** 2
     yield mean_square(1.0, power, int(power.size / ALIKE), "power")
 
@@ -134,19 +134,19 @@ def _far_apart(field: Any) -> None:
     field._distance = 10.0 * field._distance
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "channel umi: ",
     {
         "km/h for m/s": (
             {"path loss of moving devices", "shadowing of moving devices"},
-            replaced("otafl.channels.cell:velocities", _kmh_for_mps),
+            replaced("otafl.channels.cell:draw_velocities", _kmh_for_mps),
         ),
         "shadowing of another distance": (
             "shadowing of moving devices",
             made("otafl.channels.cell:ShadowingField", _far_apart),
         ),
     },
-) + mutations_of(
+) + build_mutations(
     "channel rma: ",
     {
         "evenly over the radius": (

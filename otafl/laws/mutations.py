@@ -71,7 +71,7 @@ Row = tuple[str | set[str], Replacement]
 """The law or laws that fail, without the family, and what is replaced."""
 
 
-def mutations_of(family: str, table: Mapping[str, Row], quick: bool = True) -> list[Mutation]:
+def build_mutations(family: str, table: Mapping[str, Row], quick: bool = True) -> list[Mutation]:
     """List the mutations of a table: name -> the laws that fail, and what is replaced."""
     return [
         Mutation(name, family, frozenset({laws} if isinstance(laws, str) else laws), mistake, quick)

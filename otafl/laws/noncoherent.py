@@ -14,8 +14,8 @@ from otafl.core.contracts import Group
 from otafl.core.units import db_to_linear
 from otafl.laws import sheet
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, exactly, mean, normal, share, stated
-from otafl.laws.mutations import mutations_of, replaced, turned
+from otafl.laws.checks import Check, check_exact, mean, normal, share, stated
+from otafl.laws.mutations import build_mutations, replaced, turned
 from otafl.uplink.base import deliver
 
 SNR_DB = 5.0
@@ -47,7 +47,7 @@ def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
     trials = bench.size(8_000)
     rig = _rig(bench, FSK, trials, {"antennas": antennas})
     wrong = int((_sent(rig, 1) < 0).sum())
-    law = sheet.wrong_vote(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
+    law = sheet.wrong_vote_probability(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
     yield share(law, wrong, trials)
 
 
@@ -58,7 +58,7 @@ def _near_votes(bench: Bench) -> Iterator[Check]:
     rig = _rig(bench, FSK, trials, {})
     rig.link.budget.budget.copy_(torch.from_numpy(P * powers).expand(trials, -1))
     plus = int((_sent(rig, 1) > 0).sum())
-    law = sheet.wrong_vote(2.0 * P * 8 + 1.0, 2.0 * P * 3 + 1.0, 1)
+    law = sheet.wrong_vote_probability(2.0 * P * 8 + 1.0, 2.0 * P * 3 + 1.0, 1)
     yield share(law, plus, trials)
 
 
@@ -116,13 +116,13 @@ def _cost(bench: Bench) -> Iterator[Check]:
         rig = _rig(bench, transport, 4, channel)
         x = torch.tensor(X).to(rig.cohort.weight).repeat(4)[:, None].expand(-1, 50).contiguous()
         report = rig.send(x, 0)[1]
-        yield exactly(100.0, float(report.symbols.mean()), case=f"{name}, channel uses")
+        yield check_exact(100.0, float(report.symbols.mean()), case=f"{name}, channel uses")
         part = np.ones(len(X)) if name == "votes" else np.abs(X) / max(np.abs(X))
         off = report.energy_j.cpu().numpy() / (0.1 * 100 / 2e6 * part)
-        yield exactly(
+        yield check_exact(
             1.0, float(off[np.unravel_index(np.abs(off - 1).argmax(), off.shape)]), case=name
         )
-        yield exactly(
+        yield check_exact(
             0.0 if name == "votes" else 5.0, float(report.side_symbols.mean()), case=f"{name}, side"
         )
 
@@ -150,7 +150,7 @@ def _half_the_symbols(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "transport fsk_majority_vote: ",
         {
             "one antenna's noise for all": (
@@ -163,7 +163,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "transport reed: ",
         {
             "louder than the scale says": (
@@ -185,7 +185,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "transports without phase: ",
         {
             "one use a real": (

@@ -14,8 +14,8 @@ from otafl.core.contracts import LinkReport
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, exactly, mean, mean_square, ratios, share, stated
-from otafl.laws.mutations import Replacement, constant, made, mutations_of, replaced, scaled
+from otafl.laws.checks import Check, check_exact, mean, mean_square, ratios, share, stated
+from otafl.laws.mutations import Replacement, build_mutations, constant, made, replaced, scaled
 from otafl.uplink.digital.fitted_bits import rounded
 
 DEVICES, TRIALS = 6, 8
@@ -104,7 +104,7 @@ def _energy(bench: Bench, access: str) -> Iterator[Check]:
 @stated("transport digital: free of error with perfect CSI", "capacity")
 def _exact(bench: Bench) -> Iterator[Check]:
     """Find no error."""
-    yield exactly(0.0, float(_sent(_rig(bench)).nmse.max()), 1e-12)
+    yield check_exact(0.0, float(_sent(_rig(bench)).nmse.max()), 1e-12)
 
 
 @stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
@@ -113,14 +113,14 @@ def _scheme(bench: Bench) -> Iterator[Check]:
     transport = {"rate": "mcs", "mcs_index": 10, "outage": True}
     report = _sent(_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
     law = DEVICES * BITS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
-    yield exactly(law, float(report.airtime_s.mean()), 1e-4)
+    yield check_exact(law, float(report.airtime_s.mean()), 1e-4)
 
 
 @stated("transport digital: fastest scheme supported", "TS 38.214, table 5.1.3.1-1")
 def _fastest(bench: Bench) -> Iterator[Check]:
     """Choose for SNRs just above and just below what scheme 24, 64-QAM at rate 772/1024, needs:
     it, or the one before, 719/1024."""
-    needed_db = _needed_db(SCHEMES[24])
+    needed_db = _compute_needed_db(SCHEMES[24])
     budgets = {"device_budget_db": (0.01, -0.01), "name": "awgn", "snr_db": needed_db}
     report = _sent(_rig(bench, {"rate": "mcs"}, budgets))
     law = BITS / (6.0 / 1024.0 * np.array([772.0, 719.0] * (DEVICES // 2))) / BANDWIDTH_HZ
@@ -142,7 +142,7 @@ def _outage(bench: Bench, variance: float) -> Iterator[Check]:
 def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     """Send real bits from devices below the SNR whose capacity the scheme's bits a channel use are,
     and from devices above it: none of the former arrive, and all of the latter."""
-    channel = {"name": "awgn", "snr_db": _needed_db(SCHEMES[index])}
+    channel = {"name": "awgn", "snr_db": _compute_needed_db(SCHEMES[index])}
     channel["device_budget_db"] = (BELOW_DB, ABOVE_DB)
     transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
     codec = {"name": "uniform", "bits": 8}
@@ -150,11 +150,11 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     rig = bench.uplink(DEVICES, 1, point)
     report = rig.send(rig.symbols(400, 0), 0)[1]
     heard = report.heard[0]().double().cpu().numpy()
-    yield exactly(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
-    yield exactly(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
+    yield check_exact(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
+    yield check_exact(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
 
 
-def _needed_db(bits_a_use: float) -> float:
+def _compute_needed_db(bits_a_use: float) -> float:
     """Return the SNR that carries so many bits a channel use."""
     return 10.0 * math.log10(2.0**bits_a_use - 1.0)
 
@@ -172,7 +172,7 @@ def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
     part = ((x - x.amin()) / step).frac()
     inner = (x > x.amin()) & (x < x.amax())
     variance = (step**2 * part * (1.0 - part))[inner]
-    yield exactly(0.0, float(error[:, ~inner].abs().max()), 1e-12, "extremes")
+    yield check_exact(0.0, float(error[:, ~inner].abs().max()), 1e-12, "extremes")
     score = (error[:, inner].mean(0).square() * copies / variance).cpu().numpy()
     yield mean_square(1.0, score, score.size, "mean of each coordinate")
     yield mean(float(variance.sum()), error.square().sum(1).cpu().numpy(), "squared error")
@@ -227,7 +227,7 @@ def _first_lost(real: Any) -> Any:
     return hand_over
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "transport digital: ",
     {
         "rounding down": (
@@ -283,7 +283,7 @@ MUTATIONS = mutations_of(
         ),
         "rates of the estimate plus its error": (
             {"outage with imperfect CSI"},
-            scaled("otafl.csi.error:device_errors", 3.0),
+            scaled("otafl.csi.error:draw_device_errors", 3.0),
         ),
     },
 )

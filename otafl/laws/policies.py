@@ -22,14 +22,14 @@ from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import (
     Check,
     Law,
-    at_most,
-    exactly,
-    mean_at_most,
+    check_at_most,
+    check_exact,
+    check_mean_at_most,
+    check_normal_errors,
     normal,
-    normal_errors,
     ratios,
 )
-from otafl.laws.mutations import Replacement, mutations_of, replaced, scaled
+from otafl.laws.mutations import Replacement, build_mutations, replaced, scaled
 from otafl.power.base import PowerPolicy
 
 SNRS_DB = (0.0, 10.0, 20.0)
@@ -57,7 +57,7 @@ def each() -> Iterator[Law]:
             ("error given the channel", SHEET, _error),
             ("power within its budget", cited or "budget on |p|^2 m", _power),
             ("NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse),
-            ("K is that of who sends", SHEET, _some),
+            ("K is that of who sends", SHEET, _check_partial_participation),
             ("path loss", cited or SHEET, _far),
         ]
         if name in sheet.RULES:
@@ -137,15 +137,15 @@ def _case(name: str, record: Record, policy: str) -> _Case:
 
 def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
     for case in _cases(bench, policy):
-        yield _as_on_sheet(policy, case)
+        yield _compare_with_reference(policy, case)
 
 
-def _as_on_sheet(policy: str, case: _Case) -> Check:
+def _compare_with_reference(policy: str, case: _Case) -> Check:
     """Compare who is on air, and the objective at the saved c and eta with that at the sheet's,
     where they differ most. For a rule that is an optimum this is its minimum."""
     assert case.wanted is not None
     if (case.wanted.active != case.chosen.active).any():
-        return exactly(1.0, math.nan, case=f"{case.name}, who is on air")
+        return check_exact(1.0, math.nan, case=f"{case.name}, who is on air")
     on = case.wanted.active.any(1)
     found, law = (_objective(policy, one, case.states)[on] for one in (case.chosen, case.wanted))
     return ratios(found, law, 1e-5, case.name)
@@ -167,7 +167,7 @@ def _off(case: _Case) -> Check:
     """Compare the squared error of every real with its closed form, chi-square, which for a policy
     that the sheet does not have is that of the c and eta that it chose."""
     law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
-    return normal_errors(law, case.record, case.name)
+    return check_normal_errors(law, case.record, case.name)
 
 
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
@@ -178,9 +178,9 @@ def _power(bench: Bench, policy: str) -> Iterator[Check]:
         record = case.record
         used = record.power / record.budget
         if keeps == "peak":
-            yield at_most(1.0, float(used.max()), case=case.name)
+            yield check_at_most(1.0, float(used.max()), case=case.name)
         elif keeps == "average":
-            yield mean_at_most(1.0, used.mean((0, 2)), case.name)
+            yield check_mean_at_most(1.0, used.mean((0, 2)), case.name)
         else:  # no budget is kept, and the report says what was used
             spent = np.abs(record.p) ** 2 * record.m / record.budget
             yield ratios(used, spent, case=case.name)
@@ -206,13 +206,13 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
     yield normal(float(law.mean()), float(record.nmse.mean()), deviation)
 
 
-def _some(bench: Bench, policy: str) -> Iterator[Check]:
+def _check_partial_participation(bench: Bench, policy: str) -> Iterator[Check]:
     """Take scalars and error where five of ten devices send, and look whether the others do not."""
     rig = bench.uplink(POPULATION, TRIALS, _point(policy, 10.0), senders=SENDERS)
     yield from _scalars_and_error(bench, rig, policy)
     silent = [device for device in range(POPULATION) if device not in SENDERS]
     report = rig.send(rig.symbols(REALS, 0), 0)[1]
-    yield exactly(0.0, float(report.power[:, silent].max()), 0.0, "power of the others")
+    yield check_exact(0.0, float(report.power[:, silent].max()), 0.0, "power of the others")
 
 
 def _far(bench: Bench, policy: str) -> Iterator[Check]:
@@ -225,7 +225,7 @@ def _far(bench: Bench, policy: str) -> Iterator[Check]:
 def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
     case = _case("", rig.record(bench.size(8), REALS), policy)
     if case.wanted is not None:
-        yield replace(_as_on_sheet(policy, case), case="scalars")
+        yield replace(_compare_with_reference(policy, case), case="scalars")
     yield replace(_off(case), case="error")
 
 
@@ -249,7 +249,7 @@ def _gain_of_all(link: Any) -> Any:
     return dataclasses.replace(link, gain=link.gain.mean(1, keepdim=True).expand_as(link.gain))
 
 
-def _without_gain(link: Any) -> Any:
+def _drop_gain(link: Any) -> Any:
     return dataclasses.replace(link, gain=torch.ones_like(link.gain))
 
 
@@ -279,7 +279,7 @@ def _k_of_the_population(real: Any) -> Any:
 
     def unit(self: Any) -> Any:
         cohort = self.sent.cohort
-        return real.func(self) * cohort.rows_of[:, None] / cohort.population
+        return real.func(self) * cohort.rows_per_trial[:, None] / cohort.num_devices
 
     return property(unit)
 
@@ -302,7 +302,7 @@ def _more_error(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "power blind: ",
         {
             "gain's root for the gain (blind)": (
@@ -315,7 +315,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power gbma: ",
         {
             "mean device of the population": (
@@ -324,38 +324,38 @@ MUTATIONS = (
             ),
             "gamma of the population": (
                 "power of gamma",
-                replaced("otafl.power.gbma:fixed_power", _gamma_of_all),
+                replaced("otafl.power.gbma:compute_fixed_power", _gamma_of_all),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power tci: ",
         {
             "threshold without path loss (tci)": (
                 "path loss",
-                replaced("otafl.power.tci:reference_gain", _no_gain),
+                replaced("otafl.power.tci:compute_reference_gain", _no_gain),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power cotaf: ",
         {
             "threshold without path loss (cotaf)": (
                 "path loss",
-                replaced("otafl.power.cotaf:reference_gain", _no_gain),
+                replaced("otafl.power.cotaf:compute_reference_gain", _no_gain),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power open_loop: ",
         {
             "open loop without path loss": (
                 "path loss",
-                _seen("open_loop:OpenLoop", _without_gain),
+                _seen("open_loop:OpenLoop", _drop_gain),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power ci: ",
         {
             "K of the population": (
@@ -369,7 +369,7 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.ci:amplitude_bound", 0.7),
+                scaled("otafl.power.ci:compute_amplitude_bound", 0.7),
             ),
             "twice the power": (
                 {
@@ -379,11 +379,11 @@ MUTATIONS = (
                     "power within its budget",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.ci:amplitude_bound", 1.4),
+                scaled("otafl.power.ci:compute_amplitude_bound", 1.4),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power full: ",
         {
             "another receive scaling": (
@@ -393,7 +393,7 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.scalars:mmse_root", 1.5),
+                scaled("otafl.power.scalars:compute_mmse_root_eta", 1.5),
             ),
             "a larger reported error": (
                 {"NMSE follows from h, p, c, eta"},
@@ -401,7 +401,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power cao_static: ",
         {
             "one device too many at full power": (
@@ -415,7 +415,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power smcv: ",
         {
             "smaller deviations": (

@@ -17,8 +17,8 @@ import torch
 from scipy import optimize
 
 from otafl.laws.bench import Bench, Record
-from otafl.laws.checks import Check, exactly, mean, share, stated
-from otafl.laws.mutations import constant, mutations_of, replaced
+from otafl.laws.checks import Check, check_exact, mean, share, stated
+from otafl.laws.mutations import build_mutations, constant, replaced
 from otafl.power.pre_scaler import zero_bias
 
 CONVEX = "Abrar and Michelusi 2024"
@@ -83,16 +83,16 @@ def _least(bench: Bench, weight: float) -> Iterator[Check]:
         ).fun
         for _ in range(STARTS)
     ]
-    yield exactly(min(found), _cost(_gamma(_record(bench, f"weight {weight:g}")), weight))
+    yield check_exact(min(found), _cost(_gamma(_record(bench, f"weight {weight:g}")), weight))
 
 
 @stated("power pre_scaler: zero bias", f"{CONVEX}; alpha^2 = s / (2 e) of the weakest")
 def _zero_bias(bench: Bench) -> Iterator[Check]:
     """Compare the receive scaling, the mean of alpha, and each device's alpha."""
     record, law = _record(bench, "zero bias"), math.sqrt(STRENGTH.min() / (2.0 * math.e))
-    yield exactly(law, math.sqrt(float(record.eta.mean())), case="receive scaling")
+    yield check_exact(law, math.sqrt(float(record.eta.mean())), case="receive scaling")
     alpha = _alpha(_gamma(record))
-    yield exactly(law, float(alpha[np.abs(alpha - law).argmax()]), case="each device")
+    yield check_exact(law, float(alpha[np.abs(alpha - law).argmax()]), case="each device")
 
 
 def _alike_error(alpha: float, strength: np.ndarray) -> float:
@@ -121,9 +121,11 @@ def _best_common_gain(bench: Bench) -> Iterator[Check]:
         options={"xatol": 1e-9},
     )
     law = math.exp(found.x)
-    yield exactly(law, float(alpha[np.abs(alpha - law).argmax()]), 1e-5, "gain")
-    yield exactly(law, math.sqrt(float(record.eta.mean())), 1e-5, "receive scaling")
-    yield exactly(float(found.fun), _alike_error(float(alpha.mean()), HIGH_STRENGTH), case="error")
+    yield check_exact(law, float(alpha[np.abs(alpha - law).argmax()]), 1e-5, "gain")
+    yield check_exact(law, math.sqrt(float(record.eta.mean())), 1e-5, "receive scaling")
+    yield check_exact(
+        float(found.fun), _alike_error(float(alpha.mean()), HIGH_STRENGTH), case="error"
+    )
 
 
 @stated("power pre_scaler: error without bias", "(mean exp(gamma^2 / s) - 1) / K + N / (K alpha)^2")
@@ -172,10 +174,10 @@ def _of_the_mean_device(real: Any) -> Any:
 
 def _always(real: Any) -> Any:
     """A chance of one to be on air in the receive scaling."""
-    return lambda *args: dataclasses.replace(real(*args), share_over=torch.ones_like)
+    return lambda *args: dataclasses.replace(real(*args), prob_gain_above=torch.ones_like)
 
 
-def _by_amplitude(real: Any) -> Any:
+def _threshold_amplitude(real: Any) -> Any:
     """|h| where the threshold is on |h|^2: who sends is decided on another channel."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
@@ -190,7 +192,7 @@ def _by_amplitude(real: Any) -> Any:
     return coefficients
 
 
-def _counted_on_air(real: Any) -> Any:
+def _average_over_active(real: Any) -> Any:
     """The mean over who is on air, with the scale of who sends."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
@@ -205,12 +207,12 @@ def _noise_twice(real: Any) -> Any:
     return lambda strength, noise, few: real(strength, 2.0 * noise, few)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "power pre_scaler: ",
     {
         "every gamma at its most": (
             "least bias and variance",
-            replaced("otafl.power.pre_scaler:least_cost", _noise_alone),
+            replaced("otafl.power.pre_scaler:minimise_cost", _noise_alone),
         ),
         "zero bias at another level": (
             {"best common gain", "error without bias", "zero bias"},
@@ -219,12 +221,13 @@ MUTATIONS = mutations_of(
         "the largest gain for the best": (
             "best common gain",
             constant(
-                "otafl.power.pre_scaler:best_zero_bias", lambda strength, *_: zero_bias(strength)
+                "otafl.power.pre_scaler:solve_best_zero_bias",
+                lambda strength, *_: zero_bias(strength),
             ),
         ),
         "the noise of a complex symbol": (
             "best common gain",
-            replaced("otafl.power.pre_scaler:best_zero_bias", _noise_twice),
+            replaced("otafl.power.pre_scaler:solve_best_zero_bias", _noise_twice),
         ),
         "silence left out of the receive scaling": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
@@ -232,11 +235,11 @@ MUTATIONS = mutations_of(
         ),
         "a threshold on |h|": (
             {"error without bias", "mean gain", "power within its budget", "silent fraction"},
-            replaced(POLICY, _by_amplitude),
+            replaced(POLICY, _threshold_amplitude),
         ),
         "a receive scaling of another power": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replaced(POLICY, _counted_on_air),
+            replaced(POLICY, _average_over_active),
         ),
     },
 )

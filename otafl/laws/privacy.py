@@ -18,21 +18,21 @@ from otafl.laws.checks import (
     Check,
     Law,
     at_least,
-    at_most,
-    exactly,
+    check_at_most,
+    check_exact,
     normal,
     ratios,
     share,
     stated,
 )
-from otafl.laws.mutations import constant, made, mutations_of, replaced, scaled
+from otafl.laws.mutations import build_mutations, constant, made, replaced, scaled
 from otafl.privacy.accounting import (
     LEVELS,
     LEVELS_AN_OCTAVE,
-    delta_of,
-    level_mu,
-    mu_of,
-    sampled_epsilon,
+    compute_delta,
+    compute_mu,
+    compute_sampled_epsilon,
+    get_level_mu,
 )
 
 N = 0.5
@@ -73,7 +73,7 @@ def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
     x, step = np.linspace(-12.0, 16.0, 400_001, retstep=True)
     for epsilon in (0.0, 0.3 * mu, mu + mu**2):
         law = told(stats.norm.pdf(x - mu), stats.norm.pdf(x), epsilon, float(step))
-        yield exactly(law, delta_of(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
+        yield check_exact(law, compute_delta(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
 
 
 @stated("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
@@ -95,7 +95,7 @@ def _clipped(bench: Bench) -> Iterator[Check]:
         sent = np.sqrt(np.einsum("skk->sk", report.saved["gram/0"][:, 0].real.cpu().numpy()))
         yield ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
         off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
-        yield exactly(0.0, float(off), 1e-6, f"{case}, their mean")
+        yield check_exact(0.0, float(off), 1e-6, f"{case}, their mean")
 
 
 def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
@@ -115,7 +115,7 @@ def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
 
 
 @stated("privacy: mu of what is sent", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
-def _accounted(bench: Bench) -> Iterator[Check]:
+def _check_accounting(bench: Bench) -> Iterator[Check]:
     """Compare dp_mu with the fades and transmit scalars of three rounds of two coherence blocks."""
     channel = {"antennas": ANTENNAS, "block_symbols": REALS // 2}
     for adversary in ("curious", "honest"):
@@ -180,17 +180,17 @@ def _hits(bench: Bench) -> Iterator[Check]:
 
 
 @stated("privacy: a bound is kept", f"{LIU}; dp_mu <= mu(epsilon, delta)", "{}", ("even", "left"))
-def _bounded(bench: Bench, split: str) -> Iterator[Check]:
+def _check_bound(bench: Bench, split: str) -> Iterator[Check]:
     """Bound dp_mu after all rounds by the mu of epsilon; at full power, what is left of the bound
     is spent to the last."""
     section = {"epsilon": 0.7, "split": split}
-    bound = mu_of(0.7, DELTA)
+    bound = compute_mu(0.7, DELTA)
     for power in ("full", "gbma", "cotaf", {"name": "tci", "constraint": "peak"}):
         rig = _rig(bench, 8, power, 6, privacy=section, channel={"antennas": 2, "snr_db": 10.0})
         for round in range(6):
             rig.send(rig.symbols(REALS, round, 1.0), round)
         name = power if isinstance(power, str) else power["name"]
-        yield at_most(bound, float(_said(rig).max()), 1e-6, name)
+        yield check_at_most(bound, float(_said(rig).max()), 1e-6, name)
         if power == "full":
             yield ratios(_said(rig), np.full(8, bound), 1e-6, "full, spent")
 
@@ -210,33 +210,33 @@ def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
         yield ratios(_said(rig), np.full(rig.trials, law), 1e-6, "no fading")
     else:
         own = law / np.sqrt(1.6)
-        yield at_most(law, float(_said(rig).max()), 1e-6, "no fading")
+        yield check_at_most(law, float(_said(rig).max()), 1e-6, "no fading")
         yield at_least(own, float(_said(rig).min()), "no fading, its own server")
     section |= {"epsilon": 0.7}
     faded = {"antennas": 2, "snr_db": 10.0}
     rig = _rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
     for round in range(3):
         rig.send(rig.symbols(REALS, round, 1.0), round)
-    yield at_most(mu_of(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
+    yield check_at_most(compute_mu(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
 
 
-def _sampled(bench: Bench, probability: float) -> Iterator[Check]:
+def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
     """Hold the package's epsilon of a round against delta(epsilon), integrated; and that of a round
     that all take part in against mu-GDP."""
     x, step = np.linspace(-14.0, 14.0, 400_001, retstep=True)
     level = LEVELS - 1 - LEVELS_AN_OCTAVE
-    mu, nobody = level_mu(level), stats.norm.pdf(x)
+    mu, nobody = get_level_mu(level), stats.norm.pdf(x)
     for replace in (True, False):
-        epsilon = sampled_epsilon(((level, 1),), probability, 1e-3, replace)
+        epsilon = compute_sampled_epsilon(((level, 1),), probability, 1e-3, replace)
         half = mu / 2.0 if replace else mu
         one = (1.0 - probability) * nobody + probability * stats.norm.pdf(x - half)
         other = (1.0 - probability) * nobody
         other = other + probability * (stats.norm.pdf(x + half) if replace else nobody)
         delta = max(told(one, other, epsilon, float(step)), told(other, one, epsilon, float(step)))
         case = "replace" if replace else "add or remove"
-        yield exactly(1e-3, delta, 0.02, case)
-        every = sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
-        yield exactly(DELTA, delta_of(2.0 * mu, every), 0.02, f"{case}, all")
+        yield check_exact(1e-3, delta, 0.02, case)
+        every = compute_sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
+        yield check_exact(DELTA, compute_delta(2.0 * mu, every), 0.02, f"{case}, all")
         yield at_least(epsilon, every, f"{case}, more rounds")
 
 
@@ -254,7 +254,7 @@ def each() -> Iterator[Law]:
     """Give the laws of what needs a package, where it is there."""
     if importlib.util.find_spec("dp_accounting") is not None:
         source = "(1 - q) N(0, 1) + q N(mu, 1), one round"
-        yield stated("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_sampled)
+        yield stated("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_check_sampling)
 
 
 # Mutations
@@ -314,7 +314,7 @@ def _own_server(real: Any) -> Any:
     return lambda self, slot: slot.h.abs().square().sum(2)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "privacy: ",
     {
         "entries clipped one by one": (
@@ -365,10 +365,10 @@ MUTATIONS = mutations_of(
             "all servers count",
             replaced(f"{MODULE}:Privacy._power_gains", _own_server),
         ),
-        "epsilon for mu": ("delta of mu-GDP", scaled("otafl.laws.privacy:delta_of", 1.01)),
+        "epsilon for mu": ("delta of mu-GDP", scaled("otafl.laws.privacy:compute_delta", 1.01)),
         "a smaller epsilon of sampled devices": (
             {"sampled devices"},
-            scaled("otafl.laws.privacy:sampled_epsilon", 0.9),
+            scaled("otafl.laws.privacy:compute_sampled_epsilon", 0.9),
         ),
     },
 )

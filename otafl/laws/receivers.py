@@ -15,14 +15,14 @@ from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import (
     Check,
     at_least,
-    at_most,
-    exactly,
+    check_at_most,
+    check_exact,
+    check_normal_errors,
     mean,
-    normal_errors,
     ratios,
     stated,
 )
-from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
+from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
 from otafl.laws.policies import settings
 from otafl.receivers.base import normalised
 from otafl.receivers.eigen import Eigen
@@ -81,7 +81,7 @@ def _random_combiners() -> np.ndarray:
 def _noise(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the error of inverted channels with noise alone, N / (K^2 eta), as of one antenna."""
     record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
-    yield normal_errors(N / (DEVICES**2 * record.eta), record)
+    yield check_normal_errors(N / (DEVICES**2 * record.eta), record)
 
 
 @stated("receiver: no gain beyond the antennas", BOUNDED, "{}", registry.names("receiver"))
@@ -89,7 +89,7 @@ def _unit(bench: Bench, name: str) -> Iterator[Check]:
     """Bound the largest |f^H h_k| over |h_k| of all states and devices."""
     rig = _rig(bench, name)
     norm = np.linalg.norm(_channel(rig), axis=-1)
-    yield at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()))
+    yield check_at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()))
 
 
 def _record(rig: Rig) -> Record:
@@ -151,7 +151,7 @@ def _optimal(bench: Bench) -> Iterator[Check]:
         record, reach = _record(rig), _reach(rig)
         arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
         rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
-        yield at_most(TIGHT, max(rest), case=f"{antennas} antennas")
+        yield check_at_most(TIGHT, max(rest), case=f"{antennas} antennas")
 
 
 def _unexplained(reach: np.ndarray, arrives: np.ndarray) -> float:
@@ -173,7 +173,7 @@ def _one_antenna(bench: Bench) -> Iterator[Check]:
     for power in ("ci", "multi_antenna_ci"):
         rig = _rig(bench, "auto", power, 1)
         estimates.append(rig.send(rig.symbols(16, 0), 0)[0])
-    yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
+    yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
 
 
 @stated("receiver: MMSE scaling", MMSE, "{}", registry.names("power"))
@@ -201,7 +201,7 @@ def _last_eigenvector(real: Any) -> Any:
     return first
 
 
-def _without_budgets(real: Any) -> Any:
+def _drop_budgets(real: Any) -> Any:
     return lambda h, sends, budget: real(h, sends, torch.ones_like(budget))
 
 
@@ -211,7 +211,7 @@ def _of_the_first_device(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "receiver uniform_forcing: ",
         {
             "a bound of one": (
@@ -231,20 +231,20 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "receiver eigen: ",
         {
             "the last eigenvector": (
                 {"above random combiners", "most received power"},
-                replaced("otafl.receivers.eigen:first_eigenvector", _last_eigenvector),
+                replaced("otafl.receivers.eigen:compute_first_eigenvector", _last_eigenvector),
             ),
             "budgets left out": (
                 "most received power",
-                replaced("otafl.receivers.eigen:amplitudes", _without_budgets),
+                replaced("otafl.receivers.eigen:amplitudes", _drop_budgets),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "receiver: ",
         {
             "noise of every device": (
@@ -264,11 +264,14 @@ MUTATIONS = (
             ),
             "another MMSE scaling": (
                 "MMSE scaling",
-                turned("otafl.power.scalars:mmse_root", lambda found: (1.1 * found[0], found[1])),
+                turned(
+                    "otafl.power.scalars:compute_mmse_root_eta",
+                    lambda found: (1.1 * found[0], found[1]),
+                ),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "receiver mrc: ",
         {
             "one device for the sum of channels": (

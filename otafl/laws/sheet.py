@@ -165,7 +165,7 @@ def cao_static(states: States) -> Scalars:
     def slope(s: np.ndarray) -> np.ndarray:
         return (states.m * (gains(s) - 1.0) * reach).sum(1) + states.noise * s
 
-    s = _zero(slope, np.zeros(len(reach)), 1.0 / reach.min(1))
+    s = _find_zero(slope, np.zeros(len(reach)), 1.0 / reach.min(1))
     return _all(gains(s), s**-2.0)
 
 
@@ -180,7 +180,7 @@ def smcv(states: States) -> Scalars:
     def deviations(s: np.ndarray) -> np.ndarray:
         top = root_m * (s[:, None] * reach - 1.0)
         most = np.abs(top).sum(1) / beta
-        t = _zero(lambda t: t + np.minimum(top, t[:, None]).sum(1) / beta, -most, most)
+        t = _find_zero(lambda t: t + np.minimum(top, t[:, None]).sum(1) / beta, -most, most)
         return np.minimum(top, t[:, None])
 
     def slope(s: np.ndarray) -> np.ndarray:
@@ -188,7 +188,7 @@ def smcv(states: States) -> Scalars:
         bound = np.minimum(beta * d + d.sum(1, keepdims=True), 0.0)
         return (bound * root_m * reach).sum(1) + (1.0 + beta) * states.noise * s
 
-    s = _zero(slope, np.zeros(len(reach)), 2.0 / reach.min(1))
+    s = _find_zero(slope, np.zeros(len(reach)), 2.0 / reach.min(1))
     return _all(1.0 + deviations(s) / root_m, s**-2.0)
 
 
@@ -201,7 +201,7 @@ _WRITTEN = (full, ci, none, tci, cotaf, gbma, blind, open_loop, cao_static, smcv
 RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in _WRITTEN} | {"multi_antenna_ci": ci}
 
 
-def _zero(
+def _find_zero(
     rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
     """Find where a function of [T], rising in each, crosses zero from low to high."""
@@ -212,7 +212,7 @@ def _zero(
     return (low + high) / 2.0
 
 
-def wrong_vote(right: float, wrong: float, antennas: int) -> float:
+def wrong_vote_probability(right: float, wrong: float, antennas: int) -> float:
     """Return the chance that the sum of A exponential energies of mean `wrong` is above that of
     mean `right`: I_x(A, A), x = wrong / (right + wrong)."""
     return float(stats.beta.cdf(wrong / (right + wrong), antennas, antennas))

@@ -13,8 +13,8 @@ from scipy import special
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
-from otafl.laws.checks import Check, exactly, mean, normal_errors, ratios, share, stated
-from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
+from otafl.laws.checks import Check, check_exact, check_normal_errors, mean, ratios, share, stated
+from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
 
 COUNTS = (3, 10, 30)
 REALS = 64
@@ -45,7 +45,7 @@ def _ci_exact(bench: Bench, devices: int) -> Iterator[Check]:
     """Send without noise (at 200 dB)."""
     point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
     record = bench.uplink(devices, 8, point).record(4, REALS)
-    yield exactly(0.0, float(record.nmse.max()), 1e-12)
+    yield check_exact(0.0, float(record.nmse.max()), 1e-12)
 
 
 @stated("power gbma: mean gain over fading", f"{SERY}; E|h| = sqrt(pi)/2", "{}", GBMA_MEAN)
@@ -81,7 +81,7 @@ def _tci_power(bench: Bench, threshold: float) -> Iterator[Check]:
 
 
 @functools.lru_cache(maxsize=4)
-def _estimated(bench: Bench, threshold: float) -> Record:
+def _record_estimated(bench: Bench, threshold: float) -> Record:
     """Measure truncated inversion by estimates with errors, of devices with unequal symbols."""
     channel = {"name": "rayleigh", "snr_db": 10.0}
     csi = {"name": "error", "variance": ERROR}
@@ -94,7 +94,7 @@ def _estimated(bench: Bench, threshold: float) -> Record:
     "power tci: silent fraction by estimates", "1 - exp(-g_th / (beta (1 + v)))", *EACH_THRESHOLD
 )
 def _tci_estimated_silent(bench: Bench, threshold: float) -> Iterator[Check]:
-    active = _estimated(bench, threshold).active
+    active = _record_estimated(bench, threshold).active
     law = 1.0 - math.exp(-threshold / (1.0 + ERROR))
     yield share(law, int((~active).sum()), active.size)
 
@@ -102,7 +102,7 @@ def _tci_estimated_silent(bench: Bench, threshold: float) -> Iterator[Check]:
 @stated("power tci: long-term power by estimates", "E|p|^2 m = P m / max m", *EACH_THRESHOLD)
 def _tci_estimated_power(bench: Bench, threshold: float) -> Iterator[Check]:
     """Compare each device's power over its budget with its symbol power over the largest."""
-    record = _estimated(bench, threshold)
+    record = _record_estimated(bench, threshold)
     part = record.m[0, 0] / record.m[0, 0].max()
     for device, law in enumerate(part):
         yield mean(float(law), (record.power / record.budget)[..., device], f"device {device}")
@@ -111,7 +111,7 @@ def _tci_estimated_power(bench: Bench, threshold: float) -> Iterator[Check]:
 @stated("power tci: scale", "rho = P beta / E1(g_th / beta)", *EACH_THRESHOLD)
 def _tci_scale(bench: Bench, threshold: float) -> Iterator[Check]:
     record = _rayleigh(bench, 10, "tci", threshold=threshold)
-    yield exactly(10.0 / special.exp1(threshold), float(record.eta[0, 0]))
+    yield check_exact(10.0 / special.exp1(threshold), float(record.eta[0, 0]))
 
 
 @stated("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
@@ -122,7 +122,7 @@ def _cotaf_noise(bench: Bench) -> Iterator[Check]:
     for size in (1.0, 0.5, 0.1):
         record = rig.record(bench.size(32), REALS, size**2)
         law = 0.5 / (record.active.sum(-1) ** 2 * 10.0 / size**2 * 0.1**2)
-        yield normal_errors(law, record, f"updates x {size:g}")
+        yield check_normal_errors(law, record, f"updates x {size:g}")
 
 
 @stated("power blind: error falls as 1/A", f"{AMIRI}, eq. 12", "A={}", (1, 4, 16, 64))
@@ -208,7 +208,7 @@ def _average_form(bench: Bench) -> Iterator[Check]:
     record = _average(bench)
     found = np.where(_held(record)[..., None], np.nan, _multiplier(record))
     spread = (np.nanmax(found, 0) - np.nanmin(found, 0)) / np.nanmax(found, 0)
-    yield exactly(0.0, float(spread.max()), 1e-5)
+    yield check_exact(0.0, float(spread.max()), 1e-5)
 
 
 @stated("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N")
@@ -218,7 +218,7 @@ def _average_root(bench: Bench) -> Iterator[Check]:
     multiplier = _multiplier(record)
     total = (multiplier * gain * eta**2 / (gain + eta * multiplier) ** 2).sum(-1)
     total = total[record.active.all(-1) & ~_held(record)]
-    yield exactly(0.5, float(total[np.abs(total - 0.5).argmax()]), 1e-5)
+    yield check_exact(0.5, float(total[np.abs(total - 0.5).argmax()]), 1e-5)
 
 
 @stated("power cao_average: average power", f"{CAO}, budget met with equality")
@@ -247,7 +247,7 @@ def _louder(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "power ci: ",
         {
             "inversion to another gain": (
@@ -262,7 +262,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power gbma: ",
         {
             "the mean gain left out": (
@@ -279,7 +279,7 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power tci: ",
         {
             "half of E1": (
@@ -304,11 +304,11 @@ MUTATIONS = (
                     "silent fraction",
                     "silent fraction by estimates",
                 },
-                scaled("otafl.power.tci:reference_gain", 2.0),
+                scaled("otafl.power.tci:compute_reference_gain", 2.0),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power cotaf: ",
         {
             "power of the updates for its root": (
@@ -320,11 +320,11 @@ MUTATIONS = (
                     "power within its budget",
                     "scalars as on the formula sheet",
                 },
-                turned("otafl.power.cotaf:reference_power", lambda power: power.square()),
+                turned("otafl.power.cotaf:compute_reference_power", lambda power: power.square()),
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power blind: ",
         {
             "half the antennas": (
@@ -340,12 +340,12 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "power cao_average: ",
         {
             "twice the multipliers": (
                 {"average power"},
-                scaled("otafl.power.cao_average:multipliers", 2.0),
+                scaled("otafl.power.cao_average:solve_multipliers", 2.0),
             ),
             "another receive scaling of the plan": (
                 "regularised inversion",
@@ -353,7 +353,7 @@ MUTATIONS = (
             ),
             "a receive scaling that is not the best": (
                 {"receive scaling", "regularised inversion"},
-                scaled("otafl.power.scalars:mmse_root", 1.1),
+                scaled("otafl.power.scalars:compute_mmse_root_eta", 1.1),
             ),
         },
     )

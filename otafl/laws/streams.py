@@ -15,8 +15,8 @@ import torch
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, exactly, normal, stated
-from otafl.laws.mutations import mutations_of, replaced, scaled, turned
+from otafl.laws.checks import Check, check_exact, normal, stated
+from otafl.laws.mutations import build_mutations, replaced, scaled, turned
 from otafl.laws.policies import settings
 
 POWERS = registry.names("power")
@@ -38,7 +38,7 @@ def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
 def _same_seed(bench: Bench, power: str) -> Iterator[Check]:
     point = POINT | {"power": settings(power)}
     first, second = (_estimates(bench.uplink(5, 3, point), range(2)) for _ in range(2))
-    yield exactly(0.0, float((first - second).abs().max()), 0.0)
+    yield check_exact(0.0, float((first - second).abs().max()), 0.0)
 
 
 @stated("streams: stacked equals alone", "whatever a trial is stacked with", "{}", POWERS)
@@ -47,7 +47,7 @@ def _stacked(bench: Bench, power: str) -> Iterator[Check]:
     point = POINT | {"power": settings(power)}
     many = _estimates(bench.uplink(5, 4, [point, point]), range(2))
     alone = _estimates(bench.uplink(5, 1, point, first=6), range(2))
-    yield exactly(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9)
+    yield check_exact(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9)
 
 
 @stated("streams: rounds do not depend on those before", "counter-based streams")
@@ -55,14 +55,14 @@ def _rounds(bench: Bench) -> Iterator[Check]:
     """Compare round 70 after the 70 before it with round 70 at once."""
     one = _estimates(bench.uplink(5, 2, POINT), range(71))[-1]
     other = _estimates(bench.uplink(5, 2, POINT), range(70, 71))[-1]
-    yield exactly(0.0, float((one - other).abs().max()), 0.0)
+    yield check_exact(0.0, float((one - other).abs().max()), 0.0)
 
 
 @stated("streams: devices do not depend on how many", "counter-based streams")
 def _devices(bench: Bench) -> Iterator[Check]:
     """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
     few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
-    yield exactly(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
+    yield check_exact(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
 
 
 @stated("streams: independence", "mean products")
@@ -111,7 +111,7 @@ def _one_round(real: Any) -> Any:
     return lambda self, purpose, round, shape: real(self, purpose, 0, shape)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "streams: ",
     {
         "torch's global generator": (

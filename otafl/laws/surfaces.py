@@ -15,8 +15,8 @@ import numpy as np
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING
-from otafl.laws.checks import Check, at_least, exactly, mean, stated
-from otafl.laws.mutations import constant, made, mutations_of, replaced, turned
+from otafl.laws.checks import Check, at_least, check_exact, mean, stated
+from otafl.laws.mutations import build_mutations, constant, made, replaced, turned
 
 WU = "Wu, Zhang 2019"
 BADIU = "Badiu, Coon 2020"
@@ -109,7 +109,7 @@ def _elements(bench: Bench) -> Iterator[Check]:
     """Compare h at one antenna with that where antennas are correlated, which one is not."""
     h, _ = _paths(bench, "random", 4)
     other, _ = _paths(bench, "random", 4, neighbours=0.9)
-    yield exactly(0.0, float(np.abs(h - other).max()), 1e-12)
+    yield check_exact(0.0, float(np.abs(h - other).max()), 1e-12)
 
 
 @stated("surface align_weakest: phase", f"{WU}, in phase with the direct path", "K={}", COUNTS)
@@ -118,13 +118,13 @@ def _phase(bench: Bench, devices: int) -> Iterator[Check]:
     h, d = _paths(bench, "align_weakest", devices)
     weakest = np.abs(d).argmin(2)[:, :, None]
     turn = np.take_along_axis(h * d.conj(), weakest, 2)
-    yield exactly(0.0, float(np.abs(np.angle(turn)).max()), 1e-9)
+    yield check_exact(0.0, float(np.abs(np.angle(turn)).max()), 1e-9)
 
 
 @stated("surface align_sum: phase", f"{WU}, in phase with the sum of direct paths", "K={}", COUNTS)
 def _sum_phase(bench: Bench, devices: int) -> Iterator[Check]:
     h, d = _paths(bench, "align_sum", devices)
-    yield exactly(0.0, float(np.abs(np.angle(h.sum(2) * d.sum(2).conj())).max()), 1e-9)
+    yield check_exact(0.0, float(np.abs(np.angle(h.sum(2) * d.sum(2).conj())).max()), 1e-9)
 
 
 @stated("surface aligned: amplitude", f"{WU}; M pi/4", "{0[0]}, M={0[1]}", [*product(RULES, SIZES)])
@@ -202,7 +202,7 @@ ALIGNED = {
 }
 """Laws of how strong the paths are that a surface aligns."""
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "surface ",
     {
         "reflected power as an amplitude": (
@@ -234,7 +234,7 @@ MUTATIONS = mutations_of(
             constant("otafl.channels.ris:weakest", _strongest),
         ),
     },
-) + mutations_of(
+) + build_mutations(
     "surface ",
     {
         "one stream for the surface and the direct path": (
@@ -244,7 +244,7 @@ MUTATIONS = mutations_of(
         "blocked share of the amplitude": (
             ALIGNED - {"align_weakest: power of the others"}
             | {"random: mean power", "random: no phase of its own", "random: power apart"},
-            made("otafl.channels.ris:Reflected", _share_for_its_root),
+            made("otafl.channels.ris:ReflectedChannel", _share_for_its_root),
         ),
     },
     quick=False,

@@ -12,8 +12,8 @@ import torch
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, at_most, exactly, mean, ratios, stated
-from otafl.laws.mutations import mutations_of, replaced, scaled
+from otafl.laws.checks import Check, check_at_most, check_exact, mean, ratios, stated
+from otafl.laws.mutations import build_mutations, replaced, scaled
 from otafl.topology import mixing
 from otafl.topology.hexagons import hexagons
 
@@ -99,8 +99,8 @@ def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
     spread = [np.square(x - x.mean(0)).sum() for x in (models, after)]
     modulus = np.sort(np.abs(np.linalg.eigvals(weights)))[-2]
     rounding = 1e-24  # of the complete graph, whose modulus is 0
-    yield at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
-    yield exactly(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
+    yield check_at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
+    yield check_exact(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
 
 
 @stated("topology graph: Metropolis weights", METROPOLIS)
@@ -116,7 +116,7 @@ def _metropolis(bench: Bench) -> Iterator[Check]:
                 law[i, j] = 1.0 / (1.0 + max(len(others), len(near[j])))
             law[i, i] = 1.0 - law[i].sum()
         weights = mixing.metropolis(mixing.geometric(each, REACH))
-        yield exactly(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")
+        yield check_exact(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")
 
 
 # Mutations
@@ -170,7 +170,7 @@ def _whole_noise(real: Any) -> Any:
 
 
 MUTATIONS = (
-    mutations_of(
+    build_mutations(
         "topology cells: ",
         {
             "all of a complex signal's power in one real": (
@@ -187,7 +187,7 @@ MUTATIONS = (
             ),
             "devices on the other side of a server": (
                 "gains by the map",
-                replaced(f"{TOPOLOGY}.cells:Elsewhere", _turned_round),
+                replaced(f"{TOPOLOGY}.cells:InterfererMap", _turned_round),
             ),
             "the noise of the whole band": (
                 "part of the band",
@@ -195,13 +195,13 @@ MUTATIONS = (
             ),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "topology cell_free: ",
         {
             "gains of amplitudes": ("gains", replaced(f"{POINTS}.__init__", _amplitudes)),
         },
     )
-    + mutations_of(
+    + build_mutations(
         "topology graph: ",
         {
             "weights that do not sum to one": (

@@ -15,8 +15,8 @@ import torch
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, exactly, mean_square, normal, ratios, stated
-from otafl.laws.mutations import constant, mutations_of, replaced
+from otafl.laws.checks import Check, check_exact, mean_square, normal, ratios, stated
+from otafl.laws.mutations import build_mutations, constant, replaced
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -82,7 +82,7 @@ def _ideal(bench: Bench) -> Iterator[Check]:
     x = rig.symbols(REALS, 0)
     exact = np.einsum("k,skp->sp", np.array(weights) / 6.0, x.cpu().numpy().reshape(4, 3, -1))
     off = rig.send(x, 0)[0].cpu().numpy() - exact
-    yield exactly(0.0, float(np.abs(off).max()), 1e-12)
+    yield check_exact(0.0, float(np.abs(off).max()), 1e-12)
 
 
 @stated("transport over_the_air: airtime", "channel uses / bandwidth")
@@ -91,14 +91,14 @@ def _airtime(bench: Bench) -> Iterator[Check]:
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
         report = _report(bench, {"name": "over_the_air", "quadrature": quadrature})
         case = "two quadratures" if quadrature else "one real"
-        yield exactly(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
+        yield check_exact(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
 
 
 @stated("transport over_the_air: radiated energy", "P x airtime at full power")
 def _energy(bench: Bench) -> Iterator[Check]:
     """Send from every device at its 0.1 W for the whole slot."""
     report = _report(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
-    yield exactly(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
+    yield check_exact(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
 
 
 @stated("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
@@ -109,7 +109,7 @@ def _physical(bench: Bench) -> Iterator[Check]:
     rig = _rig(bench, "over_the_air", channel | {"snr_db": None}, power="ci")
     record = rig.record(1, REALS, 1.0)
     noise_dbm = THERMAL_DBM_PER_HZ + 10.0 * math.log10(BANDWIDTH_HZ) + 7.0
-    yield exactly(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
+    yield check_exact(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
 
 
 @stated("transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol")
@@ -123,9 +123,9 @@ def _total_energy(bench: Bench) -> Iterator[Check]:
         case = "two quadratures" if quadrature else "one real"
         record = rig.record(4, REALS, 1.0)
         power = 1.0 if not quadrature else 2.0  # of a symbol, of unit reals
-        yield exactly(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
+        yield check_exact(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
         report = _sent(rig)
-        yield exactly(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
+        yield check_exact(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
 
 
 @stated("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
@@ -148,7 +148,7 @@ def _precisions(bench: Bench) -> Iterator[Check]:
     for dtype in (torch.float32, torch.float64):
         rig = bench.uplink(6, 8, point, dtype=dtype)
         estimates.append(rig.send(rig.symbols(REALS, 0), 0)[0].double())
-    yield exactly(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
+    yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
 
 
 # Mutations
@@ -212,7 +212,7 @@ def _a_device_left_out(real: Any) -> Any:
     return give_exact
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "transport over_the_air: ",
     {
         "total energy for each symbol": (
@@ -251,7 +251,7 @@ MUTATIONS = mutations_of(
             ),
         ),
     },
-) + mutations_of(
+) + build_mutations(
     "transport ideal: ",
     {
         "a device left out": (

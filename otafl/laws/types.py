@@ -20,15 +20,15 @@ from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import (
     Check,
-    exactly,
+    check_exact,
+    check_mean_not_above,
     mean,
     mean_square,
-    no_more,
     normal,
     share,
     stated,
 )
-from otafl.laws.mutations import mutations_of, replaced, scaled
+from otafl.laws.mutations import build_mutations, replaced, scaled
 
 TYPES = "Mergen and Tong 2006"
 LATTICE = "Martinez-Gost et al. 2026"
@@ -110,7 +110,7 @@ def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
     spread = simulated.var() / simulated.size + found.var() / found.size
     yield normal(float(simulated.mean()), float(found.mean()), math.sqrt(spread), "simulation")
     if snr_db >= 0:
-        yield no_more(squared["round"], found, "not above rounding")
+        yield check_mean_not_above(squared["round"], found, "not above rounding")
 
 
 def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
@@ -152,14 +152,14 @@ def _uses(bench: Bench) -> Iterator[Check]:
         rig = _rig(bench, devices, 10.0, levels=levels, range=wanted)
         report = rig.send(rig.symbols(REALS, 0), 0)[1]
         case = f"range {wanted}"
-        yield exactly(levels * REALS, float(report.symbols.mean()), case=f"{case}, uses")
+        yield check_exact(levels * REALS, float(report.symbols.mean()), case=f"{case}, uses")
         airtime_s = levels * REALS / BANDWIDTH_HZ
-        yield exactly(airtime_s, float(report.airtime_s.mean()), case=f"{case}, airtime")
-        yield exactly(10.0, float(report.power.max()), case=f"{case}, power of a use")
-        yield exactly(0.1 * airtime_s, float(report.energy_j.max()), case=f"{case}, joules")
+        yield check_exact(airtime_s, float(report.airtime_s.mean()), case=f"{case}, airtime")
+        yield check_exact(10.0, float(report.power.max()), case=f"{case}, power of a use")
+        yield check_exact(0.1 * airtime_s, float(report.energy_j.max()), case=f"{case}, joules")
         pulse = report.saved["p/0"].abs().square().max()
-        yield exactly(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
-        yield exactly(told, float(report.side_symbols.mean()), case=f"{case}, side information")
+        yield check_exact(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
+        yield check_exact(told, float(report.side_symbols.mean()), case=f"{case}, side information")
 
 
 # Mutations
@@ -192,7 +192,7 @@ def _one_use(real: Any) -> Any:
     return pulses
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "transport type_based: ",
     {
         "noise of a complex sample": (

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, exactly, law_of, mean, ratios, stated
-from otafl.laws.mutations import constant, mutations_of, replaced, scaled, turned
+from otafl.laws.checks import Check, check_exact, law_of, mean, ratios, stated
+from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import peaks
 
@@ -76,7 +76,7 @@ def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
         x = _rows(wave, 3, round)
         (one, of_one), (two, of_two) = wave.send(x, round), plain.send(x, round)
         off = float((one - two).norm() / two.norm())
-        yield exactly(0.0, off, 1e-5, "estimates apart")
+        yield check_exact(0.0, off, 1e-5, "estimates apart")
         yield ratios(of_one.nmse.cpu().numpy(), of_two.nmse.cpu().numpy(), 1e-5, "error")
 
 
@@ -94,7 +94,7 @@ def _delays(bench: Bench) -> Iterator[Check]:
     sent = _complex(x).reshape(rig.trials, 6, -1, CARRIERS)
     law = (gain[..., None, None] * ramp[:, :, None] * sent).mean(1)
     off = np.linalg.norm(_complex(estimate) - law) / np.linalg.norm(law)
-    yield exactly(0.0, float(off), 1e-6)
+    yield check_exact(0.0, float(off), 1e-6)
 
 
 @stated("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
@@ -113,7 +113,7 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     yield ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
     step = np.arange(symbols) * (1.0 + PREFIX / CARRIERS)
     turned = np.exp(1j * (turn[:, None] + 2.0 * math.pi * e[:, None] * step))
-    yield exactly(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
+    yield check_exact(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
     total = (np.abs(heard) ** 2).sum(2)
     yield ratios(total, np.ones_like(total), case="power of all sub-carriers")
     lost = 1.0 - np.abs(gain[:, 0]) ** 2
@@ -186,7 +186,7 @@ def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
     a = found.a[:, 0, 0, 0].cpu().numpy()
     delay = found.delay_s.expand(trials, -1, -1, -1)[:, 0, 0].cpu().numpy() * BANDWIDTH_HZ
     scale = saved["p/0"][..., 0] / np.sqrt(saved["eta/0"])  # [S, n]
-    laws = [_outside(*of_trial, prefix) for of_trial in zip(a, delay, scale, strict=True)]
+    laws = [_outside(*select_trial, prefix) for select_trial in zip(a, delay, scale, strict=True)]
     exact, simple = np.array(laws).T
     measured = (np.abs(off[:, 1:]) ** 2).mean((1, 2)) / (np.abs(sent) ** 2).mean((1, 2))
     yield mean(1.0, measured / exact, "from the waves")
@@ -233,11 +233,13 @@ def _uses(bench: Bench) -> Iterator[Check]:
         )
         report = rig.send(rig.symbols(reals, 0), 0)[1]
         samples = -(-reals // CARRIERS) * (CARRIERS + prefix)
-        yield exactly(samples, float(report.symbols.max()), case=case)
-        yield exactly(samples / BANDWIDTH_HZ, float(report.airtime_s.max()), case=f"{case}, s")
-        yield exactly(samples / BANDWIDTH_HZ, float(report.on_air_s.max()), case=f"{case}, on air")
+        yield check_exact(samples, float(report.symbols.max()), case=case)
+        yield check_exact(samples / BANDWIDTH_HZ, float(report.airtime_s.max()), case=f"{case}, s")
+        yield check_exact(
+            samples / BANDWIDTH_HZ, float(report.on_air_s.max()), case=f"{case}, on air"
+        )
         radiated = reals * (1.0 + prefix / CARRIERS) * 0.1 / BANDWIDTH_HZ
-        yield exactly(radiated, float(report.energy_j.max()), case=f"{case}, joules")
+        yield check_exact(radiated, float(report.energy_j.max()), case=f"{case}, joules")
 
 
 # Mutations
@@ -267,7 +269,7 @@ def _wider(real: Any) -> Any:
     return lambda stops, groups, *rest: real(stops, 1, *rest)
 
 
-MUTATIONS = mutations_of(
+MUTATIONS = build_mutations(
     "transport ofdm: ",
     {
         "prefixes take no time": (

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from otafl.core import registry
-from otafl.core.contracts import Level, LocalLoad
+from otafl.core.contracts import Submodel, Workload
 from otafl.core.settings import Settings
 from otafl.devices.hardware import Hardware
-from otafl.levels.base import Levels, LevelSetup
+from otafl.levels.base import SubmodelAssignment, SubmodelSetup
 from otafl.selection.base import SelectionSetup
 
 
 def build(
     section: Settings,
-    sizes: tuple[Level, ...],
+    sizes: tuple[Submodel, ...],
     hardware: Hardware,
-    load: LocalLoad,
+    load: Workload,
     setup: SelectionSetup,
-) -> Levels | None:
+) -> SubmodelAssignment | None:
     """Say who trains which model size; None for a method of one size.
 
     Parameters
@@ -29,4 +29,4 @@ def build(
     """
     if not sizes:
         return None
-    return registry.make("levels", section, LevelSetup(sizes, hardware, load, setup))
+    return registry.make("levels", section, SubmodelSetup(sizes, hardware, load, setup))

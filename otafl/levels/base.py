@@ -16,7 +16,7 @@ from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.choices import Choice
-from otafl.core.contracts import ChannelState, Cohort, Level, LocalLoad
+from otafl.core.contracts import ChannelState, Cohort, Submodel, Workload
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import purpose
@@ -39,17 +39,17 @@ Shares = Annotated[
 
 
 @dataclass(frozen=True)
-class LevelSetup:
+class SubmodelSetup:
     """Hold what every assignment is built from. sizes: the method's levels. hardware: [S, K]. load:
     of the devices' local work in a round, [S, K]. link: as selections have it."""
 
-    sizes: tuple[Level, ...]
+    sizes: tuple[Submodel, ...]
     hardware: Hardware
-    load: LocalLoad
+    load: Workload
     link: SelectionSetup
 
 
-class Levels:
+class SubmodelAssignment:
     """Assign levels. An assignment says `lasting` or `of`.
 
     Parameters
@@ -80,7 +80,7 @@ class Levels:
                 return  # which the method's own section tells
             if sizes is None:
                 if self != Choice("levels").default():
-                    yield _one_size(algorithm.name)
+                    yield _describe_single_size(algorithm.name)
                 return
             for key, count in self.counts(len(sizes)).items():
                 values = getattr(self, key, None)
@@ -96,7 +96,7 @@ class Levels:
                     text = "all are 0; at least one above 0 would do"
                     yield problem(text, f"{SECTION}.{key}")
 
-    def __init__(self, settings: Any, setup: LevelSetup) -> None:
+    def __init__(self, settings: Any, setup: SubmodelSetup) -> None:
         self.settings, self.setup = settings, setup
         level = self.lasting()
         if level is not None:
@@ -121,12 +121,12 @@ def bounds(shares: Weights, count: int) -> np.ndarray:
     return np.cumsum(weights / weights.sum())[:-1]
 
 
-def by_place(place: np.ndarray, shares: Weights, count: int) -> np.ndarray:
+def assign_by_rank(place: np.ndarray, shares: Weights, count: int) -> np.ndarray:
     """Return which of the shares the device at each place [..., K] of K belongs to."""
     return np.searchsorted(bounds(shares, count), (place + 0.5) / place.shape[-1], side="right")
 
 
-def _one_size(algorithm: str) -> Problem:
+def _describe_single_size(algorithm: str) -> Problem:
     """Say that a method has models of one size, and which have several."""
     would_do = [
         name

@@ -10,11 +10,11 @@ from torch import Tensor
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
-from otafl.levels.base import Levels, LevelSetup, Weights, bounds
+from otafl.levels.base import SubmodelAssignment, SubmodelSetup, Weights, bounds
 
 
-class ChannelLevels(Levels):
-    class Settings(Levels.Settings):
+class ChannelLevels(SubmodelAssignment):
+    class Settings(SubmodelAssignment.Settings):
         name: Literal["channel"] = "channel"
         shares: Weights = None
         """share of a round's participants on each level, as weights"""
@@ -25,7 +25,7 @@ class ChannelLevels(Levels):
         def counts(self, levels: int) -> dict[str, int]:
             return {"shares": levels, "min_snr_db": levels - 1}
 
-    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+    def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
         super().__init__(settings, setup)
         self._bounds = torch.from_numpy(bounds(settings.shares, len(setup.sizes)))
         self._least = None
@@ -38,7 +38,7 @@ class ChannelLevels(Levels):
             return (snr[:, None] < self._least.to(snr)).sum(1)
         order = (-snr).argsort(stable=True)
         order = order[cohort.trial[order].argsort(stable=True)]  # by trial, the best heard first
-        rows = cohort.rows_of
+        rows = cohort.rows_per_trial
         first = rows.cumsum(0) - rows
         place = torch.empty_like(snr)
         place[order] = torch.arange(cohort.size, device=snr.device).to(snr)

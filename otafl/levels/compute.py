@@ -6,12 +6,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from otafl.levels.base import Levels, Shares, by_place
+from otafl.levels.base import Shares, SubmodelAssignment, assign_by_rank
 
 
-class ComputeLevels(Levels):
-    class Settings(Levels.Settings):
-        example: ClassVar = {**Levels.Settings.example, "devices.compute.name": "lognormal"}
+class ComputeLevels(SubmodelAssignment):
+    class Settings(SubmodelAssignment.Settings):
+        example: ClassVar = {
+            **SubmodelAssignment.Settings.example,
+            "devices.compute.name": "lognormal",
+        }
 
         name: Literal["compute"] = "compute"
         shares: Shares = None
@@ -19,4 +22,4 @@ class ComputeLevels(Levels):
     def lasting(self) -> np.ndarray:
         speed = self.setup.hardware.flops_per_s
         place = (-speed).argsort(1, kind="stable").argsort(1, kind="stable")
-        return by_place(place, self.settings.shares, len(self.setup.sizes))
+        return assign_by_rank(place, self.settings.shares, len(self.setup.sizes))

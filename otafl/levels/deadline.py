@@ -15,16 +15,16 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.levels.base import SECTION, Levels, LevelSetup
+from otafl.levels.base import SECTION, SubmodelAssignment, SubmodelSetup
 
 WORD = 32.0
 """Bits of a parameter."""
 
 
-class DeadlineLevels(Levels):
-    class Settings(Levels.Settings):
+class DeadlineLevels(SubmodelAssignment):
+    class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
-            **Levels.Settings.example,
+            **SubmodelAssignment.Settings.example,
             f"{SECTION}.seconds": 1.0,
         }
 
@@ -32,7 +32,7 @@ class DeadlineLevels(Levels):
         seconds: float = Field(gt=0)
         """for local work and upload together"""
 
-    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+    def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
         super().__init__(settings, setup)
         streams = setup.link.streams
         new = functools.partial(torch.tensor, dtype=streams.dtype, device=streams.device)
@@ -42,7 +42,7 @@ class DeadlineLevels(Levels):
     def of(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
         link = self.setup.link
         snr = link.snr(state, round).flatten()[cohort.cell]
-        band = link.budget.bandwidth_hz[cohort.trial] / cohort.rows_of[cohort.trial]
+        band = link.budget.bandwidth_hz[cohort.trial] / cohort.rows_per_trial[cohort.trial]
         rate = (band * torch.log2(1.0 + snr)).clamp_min(1e-30)
         load = self.setup.load.of(cohort.cell.cpu().numpy())
         flops = np.stack([size.flops(load) for size in self.setup.sizes], 1)

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
-from otafl.levels.base import DRAWS, Levels, LevelSetup, Shares, bounds
+from otafl.levels.base import DRAWS, Shares, SubmodelAssignment, SubmodelSetup, bounds
 
 
-class DynamicLevels(Levels):
-    class Settings(Levels.Settings):
+class DynamicLevels(SubmodelAssignment):
+    class Settings(SubmodelAssignment.Settings):
         name: Literal["dynamic"] = "dynamic"
         shares: Shares = None
 
-    def __init__(self, settings: Settings, setup: LevelSetup) -> None:
+    def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
         super().__init__(settings, setup)
         self._bounds = torch.from_numpy(bounds(settings.shares, len(setup.sizes)))
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.levels.base import DRAWS, Levels, Shares, by_place
+from otafl.levels.base import DRAWS, Shares, SubmodelAssignment, assign_by_rank
 
 
-class FixedLevels(Levels):
-    class Settings(Levels.Settings):
+class FixedLevels(SubmodelAssignment):
+    class Settings(SubmodelAssignment.Settings):
         name: Literal["fixed"] = "fixed"
         shares: Shares = None
         assignment: Literal["blocks", "random"] = "blocks"
@@ -22,4 +22,4 @@ class FixedLevels(Levels):
         if self.settings.assignment == "random":
             generators = self.setup.link.streams.generators(DRAWS)
             place = np.stack([generator.permutation(devices) for generator in generators])
-        return by_place(place, self.settings.shares, len(self.setup.sizes))
+        return assign_by_rank(place, self.settings.shares, len(self.setup.sizes))

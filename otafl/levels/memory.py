@@ -14,18 +14,18 @@ import torch
 from pydantic import Field
 
 from otafl.core.errors import UserError
-from otafl.levels.base import SECTION, Levels, Weights, by_place
+from otafl.levels.base import SECTION, SubmodelAssignment, Weights, assign_by_rank
 
 COPIES = 3
 """Training keeps so many copies of the parameters: themselves, gradients, momentum."""
 
 
-class MemoryLevels(Levels):
+class MemoryLevels(SubmodelAssignment):
     """Raises UserError where a device or a class of them cannot hold the smallest model."""
 
-    class Settings(Levels.Settings):
+    class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
-            **Levels.Settings.example,
+            **SubmodelAssignment.Settings.example,
             f"{SECTION}.memory_mb": [64.0, 1.0],
         }
 
@@ -50,7 +50,7 @@ class MemoryLevels(Levels):
         bytes_of = torch.finfo(setup.link.streams.dtype).bits / 8
         need = np.array(
             [
-                (COPIES * size.parameters + setup.load.batch_size * size.kept_reals)
+                (COPIES * size.parameters + setup.load.batch_size * size.saved_activations)
                 * bytes_of
                 / 2**20
                 for size in setup.sizes
@@ -62,7 +62,7 @@ class MemoryLevels(Levels):
             classes = np.array(self.settings.memory_mb)
             what, least = f"{SECTION}.memory_mb: got", classes.min()
             place = np.arange(memory.shape[1])
-            memory = classes[by_place(place, self.settings.shares, len(classes))]
+            memory = classes[assign_by_rank(place, self.settings.shares, len(classes))]
         if least < need[-1]:
             raise UserError(
                 f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; more "

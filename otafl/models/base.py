@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks, column
+from otafl.core.contracts import Batch, Tensors, column
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
@@ -64,7 +64,7 @@ class Model(ABC):
     elementwise: int = 0
     """Operations of a forward pass of one sample beside its multiplications, as many as backward:
     biases, activations, normalisation, pooling, the loss."""
-    kept_reals: int = 0
+    saved_activations: int = 0
     """Real numbers that one sample adds to the memory of a training step, where they are many."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
@@ -72,7 +72,7 @@ class Model(ABC):
     """Whether it normalises by statistics of the batch; `moments` gives them."""
 
     @abstractmethod
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         """Return the start parameters [S, *shape]."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Model(ABC):
         x : samples [n, B, *input], or [1, B, *input] that all rows share.
         """
 
-    def moments(self, params: Mapping[str, Any], x: Tensor) -> Blocks:
+    def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         """Return the statistics [n, *shape] of batch normalisations on a batch, which `logits` uses
         where it finds them in its `params`."""
         return {}
@@ -101,22 +101,22 @@ class Model(ABC):
         """
         return self.logits(params, x)
 
-    def trainable(self, params: Blocks) -> Blocks:
+    def trainable(self, params: Tensors) -> Tensors:
         """Copy parameters [n, *shape] to be trained in place, laid out as `sgd_` is fastest with;
         methods may lay them out otherwise."""
         return copied(params)
 
-    def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
+    def gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
         """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
 
-        def objective(leaves: Blocks, batch: Batch) -> tuple[Tensor, Tensor]:
+        def objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             scores = self.training_logits(leaves, batch.x, batch.weight)
             loss = cross_entropy(scores, batch)
             return loss, loss
 
         return by_autograd(objective, params, batch)
 
-    def sgd_(self, params: Blocks, batch: Batch, step: Tensor) -> Tensor:
+    def sgd_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
         """Take one SGD step of size step [n] in place; return the loss [n] before it."""
         loss, grads = self.gradients(params, batch)
         descend_(params, grads, step)
@@ -144,13 +144,13 @@ class Model(ABC):
         return (products + 2.0 * self.elementwise) * samples
 
 
-def flatten(blocks: Blocks) -> Tensor:
+def flatten(blocks: Tensors) -> Tensor:
     """Put blocks [n, *shape] side by side as [n, P]; makes no copy if there is only one."""
     columns = [block.flatten(1) for block in blocks.values()]
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
-def unflatten(flat: Tensor, shapes: Shapes) -> Blocks:
+def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
     """Return views [n, *shape] into flat [n, P], in the order of `shapes`."""
     parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
     return {
@@ -159,20 +159,20 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Blocks:
     }
 
 
-def copied(params: Blocks) -> Blocks:
+def copied(params: Tensors) -> Tensors:
     """Copy parameters, contiguous as batched products in place need them."""
     return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
 
 
-def descend_(params: Blocks, grads: Blocks, step: Tensor) -> None:
+def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:
     """Take a step of size step [n] against the gradients [n, *shape] in place."""
     for name, grad in grads.items():
         params[name].addcmul_(grad, column(step, grad), value=-1.0)
 
 
 def by_autograd(
-    objective: Callable[[Blocks, Batch], tuple[Tensor, Tensor]], params: Blocks, batch: Batch
-) -> tuple[Tensor, Blocks]:
+    objective: Callable[[Tensors, Batch], tuple[Tensor, Tensor]], params: Tensors, batch: Batch
+) -> tuple[Tensor, Tensors]:
     """Return the loss [n] and the gradient [n, *shape] by the parameters of what is lowered, [n]:
     of a copy of the parameters and of the batch the objective returns both."""
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors

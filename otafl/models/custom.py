@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
 from otafl.user_code import blame
@@ -124,7 +124,7 @@ class ModuleModel(Model):
                 "in eval mode (module.eval()), in which dropout passes everything on"
             ) from error
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         params = {}
         for name, start in self._start.items():
             uniform = draw(name, tuple(start.shape))
@@ -136,7 +136,7 @@ class ModuleModel(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        def row(values: Blocks, samples: Tensor) -> Tensor:
+        def row(values: Tensors, samples: Tensor) -> Tensor:
             return torch.func.functional_call(self._module, values, (samples,))
 
         if x.shape[0] == 1:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.layered import Pair
 
 
@@ -36,7 +36,7 @@ class Slope(NamedTuple):
     the plain form the gradient by each parameter. x: what the first layer saw."""
 
     loss: Tensor
-    by: list[Pair] | Blocks
+    by: list[Pair] | Tensors
     x: Tensor
 
 
@@ -77,16 +77,16 @@ class Form(ABC):
     """A form is how the parameters of a model are kept while it is trained."""
 
     @abstractmethod
-    def hold(self, params: Blocks) -> Held:
+    def hold(self, params: Tensors) -> Held:
         """Copy the parameters into this form."""
 
     @abstractmethod
-    def take(self, params: Blocks) -> Held:
+    def take(self, params: Tensors) -> Held:
         """Bring parameters that are not used otherwise into this form: their own memory, or a
         copy."""
 
     @abstractmethod
-    def blocks(self, held: Held) -> Blocks:
+    def blocks(self, held: Held) -> Tensors:
         """Return the parameters by name: the same memory or a copy of it."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.settings import Settings
 from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copied, descend_
@@ -108,7 +108,7 @@ def numbered(sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()) -
     )
 
 
-def uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Blocks:
+def uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
     """Start weights uniform in +-1/sqrt(fan_in), biases at zero or uniform in the same range."""
     params = {}
     for layer in layers:
@@ -171,9 +171,9 @@ class LayeredModel(Model):
         self._linear = layers[len(front) :]
         if not self._linear or any(layer.window is not None for layer in self._linear):
             raise ValueError("convolutions come before the fully connected layers, one at least")
-        self.kept_reals = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
+        self.saved_activations = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         return uniform_start(self.layers, draw, self.bias_start)
 
     def described(self) -> dict[str, Any]:
@@ -208,12 +208,12 @@ class LayeredModel(Model):
         loss, out, g = self._linear_pairs(params, x, batch)
         return loss, self._patch_pairs(params, kept, g) + out
 
-    def trainable(self, params: Blocks) -> Blocks:
+    def trainable(self, params: Tensors) -> Tensors:
         narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
         turned = {n: block.mT if n in narrow else block for n, block in params.items()}
         return {n: block.mT if n in narrow else block for n, block in copied(turned).items()}
 
-    def gradients(self, params: Blocks, batch: Batch) -> tuple[Tensor, Blocks]:
+    def gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
         loss, pairs, grads = self._dense(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             narrow = layer.outputs <= NARROW
@@ -221,7 +221,7 @@ class LayeredModel(Model):
             grads[layer.bias] = g.sum(1)
         return loss, grads
 
-    def sgd_(self, params: Blocks, batch: Batch, step: Tensor) -> Tensor:
+    def sgd_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
         loss, pairs, grads = self._dense(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])
@@ -234,7 +234,7 @@ class LayeredModel(Model):
         descend_(params, grads, step)
         return loss
 
-    def _dense(self, params: Blocks, batch: Batch) -> tuple[Tensor, list[Pair], Blocks]:
+    def _dense(self, params: Tensors, batch: Batch) -> tuple[Tensor, list[Pair], Tensors]:
         """Return the loss, pairs of the fully connected layers, gradients of the convolutions."""
         if not self._front:
             return *self._linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
@@ -285,7 +285,7 @@ class LayeredModel(Model):
             image = self.activate_(pooled)
         return convolution.features_beside(image, bias.shape[0]), kept
 
-    def _beside_gradients(self, params: Blocks, kept: list[Kept], g: Tensor) -> Blocks:
+    def _beside_gradients(self, params: Tensors, kept: list[Kept], g: Tensor) -> Tensors:
         """Return gradients of the convolutions from g [n, B, M] by the scores of the last one."""
         grads = {}
         above: Tensor | None = convolution.as_images_beside(g, self._front[-1][1])

@@ -35,7 +35,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model
 from otafl.models.layered import numbered, uniform_start
@@ -96,9 +96,9 @@ class Lstm(Model):
         self.elementwise = 23 * units + sum(one.elementwise for one in self._classifier)
         self.elementwise += (LOSS - 1) * classes  # in the place of an activation
         # Of each step autograd keeps the four gates before and after, both states and tanh(c).
-        self.kept_reals = self.length * settings.layers * ways * 11 * settings.hidden
+        self.saved_activations = self.length * settings.layers * ways * 11 * settings.hidden
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         params = {
             name: (2.0 * draw(name, self.shapes[name]) - 1.0) / self.hidden**0.5
             for name in self._recurrent

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import flatten, unflatten
 from otafl.models.held import Direction, Form, Held, Slope, Span, Towards
 from otafl.models.layered import LayeredModel
@@ -29,18 +29,18 @@ class Spanned(Form):
         self.shapes = {n: shape for n, shape in model.shapes.items() if n != self.first.weight}
         self.width = sum(math.prod(shape) for shape in self.shapes.values())
 
-    def hold(self, params: Blocks) -> Held:
+    def hold(self, params: Tensors) -> Held:
         rest, wide = self.take(params)
         assert wide is not None
         if wide is params[self.first.weight]:
             wide = wide.clone()
         return Held(rest.clone() if len(self.shapes) == 1 else rest, wide)
 
-    def take(self, params: Blocks) -> Held:
+    def take(self, params: Tensors) -> Held:
         rest = flatten({name: params[name] for name in self.shapes})
         return Held(rest, params[self.first.weight].contiguous())
 
-    def blocks(self, held: Held) -> Blocks:
+    def blocks(self, held: Held) -> Tensors:
         assert held.wide is not None
         parts = unflatten(held.rest, self.shapes)
         return {
@@ -57,7 +57,7 @@ class Spanned(Form):
     ) -> MinibatchSpan:
         return MinibatchSpan(self, batch, origin, directions, beside)
 
-    def descend_rest_(self, parts: Blocks, slope: Slope, step: Tensor) -> Tensor:
+    def descend_rest_(self, parts: Tensors, slope: Slope, step: Tensor) -> Tensor:
         """Take a step -= step [n] * gradient of all parameters but the first layer's weight; return
         step * g [n, B, N] of the first layer."""
         assert isinstance(slope.by, list)
@@ -106,8 +106,10 @@ class MinibatchSpan(Span):
     ) -> None:
         self._form, self._batch, self._held, self._beside = form, batch, origin, beside
         self._directions = [d.start if isinstance(d, Towards) else d for d in directions]
-        self._at: _Parts | None = None  # of the point that the origin's memory holds after a write
-        self._looked_at: tuple[Tensor, _Parts, Blocks] | None = None
+        self._origin_parts: _Parts | None = (
+            None  # of the point that the origin's memory holds after a write
+        )
+        self._looked_at: tuple[Tensor, _Parts, Tensors] | None = None
         self.x = batch.x.flatten(2)
         self._scores = (self.x.shape[1], form.first.outputs)
         size = math.prod(self._scores)
@@ -148,7 +150,7 @@ class MinibatchSpan(Span):
         rest, z, h, c = point.split(self._parts, 1)
         return _Parts(rest, z.unflatten(1, self._scores), h.unflatten(1, self._scores), c)
 
-    def _look(self, point: Tensor) -> tuple[_Parts, Blocks]:
+    def _look(self, point: Tensor) -> tuple[_Parts, Tensors]:
         """Return the parts of a point, and the parameters in `rest`. Those of the last point are
         kept: a solver steps one point in place."""
         if self._looked_at is None or self._looked_at[0] is not point:
@@ -169,7 +171,7 @@ class MinibatchSpan(Span):
         rest = unflatten(self._held.rest, self._form.shapes)
         return self._slope(rest, self._z_beside, self._beside, self._beside.x.flatten(2))
 
-    def _slope(self, rest: Blocks, z: Tensor, batch: Batch, x: Tensor) -> Slope:
+    def _slope(self, rest: Tensors, z: Tensor, batch: Batch, x: Tensor) -> Slope:
         params: dict[str, Any] = {**rest, self._form.first.weight: _Scores(z)}
         loss, pairs = self._form.model.pairs(params, batch)
         return Slope(loss, pairs, x)
@@ -188,11 +190,11 @@ class MinibatchSpan(Span):
         for point, out in writes:
             rest, _, h, c = self._split(point)
             out.rest.copy_(rest)
-            if self._at is not None:
-                h, c = h - self._at.h, c - self._at.c
+            if self._origin_parts is not None:
+                h, c = h - self._origin_parts.h, c - self._origin_parts.c
             moves.append((_wide(out), h, c))
             if moves[-1][0] is wide:
-                self._at = self._split(point)
+                self._origin_parts = self._split(point)
         for rows in _tiles(wide, len(self._directions) + len(writes)):
             for to, h, c in moves:
                 now, over = wide[rows], to[rows]

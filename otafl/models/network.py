@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models import steps as plan
 from otafl.models.base import Draw, Model, Shapes
@@ -78,7 +78,11 @@ class Network(Model):
         self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
         self.batch_norms = any(step.groups is None for step in norms)
         costs = plan.costs(steps, image, unroll)
-        self.macs, self.first_macs, self.kept_reals = costs.macs, costs.first_macs, costs.kept_reals
+        self.macs, self.first_macs, self.saved_activations = (
+            costs.macs,
+            costs.first_macs,
+            costs.saved_activations,
+        )
         self.elementwise = costs.elementwise
 
     def with_ranks(self, ranks: Mapping[str, int]) -> Network:
@@ -106,7 +110,7 @@ class Network(Model):
             "unroll": self.unroll,
         }
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         params = {}
         for step in plan.each_step(self.steps):
             for name, shape, _ in plan.parameters(step):
@@ -130,10 +134,10 @@ class Network(Model):
         present = None if weight is None else weight > 0
         return self._run(params, x, _Mode(training=True, present=present))
 
-    def moments(self, params: Mapping[str, Any], x: Tensor) -> Blocks:
+    def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         """Return "a.mean" and "a.variance" (unbiased) [n, C] of what each batch normalisation sees
         in a batch x [n or 1, B, *input]; nothing where the network has none."""
-        found: Blocks = {}
+        found: Tensors = {}
         self._run(params, x, _Mode(found=found))
         return found
 
@@ -158,7 +162,7 @@ class _Mode:
 
     training: bool = False
     present: Tensor | None = None
-    found: Blocks | None = None
+    found: Tensors | None = None
 
 
 @dataclass(frozen=True)

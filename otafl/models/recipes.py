@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from otafl.core.contracts import MODEL, Blocks, View
+from otafl.core.contracts import MODEL, Tensors, View
 from otafl.models.base import Model
 
 Recipe = dict[str, Any]
@@ -59,14 +59,14 @@ def recipe_of(
     return recipe
 
 
-def blocks_of(recipe: Recipe, params: Blocks) -> Blocks:
+def blocks_of(recipe: Recipe, params: Tensors) -> Tensors:
     """Return the parameters that the recipe needs, of all that a view has."""
     if recipe["form"] == "dense":
         return params
     return {name: block for name, block in params.items() if name != "weight"}
 
 
-def _form(params: Blocks) -> str:
+def _form(params: Tensors) -> str:
     if any(name.endswith(".A1") for name in params):
         return "cp"
     if not {"u0", "s0", "v0"} <= params.keys():

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from otafl.core import settings
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.base import Draw
 from otafl.models.layered import LayeredModel, numbered
 
@@ -28,7 +28,7 @@ class SoftmaxRegression(LayeredModel):
         sides = math.prod(input_shape), classes
         super().__init__(numbered([sides]), bias_start=settings.start)
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         params = super().init(draw)
         if self.bias_start == "uniform":
             return params

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Model, descend_, flatten, unflatten
 from otafl.models.held import Direction, Form, Held, Slope, Span, Towards, difference
 from otafl.models.layered import LayeredModel
@@ -69,14 +69,14 @@ class Plain(Form):
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def hold(self, params: Blocks) -> Held:
+    def hold(self, params: Tensors) -> Held:
         flat = flatten(params)
         return Held(flat.clone() if len(params) == 1 else flat, None)
 
-    def take(self, params: Blocks) -> Held:
+    def take(self, params: Tensors) -> Held:
         return Held(flatten(params), None)
 
-    def blocks(self, held: Held) -> Blocks:
+    def blocks(self, held: Held) -> Tensors:
         parts = unflatten(held.rest, self.model.shapes)
         return {name: part.contiguous() for name, part in parts.items()}
 

@@ -232,12 +232,13 @@ def start_bound(step: Step) -> float:
 class Costs(NamedTuple):
     """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
     first_macs: those whose input depends on no parameter; elementwise: other operations of a
-    forward pass; kept_reals: numbers that a training step keeps; image: after the last step."""
+    forward pass; saved_activations: numbers that a training step keeps; image: after the last step.
+    """
 
     macs: int
     first_macs: int
     elementwise: int
-    kept_reals: int
+    saved_activations: int
     image: Image
 
 
@@ -269,7 +270,10 @@ def costs(
             body, beside = (
                 costs(side, image, unroll, first) for side in (step.body, step.shortcut)
             )
-            macs, kept = macs + body.macs + beside.macs, kept + body.kept_reals + beside.kept_reals
+            macs, kept = (
+                macs + body.macs + beside.macs,
+                kept + body.saved_activations + beside.saved_activations,
+            )
             first_macs += body.first_macs + beside.first_macs
             elementwise += body.elementwise + beside.elementwise
             image = body.image

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 
 
@@ -27,7 +27,7 @@ class Updates:
 
     kind: Literal["array", "mapping", "state_dicts"]
     named: dict[str, Any]
-    blocks: Blocks
+    blocks: Tensors
     count: int
 
     @staticmethod
@@ -38,7 +38,7 @@ class Updates:
         named: Mapping[str, Any] = {"updates": updates}
         if isinstance(updates, Mapping):
             kind, named = "mapping", updates
-        elif isinstance(updates, Sequence) and updates and _all_mappings(updates):
+        elif isinstance(updates, Sequence) and updates and _are_all_mappings(updates):
             kind, named = "state_dicts", _stacked(updates, caller)
         tensors = {name: _tensor(name, value, caller) for name, value in named.items()}
         real = {name: t for name, t in tensors.items() if t.is_floating_point()}
@@ -78,7 +78,7 @@ class Updates:
         }
         return Updates(kind, dict(named), blocks, next(iter(counts.values())))
 
-    def not_finite(self) -> Iterator[tuple[str, int]]:
+    def find_not_finite(self) -> Iterator[tuple[str, int]]:
         """Yield the entries that hold NaN or infinity, each with its first such row."""
         for name, block in self.blocks.items():
             plain = block.detach()
@@ -98,20 +98,20 @@ class Updates:
         blocks = {name: block[place] for name, block in self.blocks.items()}
         return replace(self, named=named, blocks=blocks, count=len(rows))
 
-    def back(self, real: Blocks, share: np.ndarray) -> Any:
+    def back(self, real: Tensors, share: np.ndarray) -> Any:
         """Return blocks [*shape] of one row in the place of all, as what came in.
 
         They have its kind, dtypes and devices; entries that did not pass the uplink are the mean
         under the shares [n], rounded.
         """
         out = {
-            name: _as(real[name], value) if name in real else _mean(value, share)
+            name: _convert_like(real[name], value) if name in real else _mean(value, share)
             for name, value in self.named.items()
         }
         return out["updates"] if self.kind == "array" else out
 
 
-def _all_mappings(updates: Sequence[Any]) -> bool:
+def _are_all_mappings(updates: Sequence[Any]) -> bool:
     return all(isinstance(one, Mapping) for one in updates)
 
 
@@ -151,7 +151,7 @@ def _tensor(name: str, value: Any, caller: str) -> Tensor:
     return torch.as_tensor(np.asarray(value, order="C"))
 
 
-def _as(row: Tensor, like: Any) -> Any:
+def _convert_like(row: Tensor, like: Any) -> Any:
     """Give a row the shape, kind and dtype of one of those [n, *shape] that came in."""
     row = row.view(tuple(like.shape[1:]))
     if isinstance(like, Tensor):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from otafl import uplink as transports
-from otafl.core.contracts import Blocks, Cohort, Context, Group, Link, LinkReport, Received
+from otafl.core.contracts import Cohort, Context, Group, Link, LinkReport, Received, Tensors
 from otafl.core.errors import UserError
 from otafl.core.registry import component
 from otafl.core.rng import Streams
@@ -96,11 +96,11 @@ class WirelessUplink:
         if callable(power):
             called = getattr(power, "__name__", type(power).__name__)
             self._policy = CustomPolicy(CustomPolicy.Settings.model_construct(name=called), power)
-            stated = "ci" if self._policy.inverts else "full"  # as far as other sections ask
+            stated = "ci" if self._policy.is_inversion else "full"  # as far as other sections ask
         self._scenario = load_scenario(
             {
                 "name": "uplink",
-                "channel": _with_snr(channel, snr_db),
+                "channel": _set_snr(channel, snr_db),
                 "power": stated,
                 "csi": csi,
                 "receiver": receiver,
@@ -115,10 +115,10 @@ class WirelessUplink:
         )
         self.devices: int = self._scenario.devices.count
         self.totals = UplinkTotals(0, 0.0, 0.0, 0.0, 0.0, np.zeros(self.devices))
-        self._first: Blocks | None = None
+        self._first: Tensors | None = None
 
     @property
-    def tells_apart(self) -> bool:
+    def has_per_device(self) -> bool:
         """Return whether the server gets each device's update, not only their mean."""
         return "each" in component("transport", self._scenario.transport.name).gives
 
@@ -168,7 +168,7 @@ class WirelessUplink:
         round = _whole(round, "round", self._caller)
         sent = Updates.read(updates, self._caller)
         weight = _weights(weights, sent.count, self._caller)
-        device, rows = self._senders(senders, sent.count)
+        device, rows = self._list_transmitters(senders, sent.count)
         if rows is not None:
             sent, weight = sent.take(rows), weight[rows]
         if not weight.sum() > 0:
@@ -176,7 +176,7 @@ class WirelessUplink:
         share = weight / weight.sum()
         order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
         ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
-        for name, row in ordered.not_finite():
+        for name, row in ordered.find_not_finite():
             raise UserError(
                 f"{self._caller}: '{name}' of device {device[order][row]} holds NaN or infinity, "
                 "which would reach the mean of all; give the other devices' rows alone, and to a "
@@ -190,11 +190,11 @@ class WirelessUplink:
         if received.each is not None:
             each = self._each(received, ordered, np.argsort(order, kind="stable"))
         mean = {name: block[0] for name, block in received.mean[0].items()}
-        if received.alive is not None and not bool(received.alive[0]):
+        if received.any_delivered is not None and not bool(received.any_delivered[0]):
             mean = {name: torch.zeros_like(block) for name, block in mean.items()}
         return Delivery(sent.back(mean, share), report, each)
 
-    def _senders(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+    def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the device [n] of each row that is sent, and which rows these are, if not all."""
         everyone = np.arange(self.devices)
         if senders is None:
@@ -221,7 +221,7 @@ class WirelessUplink:
             f"false, with updates of all devices; got {senders!r}"
         )
 
-    def _start(self, blocks: Blocks) -> None:
+    def _start(self, blocks: Tensors) -> None:
         """Build the link for the first updates; later ones must be like them."""
         one = {name: block[:1] for name, block in blocks.items()}
         first = next(iter(one.values()))
@@ -244,7 +244,7 @@ class WirelessUplink:
                 )
 
     def _send(
-        self, blocks: Blocks, device: np.ndarray, share: np.ndarray, round: int
+        self, blocks: Tensors, device: np.ndarray, share: np.ndarray, round: int
     ) -> tuple[Received, LinkReport]:
         """Encode, deliver and decode a payload, as a round of the engine does."""
         first = next(iter(blocks.values()))
@@ -256,10 +256,10 @@ class WirelessUplink:
         coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
         state = link.channel.state(round)
         received, report = deliver(link.transport, coded, cohort, state, round)
-        if link.codec.remembers:
+        if link.codec.has_memory:
             context = Context(cohort, link.codec.hyper, self._streams, round)
             heard = settling.heard(report, coded, cohort)
-            settling.settle_memory(link.codec, coded, self._memory, heard, context)
+            settling.acknowledge_memory(link.codec, coded, self._memory, heard, context)
         return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:
@@ -345,7 +345,7 @@ def _whole(value: Any, name: str, caller: str) -> int:
     return int(value)
 
 
-def _with_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
+def _set_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
     section = {"name": channel} if isinstance(channel, str) else dict(channel)
     return section if snr_db is None else {**section, "snr_db": snr_db}
 
@@ -368,7 +368,7 @@ def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
     return weight
 
 
-def _said(blocks: Blocks) -> dict[str, str]:
+def _said(blocks: Tensors) -> dict[str, str]:
     """Say what each block is: precision, shape of a row and torch device."""
     return {
         name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"

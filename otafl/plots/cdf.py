@@ -118,8 +118,10 @@ def distribution(values: np.ndarray) -> np.ndarray:
 
 
 def _steps(pool: xr.DataArray, over: str) -> xr.Dataset:
-    """Compute the distributions of a variable with dims (..., trials, device), or (..., pooled,
-    trial) for one over trials."""
+    """Compute the distributions of a variable.
+
+    Its dims are (..., trials, device), or (..., pooled, trial) for a distribution over trials.
+    """
     across = [str(dim) for dim in pool.dims[-2:]]
     pool = pool.drop_vars("final_round", errors="ignore")
     found = xr.apply_ufunc(

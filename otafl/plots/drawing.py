@@ -15,8 +15,10 @@ SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> Figure:
-    """Draw what `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data`, `partition_data` or
-    `map_data` gives.
+    """Draw the data of a figure.
+
+    They come from `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data`, `partition_data` or
+    `map_data`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Draw a trial's timeline as a Gantt chart: a row a device, a bar for what it did.
 
-Work is told from its being away by the bars' heights, activities by colours that differ in
+The bars' heights distinguish work from absence. Activities have colours that differ in
 lightness too and, where rows are high enough, by hatches. Uplink slots are light bands over all
 rows; a device that sleeps has no bar.
 
@@ -28,7 +28,7 @@ from otafl.plots.layout import blank
 
 
 class Look(NamedTuple):
-    """Say how an activity is drawn.
+    """Appearance of an activity.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ READABLE = 60
 CROWDED = 4 * READABLE
 """Outlines and hatches of more would hide the rest."""
 UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "min"))
-"""(from so many seconds on, seconds of the unit, unit) of the axis of time."""
+"""(smallest span in seconds, seconds of the unit, unit) of the axis of time."""
 
 
 def readable_s(events: xr.Dataset) -> float:
@@ -164,7 +164,7 @@ def _unit(span_s: float) -> tuple[float, str]:
 
 
 def _device_ticks(ax: Axes, rows: list[int]) -> None:
-    """Name every row's device where there is room, else every so many."""
+    """Name every row's device if there is room, else that of every nth row."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if len(rows) <= 32 * s)
     places = [place for place, device in enumerate(rows) if step == 1 or device % step == 0]
     ax.set_yticks(places, [str(rows[place]) for place in places])

@@ -35,8 +35,8 @@ LIGHT = 0.468
 EMPTY = "0.85"
 """Grey of a cell without a value, which is also hatched."""
 CELL = (0.62, 0.36)
-"""Inches that a cell should have; figures grow to it up to `LARGEST`."""
-LARGEST = (14.0, 7.0)
+"""Inches that a cell should have; figures grow to it up to `MAX_INCHES`."""
+MAX_INCHES = (14.0, 7.0)
 """Inches of all panels beside each other, and of the height of one."""
 SMALLEST = (2.4, 1.8)
 LINE = 0.18
@@ -151,7 +151,7 @@ def _size(data: xr.Dataset) -> tuple[float, float]:
     lines = max(text.count("\n") + 1 for text in texts) if data.sizes[y] <= NAMED else 1
     width = max(SMALLEST[0], CELL[0] * data.sizes[x])
     height = max(SMALLEST[1], max(CELL[1], LINE * lines) * data.sizes[y])
-    return min(LARGEST[0] / columns, width), min(LARGEST[1], height)
+    return min(MAX_INCHES[0] / columns, width), min(MAX_INCHES[1], height)
 
 
 def _panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:

@@ -33,7 +33,7 @@ def opened_result(path: Path, trust: bool) -> xr.Dataset:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hold how a figure of a kind comes from a result.
+    """Steps from a result to a figure of one kind.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Recipe:
         plot`, without those of `refused`, and `sel`. What it returns has the attributes kind, note,
         x, y or z (the names that were asked for), x_label, y_label, hue and facet ("" for none).
     draw : from what is drawn, and a title, to the figure.
-    described : says what the figure shows, for those who cannot see it.
+    described : describes the figure in words, for readers who cannot see it.
     columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
     file : how the name of the figure's file ends, likewise.
     refused : a flag that the kind does not take -> why. "{}" is its value.

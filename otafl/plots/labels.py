@@ -35,7 +35,7 @@ Boxes = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Place(NamedTuple):
-    """Hold where a name may lie.
+    """Candidate position of a name.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ they are too few."""
 GAP = 3.0
 """Pixels between texts at the least."""
 LETTERS_PER_INCH = 13.0
-"""Labels and titles have about so many."""
+"""Approximate number of letters per inch of labels and titles."""
 
 
 def blank(size: tuple[float, float]) -> Figure:
@@ -84,7 +84,7 @@ def in_a_row(count: int) -> int:
 
 
 def panel_size(count: int) -> tuple[float, float]:
-    """Return the inches of each of so many panels."""
+    """Return the inches of each of `count` panels."""
     return PANEL if count > 1 else ALONE
 
 
@@ -131,7 +131,7 @@ def legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> 
 
 
 def name_ticks(axis: Axis, names: list[str], most: int = sys.maxsize) -> None:
-    """Write names, folded, at the places 0, 1, ... of choices: at every so many of over `most`."""
+    """Write names, folded, at the places 0, 1, ... of choices; of more than `most`, every nth."""
     step = math.ceil(len(names) / most)
     axis.set_ticks(range(0, len(names), step), [wrapped(name) for name in names[::step]])
     axis.set_ticks([], minor=True)

@@ -1,5 +1,4 @@
-"""Draw where a scenario's devices and its base station are, from above, and how well they hear each
-other.
+"""Map of a scenario's devices and its base station, seen from above, with the quality of the links.
 
 A device has the colour of its mean SNR at full power over the fading, at the trial's first round;
 one without a path is a cross. A traced place has its roofs in grey, and between them the SNR that a

@@ -40,8 +40,10 @@ def opened(path: Path, trust: bool) -> Scenario:
 
 @dataclass(frozen=True)
 class Panels:
-    """Hold what the panels of a figure are of: a scenario each, of the values of the facet, and the
-    trial. coords: of the facet. table: the points, after `quantities.picked`."""
+    """Panels of a figure: a scenario for each value of the facet, and the trial.
+
+    coords: of the facet. table: the points, after `quantities.picked`.
+    """
 
     scenarios: list[Scenario]
     trial: int

@@ -21,7 +21,7 @@ OWN = ("device", "cause", "level", "class")
 
 
 class Layout(NamedTuple):
-    """Hold the axes of a result: hue and facet of the part that is picked by position.
+    """Axes of a result: hue and facet of the part that is picked by position.
 
     `said` tells what was picked.
     """
@@ -82,7 +82,7 @@ def overview(ds: xr.Dataset, path: Path | str) -> Figure:
     """Draw the picture that is written beside a result.
 
     That is accuracy against the first numeric axis of a sweep with at least three values, or over
-    more choices than can be told apart as curves, else against the round; other axes are hue and
+    more choices than can be distinguished as curves, else against the round; other axes are hue and
     panels. Axes that are left, or too long, stay at their first value, which the title says.
 
     Parameters

@@ -36,7 +36,7 @@ COLOURS = (
 )
 """Those of a bar's neighbours differ in lightness too."""
 BARS = len(COLOURS)
-"""More classes than this are not told apart by colours."""
+"""Largest number of classes that colours distinguish."""
 GAPS = 120
 """More devices than this have no room between their bars."""
 EACH, WIDEST = 0.08, 9.0
@@ -50,7 +50,7 @@ def partition_data(
 
     Parameters
     ----------
-    scenario : as `load_scenario` returns it; its data set is read and dealt out as a run does.
+    scenario : as `load_scenario` returns it; its data set is read and partitioned as in a run.
     facet : an axis of the sweep whose values are panels; None: the first that changes the
         partition.
     sel : axis -> the value of it that is drawn; trial is 0 if it is not given.

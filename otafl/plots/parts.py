@@ -11,7 +11,7 @@ from otafl.plots.style import label
 from otafl.results.coordinates import shown
 
 MOST = 12
-"""Curves or points that are told one by one in words."""
+"""Largest number of curves or points that a text describes one by one."""
 
 
 def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
@@ -28,8 +28,10 @@ def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
 
 
 def _written(value: np.ndarray) -> str:
-    """Write a value without the module of a notebook's own functions, `__main__`: matplotlib leaves
-    texts that begin with an underscore out of its legends."""
+    """Write a value without the module of a notebook's own functions, `__main__`.
+
+    matplotlib leaves texts that begin with an underscore out of its legends.
+    """
     return re.sub("^(__main__:|_+)", "", shown(value))
 
 

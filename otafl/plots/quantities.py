@@ -103,7 +103,7 @@ def along_coordinates(ds: xr.Dataset, drawn: Sequence[str], name: str) -> xr.Dat
 def held(ds: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable that is constant from the end of each trial on, up to the point's end.
 
-    Else the mean would jump to that of the trials that go on.
+    Else the mean would jump to that of the trials that continue.
     """
     last = at_end(ds.assign(last=ds["round"] + 0.0), "last")
     after = (ds["round"] > last) & (ds["round"] <= ds["final_round"])

@@ -1,4 +1,4 @@
-"""Tell curves apart by colours, markers and lines, and write variables and values.
+"""Style of figures: colours, markers and lines of curves, and texts of variables and values.
 
 Markers and line styles differ as well as colours, so that a figure can be read in grey.
 
@@ -27,7 +27,7 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1))
 LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
-"""More curves than this in one panel are hard to tell apart; `overview` draws no more."""
+"""More curves than this in one panel are hard to distinguish; `overview` draws no more."""
 DECADES = 100.0
 """Positive values that span more than this factor are drawn on a logarithmic axis."""
 
@@ -54,7 +54,8 @@ def banded_line(
     ----------
     values : abscissa, ordinate, lower and upper end of the band [n]; without a band where the ends
         are NaN.
-    markers : are about so many at most, shifted so that those of two curves do not coincide.
+    markers : approximate largest number of markers, shifted so that those of two
+        curves do not coincide.
     step : where a staircase has its steps, as "post"; else a line.
     """
     x, y, low, high = values

@@ -69,16 +69,16 @@ def inverse_scaling(
     return s
 
 
-def multipliers(quality: Tensor, noise: Tensor) -> Tensor:
+def solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
     """Return l [S, K] of n equally likely states q [n, S, K] with noise N [S], all in float64, such
     that mean u_k = 1, or l_k = 0 and mean u_k <= 1."""
     states, _, devices = quality.shape
     together = max(1, NUMBERS // (states * devices))
     parts = zip(quality.split(together, 1), noise.split(together), strict=True)
-    return torch.cat([_multipliers(*part) for part in parts])
+    return torch.cat([_solve_multipliers(*part) for part in parts])
 
 
-def _multipliers(quality: Tensor, noise: Tensor) -> Tensor:
+def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
     level, price = _start(quality.mean(0), noise)
     slack = torch.full_like(level, 0.3)  # 1 - mean u, a variable apart until the end
     weight = torch.ones_like(level)

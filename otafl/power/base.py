@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import Settings
 
 Constraint = Literal["peak", "average", "none"]
@@ -54,7 +54,7 @@ class PowerPolicy(Settings):
     alone: ClassVar[bool] = False
     """What a device sends with depends on no other device."""
 
-    adapts: ClassVar[bool] = True
+    is_adaptive: ClassVar[bool] = True
     """It sends with less where a round's power budget is below the one that it has planned with;
     else such a round can silence all devices."""
 
@@ -65,17 +65,17 @@ class PowerPolicy(Settings):
         return "peak"
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         """Say whether all who are on air arrive with gain one, as far as they know their
         channel."""
         return False
 
     @property
-    def wants_variation(self) -> bool:
+    def needs_variation(self) -> bool:
         """Say whether the link has to tell how much symbols vary over the devices."""
         return False
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Any:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Any:
         """Return long-term state: budgets, multipliers.
 
         Parameters

@@ -26,7 +26,7 @@ import torch
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.problems import Problem, problem
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import LARGEST, TINY, reference_power, senders
+from otafl.power.scalars import MAX_SCALE, TINY, compute_reference_power, senders
 
 
 class Blind(PowerPolicy):
@@ -49,9 +49,9 @@ class Blind(PowerPolicy):
         active = senders(link)
         sends = active.to(link.gain.dtype)
         beta = (link.gain[:, None] * sends).sum(-1) / sends.sum(-1).clamp_min(1.0)
-        amplitude = reference_power(link, "max").rsqrt()  # sqrt(E)
+        amplitude = compute_reference_power(link, "max").rsqrt()  # sqrt(E)
         total = (link.h * active).sum(-1).abs()
         root_eta = link.antennas * beta * amplitude[..., 0] / total.clamp_min(TINY)
-        root_eta = torch.where(total > 0, root_eta.clamp_max(LARGEST), 1.0)  # nobody sends
+        root_eta = torch.where(total > 0, root_eta.clamp_max(MAX_SCALE), 1.0)  # nobody sends
         p = torch.where(active, amplitude, 0.0).to(link.h.dtype)
         return None, Coefficients(p, root_eta.square(), active)

@@ -39,15 +39,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import TINY, in_phase, inversion, segment_lengths, senders
+from otafl.power.scalars import TINY, align_phases, get_segment_lengths, inversion, senders
 
 
 @dataclass(frozen=True)
-class Purse:
+class EnergyState:
     """Hold what devices may still spend.
 
     left: [S, K] energy left of a device's own budget, noise variance times symbols, inf without
@@ -60,7 +60,7 @@ class Purse:
 
 class BudgetPaced(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
-    adapts: ClassVar[bool] = False
+    is_adaptive: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
     energy_db: Decibels | None = stackable(-3.0, le=0)
@@ -74,23 +74,23 @@ class BudgetPaced(PowerPolicy):
     """paced over the slots ahead, or as much as full power takes until it is gone"""
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Purse:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> EnergyState:
         """Return the purses; what a device has for life is known at its first slot."""
         nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)
-        return Purse(nothing_known, hyper["rounds"].double())
+        return EnergyState(nothing_known, hyper["rounds"].double())
 
-    def coefficients(self, state: Purse, link: Link) -> tuple[Purse, Coefficients]:
-        lengths, symbols = segment_lengths(link)
+    def coefficients(self, state: EnergyState, link: Link) -> tuple[EnergyState, Coefficients]:
+        lengths, symbols = get_segment_lengths(link)
         part = lengths.sum() / symbols  # of the slot
-        left = self._granted(state, link, symbols)
-        allowance = self._allowance(left, state.ahead, part, link)
+        left = self._get_remaining_energy(state, link, symbols)
+        allowance = self._compute_allowance(left, state.ahead, part, link)
         budget = torch.minimum(link.budget.double(), allowance / lengths.sum())
         h = link.h.abs().double()
         reach = (budget[:, None] / link.power.double().clamp_min(TINY)).sqrt() * h
-        root_eta = _level(reach, link)
+        root_eta = _compute_root_eta(reach, link)
         active = senders(link) & (reach >= root_eta) & (root_eta > 0)
         # nobody can send: any scaling would do
         root = torch.where(root_eta > 0, root_eta, 1.0).to(link.gain.dtype)
@@ -98,10 +98,10 @@ class BudgetPaced(PowerPolicy):
         spent = (amplitude.double().square() * link.power * lengths[:, None]).sum(1)
         there = link.sends.any(1)
         ahead = torch.where(there, state.ahead - part, state.ahead)
-        purse = Purse((left - spent).clamp_min(0.0), ahead)
-        return purse, in_phase(link, amplitude, root, active)
+        purse = EnergyState((left - spent).clamp_min(0.0), ahead)
+        return purse, align_phases(link, amplitude, root, active)
 
-    def _granted(self, state: Purse, link: Link, symbols: float) -> Tensor:
+    def _get_remaining_energy(self, state: EnergyState, link: Link, symbols: float) -> Tensor:
         """Return what is left [S, K]; at a trial's first slot, all of the budget."""
         if "energy_db" not in link.hyper:
             return state.left
@@ -110,7 +110,7 @@ class BudgetPaced(PowerPolicy):
         all_of_it = (share * slots * symbols)[:, None] * link.budget
         return torch.where((state.ahead == slots)[:, None], all_of_it, state.left)
 
-    def _allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
+    def _compute_allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
         """Return A_k [S, K], of which a group has its part; after the last slot planned for, it is
         all that is left."""
         if link.energy is not None:
@@ -121,7 +121,7 @@ class BudgetPaced(PowerPolicy):
         return left * (link.hyper["burst"].double()[:, None] * part / slots).clamp_max(1.0)
 
 
-def _level(reach: Tensor, link: Link) -> Tensor:
+def _compute_root_eta(reach: Tensor, link: Link) -> Tensor:
     """Return sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is
     nobody to hear."""
     reach = torch.where(senders(link), reach, 0.0)

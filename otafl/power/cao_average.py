@@ -34,11 +34,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.problems import Problem, problem
-from otafl.power.average_power import inverse_scaling, multipliers
+from otafl.power.average_power import inverse_scaling, solve_multipliers
 from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference
-from otafl.power.scalars import LARGEST, TINY, common, least_error, senders
+from otafl.power.scalars import MAX_SCALE, TINY, align_with_mmse_scaling, common, senders
 
 SEEN = 16
 """A state that came up so often among the n drawn ones had at most n / SEEN budgets, as the mean is
@@ -76,13 +76,13 @@ class CaoAverage(PowerPolicy):
                 "power",
             )
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Plan:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Plan:
         """Return the multipliers."""
         devices = statistics.gain.shape[1]
         states = min(self.draws, max(ENOUGH, NUMBERS // devices))
         gain = statistics.draws(states).abs().square().double()
-        quality = (gain * statistics.budget.double()).clamp_min(LEAST_SNR)  # the plan divides by it
-        level = multipliers(quality, statistics.noise.double())
+        quality = (gain * statistics.budget.double()).clamp_min(MIN_SNR)  # the plan divides by it
+        level = solve_multipliers(quality, statistics.noise.double())
         return level.to(statistics.gain.dtype), states / SEEN
 
     def coefficients(self, state: Plan, link: Link) -> tuple[Plan, Coefficients]:
@@ -95,5 +95,5 @@ class CaoAverage(PowerPolicy):
         share = (quality * s).sqrt() / (quality * s + multiplier).clamp_min(TINY)  # |p|, P = m = 1
         share = share.clamp_max(math.sqrt(most))
         bound = link.budget.sqrt()[:, None] / common(link.power, link, self.reference).sqrt()
-        amplitude = share * bound.clamp_max(LARGEST) * active  # 0 where s is
-        return state, least_error(link, amplitude, active & (s > 0))
+        amplitude = share * bound.clamp_max(MAX_SCALE) * active  # 0 where s is
+        return state, align_with_mmse_scaling(link, amplitude, active & (s > 0))

@@ -22,16 +22,16 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, in_phase, inversion, senders, threshold
+from otafl.power.scalars import align_phases, compute_amplitude_bound, inversion, senders, threshold
 
 
 class CaoStatic(PowerPolicy):
     name: Literal["cao_static"] = "cao_static"
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        bound = amplitude_bound(link)
+        bound = compute_amplitude_bound(link)
         there = senders(link)
         reach = bound * link.h.abs()  # sqrt(q)
         root_eta = threshold(reach, link.power, link.noise[:, None, None], there)
         amplitude = torch.minimum(bound, inversion(root_eta, link))
-        return None, in_phase(link, amplitude, root_eta, there)
+        return None, align_phases(link, amplitude, root_eta, there)

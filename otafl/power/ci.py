@@ -13,7 +13,7 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import WEAKEST, amplitude_bound, in_phase, inversion, senders
+from otafl.power.scalars import MIN_REACH, align_phases, compute_amplitude_bound, inversion, senders
 
 
 class ChannelInversion(PowerPolicy):
@@ -22,7 +22,7 @@ class ChannelInversion(PowerPolicy):
     name: Literal["ci"] = "ci"
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
@@ -32,7 +32,7 @@ class ChannelInversion(PowerPolicy):
 def invert_by_weakest(link: Link) -> Coefficients:
     """Return c_k = 1 for all devices that send, at the gain of the one that reaches least."""
     active = senders(link)
-    reach = torch.where(active, amplitude_bound(link) * link.h.abs(), math.inf)
-    root_eta = reach.amin(-1, keepdim=True).clamp_min(WEAKEST)
+    reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)
+    root_eta = reach.amin(-1, keepdim=True).clamp_min(MIN_REACH)
     root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # nobody sends
-    return in_phase(link, inversion(root_eta, link), root_eta, active)
+    return align_phases(link, inversion(root_eta, link), root_eta, active)

@@ -20,15 +20,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import stackable
 from otafl.power.base import RELATIVE, PowerPolicy
 from otafl.power.scalars import (
-    WEAKEST,
-    in_phase,
+    MIN_REACH,
+    align_phases,
+    compute_reference_gain,
+    compute_reference_power,
     inversion,
-    reference_gain,
-    reference_power,
     senders,
 )
 
@@ -42,16 +42,16 @@ class Cotaf(PowerPolicy):
     relative: bool = Field(True, description=RELATIVE)
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
         """Return the least amplitude that sends, [S]."""
-        return hyper["h_min"] * reference_gain(statistics, self.relative).sqrt()
+        return hyper["h_min"] * compute_reference_gain(statistics, self.relative).sqrt()
 
     def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         least = state[:, None, None]
         active = senders(link) & (link.h.abs() >= least)
-        root_eta = (reference_power(link, "max").rsqrt() * least).clamp_min(WEAKEST)
+        root_eta = (compute_reference_power(link, "max").rsqrt() * least).clamp_min(MIN_REACH)
         amplitude = torch.where(active, inversion(root_eta, link), 0.0)
-        return state, in_phase(link, amplitude, root_eta, active)
+        return state, align_phases(link, amplitude, root_eta, active)

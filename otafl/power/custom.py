@@ -4,15 +4,16 @@
 
 p: [S, Q, K] complex or real transmit scalars, 0 where silent; eta: [S, Q] receive scaling > 0;
 options: the other keys of the section. `link` is `otafl.core.contracts.Link`; who is not
-`link.able` to send is silent, and where nobody is, eta plays no part. What it returns is checked in
-every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
+`link.eligible_mask` to send is silent, and where nobody is, eta plays no part. What it returns is
+checked in every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
 `constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
-the result reports it. An attribute `wants_variation = True` asks for `link.variation`, and
-`inverts = True` says that all on air arrive with gain one, as transport `type_based` needs.
+the result reports it. An attribute `needs_variation = True` asks for `link.variation`, and
+`is_inversion = True` says that all on air arrive with gain one, as transport `type_based` needs.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
@@ -75,21 +76,31 @@ class CustomPolicy(PowerPolicy):
         return getattr(self._policy, "constraint", "peak")
 
     @property
-    def inverts(self) -> bool:
-        return bool(getattr(self._policy, "inverts", False))
+    def is_inversion(self) -> bool:
+        return self._declares("is_inversion", "inverts")
 
     @property
-    def wants_variation(self) -> bool:
-        return bool(getattr(self._policy, "wants_variation", False))
+    def needs_variation(self) -> bool:
+        return self._declares("needs_variation", "wants_variation")
+
+    def _declares(self, name: str, old: str) -> bool:
+        """Return an attribute of the function that may still have its old name."""
+        if hasattr(self._policy, old):
+            warnings.warn(
+                f"the attribute {old} of '{self._section.name}' is now called {name}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return bool(getattr(self._policy, name, getattr(self._policy, old, False)))
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        p, eta = self._called(link)
+        p, eta = self._call_policy(link)
         p = torch.where(senders(link), p.to(link.h.dtype), 0.0)
-        eta = torch.where(link.able.any(-1), eta.to(link.gain.dtype), 1.0)
+        eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
         self._check(p, eta, link)
         return None, Coefficients(p, eta, p != 0)
 
-    def _called(self, link: Link) -> tuple[Tensor, Tensor]:
+    def _call_policy(self, link: Link) -> tuple[Tensor, Tensor]:
         """Return what the function does, if it is two tensors of the right shapes."""
         returned = self._policy(link, **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, least_error, senders
+from otafl.power.scalars import align_with_mmse_scaling, compute_amplitude_bound, senders
 
 
 class Full(PowerPolicy):
@@ -20,4 +20,4 @@ class Full(PowerPolicy):
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         active = senders(link)
-        return None, least_error(link, amplitude_bound(link) * active, active)
+        return None, align_with_mmse_scaling(link, compute_amplitude_bound(link) * active, active)

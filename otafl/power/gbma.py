@@ -18,9 +18,9 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
-from otafl.power.scalars import TINY, cophase, fixed_power, reference_power, senders
+from otafl.power.scalars import TINY, compute_fixed_power, compute_reference_power, cophase, senders
 
 
 class Gbma(PowerPolicy):
@@ -37,11 +37,11 @@ class Gbma(PowerPolicy):
             return "none"
         return "peak" if self.reference == "max" else "average"
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
         """Return (E|h|)^2 and E|h|^2, means over the devices of a trial that have a channel,
         [S, 1] each."""
         power = statistics.mean_power()
-        there = (statistics.budget * power >= LEAST_SNR).to(power.dtype)
+        there = (statistics.budget * power >= MIN_SNR).to(power.dtype)
         count = there.sum(1, keepdim=True).clamp_min(1.0)
 
         def mean(values: Tensor) -> Tensor:
@@ -51,9 +51,9 @@ class Gbma(PowerPolicy):
 
     def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         if self.gamma is None:
-            energy = reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
+            energy = compute_reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
         else:
-            energy = fixed_power(link, self.gamma).expand(-1, link.h.shape[1], -1)
+            energy = compute_fixed_power(link, self.gamma).expand(-1, link.h.shape[1], -1)
         linear = link.linear
         if self.gain_target != "auto":
             linear = self.gain_target == "amplitude"

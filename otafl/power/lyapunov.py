@@ -49,11 +49,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import LARGEST, TINY, cophase, segment_lengths, senders
+from otafl.power.scalars import MAX_SCALE, TINY, cophase, get_segment_lengths, senders
 
 STEPS = 24
 """Bisections, to 70 / 2^24 of u; the chord over what is left squares that."""
@@ -73,12 +73,12 @@ class Lyapunov(PowerPolicy):
     average_db: Decibels = stackable(-3.0, le=0)
     """bound on a device's average energy a slot, dB over that of a slot at full power"""
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Tensor:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
         """Return the queues Q, [S, K] float64, empty."""
         return torch.zeros_like(statistics.budget, dtype=torch.float64)
 
     def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
-        lengths, symbols = segment_lengths(link)
+        lengths, symbols = get_segment_lengths(link)
         part = lengths / symbols  # of the slot, [Q]
         there = senders(link)
         most = torch.ones_like(state)  # share of full power that the battery allows
@@ -101,8 +101,8 @@ class Lyapunov(PowerPolicy):
         owed = average * part.sum()
         queue = (state + spent - owed).clamp_min(0.0)  # eq. (1)
         queue = torch.where(link.sends.any(1)[:, None], queue, state)
-        amplitude = (share * bound.sqrt()).clamp_max(LARGEST).to(link.gain.dtype)
-        eta = torch.where(u > 0, u.reciprocal(), 1.0).clamp_max(LARGEST**2).to(link.gain.dtype)
+        amplitude = (share * bound.sqrt()).clamp_max(MAX_SCALE).to(link.gain.dtype)
+        eta = torch.where(u > 0, u.reciprocal(), 1.0).clamp_max(MAX_SCALE**2).to(link.gain.dtype)
         active = there & (u > 0)[..., None] & (share > 0)
         return queue, Coefficients(cophase(amplitude, link.h), eta, active)
 
@@ -115,18 +115,18 @@ def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor)
     """
     high = -(4.0 * noise).log()  # as G_k <= 1 / (4 u)
     low = high - DEPTH
-    silent = _falling(low, reach, price, weight) <= noise
+    silent = _compute_derivative(low, reach, price, weight) <= noise
     for _ in range(STEPS):
         middle = (low + high) / 2.0
-        above = _falling(middle, reach, price, weight) > noise
+        above = _compute_derivative(middle, reach, price, weight) > noise
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    before, after = (_falling(end, reach, price, weight) for end in (low, high))
+    before, after = (_compute_derivative(end, reach, price, weight) for end in (low, high))
     chord = (before - noise) / (before - after).clamp_min(torch.finfo(noise.dtype).tiny)
     root = (low + (high - low) * chord.clamp(0.0, 1.0)).exp()
     return torch.where(silent, 0.0, root)
 
 
-def _falling(log_u: Tensor, reach: Tensor, price: Tensor, weight: Tensor) -> Tensor:
+def _compute_derivative(log_u: Tensor, reach: Tensor, price: Tensor, weight: Tensor) -> Tensor:
     """Return the left side of eq. (3), [...]."""
     x = (log_u / 2.0).exp()[..., None] * reach
     rest = (x.square() + price).clamp_min(TINY)

@@ -25,7 +25,7 @@ class MultiAntennaChannelInversion(PowerPolicy):
     name: Literal["multi_antenna_ci"] = "multi_antenna_ci"
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:

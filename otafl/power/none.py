@@ -13,7 +13,7 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import Constraint, PowerPolicy
-from otafl.power.scalars import TINY, in_phase, inversion, senders
+from otafl.power.scalars import TINY, align_phases, inversion, senders
 
 
 class NoPowerControl(PowerPolicy):
@@ -24,7 +24,7 @@ class NoPowerControl(PowerPolicy):
         return "none"
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
@@ -33,4 +33,4 @@ class NoPowerControl(PowerPolicy):
         needed = (link.power * active).sum(-1, keepdim=True)
         root_eta = (received / needed.clamp_min(TINY)).sqrt()
         root_eta = torch.where(received > 0, root_eta, 1.0)  # nobody sends
-        return None, in_phase(link, inversion(root_eta, link), root_eta, active)
+        return None, align_phases(link, inversion(root_eta, link), root_eta, active)

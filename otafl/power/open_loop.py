@@ -18,7 +18,7 @@ from otafl.core.contracts import Coefficients, Link
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, least_error, senders
+from otafl.power.scalars import align_with_mmse_scaling, compute_amplitude_bound, senders
 
 
 class OpenLoop(PowerPolicy):
@@ -36,4 +36,6 @@ class OpenLoop(PowerPolicy):
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])
         share = (wanted / link.budget).clamp_max(1.0).sqrt()[:, None]  # of full amplitude
         active = senders(link)
-        return None, least_error(link, amplitude_bound(link) * share * active, active)
+        return None, align_with_mmse_scaling(
+            link, compute_amplitude_bound(link) * share * active, active
+        )

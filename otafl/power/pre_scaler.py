@@ -45,14 +45,14 @@ from pydantic import Field
 from scipy import optimize, special
 from torch import Tensor
 
-from otafl.core.contracts import LEAST_SNR, Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import stackable
 from otafl.power.base import Pair, PowerPolicy
-from otafl.power.scalars import FADED, LARGEST, WEAKEST, common, in_phase, senders
+from otafl.power.scalars import FADED_SNR, MAX_SCALE, MIN_REACH, align_phases, common, senders
 
 
 class PreScaler(PowerPolicy):
-    adapts: ClassVar[bool] = False
+    is_adaptive: ClassVar[bool] = False
     example_without_noise: ClassVar[Mapping[str, Any]] = {"zero_bias": True}
 
     name: Literal["pre_scaler"] = "pre_scaler"
@@ -76,16 +76,16 @@ class PreScaler(PowerPolicy):
                 "device has its own; add zero_bias: true, or leave common_gain out"
             )
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
         """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a
         channel."""
         strength = (statistics.mean_power() * statistics.budget).double().cpu().numpy()
-        least = np.where(strength >= LEAST_SNR, strength, 0.0)
-        rows = np.column_stack([_numpy(statistics.noise), _numpy(hyper["weight"]), least])
+        least = np.where(strength >= MIN_SNR, strength, 0.0)
+        rows = np.column_stack([_to_numpy(statistics.noise), _to_numpy(hyper["weight"]), least])
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         plans = np.stack([self._plan(row[2:], *row[:2]) for row in distinct])[place.ravel()]
         gamma = torch.from_numpy(plans).to(statistics.gain)
-        return gamma, gamma * statistics.share_over(gamma.square() / statistics.budget)
+        return gamma, gamma * statistics.prob_gain_above(gamma.square() / statistics.budget)
 
     def _plan(self, strength: np.ndarray, noise: float, weight: float) -> np.ndarray:
         """Return gamma_k sqrt(m) [K] of one trial's Lambda_k P_k [K]."""
@@ -94,9 +94,9 @@ class PreScaler(PowerPolicy):
         if on.any():
             few = 1.0 if self.reckoned is None else max(1.0, on.sum() / self.reckoned)
             if not self.zero_bias:
-                planned[on] = least_cost(strength[on], noise, weight, few)
+                planned[on] = minimise_cost(strength[on], noise, weight, few)
             elif self.common_gain == "best":
-                planned[on] = best_zero_bias(strength[on], noise, few)
+                planned[on] = solve_best_zero_bias(strength[on], noise, few)
             else:
                 planned[on] = zero_bias(strength[on])
         return planned
@@ -109,9 +109,9 @@ class PreScaler(PowerPolicy):
         scale = common(link.power, link, "max").rsqrt()  # 1 / sqrt(m)
         total = (alpha * counts).sum(-1, keepdim=True)
         root_eta = scale * total / counts.sum(-1, keepdim=True).clamp_min(1)
-        root_eta = torch.where(total > 0, root_eta.clamp(WEAKEST, LARGEST), 1.0)
-        amplitude = (scale * gamma / link.h.abs().clamp_min(FADED)).clamp_max(LARGEST)
-        sent = in_phase(link, torch.where(sends, amplitude, 0.0), root_eta, counts)
+        root_eta = torch.where(total > 0, root_eta.clamp(MIN_REACH, MAX_SCALE), 1.0)
+        amplitude = (scale * gamma / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
+        sent = align_phases(link, torch.where(sends, amplitude, 0.0), root_eta, counts)
         return state, Coefficients(sent.p, sent.eta, counts, quiet=~sends)
 
 
@@ -127,7 +127,7 @@ def zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
     return gamma
 
 
-def best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.ndarray:
+def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.ndarray:
     """Return gamma [K] of the common alpha of least squared error, for m = 1, Lambda P [K] and N.
 
     There sum_k e^t_k t_k / (1 - 2 t_k) = few N / alpha^2, t = gamma^2 / (Lambda P): the left side
@@ -148,7 +148,9 @@ def best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.n
     return zero_bias(strength, part)
 
 
-def least_cost(strength: np.ndarray, noise: float, weight: float, few: float = 1.0) -> np.ndarray:
+def minimise_cost(
+    strength: np.ndarray, noise: float, weight: float, few: float = 1.0
+) -> np.ndarray:
     """Return gamma [K] of least bias and variance, for m = 1, Lambda P [K] and N.
 
     few: devices over those of a round, which noise and silence count by.
@@ -178,7 +180,7 @@ def least_cost(strength: np.ndarray, noise: float, weight: float, few: float = 1
     return gamma
 
 
-def _numpy(values: Tensor) -> np.ndarray:
+def _to_numpy(values: Tensor) -> np.ndarray:
     """Return numbers [S] on the host, in double precision."""
     numbers: np.ndarray = values.detach().double().cpu().numpy()
     return numbers

@@ -11,30 +11,30 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Link
 
 TINY = 1e-30
 """Symbol power of a device that sends zeros: its scalar is arbitrary, but finite."""
 
-FADED = 1e-20
+FADED_SNR = 1e-20
 """Least |h| that an inversion divides by."""
 
-WEAKEST = 1e-15
+MIN_REACH = 1e-15
 """Least sqrt(eta): where nobody has a channel, nothing must be divided by zero."""
 
-LARGEST = 1e18
+MAX_SCALE = 1e18
 """Largest transmit and receive scalars; their squares are finite in single precision."""
 
 
 def senders(link: Link) -> Tensor:
     """Return who sends, segment by segment, [S, Q, K] bool."""
-    return link.able
+    return link.eligible_mask
 
 
-def amplitude_bound(link: Link) -> Tensor:
+def compute_amplitude_bound(link: Link) -> Tensor:
     """Return sqrt(P_k / m_k) [S, Q, K], the largest |p_k| within the budget."""
     bound = link.budget.sqrt()[:, None] / link.power.clamp_min(TINY).sqrt()
-    return bound.clamp_max(LARGEST)
+    return bound.clamp_max(MAX_SCALE)
 
 
 def cophase(amplitude: Tensor, h: Tensor) -> Tensor:
@@ -45,32 +45,32 @@ def cophase(amplitude: Tensor, h: Tensor) -> Tensor:
 def inversion(root_eta: Tensor, link: Link) -> Tensor:
     """Return |p_k| [S, Q, K] that makes every device that sends arrive with gain one; root_eta
     [S, Q, 1]."""
-    amplitude = (root_eta / link.h.abs().clamp_min(FADED)).clamp_max(LARGEST)
+    amplitude = (root_eta / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
     return torch.where(senders(link), amplitude, 0.0)
 
 
-def in_phase(link: Link, amplitude: Tensor, root_eta: Tensor, active: Tensor) -> Coefficients:
+def align_phases(link: Link, amplitude: Tensor, root_eta: Tensor, active: Tensor) -> Coefficients:
     """Return the scalars of devices that send with amplitudes |p_k| [S, Q, K] and arrive in phase;
     root_eta [S, Q, 1]."""
     return Coefficients(cophase(amplitude, link.h), root_eta[..., 0].square(), active)
 
 
-def least_error(link: Link, amplitude: Tensor, active: Tensor) -> Coefficients:
+def align_with_mmse_scaling(link: Link, amplitude: Tensor, active: Tensor) -> Coefficients:
     """Return the scalars of devices that arrive in phase, with the receive scaling of least mean
     squared error for their amplitudes |p_k| [S, Q, K]."""
-    root_eta, _ = mmse_root(link, amplitude * link.h.abs())
-    return in_phase(link, amplitude, root_eta.clamp_max(LARGEST), active)
+    root_eta, _ = compute_mmse_root_eta(link, amplitude * link.h.abs())
+    return align_phases(link, amplitude, root_eta.clamp_max(MAX_SCALE), active)
 
 
-def mmse_scaled(coefficients: Coefficients, link: Link) -> Coefficients:
+def apply_mmse_scaling(coefficients: Coefficients, link: Link) -> Coefficients:
     """Return the same transmit scalars with the receive scaling of least mean squared error; where
     nothing useful is received, with the policy's own."""
-    root_eta, signal = mmse_root(link, (link.h * coefficients.p).real)
+    root_eta, signal = compute_mmse_root_eta(link, (link.h * coefficients.p).real)
     eta = torch.where(signal > 0, root_eta.square(), coefficients.eta[..., None])
     return replace(coefficients, eta=eta[..., 0])
 
 
-def mmse_root(link: Link, arrives: Tensor) -> tuple[Tensor, Tensor]:
+def compute_mmse_root_eta(link: Link, arrives: Tensor) -> tuple[Tensor, Tensor]:
     """Return sqrt(eta) = (N + sum m a^2) / sum m a, and the signal sum m a, [S, Q, 1] each.
 
     It minimises sum m (c - 1)^2 + N / eta, the mean squared error of uncorrelated symbols, for the
@@ -89,17 +89,17 @@ def threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor) -> Ten
     m = torch.where(there, power.gather(-1, order), 0.0)
     energy = noise + (m * sorted_reach.square()).cumsum(-1)
     root = energy / (m * sorted_reach).cumsum(-1).clamp_min(TINY)
-    return torch.where(there, root, LARGEST).amin(-1, keepdim=True).clamp_max(LARGEST)
+    return torch.where(there, root, MAX_SCALE).amin(-1, keepdim=True).clamp_max(MAX_SCALE)
 
 
-def reference_gain(statistics: Statistics, relative: bool) -> Tensor:
+def compute_reference_gain(statistics: ChannelStatistics, relative: bool) -> Tensor:
     """Return the mean large-scale gain that thresholds are over, or 1, [S]."""
     if relative:
         return statistics.gain.mean(1)
     return torch.ones_like(statistics.gain[:, 0])
 
 
-def reference_power(link: Link, reference: str) -> Tensor:
+def compute_reference_power(link: Link, reference: str) -> Tensor:
     """Return m_k / P_k [S, Q, 1] that a scale common to all devices answers to; the common |p|^2 is
     its inverse."""
     return common(link.power / link.budget[:, None], link, reference)
@@ -115,7 +115,7 @@ def common(cost: Tensor, link: Link, reference: str) -> Tensor:
     return ((cost * sends).sum(-1, keepdim=True) / count).clamp_min(TINY)
 
 
-def fixed_power(link: Link, gamma: float) -> Tensor:
+def compute_fixed_power(link: Link, gamma: float) -> Tensor:
     """Return |p|^2 [S, 1, 1] that sends what devices of equal weight have to send at power gamma.
 
     Each factor of a product carries sqrt(w_k), which the number of senders makes up for.
@@ -124,7 +124,7 @@ def fixed_power(link: Link, gamma: float) -> Tensor:
     return torch.full_like(count, gamma) if link.linear else gamma * count
 
 
-def segment_lengths(link: Link) -> tuple[Tensor, float]:
+def get_segment_lengths(link: Link) -> tuple[Tensor, float]:
     """Return the symbols of each segment, [Q] float64, and of the slot; each segment has one where
     the link does not say."""
     if link.lengths is None:

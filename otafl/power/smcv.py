@@ -31,7 +31,7 @@ from torch import Tensor
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.settings import stackable
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import FADED, LARGEST, amplitude_bound, in_phase, senders
+from otafl.power.scalars import FADED_SNR, MAX_SCALE, align_phases, compute_amplitude_bound, senders
 
 STEPS = 24
 """Corrections of the capped set. It starts with all devices and only shrinks; 1,000 devices of very
@@ -50,17 +50,17 @@ class Smcv(PowerPolicy):
     each round's, which is side information"""
 
     @property
-    def wants_variation(self) -> bool:
+    def needs_variation(self) -> bool:
         return self.variation is None
 
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        if self.wants_variation:
+        if self.needs_variation:
             assert link.variation is not None
             beta = link.variation
         else:
             beta = link.hyper["variation"][:, None]
         active = senders(link)
-        bound = amplitude_bound(link)
+        bound = compute_amplitude_bound(link)
         root_m = link.power.sqrt() * active
         share = (beta / (1.0 + beta)).clamp_min(LEAST_SHARE)[..., None]
         noise = link.noise[:, None, None]
@@ -71,11 +71,11 @@ class Smcv(PowerPolicy):
                 s, t = _solve(reach, root_m, share, noise, capped, active)
                 capped = active & (root_m * (reach * s - 1.0) < t)
         s, t = _solve(reach, root_m, share, noise, capped, active)
-        root_eta = s.clamp_min(1.0 / LARGEST).reciprocal()
-        gain = 1.0 + t / root_m.clamp_min(FADED)  # c of the uncapped
-        amplitude = torch.minimum(bound, gain * root_eta / link.h.abs().clamp_min(FADED))
+        root_eta = s.clamp_min(1.0 / MAX_SCALE).reciprocal()
+        gain = 1.0 + t / root_m.clamp_min(FADED_SNR)  # c of the uncapped
+        amplitude = torch.minimum(bound, gain * root_eta / link.h.abs().clamp_min(FADED_SNR))
         amplitude = torch.where(active, amplitude, 0.0)
-        return None, in_phase(link, amplitude, root_eta, active)
+        return None, align_phases(link, amplitude, root_eta, active)
 
 
 def _solve(

@@ -20,10 +20,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.core.settings import stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
-from otafl.power.scalars import TINY, common, cophase, fixed_power, reference_gain, senders
+from otafl.power.scalars import (
+    TINY,
+    common,
+    compute_fixed_power,
+    compute_reference_gain,
+    cophase,
+    senders,
+)
 
 
 class TruncatedChannelInversion(PowerPolicy):
@@ -58,13 +65,13 @@ class TruncatedChannelInversion(PowerPolicy):
         return self.constraint if self.gamma is None else "none"
 
     @property
-    def inverts(self) -> bool:
+    def is_inversion(self) -> bool:
         return True
 
-    def prepare(self, statistics: Statistics, hyper: Hyper) -> Pair:
+    def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
         """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
         and g_th [S]."""
-        threshold = hyper["threshold"] * reference_gain(statistics, self.relative)
+        threshold = hyper["threshold"] * compute_reference_gain(statistics, self.relative)
         if self.keeps == "peak":
             return threshold.reciprocal()[:, None].expand_as(statistics.gain), threshold
         if not self.count_policy_power:
@@ -83,6 +90,6 @@ class TruncatedChannelInversion(PowerPolicy):
     def _scale(self, inverse: Tensor, link: Link) -> Tensor:
         """Return rho, |p_k|^2 of a device of unit gain, [S, Q]."""
         if self.gamma is not None:
-            return fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
+            return compute_fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
         cost = (inverse / link.budget)[:, None] * link.power  # of one unit of rho, over the budget
         return common(cost, link, self.reference)[..., 0].reciprocal()

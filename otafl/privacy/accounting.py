@@ -43,7 +43,7 @@ Counts = tuple[tuple[int, int], ...]
 """(level, rounds of that level), ascending."""
 
 
-def delta_of(mu: float, epsilon: float) -> float:
+def compute_delta(mu: float, epsilon: float) -> float:
     """Return delta(epsilon) of a mu-GDP mechanism."""
     from scipy import special  # a tenth of a second, which runs that do not clip need not wait
 
@@ -54,26 +54,26 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def epsilon_of(mu: float, delta: float) -> float:
+def compute_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of a mu-GDP mechanism at this delta."""
     from scipy import special
 
-    if delta_of(mu, 0.0) <= delta:
+    if compute_delta(mu, 0.0) <= delta:
         return 0.0
     # P(loss > epsilon) of a loss N(mu^2/2, mu^2) is above delta(epsilon)
     most = mu**2 / 2.0 + mu * float(1.0 - special.ndtri(delta))
-    return _root(lambda epsilon: delta_of(mu, epsilon) - delta, 0.0, max(most, 1e-6))
+    return _root(lambda epsilon: compute_delta(mu, epsilon) - delta, 0.0, max(most, 1e-6))
 
 
 @functools.lru_cache(maxsize=4096)
-def mu_of(epsilon: float, delta: float) -> float:
+def compute_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu that keeps (epsilon, delta)."""
     least, most = 1e-12, 1.0
-    while delta_of(most, epsilon) < delta:
+    while compute_delta(most, epsilon) < delta:
         most *= 2.0
-    while delta_of(least, epsilon) > delta:
+    while compute_delta(least, epsilon) > delta:
         least /= 1e3
-    return _root(lambda mu: delta_of(mu, epsilon) - delta, least, most)
+    return _root(lambda mu: compute_delta(mu, epsilon) - delta, least, most)
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -82,12 +82,14 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-13))
 
 
-def level_mu(level: int) -> float:
+def get_level_mu(level: int) -> float:
     """Return the mu that a level of the grid stands for."""
     return float(LEAST * 2.0 ** (level / LEVELS_AN_OCTAVE))
 
 
-def sampled_epsilon(counts: Counts, probability: float, delta: float, replace: bool) -> float:
+def compute_sampled_epsilon(
+    counts: Counts, probability: float, delta: float, replace: bool
+) -> float:
     """Return the epsilon of sampled rounds.
 
     Parameters
@@ -106,7 +108,7 @@ def sampled_epsilon(counts: Counts, probability: float, delta: float, replace: b
     return float(_composed(counts, probability, replace).get_epsilon(delta))
 
 
-def sampled_level(
+def compute_sampled_level(
     epsilon: float, delta: float, rounds: int, probability: float, replace: bool
 ) -> int | None:
     """Return the highest level that so many sampled rounds may all have within (epsilon, delta);
@@ -114,7 +116,7 @@ def sampled_level(
     low, high = -1, LEVELS
     while high - low > 1:
         level = (low + high) // 2
-        found = sampled_epsilon(((level, rounds),), probability, delta, replace)
+        found = compute_sampled_epsilon(((level, rounds),), probability, delta, replace)
         low, high = (level, high) if found <= epsilon else (low, level)
     return low if low >= 0 else None
 
@@ -128,7 +130,7 @@ def _composed(counts: Counts, probability: float, replace: bool) -> Any:
     accountant = pld.PLDAccountant(relation, INTERVAL)
     for level, rounds in counts:
         # in units of one device's largest payload, which replacing moves by two
-        noise = (2.0 if replace else 1.0) / level_mu(level)
+        noise = (2.0 if replace else 1.0) / get_level_mu(level)
         event = dp.PoissonSampledDpEvent(probability, dp.GaussianDpEvent(noise))
         accountant.compose(event, rounds)
     return accountant

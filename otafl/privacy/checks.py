@@ -48,9 +48,9 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
             "would do"
         )
         yield problem(text, "faults.refuse_nonfinite", "privacy.clip")
-    yield from _revealing(scenario)
+    yield from _find_revealing(scenario)
     if getattr(_values(devices.selection), "sampling", None) is not None:
-        yield from _not_hidden(devices)
+        yield from _find_not_hidden(devices)
 
 
 def _values(section: Any) -> Any:
@@ -76,7 +76,7 @@ def _uses_updates(section: Any) -> bool:
     return kind.senders is not Selection.senders
 
 
-def _revealing(scenario: Any) -> Iterator[Problem]:
+def _find_revealing(scenario: Any) -> Iterator[Problem]:
     """Yield the choices by which devices reveal their data, of the components of all tables."""
     for table in registry.TABLES.values():
         values = _values(functools.reduce(getattr, table.path, scenario))
@@ -94,7 +94,7 @@ def _revealing(scenario: Any) -> Iterator[Problem]:
             yield problem(text, f"{table.section}.{name}", "privacy.clip")
 
 
-def _not_hidden(devices: Any) -> Iterator[Problem]:
+def _find_not_hidden(devices: Any) -> Iterator[Problem]:
     """Yield what lets a device take part otherwise than with a probability of its own in each
     slot."""
     key, name = "devices.selection", devices.selection.name
@@ -147,18 +147,18 @@ def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool)
     if not mains:
         raise UserError(f"devices.compute: {ENERGY}")
     named = f"power: '{scenario.power.name}'"
-    if policy.wants_variation:
+    if policy.needs_variation:
         raise UserError(
             f"{named} goes by how payloads vary over the devices, side information that no noise "
             "hides; with privacy.clip a policy that does not would do"
         )
     if bounded:
-        _can_bound(scenario, policy, named)
+        _check_can_bound(scenario, policy, named)
     if scenario.devices.selection.values.sampling is not None:
-        _can_sample(scenario, policy, named)
+        _check_can_sample(scenario, policy, named)
 
 
-def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
+def _check_can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
     """Raise UserError where the power of a round cannot be limited to what it tells."""
     if policy.keeps != "peak":
         raise UserError(
@@ -166,7 +166,7 @@ def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
             "every round; a policy that does would do, such as full, gbma or tci with constraint: "
             "peak"
         )
-    if not policy.adapts:
+    if not policy.is_adaptive:
         raise UserError(
             f"{named} plans with the whole power budget and sends nothing with less, which "
             "privacy.epsilon leaves it; another policy would do, such as full or gbma, or "
@@ -180,7 +180,7 @@ def _can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
         )
 
 
-def _can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
+def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
     """Raise UserError where others' signals tell whether a device was drawn, what a device sends
     with has no bound, the bound is not split evenly, or the package is not there that accounts for
     it."""

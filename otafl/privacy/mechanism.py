@@ -42,12 +42,12 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Limits
+from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.core.lasting import Lasting
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
+from otafl.core.stateful import Stateful
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
@@ -61,14 +61,14 @@ ROUNDING = 1e-6
 """Steps of the grid of levels that a mu may be above one."""
 
 
-class Privacy(Lasting):
+class Privacy(Stateful):
     """Clip payloads, limit powers and add up what the noise has not hidden, for S trials over K
     devices.
 
     spent: [S, K] float64, mu^2 so far; of sampled devices that of all rounds, whoever was drawn.
     rounds, limited: [S] with somebody on air, and those of them in which the bound was below the
     power budget of somebody. levels: [S, K, L] sampled rounds by their mu, as
-    `accounting.level_mu`, the last for all above; None where devices are not sampled.
+    `accounting.get_level_mu`, the last for all above; None where devices are not sampled.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Privacy(Lasting):
     spins : carriers are off, so that a payload turns from one quadrature to the other.
     """
 
-    lasting: ClassVar = ("spent", "rounds", "limited", "levels")
+    state_attrs: ClassVar = ("spent", "rounds", "limited", "levels")
 
     class Settings(settings.Settings):
         """Say how payloads are clipped, and bound what the server learns of a device's data."""
@@ -131,7 +131,7 @@ class Privacy(Lasting):
         self._sampling = sampling
         assert self.settings.clip is not None
         self._clip = self.settings.clip
-        self._distance = 2.0 if self._replaces else 1.0
+        self._distance = 2.0 if self._has_replacement else 1.0
         self._bounds = [self._bound(*of) for of in zip(sections, sampling, strict=True)]
         new = torch.zeros(len(sections), dtype=torch.float64, device=streams.device)
         self._bound_of = new + torch.tensor(self._bounds, dtype=new.dtype, device=new.device)
@@ -148,20 +148,20 @@ class Privacy(Lasting):
         return self.levels is not None
 
     @property
-    def _replaces(self) -> bool:
+    def _has_replacement(self) -> bool:
         return self.settings.adjacency == "replace"
 
     def _bound(self, section: Settings, probability: float | None) -> float:
         """Return the mu^2 of all planned rounds that a trial's epsilon allows."""
         if section.epsilon is None:
             return math.inf
-        bound = accounting.mu_of(section.epsilon, section.delta) ** 2
+        bound = accounting.compute_mu(section.epsilon, section.delta) ** 2
         if probability is None:
             return bound
-        of_all = section.epsilon, section.delta, self._planned, probability, self._replaces
-        level = accounting.sampled_level(*of_all)
+        of_all = section.epsilon, section.delta, self._planned, probability, self._has_replacement
+        level = accounting.compute_sampled_level(*of_all)
         if level is not None:
-            bound = max(bound, self._planned * accounting.level_mu(level) ** 2)
+            bound = max(bound, self._planned * accounting.get_level_mu(level) ** 2)
         return bound
 
     def clip(self, sent: Signal) -> Signal:
@@ -178,7 +178,7 @@ class Privacy(Lasting):
         power = self._clip**2 * normalised.scale.square()[:, None] / lengths
         return replace(normalised, power=sent.grid(power).mT)
 
-    def limit(self, slot: Slot, sends: Tensor, limits: Limits) -> Slot:
+    def limit(self, slot: Slot, sends: Tensor, limits: TransmitLimits) -> Slot:
         """Return a slot with what the bound leaves of its power budgets.
 
         Parameters
@@ -194,7 +194,7 @@ class Privacy(Lasting):
         """
         if limits.energy is not None:
             raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
-        self._reaches(slot.symbols)
+        self._check_signal(slot.symbols)
         if self._neighbours is not None:
             self._elsewhere = self._neighbours.power_gains(slot)
         gain = self._power_gains(slot).amax(2).double()  # H
@@ -224,12 +224,12 @@ class Privacy(Lasting):
             return whole / self._planned
         return (whole - self.spent).clamp_min(0.0) / max(1, self._planned - round)
 
-    def _reaches(self, symbols: int) -> None:
+    def _check_signal(self, symbols: int) -> None:
         """Raise UserError where the bound's largest part of a round leaves no signal."""
         parts = self._planned if self.settings.split == "even" else 1
         least = min(range(len(self._bounds)), key=self._bounds.__getitem__)
         snr = self._bounds[least] / parts * NOISE_VARIANCE / (self._distance**2 * symbols)
-        if snr < LEAST_SNR:
+        if snr < MIN_SNR:
             section = self._sections[least]
             raise UserError(
                 f"privacy.epsilon: no power reaches {section.epsilon:g} at delta "
@@ -256,7 +256,7 @@ class Privacy(Lasting):
             return  # `limit` has, for those too who were not drawn
         coefficients = on_air.coefficients
         if self.settings.adversary == "honest":
-            power = self._estimated_from(on_air)
+            power = self._compute_estimated_gains(on_air)
         else:
             gains = self._power_gains(on_air.slot)[..., list(on_air.segments.cells)]
             power = gains.mT.double() * coefficients.p.abs().double().square()
@@ -264,7 +264,7 @@ class Privacy(Lasting):
         moved = self._distance * self._clip * scale
         self.spent += moved.square() * power.amax(1) / NOISE_VARIANCE
 
-    def _estimated_from(self, on_air: OnAir) -> Tensor:
+    def _compute_estimated_gains(self, on_air: OnAir) -> Tensor:
         """Return the squared gains [S, Q, K] of devices in what all servers estimate from."""
         p = on_air.coefficients.p
         one_quadrature = on_air.segments.halves == 1 and not self._spins
@@ -284,17 +284,19 @@ class Privacy(Lasting):
     def measures(self) -> dict[str, Tensor]:
         """Return dp_mu, dp_epsilon and dp_limited so far, [S] each."""
         mu = self.spent.amax(1).sqrt()
-        told = [self._epsilon(trial, value) for trial, value in enumerate(mu.cpu().tolist())]
+        told = [
+            self._compute_epsilon(trial, value) for trial, value in enumerate(mu.cpu().tolist())
+        ]
         return {
             "dp_mu": mu,
             "dp_epsilon": mu.new_tensor(told),
             "dp_limited": self.limited / self.rounds,
         }
 
-    def _epsilon(self, trial: int, mu: float) -> float:
+    def _compute_epsilon(self, trial: int, mu: float) -> float:
         """Return the epsilon of a trial at its delta, of the device that it is largest for."""
         delta, probability = self._sections[trial].delta, self._sampling[trial]
-        epsilon = accounting.epsilon_of(mu, delta)
+        epsilon = accounting.compute_epsilon(mu, delta)
         if self.levels is None or probability is None:
             return epsilon
         # a device with, level by level, as many rounds above it as any is worse off than all
@@ -306,7 +308,9 @@ class Privacy(Lasting):
             for level, (here, over) in enumerate(itertools.pairwise(above))
             if here > over
         )
-        sampled = accounting.sampled_epsilon(counts, probability, delta, self._replaces)
+        sampled = accounting.compute_sampled_epsilon(
+            counts, probability, delta, self._has_replacement
+        )
         return min(epsilon, sampled)
 
 

@@ -8,4 +8,4 @@ from otafl.receivers.base import Receiver
 
 def build(section: Receiver, policy: PowerPolicy, antennas: int) -> Receiver:
     """Return the receiver of a scenario's section, for a policy and so many antennas."""
-    return section.of_policy(policy, antennas)
+    return section.match_policy(policy, antennas)

@@ -18,11 +18,11 @@ from otafl.receivers.scalar import Scalar
 class Auto(Receiver):
     name: Literal["auto"] = "auto"
 
-    def of_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
+    def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
         kind: type[Receiver] = registry.component("receiver", policy.receiver)
         if antennas == 1 and not kind.turns_phases:
             kind = Scalar
         return kind(scale=self.scale)
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        raise NotImplementedError("auto stands for another receiver, which of_policy returns")
+        raise NotImplementedError("auto stands for another receiver, which match_policy returns")

@@ -25,7 +25,7 @@ class Receiver(Settings):
     """receive scaling: as the power policy sets it, or the one of least mean squared error for its
     transmit scalars"""
 
-    def of_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
+    def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
         """Return the receiver of a link with this policy: the one that the section names."""
         return self
 
@@ -45,7 +45,7 @@ class Receiver(Settings):
         """
 
 
-def first_antenna(like: Tensor) -> Tensor:
+def select_first_antenna(like: Tensor) -> Tensor:
     """Return the combiner that listens with the first antenna alone, [..., A]."""
     combiner = torch.zeros_like(like)
     combiner[..., 0] = 1.0
@@ -55,4 +55,4 @@ def first_antenna(like: Tensor) -> Tensor:
 def normalised(combiner: Tensor) -> Tensor:
     """Return f / |f| of [..., A] complex; where f is zero, the first antenna."""
     norm = torch.linalg.vector_norm(combiner, dim=-1, keepdim=True)
-    return torch.where(norm > TINY, combiner / norm.clamp_min(TINY), first_antenna(combiner))
+    return torch.where(norm > TINY, combiner / norm.clamp_min(TINY), select_first_antenna(combiner))

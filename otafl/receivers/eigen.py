@@ -19,7 +19,7 @@ class Eigen(Receiver):
     name: Literal["eigen"] = "eigen"
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        return first_eigenvector(amplitudes(h, sends, budget))
+        return compute_first_eigenvector(amplitudes(h, sends, budget))
 
 
 def amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
     return reach / norm.amax(2, keepdim=True).clamp_min(TINY)
 
 
-def first_eigenvector(reach: Tensor) -> Tensor:
+def compute_first_eigenvector(reach: Tensor) -> Tensor:
     """Return the first eigenvector [..., A] of the covariance of reach [..., K, A]; its first entry
     is real and not negative.
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.receivers.base import Receiver, first_antenna
+from otafl.receivers.base import Receiver, select_first_antenna
 
 
 class Scalar(Receiver):
     name: Literal["scalar"] = "scalar"
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        return first_antenna(h[:, :, 0])
+        return select_first_antenna(h[:, :, 0])

@@ -24,9 +24,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import LEAST_SNR
+from otafl.core.contracts import MIN_SNR
 from otafl.receivers.base import TINY, Receiver, normalised
-from otafl.receivers.eigen import amplitudes, first_eigenvector
+from otafl.receivers.eigen import amplitudes, compute_first_eigenvector
 
 DUAL_STEPS = 15
 """Gradient steps on the dual of each quadratic programme; the next one starts where they end."""
@@ -41,20 +41,20 @@ class UniformForcing(Receiver):
 
     def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
-        able = sends[:, None] & (snr >= LEAST_SNR)
-        reach = amplitudes(h, sends, budget) * able[..., None]  # [S, Q, K, A]
+        eligible_mask = sends[:, None] & (snr >= MIN_SNR)
+        reach = amplitudes(h, sends, budget) * eligible_mask[..., None]  # [S, Q, K, A]
         if h.shape[3] == 1:
-            return first_eigenvector(reach)
+            return compute_first_eigenvector(reach)
         if h.shape[3] <= h.shape[2]:
-            return self._of(reach, able)
+            return self._of(reach, eligible_mask)
         # nothing but what the devices' directions span receives them
         spanned, reach = torch.linalg.qr(reach.mT)
-        return normalised((spanned @ self._of(reach.mT, able)[..., None])[..., 0])
+        return normalised((spanned @ self._of(reach.mT, eligible_mask)[..., None])[..., 0])
 
-    def _of(self, reach: Tensor, able: Tensor) -> Tensor:
+    def _of(self, reach: Tensor, eligible_mask: Tensor) -> Tensor:
         """Return the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of those who are able."""
         start = _starts(reach)
-        best, there = start, able[:, :, None]
+        best, there = start, eligible_mask[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
         weakest = _weakest(reach, best, there)
         dual = torch.zeros_like(reach[..., 0].real)
@@ -78,7 +78,7 @@ def _starts(reach: Tensor) -> Tensor:
     angle = torch.pi * torch.arange(devices, device=reach.device) ** 2 / devices
     chirp = torch.polar(torch.ones_like(angle), angle).to(reach.dtype)[:, None]
     sums = [direction.sum(2), (direction * inverse).sum(2), (direction * chirp).sum(2)]
-    return torch.stack([first_eigenvector(reach), *map(normalised, sums)], 2)
+    return torch.stack([compute_first_eigenvector(reach), *map(normalised, sums)], 2)
 
 
 def _received(reach: Tensor, combiner: Tensor) -> Tensor:

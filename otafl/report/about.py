@@ -1,4 +1,4 @@
-"""Tell what ran, how far, with what, and how to run it again."""
+"""Account of a run: its scenario, its progress, its software, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 
 
 class Axis(NamedTuple):
-    """Hold a key of the sweep, its distinct values, and whether other keys move with it."""
+    """A key of the sweep, its distinct values, and whether other keys vary with it."""
 
     key: str
     meaning: str

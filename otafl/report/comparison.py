@@ -20,7 +20,7 @@ from otafl.core.words import counted
 from otafl.results.coordinates import shown
 
 MOST_POINTS = 8
-"""So many of a variable's paired differences are printed, the largest."""
+"""Number of a variable's paired differences that are printed, the largest first."""
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:
@@ -33,7 +33,7 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
     else:
         console.print("\nno setting differs")
     if found.common_points is None:
-        console.print("\na scenario has no numbers; settings alone were compared")
+        console.print("\na scenario has no numbers; only settings were compared")
         return
     if found.computed_by:
         _computed_by(console, found.computed_by, found.common_points)
@@ -53,7 +53,7 @@ def print_comparison(found: Comparison, console: Console | None = None) -> None:
 
 
 def _computed_by(console: Console, changed: Sequence[CodeDifference], points: int) -> None:
-    console.print("\ncode and data that differ, by their hashes: numbers may differ for that alone")
+    console.print("\ncode and data that differ, by their hashes, so numbers may differ")
     rows = []
     for one in changed:
         values = ("-" if value is None else value for value in one.values)

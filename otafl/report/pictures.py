@@ -39,7 +39,7 @@ BARS = "Mean over trials; bars are one standard deviation."
 
 
 class Picture(NamedTuple):
-    """Hold a figure in the page: its source as a data URI, and its size in pixels of the page.
+    """Figure in the page: its source as a data URI, and its size in pixels of the page.
 
     `alt` says in words what it shows.
     """
@@ -53,7 +53,7 @@ class Picture(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Hold what is to be drawn, and what its title and caption say."""
+    """Request for a figure, with the texts of its title and caption."""
 
     title: str
     data: xr.Dataset

@@ -27,7 +27,7 @@ NOT_SHOWN = (
 
 
 class Column(NamedTuple):
-    """Hold a variable.
+    """Column of a table: a variable.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Hold a table.
+    """Table of values.
 
     Parameters
     ----------

@@ -103,8 +103,10 @@ def _check_crc(path: Path) -> None:
 
 
 def _end_of_hdf5(begin: bytes) -> int:
-    """Return where the bytes of HDF5 end, as the superblock says (HDF5 File Format Specification
-    3.0, section II.A; addresses of 8 bytes); -1 for an unknown superblock."""
+    """Return the end of the HDF5 bytes according to the superblock; -1 for an unknown superblock.
+
+    See HDF5 File Format Specification 3.0, section II.A; addresses have 8 bytes.
+    """
     begin = begin.ljust(64, b"\0")
     place = {0: 40, 1: 44, 2: 28, 3: 28}.get(begin[len(HDF5)], -1)
     return -1 if place < 0 else int(struct.unpack_from("<Q", begin, place)[0])

@@ -25,8 +25,8 @@ from otafl.results.files import open_results, write_part
 
 SUFFIXES = (".zarr", ".nc", ".csv")
 CHUNK_BYTES = 2**24
-"""A variable's chunks in Zarr have at most so many, and about so many of a large result are read at
-once."""
+"""Largest size of a variable's chunks in Zarr, and the approximate part of a large result that is
+read at once."""
 CSV_ROWS = 500_000
 """Rows that are made at once."""
 
@@ -96,8 +96,10 @@ def _is_zarr(folder: Path) -> bool:
 
 
 def _chunked(ds: xr.Dataset) -> xr.Dataset:
-    """Cut variables into chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`: the
-    first dims are cut first. One that is smaller and in memory stays whole."""
+    """Cut variables into chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`.
+
+    The first dims are cut first. A smaller variable in memory stays whole.
+    """
     out = ds.copy()
     for name, values in ds.variables.items():
         if not values.ndim or (values.chunks is None and values.nbytes <= CHUNK_BYTES):

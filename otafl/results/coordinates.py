@@ -44,10 +44,12 @@ def named(ds: xr.Dataset, name: str, value: Any) -> str:
 
 
 def long_name(ds: xr.Dataset, name: str) -> str:
+    """Return the name of a coordinate or variable in words."""
     return str(ds[name].attrs.get("long_name") or name.replace("_", " "))
 
 
 def listed(coordinate: xr.DataArray) -> str:
+    """Write the values of a coordinate, those in the middle left out if there are many."""
     texts = [shown(value) for value in coordinate.values]
     if len(texts) > 8:
         texts = [*texts[:4], "...", texts[-1]]

@@ -168,8 +168,10 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
 
 
 def renumbered(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
-    """Return a part as one of a scenario whose sweep has grown. numbers: of a point, before
-    -> now."""
+    """Return a part as one of a scenario whose sweep has grown.
+
+    numbers: of a point, before -> now.
+    """
     axes = _axes(scenario)
     index = np.asarray([numbers[int(old)] for old in part["point_index"].values], dtype=np.int64)
     made = origins.renumbered(origins.read(part.attrs, part["point_index"].values), numbers)
@@ -203,8 +205,10 @@ def _at_points(
 
 
 def _concatenate(parts: Sequence[xr.Dataset], dim: str) -> xr.Dataset:
-    """Concatenate parts along a dim, NaN where one has not what others have; the first part's
-    attributes stay."""
+    """Concatenate parts along a dim, with NaN for variables that a part lacks.
+
+    The first part's attributes stay.
+    """
     import xarray as xr
 
     return xr.concat(
@@ -240,8 +244,7 @@ def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
 
 
 def grid(scenario: Scenario) -> xr.Dataset:
-    """Return the number of each point, `point_index`, with the sweep's axes as dims and their
-    coordinates."""
+    """Return the number of each point, `point_index`, on the sweep's axes."""
     import xarray as xr
 
     axes = _axes(scenario)
@@ -272,8 +275,9 @@ def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _axes(scenario: Scenario) -> list[dict[str, Any]]:
-    """Return the sweep's axes as plain data: dim, size, and coords {name: {values, units,
-    long_name}}.
+    """Return the sweep's axes as plain data.
+
+    An axis has dim, size, and coords {name: {values, units, long_name}}.
     """
     return [
         {
@@ -294,8 +298,9 @@ def _shape(axes: list[dict[str, Any]]) -> tuple[int, ...]:
 
 
 def _axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray, dict[str, str]]]:
-    """Return coordinate name -> values and attributes: numbers as float64 or int64, choices as
-    text.
+    """Return coordinate name -> values and attributes.
+
+    Numbers are float64 or int64, choices are text.
     """
     coordinates = {}
     for name, coordinate in axis["coords"].items():
@@ -311,9 +316,7 @@ def _coordinate(values: list[Any]) -> np.ndarray:
 
 
 def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...]) -> xr.Dataset:
-    """Put the sweep's axes in the place of `point`, in the scenario's order, with their
-    coordinates.
-    """
+    """Replace `point` by the sweep's axes, in the scenario's order, with their coordinates."""
     if not axes:
         return whole.isel(point=0).drop_vars("point")
     dims = [axis["dim"] for axis in axes]

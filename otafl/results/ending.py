@@ -17,8 +17,10 @@ DIVERGED = "diverged_round"
 
 
 def at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
-    """Return a variable of a combined dataset at the end of each trial, without `round`: the last
-    record of the point, or that at which the trial reached its target or ended."""
+    """Return a variable of a combined dataset at the end of each trial, without `round`.
+
+    The end is the last record of the point, or that at which the trial reached its target or ended.
+    """
     values = dataset[name]
     if "round" not in values.dims:
         return values
@@ -42,9 +44,9 @@ def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> x
     """Count trials that diverged as guesses, which means over trials then include.
 
     From the round of divergence to the point's last, an accuracy is that of the trial's untrained
-    model, the record of round 0; any other variable is NaN. It is so whatever a trial was stacked
-    with: a stack of diverged trials alone ends with the record in which they diverged, another one
-    later.
+    model, the record of round 0; any other variable is NaN. This does not
+    depend on the other trials of the stack. A stack of only diverged trials ends with the record
+    in which they diverged, another one later.
 
     Parameters
     ----------
@@ -89,8 +91,10 @@ ADDED = {"device": "devices", "cause": "causes"}
 
 
 def added_up(values: xr.DataArray, drawn: Collection[str] = ()) -> xr.DataArray:
-    """Return a quantity of `SUMS` summed over the devices and causes that are not drawn, and others
-    as they are. `long_name` says so."""
+    """Return a quantity of `SUMS` summed over the devices and causes that are not drawn.
+
+    Other quantities are returned unchanged. `long_name` names the sum.
+    """
     over = [dim for dim in ADDED if dim in values.dims and dim not in drawn]
     if values.name not in SUMS or not over:
         return values

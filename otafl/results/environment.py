@@ -1,4 +1,4 @@
-"""Say with what a result was computed: versions of programs, and the processor."""
+"""Environment of a result: versions of programs, and the processor."""
 
 from __future__ import annotations
 

@@ -56,8 +56,10 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
 
 
 def open_part(path: Path | str) -> xr.Dataset:
-    """Open one file for what it says of itself; values are read where they are used, until it is
-    closed. Raises what `read_part` does."""
+    """Open one file and read its attributes.
+
+    Values are read where they are used, until it is closed. Raises what `read_part` does.
+    """
     from otafl.results import netcdf
 
     return _opened(path, netcdf.open_file)
@@ -106,7 +108,7 @@ def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
 def damaged(path: Path, why: str, what: str = "is damaged") -> DamagedError:
     """Return the error of a damaged result."""
     return DamagedError(
-        f"{path}: {what} ({why}); run the same command again: only what it held is computed anew",
+        f"{path}: {what} ({why}); run the same command again: only what it held is computed again",
         why,
     )
 
@@ -158,7 +160,7 @@ def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
 
 
 def _check_file(path: Path) -> None:
-    """Raise UserError for what is no result at a glance: it is told what it is.
+    """Raise UserError, which names the kind of the file, if it is evidently no result.
 
     DamagedError where a folder, a pipe or a device has taken the place of a sweep's part.
     """

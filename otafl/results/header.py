@@ -1,5 +1,6 @@
-"""What a result file says of itself: read here, with types and limits, for someone else may have
-written it.
+"""Attributes of a result file, read here with types and limits.
+
+Another program may have written the file.
 
 `check` is called once where a file is opened. After it, the functions below and plain access give
 values of the types that `to_dataset` writes.
@@ -109,8 +110,11 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
 
 
 def read_axes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the axes of a result's sweep in the scenario's order: dim, size, and coords {name:
-    {values, units, long_name}}. Raises UserError where the attribute is anything else."""
+    """Return the axes of a result's sweep in the scenario's order.
+
+    An axis has dim, size, and coords {name: {values, units, long_name}}. Raises UserError if the
+    attribute is anything else.
+    """
     text = attributes.get("sweep")
     if not isinstance(text, str):
         raise UserError(f"attribute sweep: expected JSON text, {_given(attributes, 'sweep')}")

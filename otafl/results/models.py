@@ -1,5 +1,7 @@
-"""Keep the models that a stack of trials has at its end in files: `<sweep>/models/NNNNN.pt` beside
-`parts/NNNNN.nc`, `<name>.models/NNNNN.pt` beside `<name>.nc`.
+"""Files of the models that a stack of trials has at its end.
+
+They are `<sweep>/models/NNNNN.pt` for `parts/NNNNN.nc`, and `<name>.models/NNNNN.pt` for
+`<name>.nc`.
 
 Kept are the views that a method is tested by ("global", "local", "personal", ..., see
 `otafl.core.contracts.View`), as they lie: factors as factors, and once what all devices of a trial
@@ -17,7 +19,7 @@ from typing import Any
 
 import torch
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
 from otafl.models.recipes import Recipe
 from otafl.results import checksums, plain
@@ -34,7 +36,7 @@ Row = tuple[int, int]
 
 @dataclass(frozen=True)
 class TrainedView:
-    """Hold the models of one view.
+    """Models of one view.
 
     blocks: name -> [rows, K, *shape], or [rows, 1, *shape] of a trial's model and of what its
     devices share. devices: K, or None for a trial's model. Of a trial with several servers
@@ -42,17 +44,17 @@ class TrainedView:
     """
 
     recipe: Recipe
-    blocks: Blocks
+    blocks: Tensors
     devices: int | None
 
-    def one(self, row: int, device: int) -> Blocks:
+    def one(self, row: int, device: int) -> Tensors:
         """Return the parameters [*shape] of one model."""
         return {n: b[row, device if b.shape[1] > 1 else 0] for n, b in self.blocks.items()}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Hold the models of points and trials, in the order of `rows`, which all views share."""
+    """Models of points and trials, in the order of `rows`, which all views share."""
 
     rows: list[Row]
     views: dict[str, TrainedView]
@@ -64,8 +66,10 @@ class Trained:
 
     @staticmethod
     def of_plain(rows: Any, views: Any) -> Trained:
-        """Return what `plain` was taken of. Raises TypeError, ValueError or AttributeError for
-        anything else."""
+        """Return the object from the plain data that `plain` returned.
+
+        Raises TypeError, ValueError or AttributeError for anything else.
+        """
         own = {name: TrainedView(**view) for name, view in views.items()}
         return Trained([(point, trial) for point, trial in rows], own)
 
@@ -89,9 +93,11 @@ def join(several: Sequence[Trained]) -> Trained:
 
 
 def write(trained: Trained, path: Path, scenario: Scenario) -> None:
-    """Write plain tensors and plain data (`torch.load` reads them with `weights_only`); the file
-    is whole or not there. scenario: the whole sweep's. WriteError where the disk does not allow
-    it."""
+    """Write plain tensors and plain data, which `torch.load` reads with `weights_only`.
+
+    The file is whole or absent. scenario: the whole sweep's. Raises WriteError if the disk does not
+    allow it.
+    """
     head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
     plain.save_archive(head | trained.plain(), path)
 
@@ -112,7 +118,7 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
     except Exception as error:  # whatever unpickling of damaged bytes may raise
         raise DamagedError(
             f"{path}: is damaged or holds no models of otafl; `otafl verify` looks at all files of "
-            "its run and says how to compute it anew",
+            "its run and says how to compute it again",
             str(error) if isinstance(error, checksums.ChecksumError) else _UNREADABLE,
         ) from error
 

@@ -1,6 +1,6 @@
-"""Write NetCDF files, and read them, and look up each object of a file once.
+"""Writer and reader of NetCDF files that look up each object of a file once.
 
-xarray's own writer and reader look up every dimension of every variable anew: 3,000 look-ups, and
+xarray's own writer and reader look up every dimension of every variable again: 3,000 look-ups, and
 a quarter of a second, for a file that takes 40 ms here. They still take what is built in another
 way (with groups, unlimited dimensions or text of fixed length, or too large for memory).
 """
@@ -34,7 +34,7 @@ TEXT = h5py.string_dtype()
 
 
 class _OtherBuild(Exception):
-    """Say that a file is not built as otafl's are."""
+    """A file that has another structure than otafl's."""
 
 
 def read(path: Path) -> xr.Dataset:
@@ -49,8 +49,10 @@ def open_chunked(path: Path) -> xr.Dataset:
 
 
 def open_file(path: Path) -> xr.Dataset:
-    """Open a file as `xarray.open_dataset` does, with values read where they are used; to be
-    closed. Raises what h5py and xarray raise for files that are damaged, or no NetCDF."""
+    """Open a file as `xarray.open_dataset` does, with values read where they are used.
+
+    The caller closes it. Raises what h5py and xarray raise for damaged files and other formats.
+    """
     file = h5py.File(path, "r")
     try:
         return xr.open_dataset(_Store(file, str(path)))
@@ -137,8 +139,11 @@ def _write_attributes(of: h5py.File | h5py.Dataset, attributes: Mapping[str, Any
 
 
 def _is_plain(dataset: xr.Dataset) -> bool:
-    """Return whether `_content` can write a dataset: numbers and text in memory, with attributes
-    that are text, numbers or lists of numbers."""
+    """Return whether `_content` can write a dataset.
+
+    It can write numbers and text in memory, with attributes that are text, numbers or lists of
+    numbers.
+    """
     variables = dataset.variables
     said = [dataset.attrs, *(one.attrs for one in variables.values())]
     return (
@@ -165,7 +170,7 @@ def _is_plain_attribute(value: Any) -> bool:
 
 
 class _Store(AbstractDataStore):
-    """Give xarray the variables of a file."""
+    """Data store of the variables of a file, for xarray."""
 
     def __init__(self, file: h5py.File, source: str) -> None:
         self._file, self._source = file, source
@@ -247,7 +252,7 @@ class _Store(AbstractDataStore):
 
 
 class _Deferred(BackendArray):
-    """Hold the values of a variable that are read where they are used."""
+    """Values of a variable that are read where they are used."""
 
     def __init__(self, values: h5py.Dataset) -> None:
         is_text = h5py.check_string_dtype(values.dtype) is not None

@@ -1,6 +1,7 @@
-"""Say what the points of a result were computed by: the versions of programs, the files of the
-user's own modules, and what the last bits depend on: the memory of the devices worked on together,
-how many trials of points ran side by side, and the number of threads.
+"""Origins of the points of a result: versions of programs, user-defined modules, and batches.
+
+The last bits depend on the memory of the devices worked on together, the number of trials of points
+that ran side by side, and the number of threads.
 
 The attribute `origins` of a result is JSON, a list of
 
@@ -78,16 +79,16 @@ _INPUTS = {"otafl": "otafl's source", "data": "samples of data"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Say what some points were computed by.
+    """Origin of some points: the software and inputs that computed them.
 
     Parameters
     ----------
     points : their numbers in the sweep.
     versions : of programs.
-    sources : of the user's own modules; None in files that are older than the attribute.
+    sources : of user-defined modules; None in files that are older than the attribute.
     chunk_mb : as `engine.chunk_mb`; None for the default.
     inputs : hashes of otafl's own source, of the data set and of files that the scenario names;
-        None where nobody took them.
+        None if they were not recorded.
     batches : (trials of points side by side, threads), of each kind of batch; empty if not known.
     """
 
@@ -181,8 +182,10 @@ def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Or
 
 
 def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
-    """Return the origins of points whose trials were computed at two times, by the same programs
-    and modules. Of inputs that differ between them both are named."""
+    """Return the origins of points whose trials were computed at two times.
+
+    Programs and modules are the same. Of inputs that differ between them both are named.
+    """
     out = []
     for one in later:
         inputs = dict(one.inputs or {})
@@ -196,8 +199,10 @@ def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
 
 
 def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
-    """Return the files, data and otafl's source that differ between two origins, by name, and
-    their hashes; what an older file does not say is no difference."""
+    """Return the files, data and otafl's source that differ between two origins, with their hashes.
+
+    The key is their name. Missing information of an older file is no difference.
+    """
     found: dict[str, tuple[str | None, str | None]] = {}
     for a, b in zip(_hashes(one), _hashes(other), strict=True):
         if a is not None and b is not None:
@@ -207,8 +212,10 @@ def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str |
 
 
 def table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a result was computed by, a row for each file, the data and otafl's source: its
-    hash, and where there are several, the points of each."""
+    """Return the software and inputs of a result, a row for each file, the data and otafl's source.
+
+    A row has the hash, and if there are several, the points of each.
+    """
     rows: dict[str, dict[str, set[int]]] = {}
     for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
         for name, of in (pair for hashes in _hashes(one) for pair in (hashes or {}).items()):
@@ -221,7 +228,7 @@ def table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
-    """Return the hashes of the user's own modules, and of inputs with their names in words."""
+    """Return the hashes of user-defined modules, and of inputs with their names in words."""
     inputs = origin.inputs
     if inputs is not None:
         inputs = {_INPUTS.get(name, name): of for name, of in inputs.items()}
@@ -229,8 +236,7 @@ def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str]
 
 
 def mixed(attributes: Mapping[str, Any]) -> str:
-    """Say which points of a result were computed by which versions, where these differ; else
-    nothing."""
+    """Describe which points of a result each version computed; empty if there is only one."""
     found = read(attributes, ()) if ATTRIBUTE in attributes else []
     points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
     for one in found:

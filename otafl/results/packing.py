@@ -1,8 +1,8 @@
 """Pack finished parts of a sweep in fewer files: ten thousand parts would take minutes to open.
 
-Parts are packed so many at a time, packs of one level again into one of the next, as soon as there
-are as many. A pack is a part of more points. Dying in the middle leaves points in two files, with
-equal numbers, which readers take once.
+A fixed number of parts is packed at a time, and as many packs of one level into one of the next. A
+pack is a part of more points. Dying in the middle leaves points in two files, with equal numbers,
+which readers take once.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ def finished_stacks(folder: Path) -> int:
 
 
 def pack(folder: Path, finished: bool = False) -> None:
-    """Pack what can be. finished: there will be no more, so that where there are packs, all files
-    become one. To be called by one program at a time. A damaged part stays where it is; nothing is
-    lost where the disk is full."""
+    """Pack the parts of a folder.
+
+    finished: no more parts follow, so that where there are packs, all files become one. Only one
+    program at a time may call it. A damaged part stays where it is; nothing is lost if the disk is
+    full.
+    """
     level = 0
     while files := _small(folder, level):
         while len(files) >= AT_ONCE:
@@ -84,8 +87,10 @@ def _merge(folder: Path, level: int, files: list[Path]) -> None:
 
 
 def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> None:
-    """Take stacks, which hold these points, out of a file of a folder; a file without any is
-    removed. To be called by one program at a time."""
+    """Remove stacks, which hold these points, from a file of a folder.
+
+    A file that becomes empty is removed. Only one program at a time may call it.
+    """
     part = read_part(path)
     left = stacks_of(path, part.attrs) - stacks
     if left:

@@ -1,4 +1,4 @@
-"""Hold what the engine hands over of a stack."""
+"""Record of a stack, which the engine returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from otafl.results.models import Trained
 
 @dataclass(frozen=True)
 class Record:
-    """Hold what the engine measured for the points of one stack.
+    """Measurements of the engine for the points of one stack.
 
     rounds: [R] rounds at which records were taken. variables: name of `VARIABLES` -> float [points,
     trials, R], [points, trials, R, devices] or [points, trials], as its dims say. complete: whether
@@ -37,7 +37,7 @@ class Record:
 
     @staticmethod
     def of_plain(kept: Mapping[str, Any], shape: tuple[int, int]) -> Record:
-        """Return what `plain` was taken of, of so many points and trials.
+        """Return the record, of the given points and trials, from the output of `plain`.
 
         Raises TypeError, ValueError or AttributeError for anything else.
         """

@@ -184,8 +184,8 @@ VARIABLES |= {
 """Every variable a result can hold. Means (train_loss, aggregation_nmse, participants, tx_power_w)
 are over the rounds since the previous record; symbols, bits, joules, seconds and updates accumulate
 from round 0; end_round, stop_* and diverged_round are NaN where that never happened. A result has
-those that its method gives. Where a trial has several servers, what is not of a device is the mean
-over them, and `server_<name>` has each server's own."""
+those that its method gives. If a trial has several servers, variables without a
+device dimension are averaged over them, and `server_<name>` has each server's own."""
 
 
 def known(name: str) -> Variable:

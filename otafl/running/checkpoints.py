@@ -1,9 +1,9 @@
 """Keep a stack in the middle of its run on disk, so that a killed one goes on where it was.
 
 A checkpoint holds plain data: the blocks of server and devices, counters, what the parts of the
-round say is `lasting`, and the clocks' journals. The parts are made anew, take back what was kept,
-and the clocks, whose SimPy processes cannot be kept, go through their journals. On the same kind of
-processor the numbers go on bit by bit. Reading a checkpoint runs nothing that is in it.
+round name in `state_attrs`, and the clocks' journals. The parts are made anew, take back what was
+kept, and the clocks, whose SimPy processes cannot be kept, go through their journals. On the same
+kind of processor the numbers go on bit by bit. Reading a checkpoint runs nothing that is in it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Checkpoint:
         """Save in place of what was kept before.
 
         Raises WriteError where the disk does not allow it, TypeError where a part of the user's
-        says that something is `lasting` which is no plain data.
+        says that something in `state_attrs` is no plain data.
         """
         parts = kept.recorder.engine.parts
         body = {
-            "recorder": kept.recorder.kept(),
+            "recorder": kept.recorder.state_dict(),
             "journal": parts.clock.journal,
             "rounds": kept.rounds,
             "seconds": kept.seconds,
@@ -81,7 +81,7 @@ class Checkpoint:
         parts = assembly.assemble(points, trials)
         with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
-            recorder.restore(found["recorder"])
+            recorder.load_state_dict(found["recorder"])
             parts.clock.replay(found["journal"])
             return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from otafl.core.contracts import LocalLoad
+from otafl.core.contracts import Workload
 from otafl.data.shape import DataShape
 from otafl.engine.assembly import method_of
 from otafl.models.base import Model
@@ -21,7 +21,7 @@ def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     speed that no thread exceeds."""
     training = scenario.training
     held = np.full((1, 1), shape.samples / scenario.devices.count)
-    load = LocalLoad(training.local_steps, training.batch_size, held)
+    load = Workload(training.local_steps, training.batch_size, held)
     flops = float(np.sum(method_of(scenario, model).flops(load))) * count_participants(scenario)
     threads = scenario.engine.threads or torch.get_num_threads()
     return flops * training.rounds / (MOST_FLOPS_PER_S * threads)

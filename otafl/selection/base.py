@@ -13,8 +13,8 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.lasting import Lasting
 from otafl.core.rng import Streams, purpose
+from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 
 KEYS = purpose("selection", __name__)
@@ -22,7 +22,7 @@ KEYS = purpose("selection", __name__)
 Devices = np.ndarray
 """[S, K] bool, which of them."""
 
-Wanted = np.ndarray | int
+NumWanted = np.ndarray | int
 """How many devices of each trial, one number or [S]; all where fewer are free."""
 
 
@@ -47,10 +47,11 @@ class SelectionSetup:
         return self.budget.budget * self.gains(state, round)
 
 
-class Selection(Lasting, ABC):
+class Selection(Stateful, ABC):
     """Choose who takes part.
 
-    It is asked once a round, in order of rounds; what it remembers of earlier ones is `lasting`.
+    It is asked once a round, in order of rounds; `state_attrs` names what it remembers of earlier
+    ones.
 
     Parameters
     ----------
@@ -58,7 +59,9 @@ class Selection(Lasting, ABC):
     setup : what every selection is built from.
     """
 
-    narrows: ClassVar[bool] = False
+    old_names: ClassVar = {"narrows": "is_narrowing"}
+
+    is_narrowing: ClassVar[bool] = False
     """It may choose fewer than it could; else it is not asked where all devices are wanted."""
 
     blind: ClassVar[bool] = False
@@ -80,7 +83,7 @@ class Selection(Lasting, ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         """Return who takes part.
 
         Parameters
@@ -111,13 +114,13 @@ class Selection(Lasting, ABC):
         pilots = self.setup.csi.pilot_symbols if self.sounds else 0
         if not pilots:
             return None
-        sounded = torch.full_like(cohort.rows_of, cohort.population)
+        num_sounded_paths = torch.full_like(cohort.rows_per_trial, cohort.num_devices)
         if available is not None:
-            sounded = torch.from_numpy(available.sum(1)).to(sounded)
-        return (sounded - cohort.rows_of) * float(pilots)
+            num_sounded_paths = torch.from_numpy(available.sum(1)).to(num_sounded_paths)
+        return (num_sounded_paths - cohort.rows_per_trial) * float(pilots)
 
 
-def lowest(key: np.ndarray, free: Devices, wanted: Wanted) -> tuple[Devices, np.ndarray]:
+def lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[Devices, np.ndarray]:
     """Choose the `wanted` free devices (of each trial, [S]) with the lowest keys [S, K], ties by
     number.
 
@@ -127,13 +130,13 @@ def lowest(key: np.ndarray, free: Devices, wanted: Wanted) -> tuple[Devices, np.
     chosen where fewer are free or wanted.
     """
     wanted = np.broadcast_to(wanted, len(free))
-    order = first_of(np.where(free, key, np.inf), int(wanted.max(initial=0)))
+    order = find_lowest(np.where(free, key, np.inf), int(wanted.max(initial=0)))
     chosen = np.zeros_like(free)
     np.put_along_axis(chosen, order, np.arange(order.shape[1]) < wanted[:, None], 1)
     return chosen & free, order
 
 
-def first_of(key: np.ndarray, count: int) -> np.ndarray:
+def find_lowest(key: np.ndarray, count: int) -> np.ndarray:
     """Return the places of the lowest keys of each row [S, K] in order, ties by place, [S, count];
     K of them where there are no more."""
     devices = key.shape[1]
@@ -151,12 +154,12 @@ def in_order(key: np.ndarray) -> Iterator[int]:
     """Give the places of keys [K] from the lowest on, ties by place; few are sorted at first."""
     given, count = 0, 256
     while given < len(key):
-        order = first_of(key[None], count)[0]
+        order = find_lowest(key[None], count)[0]
         yield from order[given:].tolist()
         given, count = len(order), 4 * count
 
 
-def random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
+def draw_random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
     """Draw keys [S, K] uniform in (0, 1)."""
     return np.asarray(streams.uniform(KEYS, round, (devices,)).cpu())
 

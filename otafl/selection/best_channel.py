@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, Selection, Wanted, host, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, host, lowest
 
 
 class BestChannel(Selection):
@@ -23,5 +23,5 @@ class BestChannel(Selection):
     class Settings(Selection.Settings):
         name: Literal["best_channel"] = "best_channel"
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         return lowest(-host(self.setup.gains(state, round)), free, wanted)[0]

@@ -11,12 +11,12 @@ from otafl.core.rng import Streams, purpose
 SENDERS = purpose("senders", __name__)
 
 
-def some_of(cohort: Cohort, wanted: int, round: int, streams: Streams) -> Tensor:
+def draw_subset(cohort: Cohort, wanted: int, round: int, streams: Streams) -> Tensor:
     """Draw so many of each trial's rows, [N] bool, every set equally likely; all where there are no
     more."""
     key = streams.device_uniform(SENDERS, round, cohort.trial, cohort.device, (1,)).squeeze(1)
     order = key.argsort()
     order = order[cohort.trial[order].argsort(stable=True)]  # by trial, then by key
-    first = cohort.rows_of.long().cumsum(0) - cohort.rows_of.long()
+    first = cohort.rows_per_trial.long().cumsum(0) - cohort.rows_per_trial.long()
     place = torch.arange(cohort.size, device=key.device) - first[cohort.trial]
     return torch.zeros_like(cohort.sends).scatter_(0, order, place < wanted)

@@ -19,17 +19,17 @@ from otafl.core.contracts import ChannelState
 from otafl.core.settings import stackable
 from otafl.selection.base import (
     Devices,
+    NumWanted,
     Selection,
     SelectionSetup,
-    Wanted,
+    draw_random_key,
     host,
     lowest,
-    random_key,
 )
 
 
 class Poisson(Selection):
-    narrows: ClassVar[bool] = True
+    is_narrowing: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["poisson"] = "poisson"
@@ -44,7 +44,7 @@ class Poisson(Selection):
         super().__init__(settings, setup)
         self._probability = host(setup.hyper["probability"])[:, None]
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
-        key = random_key(self.setup.streams, round, free.shape[1])
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
+        key = draw_random_key(self.setup.streams, round, free.shape[1])
         drawn = free & (key < self._probability)
         return lowest(key, drawn, wanted)[0]

@@ -17,7 +17,7 @@ import numpy as np
 
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import stackable
-from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, host, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, host, lowest
 
 LEAST = 1e-200
 """Throughput of a device that has not been served for very long."""
@@ -26,7 +26,7 @@ LEAST = 1e-200
 class ProportionalFair(Selection):
     """Keeps each device's average throughput [S, K], in bits a symbol."""
 
-    lasting: ClassVar = ("_throughput",)
+    state_attrs: ClassVar = ("_throughput",)
     sounds: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
@@ -40,7 +40,7 @@ class ProportionalFair(Selection):
         self._share = 1.0 / host(setup.hyper["window"])[:, None]
         self._throughput: np.ndarray | None = None
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         if self._throughput is None:
             at_mean = np.log2(1.0 + self._budget * host(state.gain))
             share = np.minimum(1.0, np.broadcast_to(wanted, len(free)) / free.shape[1])

@@ -14,13 +14,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, lowest
 
 
 class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
-    lasting: ClassVar = ("_place", "_end")
+    state_attrs: ClassVar = ("_place", "_end")
     blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
@@ -32,7 +32,7 @@ class RoundRobin(Selection):
         self._place = np.tile(np.arange(devices), (trials, 1))
         self._end = devices
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         chosen, order = lowest(self._place, free, wanted)
         behind = self._end + np.arange(order.shape[1])
         here = np.take_along_axis(self._place, order, 1)

@@ -15,11 +15,18 @@ import numpy as np
 from otafl.core.contracts import ChannelState
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
-from otafl.selection.base import Devices, Selection, SelectionSetup, Wanted, lowest, random_key
+from otafl.selection.base import (
+    Devices,
+    NumWanted,
+    Selection,
+    SelectionSetup,
+    draw_random_key,
+    lowest,
+)
 
 
 class Threshold(Selection):
-    narrows: ClassVar[bool] = True
+    is_narrowing: ClassVar[bool] = True
     sounds: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
@@ -31,9 +38,9 @@ class Threshold(Selection):
         super().__init__(settings, setup)
         self._least = db_to_linear(setup.hyper["min_snr_db"][:, None])
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         snr = self.setup.snr(state, round)
         heard = free & (snr >= self._least).cpu().numpy()
         if np.min(wanted) >= free.shape[1]:
             return heard
-        return lowest(random_key(self.setup.streams, round, free.shape[1]), heard, wanted)[0]
+        return lowest(draw_random_key(self.setup.streams, round, free.shape[1]), heard, wanted)[0]

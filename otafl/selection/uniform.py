@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, Selection, Wanted, lowest, random_key
+from otafl.selection.base import Devices, NumWanted, Selection, draw_random_key, lowest
 
 
 class Uniform(Selection):
@@ -22,8 +22,8 @@ class Uniform(Selection):
     class Settings(Selection.Settings):
         name: Literal["uniform"] = "uniform"
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         return lowest(self.keys(round, free.shape[1]), free, wanted)[0]
 
     def keys(self, round: int, devices: int) -> np.ndarray:
-        return random_key(self.setup.streams, round, devices)
+        return draw_random_key(self.setup.streams, round, devices)

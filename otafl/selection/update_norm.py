@@ -20,7 +20,7 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort, Payload
 from otafl.core.problems import Problem, problem
-from otafl.selection.base import Devices, Selection, Wanted
+from otafl.selection.base import Devices, NumWanted, Selection
 
 
 class UpdateNorm(Selection):
@@ -46,22 +46,24 @@ class UpdateNorm(Selection):
             if devices.late == "next":
                 yield problem(f"'next' {wrong} late: drop would do", "devices.late", key)
 
-    def choose(self, free: Devices, wanted: Wanted, round: int, state: ChannelState) -> Devices:
+    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
         return free
 
     def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:
-        cells = cohort.trials * cohort.population
+        cells = cohort.trials * cohort.num_devices
         norms = cohort.weight.new_full((cells,), -torch.inf)
-        norms[cohort.cell] = torch.where(cohort.sends, squared_norms(payload, cohort), -torch.inf)
+        norms[cohort.cell] = torch.where(
+            cohort.sends, compute_squared_norms(payload, cohort), -torch.inf
+        )
         order = norms.view(cohort.trials, -1).argsort(stable=True, dim=1, descending=True)
         best = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :wanted], True)
         return best.flatten()[cohort.cell] & cohort.sends
 
     def side_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
-        return cohort.rows_of
+        return cohort.rows_per_trial
 
 
-def squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
+def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
     """Return the squared norm [N] of what each row sends over the uplink."""
     total = torch.zeros_like(cohort.weight)
     for group in payload:

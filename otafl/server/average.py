@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper, Tensors
 from otafl.server.base import ServerOptimiser
 
 
@@ -13,8 +13,10 @@ class Average(ServerOptimiser):
 
     name: Literal["average"] = "average"
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+    def init(self, server: Tensors, hyper: Hyper) -> Tensors:
         return {}
 
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def step(
+        self, old: Tensors, new: Tensors, memory: Tensors, hyper: Hyper
+    ) -> tuple[Tensors, Tensors]:
         return new, memory

@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import MODEL, Blocks, Hyper
+from otafl.core.contracts import MODEL, Hyper, Tensors
 from otafl.core.settings import Settings
 
 RATE = "step size of the server, eta"
@@ -30,7 +30,7 @@ class ServerOptimiser(Settings):
     """Change the step of a method's server. An optimiser is its settings, the section `server` of a
     scenario."""
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+    def init(self, server: Tensors, hyper: Hyper) -> Tensors:
         """Return the optimiser's memory at the server's start: m = 0 and v = tau^2, both [S, P].
 
         Parameters
@@ -45,7 +45,9 @@ class ServerOptimiser(Settings):
         v = (hyper["tau"][:, None] ** 2).expand_as(server[MODEL])
         return {"m": torch.zeros_like(server[MODEL]), "v": v.clone()}
 
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def step(
+        self, old: Tensors, new: Tensors, memory: Tensors, hyper: Hyper
+    ) -> tuple[Tensors, Tensors]:
         """Return the server's blocks and the memory after the step.
 
         Parameters

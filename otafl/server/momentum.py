@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from otafl.core.contracts import MODEL, Blocks, Hyper
+from otafl.core.contracts import MODEL, Hyper, Tensors
 from otafl.core.settings import stackable
 from otafl.server.base import BETA1, RATE, ServerOptimiser
 
@@ -26,10 +26,12 @@ class Momentum(ServerOptimiser):
     learning_rate: float = stackable(1.0, gt=0, description=RATE)
     beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
 
-    def init(self, server: Blocks, hyper: Hyper) -> Blocks:
+    def init(self, server: Tensors, hyper: Hyper) -> Tensors:
         return {"m": torch.zeros_like(server[MODEL])}
 
-    def step(self, old: Blocks, new: Blocks, memory: Blocks, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def step(
+        self, old: Tensors, new: Tensors, memory: Tensors, hyper: Hyper
+    ) -> tuple[Tensors, Tensors]:
         eta, beta = hyper["learning_rate"][:, None], hyper["beta1"][:, None]
         m = torch.addcmul(new[MODEL] - old[MODEL], beta, memory["m"])
         return new | {MODEL: torch.addcmul(old[MODEL], eta, m)}, {"m": m}

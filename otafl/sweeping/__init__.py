@@ -1,5 +1,6 @@
-"""Run the points of a sweep, grouped into stacks, here or by many workers, and keep them: one file
-a finished stack, so that whatever is killed, the same call goes on from what is finished.
+"""Execution of the points of a sweep, grouped into stacks, in this program or by many workers.
+
+Each finished stack is saved in one file, so that the same call continues after a kill.
 
 There is one kind of sweep. One that ends as a single file has its folder beside it until then; one
 that stays in memory keeps nothing.
@@ -126,8 +127,7 @@ def sweep(
 ) -> xr.Dataset:
     """Run the stacks that a folder does not hold yet. Several programs may work on one folder.
 
-    A folder with results of the same scenario, but for fewer values on its axes or fewer trials,
-    keeps them.
+    A folder keeps results of the same scenario, also with fewer values on its axes or fewer trials.
 
     Parameters
     ----------
@@ -138,12 +138,12 @@ def sweep(
     progress : callable, optional
         Called with rounds done, rounds in all, and a text.
     workers : int
-        Programs of this machine that share the stacks, 0 for none but this one.
+        Programs of this machine that share the stacks, 0 for only this one.
     scheduler : str, optional
         Address of a Dask scheduler whose workers share the stacks, and see the folder.
     checkpoint_every : int
-        Rounds after which the state of a stack is kept, so that it goes on from there when it was
-        killed; 0 for never.
+        Rounds after which the state of a stack is saved, so that it continues from there after a
+        kill; 0 for never.
     tell : callable
         Called with what is worth knowing.
     restart : bool
@@ -206,7 +206,7 @@ def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None =
     meter = Meter(stacks, way.progress)
     if old := home.old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
-        tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed anew")
+        tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed again")
     own = sources_of_each(stacks)
     models = scenario.output.save_models and result is None  # else they may lie beside it by now
     there = finished(home, scenario, stacks, own, tell, models)

@@ -33,8 +33,9 @@ WORKERS_EVERY_S = 1.0
 
 @contextlib.contextmanager
 def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]:
-    """Take the workers of a Dask scheduler (its address, or the file that it writes), which go on
-    with what they have if the client ends.
+    """Use the workers of a Dask scheduler, given by its address or the file that it writes.
+
+    They finish their jobs if the client ends.
 
     tell: called where others could reach the scheduler too. Raises UserError where none answers, or
     none has come.
@@ -196,7 +197,7 @@ def _outcome(future: Any, job: Job, where: str) -> Outcome:
 
 
 def _lost(where: str) -> UserError:
-    return UserError(f"{where} cannot be reached any more; the same command goes on from there")
+    return UserError(f"{where} cannot be reached any more; run the same command again to continue")
 
 
 def _work(job: Job) -> Outcome:
@@ -214,7 +215,7 @@ def _work(job: Job) -> Outcome:
 def quiet() -> Iterator[None]:
     """Keep Dask's log lines away: what they tell, outcomes say.
 
-    After an error they stay away, since what was lost is told again as the program ends.
+    After an error they stay away, since Dask reports the loss again as the program ends.
     """
     import distributed  # noqa: F401  names its loggers
 

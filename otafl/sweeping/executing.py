@@ -21,13 +21,13 @@ AGAIN_S = 1.0
 
 
 class FailedStacks(Exception):
-    """Say which stacks of a sweep failed twice, and why; the others are finished."""
+    """Stacks of a sweep that failed twice, with the reasons; the others are finished."""
 
 
 def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
     """Carry out jobs in this program, in order.
 
-    Ctrl-C goes through, after what there is of the stack that ran was kept.
+    Ctrl-C propagates after the partial stack is saved.
     """
     for job in jobs:
         yield work(job, report, keep_interrupted=True)

@@ -47,7 +47,7 @@ EARLIER, GROWING = "earlier", "growing"
 
 @dataclass(frozen=True)
 class Finished:
-    """Hold which stacks are in a file, and what their points were computed by."""
+    """Stacks in a file, and the origin of their points."""
 
     stacks: frozenset[int]
     origins: tuple[Origin, ...]
@@ -88,8 +88,10 @@ class Folder:
         return self.path / EARLIER / f"{number:05d}.nc"
 
     def lock(self, what: int | str) -> Path:
-        """Return the lock held by the program that computes the stack of this number, changes the
-        plan, or packs."""
+        """Return the lock of a stack's number, of the plan, or of packing.
+
+        The program that computes the stack, changes the plan, or packs holds it.
+        """
         return self.path / LOCKS / f"{what}.lock"
 
     def failure(self, number: int) -> Path:
@@ -109,8 +111,10 @@ class Folder:
         return self.path / RUNNING / name
 
     def old_state(self) -> list[Path]:
-        """List what earlier versions kept of stacks that were not finished: pickles, which are
-        never read."""
+        """List the states of unfinished stacks that earlier versions saved.
+
+        They are pickles, which are never read.
+        """
         running = self.path / RUNNING
         found = (self.path.glob(f"{OLD_STATE}/*"), *map(running.glob, ("*.checkpoint", "*.record")))
         return sorted(path for paths in found for path in paths)
@@ -121,8 +125,10 @@ class Folder:
         return self.path / "interrupted.nc"
 
     def finished(self, scenario: Scenario) -> dict[Path, Finished]:
-        """Return what the files hold whose results are whole and this scenario's; damaged ones are
-        computed anew."""
+        """Return the contents of the files whose results are whole and belong to this scenario.
+
+        Damaged ones are computed again.
+        """
         paths = finished_files(self.path)
         wanted = about(scenario) if paths else {}
         held = {path: _held(path, wanted) for path in paths}
@@ -149,8 +155,10 @@ class Folder:
         return found
 
     def has(self, stack: Stack, scenario: Scenario, sources: Sources) -> bool:
-        """Say whether the stack's results, made by these sources, are there: in its own file, or
-        in one that another program has packed it into."""
+        """Return whether the stack's results, computed by these sources, are there.
+
+        They are in its own file, or in one that another program has packed it into.
+        """
         part, packs = self.part(stack.number), finished_files(self.path, of_one=False)
         if not part.exists() and not packs:
             return False
@@ -162,8 +170,10 @@ class Folder:
         )
 
     def forget(self, number: int) -> bool:
-        """Remove what a finished stack needs no more, or one that begins anew; return whether it
-        was in the middle."""
+        """Remove the temporary files of a finished stack, or of one that begins again.
+
+        Return whether it was unfinished.
+        """
         running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
         running += (self.path / EARLIER).glob(f"{number:05d}.*")
         for path in (self.failure(number), *running):
@@ -174,7 +184,7 @@ class Folder:
     def made_ready(self, scenario: Scenario, restart: bool = False) -> str:
         """Empty the folder of what is in the scenario's way, and return what was thrown away.
 
-        A folder without results is nobody's, and with `restart` what it has goes too. Raises
+        A folder without results belongs to no scenario. With `restart` its contents go too. Raises
         UserError if it holds results of another scenario, or another program computes there.
         """
         with locks.held(self.lock("plan")):
@@ -188,7 +198,7 @@ class Folder:
             if kept and not restart:
                 raise UserError(
                     f"{self.path}: holds {kept}, not of this one (or of this one before it was "
-                    "changed: only more values on its axes and more trials go on from there); "
+                    "changed: only more values on its axes and more trials continue from there); "
                     "throw that away with --restart, or give another place with --out"
                 )
             self.check_idle()
@@ -212,20 +222,22 @@ class Folder:
         return f"{held} of {self._name()}"
 
     def _name(self) -> str:
-        """Name the scenario of the plan, without loading it: it may name somebody's code."""
+        """Name the scenario of the plan, without loading it: it may name untrusted code."""
         try:
             return f"the scenario '{parse(read_text(self.scenario, MOST_BYTES)).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
 
     def stored(self) -> dict[str, Any]:
-        """Return what the plan says, and its scenario, see `scenario.about`. Raises OSError,
-        ValueError or TypeError where they cannot be read."""
+        """Return the content of the plan, and its scenario, see `scenario.about`.
+
+        Raises OSError, ValueError or TypeError if they cannot be read.
+        """
         plan = json.loads(read_text(self.plan, MOST_BYTES))
         return {**plan, "scenario": read_text(self.scenario, MOST_BYTES)}
 
     def is_of(self, scenario: Scenario) -> bool:
-        """Say whether the folder's plan is of this scenario; a damaged one is nobody's."""
+        """Return whether the folder's plan is of this scenario; a damaged one is not."""
         try:
             return same(self.stored(), about(scenario))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -265,8 +277,10 @@ class Folder:
 
 
 def outdated(origin: Origin, sources: Sources) -> list[str]:
-    """List the files of the user's own that have changed since something was computed, or of which
-    it does not say what they were."""
+    """List the user-defined files that have changed since something was computed.
+
+    A file without a recorded hash counts as changed.
+    """
     return changed(origin.sources or {}, sources)
 
 

@@ -5,8 +5,8 @@ rewritten under the numbers and the scenario of the grown sweep. With more trial
 becomes the earlier trials of one that still has to run the others (`Folder.earlier`).
 
 The new files are made in `growing/` beside the old ones. Once they are whole, a list of them is
-written, and they take the places of the old ones, the plan last. A program that finds the list goes
-on with that, so a kill at any moment leaves either sweep.
+written, and they take the places of the old ones, the plan last. A program that finds the list
+continues with that, so a kill at any moment leaves either sweep.
 """
 
 from __future__ import annotations
@@ -150,8 +150,10 @@ def grow(
 
 
 def growth_from(stored: Mapping[str, Any], now: Scenario) -> Growth | None:
-    """Return how a scenario has grown from the one that a file holds, see `scenario.about`; None if
-    they differ in anything but more values on the same axes, in any order, and more trials.
+    """Return how a scenario has grown from the one that a file holds, see `scenario.about`.
+
+    None if they differ in anything except more values on the same axes, in any order, and more
+    trials.
 
     Nothing that the file names is imported.
     """
@@ -207,7 +209,7 @@ def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
 
 
 def _finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[Path, xr.Dataset]]:
-    """Yield what is finished; what is damaged or of another scenario is computed anew."""
+    """Yield the finished parts; damaged ones and those of another scenario are computed again."""
     wanted = about(scenario)
     for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
         with contextlib.suppress(*NOT_OTAFLS):
@@ -233,7 +235,7 @@ def _prepare(
             before = [stack.points[place] for place in batch.points]
             now = [points[growth.numbers[point.index]] for point in before]
             path = home.checkpoint(stack.number, batch)
-            with contextlib.suppress(Exception):  # not there, or damaged: its rounds run anew
+            with contextlib.suppress(Exception):  # not there, or damaged: its rounds run again
                 change_scenarios(path, stage / path.relative_to(home.path), before, now)
     grown = [_grown(stack, growth, points, source.finished) for stack in source.stacks]
     new = plan([point for point in points if point.index not in old], workers, tell)
@@ -252,8 +254,10 @@ def _prepare(
 def _renumber_parts(
     home: Folder, growth: Growth, source: Source
 ) -> Iterator[tuple[Path, xr.Dataset]]:
-    """Yield the parts of the grown sweep, and where each goes; what says what no file of otafl does
-    is left out, and computed anew."""
+    """Yield the parts of the grown sweep, and the path of each.
+
+    Parts with contents that otafl does not write are left out, and computed again.
+    """
     for path, part in source.parts:
         with contextlib.suppress(*NOT_OTAFLS):
             stacks = stacks_of(path, part.attrs)
@@ -269,8 +273,10 @@ def _renumber_parts(
 
 
 def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Trained]]:
-    """Yield the models of the grown sweep, and where each file goes; the stacks of files that
-    cannot be read are computed anew."""
+    """Yield the models of the grown sweep, and the path of each file.
+
+    The stacks of files that cannot be read are computed again.
+    """
     for place, path in source.models:
         with contextlib.suppress(*NOT_OTAFLS):
             kept, _ = trained.read(path)
@@ -282,7 +288,7 @@ def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Tra
 
 def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
     """Keep the record of a finished batch, of a stack that is not finished."""
-    with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
+    with contextlib.suppress(Exception):  # not there, or damaged: it is computed again
         kept = plain.load(path)
         if kept["identity"]["scenario"] != scenario_hash(growth.before):
             return
@@ -313,19 +319,19 @@ def _listed(path: Path) -> tuple[list[str], list[str]]:
         made, gone = ([str(name) for name in tree[key]] for key in ("made", "gone"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
-            f"{path}: is damaged ({error}); start the sweep anew with --restart"
+            f"{path}: is damaged ({error}); start the sweep again with --restart"
         ) from error
     for name in (*made, *gone):
         if not NAME.fullmatch(name):
             raise UserError(
                 f"{path}: names {name!r}, which is no file of a sweep; look who wrote it, and "
-                "start the sweep anew with --restart"
+                "start the sweep again with --restart"
             )
     return made, gone
 
 
 def _take_places(home: Folder) -> None:
-    """Put the files of the grown sweep in the place of the old ones."""
+    """Replace the old files by those of the grown sweep."""
     stage = home.path / GROWING
     made, gone = _listed(stage / LIST)
     for name in gone:

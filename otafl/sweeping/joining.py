@@ -16,8 +16,9 @@ Piece = tuple[Batch, Record]
 
 
 def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
-    """Join records to one of so many points and trials; NaN for rounds and trials that are not
-    there.
+    """Join records to one of `points` points and `trials` trials.
+
+    Missing rounds and trials are NaN.
     """
     records = [record for _, record in pieces]
     if len(pieces) == 1 and pieces[0][0].size == points * trials:

@@ -1,9 +1,9 @@
 """Workers of this machine: programs that take jobs through a pipe each, and end with it.
 
 Each pipe is a pair of sockets without a name that a worker inherits. There is no port, no file and
-no certificate, so nobody else can reach a worker. Each worker runs a program of its own instead of
-the user's script, as multiprocessing's spawn would: a script that starts a sweep without asking for
-`__name__` does not start it again in every worker.
+no certificate, so no other program can reach a worker. Each worker runs a program of its own
+instead of the user's script, as multiprocessing's spawn would. So a script that starts a sweep
+without a test of `__name__` does not start it again in every worker.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ class Worker:
             return None
 
     def stop(self) -> str:
-        """End its program, if it lives, and say how that ended: a worker does when its pipe is
-        closed."""
+        """End the worker's program, if it lives, and describe how it ended.
+
+        A worker ends when its pipe is closed.
+        """
         self.connection.close()
         if not self.ready:  # it does not listen yet
             self._process.kill()
@@ -91,7 +93,7 @@ class Worker:
 
 
 class WorkerPool:
-    """A number of workers, which are started anew when they die.
+    """A number of workers, which are started again when they die.
 
     Parameters
     ----------
@@ -234,8 +236,10 @@ def _open_stderr() -> BinaryIO:
 def _start(
     pipe: int, stderr: int, log: BinaryIO, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a program that finds the modules that this one finds, in a session of its own: Ctrl-C
-    in a terminal is for this program."""
+    """Start a program with this program's module search path.
+
+    It has a session of its own, so that Ctrl-C in a terminal reaches only this program.
+    """
     code = (
         f"import sys; sys.path = {sys.path!r}; from otafl.sweeping.worker import main; "
         f"main({pipe}, {stderr}, {os.getpid()})"
@@ -251,8 +255,10 @@ def _start(
 
 
 def _environments(workers: int) -> list[dict[str, str]]:
-    """Return what each worker's environment has that this program's has not: its share of the
-    processor's threads, and no more of them than the user lets a program have."""
+    """Return the environment variables of each worker that differ from this program's.
+
+    They set its share of the processor's threads, at most those that the user allows a program.
+    """
     share, stated = (os.cpu_count() or 1) // workers, os.environ.get("OMP_NUM_THREADS", "")
     most = int(stated) if stated.isdecimal() else share
     threads, gpus = str(max(1, min(share, most))), _gpus()

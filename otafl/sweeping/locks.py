@@ -25,13 +25,15 @@ TRIES = 10
 
 
 class Busy(Exception):
-    """Say that another program holds the lock."""
+    """Lock that another program holds."""
 
 
 @contextlib.contextmanager
 def held(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock, a file that may be left behind. Raises Busy if it is taken and `wait` is False,
-    WriteError if its folder cannot be written."""
+    """Hold a lock, a file that may be left behind.
+
+    Raises Busy if it is taken and `wait` is False, WriteError if its folder cannot be written.
+    """
     lock = FileLock(path)
     try:
         _acquire(lock, path, -1 if wait else 0)
@@ -52,8 +54,11 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder as the only program. what: is made there, for the message. Raises UserError,
-    which names the program, if another one holds it."""
+    """Hold a folder as the only program.
+
+    what: is made there, for the message. Raises UserError, which names the program, if another one
+    holds it.
+    """
     holder = folder / "run.json"
     try:
         with held(folder / "run.lock", wait=False):
@@ -77,8 +82,10 @@ def _named(holder: Path) -> str:
 
 
 def _acquire(lock: FileLock, path: Path, timeout: int) -> None:
-    """Take the lock, though a program that finds the sweep finished may remove the folder
-    meanwhile."""
+    """Take the lock.
+
+    A program that finds the sweep finished may remove the folder meanwhile.
+    """
     for attempt in range(TRIES):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:

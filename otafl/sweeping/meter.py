@@ -20,17 +20,17 @@ class Meter:
         self._finished: set[int] = set()
 
     def was_finished(self, number: int) -> None:
-        """Take note of a stack that was finished before the sweep went on."""
+        """Record a stack that was finished before the sweep continued."""
         self._done[number] = self._rounds[number]
         self._finished.add(number)
 
     def finished(self, number: int) -> None:
-        """Take note that a stack is finished."""
+        """Record that a stack is finished."""
         self.report(number, self._rounds[number], self._rounds[number])
         self._finished.add(number)
 
     def report(self, number: int, done: int, total: int) -> None:
-        """Take note that a stack has done so many of its rounds."""
+        """Record that a stack has done `done` of its rounds."""
         if number in self._finished or done <= self._done[number]:
             return  # told already
         self._done[number] = done

@@ -65,8 +65,10 @@ def stored(
 def planned(
     said: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
 ) -> str:
-    """Return the text of a plan. said: of the scenario, see `about`. sources: of all stacks, as
-    they are now if they are not given."""
+    """Return the text of a plan.
+
+    said: of the scenario, see `about`. sources: of all stacks, their present state by default.
+    """
     return to_json(
         {
             "scenario_hash": said["scenario_hash"],
@@ -78,7 +80,7 @@ def planned(
 
 
 def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
-    """Return the files of the user's own modules that each stack names, with their hashes."""
+    """Return the files of user-defined modules that each stack names, with their hashes."""
     known: dict[tuple[str, ...], Sources] = {}
     out = []
     for stack in stacks:
@@ -95,8 +97,10 @@ def together(several: Sequence[Sources]) -> Sources:
 
 
 def began_with(folder: Path, now: Sources) -> Sources:
-    """Return the files of the user's own modules as the sweep of a folder last began, and keep in
-    its plan what they are now."""
+    """Return the files of user-defined modules as the sweep of a folder last began.
+
+    Save their present state in the plan.
+    """
     with held(folder / "locks" / "plan.lock"):
         before: Sources = read_tree(folder / "plan.json").get("sources", {})
         if before != now:
@@ -105,7 +109,7 @@ def began_with(folder: Path, now: Sources) -> Sources:
 
 
 def _check_own(path: Path, text: str) -> None:
-    """Raise UserError if another file than a sweep's is in the place of its scenario."""
+    """Raise UserError if another file than a sweep's has the name of its scenario."""
     if path.exists() and not (path.is_file() and read_bytes(path, MOST_BYTES) == text.encode()):
         raise UserError(
             f"{path}: is there already, and a sweep keeps its own there; give another place with "
@@ -114,8 +118,7 @@ def _check_own(path: Path, text: str) -> None:
 
 
 def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
-    """Return the stack, in other batches if they are given, as the folder's plan then has it
-    too."""
+    """Return the stack, in other batches if they are given, and update the folder's plan."""
     changed = stack if batches is None else replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:
@@ -186,7 +189,7 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         raise UserError(
-            f"{path}: is damaged or no plan of otafl; begin anew with --restart, or give another "
+            f"{path}: is damaged or no plan of otafl; begin again with --restart, or give another "
             "place with --out"
         ) from error
     return stacks
@@ -226,7 +229,7 @@ def _chunk_mb(plain: dict[str, Any]) -> float | None:
 
 
 def _batch(plain: list[Any], points: int) -> Batch:
-    """Read a batch of a plan; older ones list the trials alone, of all points."""
+    """Read a batch of a plan; older ones list only the trials, of all points."""
     if plain and isinstance(plain[0], int):
         return Batch(list(range(points)), plain)
     return Batch(*plain)

@@ -18,12 +18,12 @@ from otafl.scenario import Point, Scenario, stack_key
 T = TypeVar("T")
 
 STACKS_PER_WORKER = 2
-"""A sweep over several workers is cut into so many stacks for each, where its points allow it:
-the last ones then do not wait long for one."""
+"""Number of stacks for each worker of a sweep, if its points allow it. The last workers then do
+not wait long for one."""
 
 
 class Batch(NamedTuple):
-    """Say what of a stack runs at once: places of points in it, and trial numbers."""
+    """Part of a stack that runs at once: places of points in it, and trial numbers."""
 
     points: list[int]
     trials: list[int]
@@ -44,9 +44,11 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """Hold the points of one result file, and the batches that they run in: one, unless memory is
-    short. earlier: the number of first trials that are finished in a file of their own, since the
-    sweep has grown."""
+    """Points of one result file, and the batches that they run in: one, unless memory is short.
+
+    earlier: the number of first trials that are finished in a file of their own, since the sweep
+    has grown.
+    """
 
     number: int
     points: list[Point]
@@ -60,8 +62,9 @@ class Stack:
 
     @property
     def scenario(self) -> Scenario:
-        """Return the scenario of the first point: what forces a stack of its own is the same in
-        all.
+        """Return the scenario of the first point.
+
+        The settings that force a stack of its own are the same in all points.
         """
         return self.points[0].scenario
 
@@ -76,8 +79,8 @@ def plan(
 ) -> list[Stack]:
     """Group points by stack key, in order, within `engine.memory_gb`.
 
-    They are cut into stacks enough for so many workers. Their scenarios have the `engine.chunk_mb`
-    that is best on this machine, of which `tell` is told when it is measured.
+    There are enough stacks for the given number of workers. Their scenarios have the
+    `engine.chunk_mb` that is best on this machine, which `tell` receives when it is measured.
     """
     groups: dict[str, list[Point]] = {}
     for point in points:

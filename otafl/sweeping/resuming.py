@@ -1,6 +1,6 @@
-"""Find what a folder has finished of a sweep, and take out what it must not be mixed with.
+"""Search for the finished stacks of a folder, and removal of those that are outdated.
 
-Stacks that were computed by another state of the user's own modules are computed anew. Those of
+Stacks that were computed by another state of user-defined modules are computed again. Those of
 other versions of the programs are kept and named; the attribute `origins` of the result says which
 they are.
 """
@@ -38,12 +38,12 @@ def finished(
     sources : of each stack, as they are now.
     tell : called with a sentence where files are damaged, modules have changed, and versions
         differ.
-    models : whether a stack whose models are not in the folder is to be computed anew.
+    models : whether a stack whose models are not in the folder is to be computed again.
     """
     with locks.held(home.lock("pack")):
         aside = home.set_aside_damaged()
     for path, why in aside.items():
-        tell(f"{why}; kept as {path.name}, its stacks are computed anew")
+        tell(f"{why}; kept as {path.name}, its stacks are computed again")
 
     def lost_models(number: int, one: Finished) -> set[str]:
         return set() if home.models(number).exists() else {"models"}
@@ -51,7 +51,7 @@ def finished(
     if models and (lost := _take_out(home, scenario, stacks, lost_models)):
         tell(
             f"{home.path}: the models of {counted(len(lost), 'finished stack')} are not there; "
-            f"{'it is' if len(lost) == 1 else 'they are'} computed anew"
+            f"{'it is' if len(lost) == 1 else 'they are'} computed again"
         )
     now = together(sources)
     before = began_with(home.path, now)
@@ -65,7 +65,7 @@ def finished(
         tell(
             f"{home.path}: {', '.join(files)} {'has' if len(files) == 1 else 'have'} changed since "
             f"{len(gone)} of {counted(len(stacks), 'stack')} {_was(len(gone))} computed or begun; "
-            f"{'it begins' if len(gone) == 1 else 'they begin'} anew"
+            f"{'it begins' if len(gone) == 1 else 'they begin'} again"
         )
     held = home.finished(scenario).values()
     there = {n: one.origin(stacks[n]) for one in held for n in one.stacks if n < len(stacks)}
@@ -73,7 +73,7 @@ def finished(
         tell(
             f"{home.path}: {count} of {counted(len(stacks), 'stack')} {_was(count)} computed by "
             f"{versions_}; kept, as the attribute origins of the result says; --restart computes "
-            "everything anew"
+            "everything again"
         )
     return set(there)
 
@@ -81,8 +81,10 @@ def finished(
 def remove_outdated(
     home: Folder, scenario: Scenario, stacks: Sequence[Stack], sources: Sequence[Sources]
 ) -> dict[int, set[str]]:
-    """Take the stacks out of a folder that other modules of the user's made than there are now, and
-    return which files have changed for each."""
+    """Remove the stacks that an earlier state of user-defined modules computed from a folder.
+
+    Return which files have changed for each.
+    """
 
     def changed_files(number: int, one: Finished) -> set[str]:
         return set(outdated(one.origin(stacks[number]), sources[number]))
@@ -96,12 +98,13 @@ def differing(
     inputs: Mapping[str, str],
     programs: Mapping[str, str] | None = None,
 ) -> set[str]:
-    """Return what something was computed by that is not the same now: names of programs, of the
-    user's own files, and of inputs; of what an older file does not say, only the user's own files.
+    """Return the names of programs, user-defined files and inputs that have changed since.
+
+    If an older file does not record them, only the user-defined files are named.
 
     Parameters
     ----------
-    own : the user's own modules, as they are now.
+    own : user-defined modules, as they are now.
     inputs : as of `inputs_of`, now.
     programs : the versions now; those of this program if not given.
     """

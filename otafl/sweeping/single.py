@@ -36,8 +36,10 @@ REPLACE = "give another file with --out, or replace this one with --restart (res
 
 
 def name_own_file(scenario: Scenario) -> Path:
-    """Name the result file of a scenario for which none is given; it is replaced where the scenario
-    was changed."""
+    """Name the result file of a scenario for which none is given.
+
+    It is replaced if the scenario was changed.
+    """
     return Path(scenario.output.folder) / f"{scenario.name}.nc"
 
 
@@ -49,8 +51,9 @@ def unfinished(out: Path) -> Path:
 def read_file(
     out: Path, home: Folder, scenario: Scenario, workers: int, tell: Callable[[str], None]
 ) -> tuple[Growth, Source] | None:
-    """Return what a result file holds of the scenario, for its folder to begin with; None where it
-    is computed anew, for a reason that is told unless nothing is lost.
+    """Return the results of the scenario in a file, with which its folder begins.
+
+    None if the file is computed again; the reason is reported unless nothing is lost.
 
     Raises UserError where the file is of another scenario, or another program's.
     """
@@ -69,7 +72,7 @@ def read_file(
         ) from error
     if growth is None:
         changed = _find_changes(out, stored, scenario)
-        tell(f"{out}: is computed anew, since it was made with other {changed}")
+        tell(f"{out}: is computed again, since it was made with other {changed}")
     if growth is None or part is None:
         return None
     stacks = plan(expand(growth.before), workers, tell)
@@ -80,10 +83,10 @@ def read_file(
     if scenario.output.save_models and not _are_of(models, stacks, growth.before.trials):
         other.add("models")
     if other:
-        tell(f"{out}: is computed anew, since it was made with other {', '.join(sorted(other))}")
+        tell(f"{out}: is computed again, since it was made with other {', '.join(sorted(other))}")
         return None
     if not growth.describe():
-        tell(f"{out}: is finished and stays; --restart computes it anew")
+        tell(f"{out}: is finished and stays; --restart computes it again")
     place = home.part(0) if len(stacks) == 1 else home.path / PACKS / "1-00000.nc"
     numbers = {stack.number for stack in stacks}
     part = part.assign_attrs(stacks=sorted(numbers))
@@ -93,8 +96,10 @@ def read_file(
 
 
 def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
-    """Put a finished sweep in one file, unless its only stack has been written there, remove its
-    folder, and return the result."""
+    """Write a finished sweep to one file, remove its folder, and return the result.
+
+    The file may be there already if the sweep has only one stack.
+    """
     kept = home.path
     in_parts = bool(finished_files(kept))
     dataset = open_results(kept if in_parts else out)
@@ -162,8 +167,10 @@ def _are_of(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> boo
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of finished stacks at once: with half of them the same call would begin to
-    compute the others."""
+    """Remove a folder of finished stacks at once.
+
+    With half of them the same call would begin to compute the others.
+    """
     removed = folder.with_name(f".{folder.name}.removed")
     shutil.rmtree(removed, ignore_errors=True)
     folder.rename(removed)

@@ -52,8 +52,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of a file. fault: what is wrong with it, empty for a sound one. note: of a
-    sound one."""
+    """State of a file.
+
+    fault: what is wrong with it, empty for a sound one. note: of a sound one.
+    """
 
     path: Path
     kind: Kind
@@ -67,8 +69,7 @@ class Finding:
 
 
 def verify(source: Path) -> Iterator[Finding]:
-    """Verify a result file with its models, a file of models or of a running stack, or everything
-    in the folder of a sweep.
+    """Verify a file of results, of models or of a running stack, or the folder of a sweep.
 
     Raises UserError for what is no file or folder of otafl.
     """
@@ -90,15 +91,15 @@ def advise(findings: list[Finding], source: Path) -> str:
     kinds = {one.kind for one in wrong}
     head = f"{source}: {len(wrong)} of {counted(len(findings), 'file')} damaged or missing; "
     if Kind.PLAN in kinds:
-        return head + "the command that wrote it, with --restart, computes everything anew"
+        return head + "the command that wrote it, with --restart, computes everything again"
     if Kind.RESULT in kinds or not source.is_dir():
-        return head + "the command that wrote it computes it anew"
+        return head + "the command that wrote it computes it again"
     models = [one.path for one in wrong if one.kind is Kind.MODELS and one.path.exists()]
     first = ""
     if models:
         names = ", ".join(str(path.relative_to(source)) for path in models)
         first = f"delete {names}; then "
-    return f"{head}{first}the command that wrote it computes anew what is damaged or missing"
+    return f"{head}{first}the command that wrote it computes again what is damaged or missing"
 
 
 def _verify_file(path: Path) -> Iterator[Finding]:

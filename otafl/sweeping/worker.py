@@ -53,7 +53,7 @@ def _listen(connection: Connection, jobs: queue.SimpleQueue[Job], parent: int) -
 
 
 def _send(connection: Connection, message: Any) -> None:
-    """Send a message; end this program if nobody listens any more."""
+    """Send a message; end this program if the connection is closed."""
     try:
         connection.send(message)
     except OSError:

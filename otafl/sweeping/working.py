@@ -50,13 +50,13 @@ REPORT_EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Job:
-    """Name a stack of a sweep.
+    """Order to compute a stack of a sweep.
 
     folder: that all workers see, by this absolute path. checkpoint_every: rounds, 0 for never.
-    sources: of the user's own modules that the stack names, as the client has them. versions: of
+    sources: of user-defined modules that the stack names, as the client has them. versions: of
     the programs that the client runs. result: the file of a run whose only stack this is, which is
-    written at once, in the place of a part that would be read and written again. tracks: the folder
-    of the runs that a tracker follows; None: nobody follows them.
+    written at once, instead of a part that would be read and written again. tracks: the folder
+    of the runs that a tracker follows; None: they are not tracked.
     """
 
     scenario: Scenario
@@ -71,7 +71,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Say what became of a job.
+    """Outcome of a job.
 
     busy: another program is at it. kind: of the error, "write" where the disk is the cause, "user"
     where the user can mend it. error: that was raised, if it was here. notes: what is worth knowing
@@ -90,8 +90,8 @@ class Outcome:
 def work(job: Job, report: Report, keep_interrupted: bool = False) -> Outcome:
     """Compute the job's stack, unless its file is there, or another program is at it.
 
-    keep_interrupted: on Ctrl-C write what there is of it to `interrupted.nc`. Errors are outcomes;
-    KeyboardInterrupt goes on upwards.
+    keep_interrupted: on Ctrl-C write the partial record to `interrupted.nc`. Errors are outcomes;
+    KeyboardInterrupt propagates.
     """
     folder, number = Folder(job.folder), job.stack.number
     notes: list[str] = []
@@ -150,7 +150,7 @@ def _check_sources(job: Job) -> None:
     if other:
         raise UserError(
             f"{', '.join(other)}: changed while the sweep ran, or differs between client and "
-            "workers; with the same files everywhere, the same command goes on"
+            "workers; with the same files everywhere, the same command continues"
         )
 
 
@@ -198,8 +198,10 @@ class _Earlier(NamedTuple):
 
 
 def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
-    """Return the earlier trials of a stack, or None where it has none that can be used, which is
-    noted: they are computed anew, as trials of a point are not mixed."""
+    """Return the earlier trials of a stack, or None without usable ones.
+
+    Unusable trials are noted and computed again, as trials of a point are not mixed.
+    """
     folder, stack = Folder(job.folder), job.stack
     if not stack.earlier or not folder.earlier(stack.number).is_file():
         return None
@@ -220,7 +222,7 @@ def _earlier(job: Job, notes: list[str]) -> _Earlier | None:
         said = str(error)
     notes.append(
         f"{folder.path}: {counted(stack.earlier, 'earlier trial')} of stack {stack.number + 1} "
-        f"computed anew ({said})"
+        f"computed again ({said})"
     )
     return None
 
@@ -262,8 +264,8 @@ def record_of(
             if batch.size == 1:
                 raise UserError(
                     "engine.memory_gb: there is no memory for a single trial "
-                    f"({_message(error)}); a smaller engine.chunk_mb, engine.device_state: disk, "
-                    "or fewer workers would do"
+                    f"({_message(error)}); use a smaller engine.chunk_mb, "
+                    "engine.device_state: disk, or fewer workers"
                 ) from error
         else:
             pieces.append((waiting.pop(0), record))
@@ -290,7 +292,7 @@ def _run(
 def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Record:
     """Return the record of a batch, which is kept where a stack has several.
 
-    What had to be computed anew though it was kept, and what a tracker lost, is added to the notes.
+    The notes get rounds that were saved but computed again, and losses of a tracker.
     """
     folder, number = Folder(job.folder), job.stack.number
     whole = batch.size == len(job.stack.points) * job.scenario.trials
@@ -300,7 +302,7 @@ def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Rec
         "versions": job.versions,
         "sources": job.sources,
     }
-    with contextlib.suppress(Exception):  # not there, or damaged: it is computed anew
+    with contextlib.suppress(Exception):  # not there, or damaged: it is computed again
         kept = plain.load(finished)
         if kept["identity"] == identity:
             return Record.of_plain(kept["record"], (len(batch.points), len(batch.trials)))
@@ -311,7 +313,7 @@ def _kept_batch(job: Job, notes: list[str], batch: Batch, tell: Progress) -> Rec
     record = _run(job.stack, batch, tell, checkpoint, tracks)
     notes.extend(tracks.lost if tracks is not None else ())
     if checkpoint is not None and checkpoint.refused:
-        notes.append(f"{checkpoint.path}: {checkpoint.refused}; its rounds were computed anew")
+        notes.append(f"{checkpoint.path}: {checkpoint.refused}; its rounds were computed again")
     if record.complete and not whole:
         plain.save({"identity": identity, "record": record.plain()}, finished)
     if record.complete and checkpoint is not None and not whole:

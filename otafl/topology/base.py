@@ -14,13 +14,13 @@ from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
 from otafl.channels.places import Places
 from otafl.core import settings
-from otafl.core.contracts import Blocks, Hyper, LinkReport
-from otafl.core.lasting import Lasting
+from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams
+from otafl.core.stateful import Stateful
 from otafl.topology.rows import Rows
 from otafl.uplink.neighbours import Neighbours
 
-Deal = Literal["each", "all"]
+PartitionScope = Literal["each", "all"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Exchange:
     slot, where it was in this that they told each other.
     """
 
-    server: Blocks
+    server: Tensors
     seconds: np.ndarray
     report: LinkReport | None = None
 
 
-class Topology(Lasting, ABC):
+class Topology(Stateful, ABC):
     """Say where the rows of a trial meet.
 
     Parameters
@@ -57,7 +57,7 @@ class Topology(Lasting, ABC):
             return 1
 
         @property
-        def dealt(self) -> Deal:
+        def dealt(self) -> PartitionScope:
             """Return to whom the data set is dealt out: to each server's devices, or to all."""
             return "each"
 
@@ -97,7 +97,7 @@ class Topology(Lasting, ABC):
         return channel.places(round)
 
     def exchange(
-        self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm
+        self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
         """Let servers tell each other of their models after a round; None where they do not.
 
@@ -108,6 +108,6 @@ class Topology(Lasting, ABC):
         """
         return None
 
-    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         """Return further results so far, name of `otafl.results.variables` -> [S C]."""
         return {}

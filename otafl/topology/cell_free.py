@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.base import Channel, Elsewhere
+from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.places import Places
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, Paths
@@ -65,7 +65,7 @@ class CellFree(Topology):
                 yield problem(f"{text}; one each would do", "topology.places_m", "topology.points")
             channel = scenario.channel
             kind = registry.component("channel", channel.name)
-            if kind.has_places and self.radius_m is not None:
+            if kind.has_positions and self.radius_m is not None:
                 text = (
                     f"got {self.radius_m:g}, but the devices of '{channel.name}' are within its "
                     "cell_radius_m; leave it out"
@@ -75,7 +75,7 @@ class CellFree(Topology):
                 text = "a surface is set for one place of the server's antennas; topology: star"
                 yield problem(f"{text} would do", "channel.ris", "topology")
 
-            if not kind.has_places and getattr(channel, "antennas", None) is None:
+            if not kind.has_positions and getattr(channel, "antennas", None) is None:
                 text = (
                     f"'{channel.name}' has antennas of its own at one place; rayleigh, tdl-a or "
                     "umi would do"
@@ -86,7 +86,7 @@ class CellFree(Topology):
             """Return the scenario whose channel has the antennas of all points, if these have no
             places of their own in it."""
             channel = scenario.channel
-            if registry.component("channel", channel.name).has_places:
+            if registry.component("channel", channel.name).has_positions:
                 return scenario
             all_of_them = {"antennas": self.points * channel.antennas}
             return scenario.model_copy(update={"channel": channel.model_copy(update=all_of_them)})
@@ -98,19 +98,19 @@ class CellFree(Topology):
             place = torch.tensor(settings.places_m, dtype=torch.float64, device=streams.device)
             place = place.expand(streams.size, -1, -1)
         else:
-            place = _in_disc(streams.uniform(POINTS, 0, (settings.points, 2)), radius)
-        if channel.has_places:
+            place = _map_to_disc(streams.uniform(POINTS, 0, (settings.points, 2)), radius)
+        if channel.has_positions:
             rows = torch.arange(streams.size, device=streams.device)[:, None]
             sights = [
-                Elsewhere(rows, -place[:, index, None], 1.0, self.rows.links(index))
+                InterfererMap(rows, -place[:, index, None], 1.0, self.rows.links(index))
                 for index in range(settings.points)
             ]
-            each = [channel.of_others(one) for one in sights]
+            each = [channel.make_interfering(one) for one in sights]
             return AccessPoints(channel, each, None, place)
         pair = torch.arange(streams.size * channel.devices, device=streams.device)
         trial, device = pair // channel.devices, pair % channel.devices
         drawn = streams.device_uniform(PLACES, 0, trial, device, (2,))
-        there = _in_disc(drawn.unflatten(0, (-1, channel.devices)), radius)
+        there = _map_to_disc(drawn.unflatten(0, (-1, channel.devices)), radius)
         apart = (there[:, :, None] - place[:, None]).square().sum(3)
         height, exponent = (self.hyper[key].double() for key in ("height_m", "exponent"))
         distance = (apart + height[:, None, None].square()).sqrt()
@@ -148,8 +148,8 @@ class AccessPoints(Channel):
     def state(self, round: int) -> ChannelState:
         return self._together([one.state(round) for one in self._each])
 
-    def state_among(self, round: int, devices: Tensor) -> ChannelState:
-        return self._together([one.state_among(round, devices) for one in self._each])
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
+        return self._together([one.get_state_of_devices(round, devices) for one in self._each])
 
     def _together(self, states: list[ChannelState]) -> ChannelState:
         first = states[0]
@@ -194,7 +194,7 @@ class AccessPoints(Channel):
         return None if own is None else Places(own.device_m, points)
 
 
-def _in_disc(uniform: Tensor, radius_m: float) -> Tensor:
+def _map_to_disc(uniform: Tensor, radius_m: float) -> Tensor:
     """Return places [..., 2] uniform in a disc, float64, of uniform numbers [..., 2]."""
     distance, turn = uniform.double().unbind(-1)
     distance, angle = radius_m * distance.sqrt(), 2.0 * math.pi * turn

@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from otafl.channels.base import Channel, Elsewhere
+from otafl.channels.base import Channel, InterfererMap
 from otafl.channels.places import Places
 from otafl.core import registry
 from otafl.core.contracts import Hyper
 from otafl.core.problems import Problem, problem
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
-from otafl.topology.base import Deal, Topology
+from otafl.topology.base import PartitionScope, Topology
 from otafl.topology.hexagons import Hexagons, hexagons, sizes
 from otafl.topology.rows import Rows
 from otafl.uplink.neighbours import Neighbours
@@ -55,7 +55,7 @@ class CellsSettings(Topology.Settings):
     site_distance_m: float | None = Field(None, gt=0)
     """between neighbouring servers, on channels with places (umi, uma, rma); twice the cell's
     radius if not given"""
-    deal: Deal = "all"
+    deal: PartitionScope = "all"
     """the training data are dealt out once, to all devices of all servers, or to each server's
     devices anew (each)"""
 
@@ -63,7 +63,7 @@ class CellsSettings(Topology.Settings):
         return self.servers
 
     @property
-    def dealt(self) -> Deal:
+    def dealt(self) -> PartitionScope:
         return self.deal
 
     @property
@@ -77,7 +77,7 @@ class CellsSettings(Topology.Settings):
             return scenario
         channel = scenario.channel
         part = {"bandwidth_hz": channel.bandwidth_hz / self.reuse}
-        if not channel.physical:
+        if not channel.is_physical:
             snr_db = channel.implied["snr_db"] if channel.snr_db is None else channel.snr_db
             part["snr_db"] = snr_db + 10.0 * math.log10(self.reuse)
         return scenario.model_copy(update={"channel": channel.model_copy(update=part)})
@@ -85,16 +85,16 @@ class CellsSettings(Topology.Settings):
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between places, band and transport."""
         if self.layout is None:
-            yield from self._no_layout()
+            yield from self._describe_no_layout()
             return
-        yield from self._misplaced(scenario.channel)
-        if self.hear(scenario):
-            yield from self._hearing(scenario)
+        yield from self._find_misplaced(scenario.channel)
+        if self.has_intercell(scenario):
+            yield from self._find_intercell_problems(scenario)
 
     def notes(self, scenario: Any) -> Iterable[str]:
         if self.layout is None or not self.layout.shared or scenario.transport.name == "ideal":
             return
-        if self.hear(scenario):
+        if self.has_intercell(scenario):
             yield from self._note_few_cells(_placed(scenario.channel))
         else:
             yield (
@@ -120,13 +120,13 @@ class CellsSettings(Topology.Settings):
             f"servers on its part of the band, and a plane has six nearest ones; {effect}{more}"
         )
 
-    def hear(self, scenario: Any) -> bool:
+    def has_intercell(self, scenario: Any) -> bool:
         """Say whether servers hear each other's devices."""
         assert self.layout is not None
         gains = _placed(scenario.channel) or self.cross_gain_db is not None
         return self.layout.shared and gains
 
-    def _misplaced(self, channel: Any) -> Iterable[Problem]:
+    def _find_misplaced(self, channel: Any) -> Iterable[Problem]:
         """Yield what is wrong between distances, gains and the channel."""
         if _placed(channel) and self.cross_gain_db is not None:
             text = (
@@ -150,7 +150,7 @@ class CellsSettings(Topology.Settings):
             )
             yield problem(text, "topology.site_distance_m", "channel")
 
-    def _no_layout(self) -> Iterable[Problem]:
+    def _describe_no_layout(self) -> Iterable[Problem]:
         known = sizes(MOST_SERVERS)
         if self.servers not in known:
             near = sorted(known, key=lambda one: abs(one - self.servers))[:3]
@@ -167,17 +167,17 @@ class CellsSettings(Topology.Settings):
         )
         yield problem(text, "topology.reuse", "topology.servers")
 
-    def _hearing(self, scenario: Any) -> Iterable[Problem]:
+    def _find_intercell_problems(self, scenario: Any) -> Iterable[Problem]:
         """Yield why servers that hear each other could not be computed."""
         kind = registry.component("transport", scenario.transport.name)
-        if not kind.hears_neighbours and scenario.transport.name != "ideal":
+        if not kind.supports_intercell and scenario.transport.name != "ideal":
             text = (
                 f"'{scenario.transport.name}' knows no signals of other servers' devices; "
                 "over_the_air would do, or a topology whose servers do not hear each other "
                 f"(reuse: {self.servers})"
             )
             yield problem(text, "transport", "topology")
-        if kind.hears_neighbours:
+        if kind.supports_intercell:
             text = (
                 "bends signals of which other servers hear some; leave it out, or take a topology "
                 f"whose servers do not hear each other (reuse: {self.servers})"
@@ -189,7 +189,7 @@ class CellsSettings(Topology.Settings):
 
 def _placed(channel: Any) -> bool:
     """Say whether gains follow from where devices are on the channel of a section."""
-    return bool(registry.component("channel", channel.name).has_places)
+    return bool(registry.component("channel", channel.name).has_positions)
 
 
 class Cells(Topology):
@@ -200,7 +200,7 @@ class Cells(Topology):
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         super().__init__(settings, rows, hyper)
-        self.together = settings.hear(rows.scenarios[0])
+        self.together = settings.has_intercell(rows.scenarios[0])
 
     def neighbours(self, channel: Channel) -> Neighbours | None:
         layout = self.settings.layout
@@ -209,23 +209,23 @@ class Cells(Topology):
         servers, streams = self.rows.servers, self.rows.streams
         heard = np.array(layout.heard())
         shift = np.zeros((*heard.shape, 2))
-        if channel.has_places:
+        if channel.has_positions:
             heard, shift = layout.images.site, layout.images.shift * self._distance(channel)
         first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
         sites = torch.from_numpy(heard).to(streams.device)
         cross_gain_db = self.settings.cross_gain_db
-        elsewhere = Elsewhere(
+        elsewhere = InterfererMap(
             rows=(first[:, None, None] + sites).flatten(0, 1),
             shift_m=torch.from_numpy(np.tile(shift, (len(first), 1, 1))).to(streams.device),
             gain=1.0 if cross_gain_db is None else db_to_linear(cross_gain_db),
             streams=self.rows.links(0),
         )
-        return Neighbours(heard.tolist(), channel.of_others(elsewhere), channel.devices)
+        return Neighbours(heard.tolist(), channel.make_interfering(elsewhere), channel.devices)
 
     def places(self, channel: Channel, round: int) -> Places | None:
         each = [channel.places(round, server) for server in range(self.rows.servers)]
         layout = self.settings.layout
-        if not channel.has_places or layout is None:
+        if not channel.has_positions or layout is None:
             return each[0]
         base = layout.places * self._distance(channel)
         there = [one.device_m + at for one, at in zip(each, base, strict=True) if one is not None]

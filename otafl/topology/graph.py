@@ -32,13 +32,13 @@ from otafl.algorithms.custom import class_of
 from otafl.channels.base import Channel
 from otafl.channels.places import Places
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Cohort, Group, Hyper, LinkReport, Received, column
+from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, column
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, purpose
 from otafl.devices import compute
 from otafl.topology import mixing
-from otafl.topology.base import Deal, Exchange, Topology
+from otafl.topology.base import Exchange, PartitionScope, Topology
 from otafl.topology.rows import Rows
 from otafl.uplink.base import deliver
 
@@ -86,7 +86,7 @@ class Graph(Topology):
             return count
 
         @property
-        def dealt(self) -> Deal:
+        def dealt(self) -> PartitionScope:
             return "all"
 
         def of_server(self, scenario: Any) -> Any:
@@ -167,7 +167,7 @@ class Graph(Topology):
         """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
-            return _WEIGHTS[settings.weights](self._near(trial))
+            return _WEIGHTS[settings.weights](self._draw_edges(trial))
         if settings.path is None:
             return _WEIGHTS[settings.weights](_EDGES[settings.shape](nodes))
         weights = mixing.of_file(settings.path)
@@ -176,21 +176,21 @@ class Graph(Topology):
                 f"topology.path: '{settings.path}' has {len(weights)} devices, and devices.count "
                 f"is {nodes}; as many would do"
             )
-        if not mixing.connected((weights != 0) & mixing.complete(nodes)):
+        if not mixing.is_connected((weights != 0) & mixing.complete(nodes)):
             raise UserError(
                 f"topology.path: '{settings.path}' leaves devices that no model gets to from the "
                 "others; a connected graph would do"
             )
         return weights
 
-    def _near(self, trial: int) -> np.ndarray:
+    def _draw_edges(self, trial: int) -> np.ndarray:
         """Return who is within reach, in the first draw of places in which the graph is connected.
         Raises UserError where none is of many."""
         nodes, reach = self.rows.servers, self.settings.reach
         for draw in range(DRAWS):
             places = self.rows.trials.uniform(PLACES, draw, (nodes, 2))[trial]
             edges = mixing.geometric(places.double().cpu().numpy(), reach)
-            if mixing.connected(edges):
+            if mixing.is_connected(edges):
                 return edges
         raise UserError(
             f"topology.reach: got {reach:g}, which connected {nodes} devices in none of {DRAWS} "
@@ -200,7 +200,9 @@ class Graph(Topology):
     def places(self, channel: Channel, round: int) -> Places | None:
         return None
 
-    def exchange(self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm) -> Exchange:
+    def exchange(
+        self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
+    ) -> Exchange:
         """Let each hear its neighbours, and average."""
         told = algorithm.spread(server)
         payload = (Group({name: block[self._source] for name, block in told.items()}),)
@@ -208,21 +210,21 @@ class Graph(Topology):
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
         mixed = self._mixed(told, received)
         seconds = np.zeros(len(self._kept))
-        return Exchange(algorithm.gathered(server, mixed), seconds, self._of_nodes(report))
+        return Exchange(algorithm.gathered(server, mixed), seconds, self._spread_cost(report))
 
-    def _mixed(self, own: Blocks, received: Received) -> Blocks:
+    def _mixed(self, own: Tensors, received: Received) -> Tensors:
         """Return W_ii x_i plus the rest of the weight of what was heard, x_i where nothing was."""
         (heard,) = received.mean
         mixed = {}
         for name, block in own.items():
             kept = column(self._kept, block).to(block)
             new = kept * block + (1.0 - kept) * heard[name]
-            if received.alive is not None:
-                new = torch.where(column(received.alive, block), new, block)
+            if received.any_delivered is not None:
+                new = torch.where(column(received.any_delivered, block), new, block)
             mixed[name] = new
         return mixed
 
-    def _of_nodes(self, report: LinkReport) -> LinkReport:
+    def _spread_cost(self, report: LinkReport) -> LinkReport:
         """Return what the round cost each device [S N, 1], given what each slot's senders [S N, N]
         spent, and the channel uses of all slots."""
         nodes = self.rows.servers
@@ -241,7 +243,7 @@ class Graph(Topology):
             heard=(),
         )
 
-    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         told = algorithm.spread(server)
         nodes = self.rows.servers
         distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)

@@ -106,7 +106,7 @@ def _class(step: tuple[int, int], of: Steps, size: int) -> tuple[int, int]:
 def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     found: dict[tuple[int, int], tuple[int, int]] = {}
     span = range(-sites, sites + 1)
-    near = sorted(((x, y) for x in span for y in span), key=_length)
+    near = sorted(((x, y) for x in span for y in span), key=_compute_squared_length)
     for step in near:
         found.setdefault(_class(step, turn, sites), step)
     steps = np.array(list(found.values()))
@@ -116,7 +116,11 @@ def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     bands: dict[tuple[int, int], int] = {}
     band = [bands.setdefault(_class((x, y), other, reuse), len(bands)) for x, y in steps.tolist()]
     number = {one: index for index, one in enumerate(found)}
-    tiers = [step for step in _list_steps(other).tolist() if 0 < _length(step)[0] <= 4 * reuse]
+    tiers = [
+        step
+        for step in _list_steps(other).tolist()
+        if 0 < _compute_squared_length(step)[0] <= 4 * reuse
+    ]
 
     def site_at(place: np.ndarray) -> int:
         return number[_class((int(place[0]), int(place[1])), turn, sites)]
@@ -172,7 +176,7 @@ def _list_steps(steps: Steps) -> np.ndarray:
     return np.array([m * first + n * second for m in _AROUND for n in _AROUND])
 
 
-def _length(step: Sequence[int]) -> tuple[int, int, int]:
+def _compute_squared_length(step: Sequence[int]) -> tuple[int, int, int]:
     """Return the squared length of a step, and an order among equals."""
     x, y = step
     return x * x + x * y + y * y, x, y

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.custom import class_of
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams
 from otafl.core.settings import stackable
@@ -35,7 +35,7 @@ BITS = 32
 
 
 class Hierarchical(Cells):
-    lasting: ClassVar = ("bits",)
+    state_attrs: ClassVar = ("bits",)
 
     class Settings(CellsSettings):
         small: ClassVar[Mapping[str, Any]] = {**Cells.Settings.small, "cloud_every": 1}
@@ -66,7 +66,7 @@ class Hierarchical(Cells):
         return self.rows.first
 
     def exchange(
-        self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm
+        self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
         if (round + 1) % self.settings.cloud_every:
             return None
@@ -81,7 +81,7 @@ class Hierarchical(Cells):
         self.bits += 2 * sent
         return Exchange(algorithm.gathered(server, told), 2 * sent / self._rate_bps)
 
-    def measures(self, server: Blocks, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
 
 

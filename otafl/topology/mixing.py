@@ -57,7 +57,7 @@ def geometric(places: np.ndarray, reach: float) -> np.ndarray:
     return (apart <= reach) & complete(len(places))
 
 
-def connected(edges: np.ndarray) -> bool:
+def is_connected(edges: np.ndarray) -> bool:
     """Say whether there is a way from each to each, [N, N] bool."""
     seen = np.zeros(len(edges), bool)
     seen[0] = True
@@ -88,7 +88,7 @@ def _filled(weights: np.ndarray) -> np.ndarray:
     return weights + np.diag(1.0 - weights.sum(1))
 
 
-def second_modulus(weights: np.ndarray) -> float:
+def compute_second_modulus(weights: np.ndarray) -> float:
     """Return by what an exchange shrinks the nodes' distance from their mean at least: the largest
     singular value of W - 1 1^T / N, for symmetric W its second largest eigenvalue modulus."""
     return float(np.linalg.norm(weights - 1.0 / len(weights), 2))

@@ -18,7 +18,7 @@ LINK_BITS = 52
 """And as (l + 1) 2^52 more for links beside those of its devices to itself."""
 
 
-def derived_trial(trial: int, server: int) -> int:
+def derive_trial_number(trial: int, server: int) -> int:
     """Return the number of the trial as which a server of a trial draws."""
     return trial + (server << SERVER_BITS)
 
@@ -47,7 +47,7 @@ class Rows:
         """Lay out the rows of S trials: their scenarios, which share a stack, and numbers."""
         servers = range(scenarios[0].topology.count(scenarios[0]))
         seeds = [one.seed for one in scenarios for _ in servers]
-        numbers = [derived_trial(trial, server) for trial in trials for server in servers]
+        numbers = [derive_trial_number(trial, server) for trial in trials for server in servers]
         streams = Streams(seeds, numbers, device, dtype)
         whole = first = streams
         if len(servers) > 1:

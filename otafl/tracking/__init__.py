@@ -1,4 +1,4 @@
-"""Tell others of a run while it is evaluated: files to watch, or services that follow experiments.
+"""Tracking of runs during evaluation: files to watch, or experiment-tracking services.
 
 What trackers write is beside the result: `<name>.track/` of a file, `track/` in the folder of a
 sweep, with a folder for each point and a file or folder for each trial.

@@ -1,4 +1,4 @@
-"""Define the contract of a tracker, and what it is told of a run."""
+"""Contract of a tracker, and the description of a run that it receives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_LETTERS = 80
 
 @dataclass(frozen=True)
 class Run:
-    """Say which run is followed: a trial of a point of the sweep.
+    """One tracked run: a trial of a point of the sweep.
 
     Parameters
     ----------
@@ -57,8 +57,10 @@ class Run:
 
     @property
     def id(self) -> str:
-        """Return 16 letters and digits: the same when the run is resumed, others for another
-        scenario, run or folder."""
+        """Return the run's identifier of 16 letters and digits.
+
+        It is the same when the run is resumed, and differs for another scenario, run or folder.
+        """
         said = f"{self.folder.absolute()}:{self.name}:{self.scenario_hash}"
         return hashlib.sha256(said.encode()).hexdigest()[:16]
 
@@ -79,8 +81,8 @@ class Tracker(Settings):
 
     @abstractmethod
     def opened(self, run: Run) -> AbstractContextManager[Log] | None:
-        """Begin to follow a run, or return None to leave it alone.
+        """Begin to track a run, or return None to skip it.
 
-        A run that is resumed begins again: it is told all evaluations from round 0 on, those of
-        before first. What is kept of it must be replaced, or rounds left out that are there.
+        A run that is resumed begins again: it receives all evaluations from round 0, the
+        earlier ones first. What is kept of it must be replaced, or rounds left out that are there.
         """

@@ -1,4 +1,4 @@
-"""Follow runs by a function of the user's, which the scenario names `module:function`.
+"""Run tracking by a user-defined function, which the scenario names `module:function`.
 
     tracker(run, **options) -> context manager of log(round, values)
 
@@ -38,8 +38,7 @@ class CustomTracker(OwnFunction, Tracker):
             return made
         if not callable(made):
             self.refuse(
-                f"returned {type(made).__name__}; a function of (round, values) would do, or a "
-                "context manager that gives one, which @contextlib.contextmanager makes of a "
-                "generator"
+                f"returned {type(made).__name__}; expected a function of (round, values), or a "
+                "context manager that yields one (see @contextlib.contextmanager)"
             )
         return contextlib.nullcontext(made)

@@ -1,4 +1,4 @@
-"""Tell nobody; the result file has everything in the end."""
+"""No run tracking; the result file has everything in the end."""
 
 from __future__ import annotations
 

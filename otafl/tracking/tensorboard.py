@@ -28,8 +28,8 @@ class TensorBoard(Tracker):
     def ready(self) -> None:
         if importlib.util.find_spec("tensorboard") is None:
             raise UserError(
-                "track: tensorboard is not installed; pip install 'otafl[tracking]' would do, or "
-                "track: jsonl"
+                "track: tensorboard is not installed; run pip install 'otafl[tracking]', or "
+                "set track: jsonl"
             )
 
     @contextmanager

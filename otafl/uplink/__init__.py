@@ -18,7 +18,7 @@ from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
 from otafl.csi.base import Csi
 from otafl.csi.long_term import statistics
-from otafl.devices.faults import jammer_power
+from otafl.devices.faults import compute_jammer_power
 from otafl.power.base import PowerPolicy
 from otafl.privacy import mechanism as privacy
 from otafl.uplink.base import Transport
@@ -71,7 +71,7 @@ def build(
     if policy is None:
         policy = registry.make("power", scenario.power)
     receiver = receivers.build(scenario.receiver, policy, channel.outline(0).h.shape[2])
-    jammer = jammer_power([row.faults for row in rows], streams)
+    jammer = compute_jammer_power([row.faults for row in rows], streams)
     impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)
     others = neighbours(channel)

@@ -15,13 +15,13 @@ from otafl.core.contracts import (
     NO_LIMITS,
     ChannelState,
     Cohort,
-    Limits,
     LinkBudget,
     LinkReport,
     Payload,
     Received,
+    TransmitLimits,
 )
-from otafl.core.lasting import Lasting
+from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 from otafl.uplink.delivery import Delivery
 
@@ -45,7 +45,7 @@ class OrthogonalUplink:
     csi: Csi
 
 
-class Transport(Lasting, ABC):
+class Transport(Stateful, ABC):
     """A scheme that carries the payload of a slot to the server (`deliver`).
 
     It is made of its settings and of the parts of `otafl.uplink.build` that its constructor
@@ -66,13 +66,13 @@ class Transport(Lasting, ABC):
     loses_updates: ClassVar[bool] = True
     """An update is not received whose device has no energy to send it."""
 
-    gives_sums: ClassVar[bool] = True
+    provides_sums: ClassVar[bool] = True
     """The server can get the plain sum of what devices send, which a vote is not."""
 
-    faithful: ClassVar[bool] = True
+    is_unbiased: ClassVar[bool] = True
     """Without noise and fading the server gets what was sent, to rounding of floats."""
 
-    hears_fading: ClassVar[bool] = True
+    uses_fading: ClassVar[bool] = True
     """What arrives, and at what cost, depends on the channel's h, which else is not drawn."""
 
     obeys_power: ClassVar[bool] = False
@@ -81,22 +81,22 @@ class Transport(Lasting, ABC):
     accounts_privacy: ClassVar[bool] = False
     """It clips payloads, and accounts for what it tells of a device's data."""
 
-    hears_neighbours: ClassVar[bool] = False
+    supports_intercell: ClassVar[bool] = False
     """It adds the signals of other servers' devices to each server's own."""
 
-    hears_tails: ClassVar[bool] = False
+    supports_heavy_tails: ClassVar[bool] = False
     """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
 
     class Settings(settings.Settings):
         """Hold the section `transport` of a scenario."""
 
         @property
-        def plannable(self) -> bool:
+        def has_access_plan(self) -> bool:
             """Return whether devices can plan their energy for what an update takes (`planned`)."""
             return False
 
     @property
-    def holds_slots(self) -> bool:
+    def uses_empty_slots(self) -> bool:
         """Return whether it accounts for slots in which no device transmits, and so is given a
         payload without rows in these."""
         return False
@@ -125,7 +125,7 @@ def deliver(
     cohort: Cohort,
     channel: ChannelState,
     round: int,
-    limits: Limits = NO_LIMITS,
+    limits: TransmitLimits = NO_LIMITS,
 ) -> tuple[Received, LinkReport]:
     """Deliver the payload of a slot.
 
@@ -142,7 +142,7 @@ def deliver(
         Channel of the slot, h complex [S, K, A, B, F].
     round : int
         Number of the slot, which its draws depend on.
-    limits : Limits
+    limits : TransmitLimits
         What bounds the transmissions beside the power budget.
 
     Returns

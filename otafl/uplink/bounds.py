@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import constant
-from otafl.core.contracts import Coefficients, Limits
+from otafl.core.contracts import Coefficients, TransmitLimits
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
@@ -34,7 +34,7 @@ class Bounds:
     symbols : channel uses of the slot.
     """
 
-    def __init__(self, limits: Limits, symbols: int) -> None:
+    def __init__(self, limits: TransmitLimits, symbols: int) -> None:
         self.energy, self._copies = limits.energy, limits.copies
         if self.energy is not None:
             circuits = 0.0 if limits.per_symbol is None else limits.per_symbol * symbols
@@ -50,7 +50,9 @@ class Bounds:
         has twice the amplitude."""
         return m if self._copies is None else m * self._copies.square()[:, None]
 
-    def limit(self, coefficients: Coefficients, able: Tensor, energy: Tensor) -> Coefficients:
+    def limit(
+        self, coefficients: Coefficients, eligible_mask: Tensor, energy: Tensor
+    ) -> Coefficients:
         """Limit the transmit scalars to what devices can pay for.
 
         Parameters
@@ -67,7 +69,7 @@ class Bounds:
         if self.energy is not None:
             spent = (p.abs().square() * energy).sum(1)
             share = (self.energy / spent.clamp_min(1e-30)).clamp_max(1.0).sqrt()
-            p, active = p * share[:, None], active & able[:, None]
+            p, active = p * share[:, None], active & eligible_mask[:, None]
         return replace(coefficients, p=p, active=active)
 
     def spend(self, energy: Tensor) -> None:

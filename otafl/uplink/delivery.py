@@ -34,13 +34,13 @@ class Delivery:
         cohort: c.Cohort,
         channel: c.ChannelState,
         round: int,
-        limits: c.Limits,
+        limits: c.TransmitLimits,
         budget: c.LinkBudget,
         apart: bool,
     ) -> None:
         self.payload, self.cohort, self.limits = payload, cohort, limits
         self.channel, self.round = channel, round
-        self.budget, self.tally = budget, Tally(budget, cohort.population)
+        self.budget, self.tally = budget, Tally(budget, cohort.num_devices)
         self.uplink: list[Signal] = []
         self._apart, self._every_trial = apart, False
         self._given: dict[int, tuple[Any, ...]] = {}
@@ -55,11 +55,11 @@ class Delivery:
     def give(
         self,
         sent: Signal,
-        mean: c.Blocks,
-        count: Tensor | c.Blocks,
-        each: c.Blocks | None = None,
+        mean: c.Tensors,
+        count: Tensor | c.Tensors,
+        each: c.Tensors | None = None,
         came: Tensor | None = None,
-        reached: c.Blocks | None = None,
+        reached: c.Tensors | None = None,
         *,
         heard: Callable[[], Tensor],
     ) -> None:
@@ -71,8 +71,8 @@ class Delivery:
         sent: Signal,
         estimate: Tensor,
         exact: Tensor,
-        count: Tensor | c.Blocks,
-        reached: c.Blocks | None = None,
+        count: Tensor | c.Tensors,
+        reached: c.Tensors | None = None,
         *,
         heard: Callable[[], Tensor],
     ) -> None:
@@ -97,7 +97,7 @@ class Delivery:
         if weight is None and min(sent.cohort.counts) > 0:
             self._every_trial = True
             return
-        some = (sent.cohort.rows_of if weight is None else weight) > 0
+        some = (sent.cohort.rows_per_trial if weight is None else weight) > 0
         self._alive = some if self._alive is None else self._alive | some
 
     def received(self) -> c.Received:
@@ -107,7 +107,7 @@ class Delivery:
             mean=mean,
             count=count,
             each=each if self._apart else None,
-            alive=None if self._every_trial else self._alive,
+            any_delivered=None if self._every_trial else self._alive,
             came=None if all(rows is None for rows in came) else came,
             reached=None if all(blocks is None for blocks in reached) else reached,
         )
@@ -130,14 +130,14 @@ class Tally:
     Parameters
     ----------
     budget : powers and bandwidth of S trials.
-    population : K.
+    num_devices : K.
     """
 
-    def __init__(self, budget: c.LinkBudget, population: int) -> None:
-        self._budget, self._population = budget, population
+    def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:
+        self._budget, self._population = budget, num_devices
         self._sums: dict[str, Tensor] = {}
-        self._some: dict[str, Tensor] = {}
-        self.saved: c.Blocks = {}
+        self._check_partial_participation: dict[str, Tensor] = {}
+        self.saved: c.Tensors = {}
 
     def add(self, **amounts: Tensor) -> None:
         """Add amounts of a group to those of the groups before.
@@ -169,7 +169,11 @@ class Tally:
         on_air : they were on air.
         """
         for name, some in who.items():
-            self._some[name] = self._some[name] | some if name in self._some else some
+            self._check_partial_participation[name] = (
+                self._check_partial_participation[name] | some
+                if name in self._check_partial_participation
+                else some
+            )
 
     def error(self, squared: Tensor, target: Tensor) -> None:
         """Add the squared aggregation error and the squared error-free aggregate, [S]."""
@@ -177,7 +181,7 @@ class Tally:
 
     def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
-        sums, some = self._sums, self._some
+        sums, some = self._sums, self._check_partial_participation
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
         symbols = sums.get("symbols", zeros)

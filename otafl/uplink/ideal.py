@@ -16,7 +16,7 @@ from otafl.uplink.delivery import Delivery
 class Ideal(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
-    hears_fading: ClassVar[bool] = False
+    uses_fading: ClassVar[bool] = False
     loses_updates: ClassVar[bool] = False
 
     class Settings(Transport.Settings):

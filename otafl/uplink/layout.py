@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from otafl.core.contracts import Limits
+from otafl.core.contracts import TransmitLimits
 from otafl.csi.base import Csi
 from otafl.uplink.bounds import Bounds
 from otafl.uplink.delivery import Delivery
@@ -58,7 +58,7 @@ def lay_out(
     delivery: Delivery,
     lengths: Sequence[int],
     csi: Csi | None,
-    limits: Limits,
+    limits: TransmitLimits,
     uses_per_symbol: int = 1,
 ) -> Slot:
     """Lay out the slot of a delivery, and count its pilots.
@@ -71,7 +71,7 @@ def lay_out(
         Symbols of the groups, which are sent one after the other.
     csi : Csi or None
         Estimates the channel; None if no device estimates it.
-    limits : Limits
+    limits : TransmitLimits
         What bounds the transmissions beside the budgets.
     uses_per_symbol : int
         Channel uses of a symbol. They have the fade of the first of them.
@@ -84,7 +84,7 @@ def lay_out(
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
         pilots = float(csi.pilot_symbols * h.shape[3])
-        delivery.tally.add(side=delivery.uplink[0].cohort.rows_of * pilots)
+        delivery.tally.add(side=delivery.uplink[0].cohort.rows_per_trial * pilots)
     if limits.per_symbol is not None and each > 1:
         limits = replace(limits, per_symbol=each * limits.per_symbol)
     return Slot(

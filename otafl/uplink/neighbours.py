@@ -113,7 +113,7 @@ def _together(cohort: Cohort, servers: int) -> Cohort:
     return replace(
         cohort,
         trial=cohort.trial // servers,
-        device=server * cohort.population + cohort.device,
+        device=server * cohort.num_devices + cohort.device,
         counts=tuple(counts),
-        population=servers * cohort.population,
+        num_devices=servers * cohort.num_devices,
     )

@@ -81,7 +81,7 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
     0).
     """
     segments, energy = normalised.segments, normalised.row_energy
-    k = sent.cohort.rows_of[:, None]
+    k = sent.cohort.rows_per_trial[:, None]
     total = sent.sum_by_trial(energy)
     both = torch.zeros_like(total)
     coefficient = normalised.scale[:, None, None].expand(-1, len(segments.bounds), 1)

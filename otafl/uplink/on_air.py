@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Coefficients, Cohort
+from otafl.core.contracts import Coefficients, Cohort, Tensors
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.combine import ScalarChannels
 from otafl.uplink.layout import Slot
@@ -95,7 +95,7 @@ class OnAir:
         mean, 1 / K where the sum is divided coordinate by coordinate, 1 for a sum."""
         sent, unit = self.sent, torch.ones_like(self.weight)
         if sent.linear:
-            unit = unit / sent.cohort.rows_of.clamp_min(1.0)[:, None]
+            unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)[:, None]
             if sent.mask is None:
                 unit = unit / self.weight.clamp_min(1e-12)
         return unit
@@ -124,7 +124,7 @@ class OnAir:
         unit = self.unit / self.coefficients.eta.sqrt()
         return torch.where(self.weight > 0, unit, 0.0)
 
-    def weigh_coordinates(self) -> Blocks | None:
+    def weigh_coordinates(self) -> Tensors | None:
         """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
         cut in segments; None of another, or of one with a mask."""
         sent, segments = self.sent, self.segments

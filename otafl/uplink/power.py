@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from otafl.core.contracts import Coefficients, Hyper, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
 from otafl.csi.base import Csi
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import mmse_scaled
+from otafl.power.scalars import apply_mmse_scaling
 from otafl.receivers.base import Receiver
 from otafl.uplink.combine import ScalarChannels
 from otafl.uplink.impairments.impairments import Impairments
@@ -30,7 +30,7 @@ class Alignment:
     csi: Csi
     receiver: Receiver
     policy: PowerPolicy
-    statistics: Statistics
+    statistics: ChannelStatistics
     hyper: Hyper
     impairments: Impairments
 
@@ -65,10 +65,10 @@ def set_power(
         linear=sent.linear,
         hyper=alignment.hyper,
         antennas=slot.h.shape[2],
-        variation=compute_variation(sent, normalised) if policy.wants_variation else None,
+        variation=compute_variation(sent, normalised) if policy.needs_variation else None,
         energy=slot.bounds.energy,
         lengths=normalised.lengths,
         payload=slot.symbols,
     )
     state, wanted = policy.coefficients(state, link)
-    return state, mmse_scaled(wanted, link) if receiver.scale == "mmse" else wanted
+    return state, apply_mmse_scaling(wanted, link) if receiver.scale == "mmse" else wanted

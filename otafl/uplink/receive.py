@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.signal import divide_by_weights
@@ -37,7 +37,7 @@ def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -
     as in `receive`.
     """
     sent = on_air.sent
-    count: Tensor | Blocks = on_air.weight[:, 0]
+    count: Tensor | Tensors = on_air.weight[:, 0]
     if sent.mask is not None:
         total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_known(sent.mask))
     reached = on_air.weigh_coordinates()

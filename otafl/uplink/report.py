@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.on_air import OnAir
 
@@ -45,7 +45,10 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
     if on_air.part is not None:
         uses = slot.uses_per_symbol * (sends * on_air.part.symbols).sum(1)
     spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
-    senders, length = sent.cohort.rows_of, float(slot.uses_per_symbol * normalised.segments.symbols)
+    senders, length = (
+        sent.cohort.rows_per_trial,
+        float(slot.uses_per_symbol * normalised.segments.symbols),
+    )
     side = senders * float(num_scalars)
     tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=side)
     tally.note(on_air=sends.any(1))
@@ -53,7 +56,7 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
     slot.bounds.spend(spent)
 
 
-def coefficients(on_air: OnAir, gram: bool) -> Blocks:
+def coefficients(on_air: OnAir, gram: bool) -> Tensors:
     """Return what the aggregation error follows from, given the Gram matrices of the signals:
     in a segment it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's
     part."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort, Group
+from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.models.base import flatten, unflatten
 
 COLUMNS = 4096
@@ -70,7 +70,7 @@ class Signal:
     def weight(self) -> Tensor:
         """Return the weights [n], which sum to one over the rows of a trial; of a sum whose rows
         are not equal, the cohort's as the algorithm applied them."""
-        return self.cohort.unit_weight if self.out_of_one else self.cohort.weight
+        return self.cohort.normalised_weight if self.out_of_one else self.cohort.weight
 
     @property
     def out_of_one(self) -> bool:
@@ -87,7 +87,7 @@ class Signal:
         """Return what rows are multiplied with to be added up, [n]: K w_k for a mean."""
         if not self.linear:
             return self.exact
-        return self.exact * self.cohort.rows_of[self.cohort.trial]
+        return self.exact * self.cohort.rows_per_trial[self.cohort.trial]
 
     def empty_sum(self) -> Tensor:
         """Return room for a sum over the rows of each trial, [S, P]."""
@@ -148,7 +148,7 @@ class Signal:
             return part
         return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
 
-    def blocks(self, flat: Tensor) -> Blocks:
+    def blocks(self, flat: Tensor) -> Tensors:
         """Return columns [S, P] as named blocks [S, *shape]."""
         in_order = flat if self.place is None else flat.index_select(1, self.place)
         return unflatten(in_order, self.shapes)
@@ -175,7 +175,7 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
     share = group.share
-    if group.rows is not None or not cohort.all_send:
+    if group.rows is not None or not cohort.all_transmit:
         rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
         keep = cohort.sends[rows].nonzero().squeeze(1)
         keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
@@ -210,12 +210,12 @@ def _merge_repeated(
     return merged, None if mask is None else (share > 0).to(x.dtype), unique
 
 
-def compute_error_free(sent: Signal) -> tuple[Blocks, Tensor | Blocks]:
+def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
     """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
     or [S, *shape] blocks where there is a mask."""
     flat = sent.sum(sent.exact[:, None])[:, 0]
     if sent.mask is None and sent.out_of_one:
-        return sent.blocks(flat), (sent.cohort.rows_of > 0).to(flat.dtype)
+        return sent.blocks(flat), (sent.cohort.rows_per_trial > 0).to(flat.dtype)
     if sent.mask is None:
         return sent.blocks(flat), sent.sum_by_trial(sent.weight)
     reached = sum_masked_weights(sent)
@@ -235,7 +235,7 @@ def divide(total: Tensor, weight: Tensor) -> Tensor:
 
 def divide_by_weights(
     sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
-) -> tuple[Tensor, Tensor, Blocks]:
+) -> tuple[Tensor, Tensor, Tensors]:
     """Return what a group with a mask makes of its sums, received and error-free, [S, P] each: of a
     mean each real over the weight that knows it; and as blocks `reached`, the weight [S, P] that
     has arrived."""
@@ -244,9 +244,9 @@ def divide_by_weights(
     return total, exact, sent.blocks(reached)
 
 
-def select_rows(group: Group, cohort: Cohort) -> Blocks:
+def select_rows(group: Group, cohort: Cohort) -> Tensors:
     """Return what each sending row sent, for transports that tell devices apart."""
-    if group.rows is None and cohort.all_send:
+    if group.rows is None and cohort.all_transmit:
         return group.blocks
     sends = cohort.sends if group.rows is None else cohort.sends[group.rows]
     keep = sends.nonzero().squeeze(1)

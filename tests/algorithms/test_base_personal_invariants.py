@@ -18,11 +18,11 @@ import pytest
 import torch
 from contract.small import engine, equal, run
 
-from otafl.core.contracts import Blocks, Cohort
-from otafl.data.work import LocalData
+from otafl.core.contracts import Cohort, Tensors
+from otafl.data.work import TrainingData
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
-from otafl.selection.choosing import some_of
+from otafl.selection.choosing import draw_subset
 
 METHODS: dict[str, Mapping[str, Any]] = {
     "fedavg": {"name": "fedavg"},
@@ -49,7 +49,7 @@ def test_the_server_steps_along_the_mean_increment(method: str) -> None:
     cohort = before.select(None, 0)
     broadcast = before.parts.algorithm.broadcast(before.server, cohort)
     payload, _ = before.local_work(broadcast, cohort, 0)
-    mean = (cohort.unit_weight[:, None] * payload[0].blocks["model"]).sum(0, keepdim=True)
+    mean = (cohort.normalised_weight[:, None] * payload[0].blocks["model"]).sum(0, keepdim=True)
     two.parts.hyper["server_learning_rate"].fill_(2.0)
     still = small(method)
     still.parts.hyper["server_learning_rate"].fill_(0.0)
@@ -65,7 +65,7 @@ def forget_others(one: Engine) -> None:
     """Devices that do not send keep the state that they had, as if they had not trained."""
     put = one.devices.put
 
-    def only_senders(cohort: Cohort, state: Blocks) -> None:
+    def only_senders(cohort: Cohort, state: Tensors) -> None:
         rows = cohort.sends.nonzero().squeeze(1)
         put(cohort.take(rows), {name: block[rows] for name, block in state.items()})
 
@@ -93,7 +93,7 @@ def relabelled(one: Engine, order: list[int]) -> Engine:
     data = samples.local_data
     index, count = data.index[order][None], data.count[order][None]
     streams, size = one.parts.streams, data.longest
-    local = LocalData(data.x, data.y, index, count, data.classes, streams, size, data.steps)
+    local = TrainingData(data.x, data.y, index, count, data.classes, streams, size, data.steps)
     moved = dataclasses.replace(samples, local_data=local, share=samples.share[:, order])
     return Engine(dataclasses.replace(one.parts, samples=moved))
 
@@ -144,7 +144,7 @@ def test_drawn_senders_have_the_spread_of_lemma_3() -> None:
     assert np.mean(list(of.values())) == pytest.approx((k / s - 1) / (k - 1) * spread, rel=1e-12)
     cohort = one.select(None, 0)
     drawn = [
-        tuple(some_of(cohort, s, t, one.parts.streams).nonzero()[:, 0].tolist())
+        tuple(draw_subset(cohort, s, t, one.parts.streams).nonzero()[:, 0].tolist())
         for t in range(rounds)
     ]
     counts = np.array([drawn.count(devices) for devices in of])

@@ -71,7 +71,7 @@ class Scaled(FedAvg):
 
     def local(self, broadcast, devices, context):
         state, payload, loss = super().local(broadcast, devices, context)
-        payload[0].blocks["model"].mul_(context.of_rows("factor")[:, None])
+        payload[0].blocks["model"].mul_(context.gather_hyper("factor")[:, None])
         return state, payload, loss
 
 class Each(FedAvg):
@@ -140,15 +140,15 @@ class Counting(FedAvg):
         _, payload, loss = super().local(broadcast, devices, context)
         return devices, payload, loss
 
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {"lost": devices["lost"] + ~heard[0]}
 
 class Losing(Counting):
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {"lost": devices["lost"][:, 0]}
 
 class Forgetting(Counting):
-    def settle(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, heard, context):
         return {}
 
 class Spoiled(FedAvg):
@@ -421,8 +421,8 @@ def test_a_settlement_of_its_own() -> None:
     assert torch.equal(engine.devices.blocks()["lost"][..., 0], lost)
     assert 0 < lost.sum() < 24
     plain = assemble(expand(load_scenario(scenario(section("Same")))), [0])
-    assert engine.parts.algorithm.settles
-    assert not plain.algorithm.settles
+    assert engine.parts.algorithm.has_on_ack
+    assert not plain.algorithm.has_on_ack
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from twins.setting import mlp
 from otafl.algorithms import factor_pull
 from otafl.algorithms.cp_blocks import CpBlocks
 from otafl.algorithms.factor_pull import FactorPull
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.base import unflatten
 from otafl.models.cnn import Cnn
 from otafl.models.layered import LayeredModel
@@ -30,7 +30,7 @@ def network(kind: str) -> LayeredModel:
     return mlp((31, 13, 5))
 
 
-def start(kind: str) -> tuple[CpBlocks, Tensor, Blocks]:
+def start(kind: str) -> tuple[CpBlocks, Tensor, Tensors]:
     """Names, factors and biases [7, Q], and other parameters to be drawn to."""
     model = network(kind)
     names = CpBlocks(model, [2] * len(model.layers))

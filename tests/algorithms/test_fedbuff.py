@@ -21,7 +21,7 @@ from twins import asynchronous as twin
 from twins.rivals import Params
 from twins.setting import everyone
 
-from otafl.core.contracts import Blocks, Received
+from otafl.core.contracts import Received, Tensors
 from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.exact
@@ -83,7 +83,7 @@ def test_staleness_by_hand() -> None:
     np.testing.assert_allclose(weights, [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3], rtol=1e-12)
 
 
-def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10) -> Blocks:
+def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10) -> Tensors:
     """Return the server of one trial, x = 1, after a slot of four devices that received the mean
     2."""
     ours = Slots("fedbuff", {}, buffer=[size, size])
@@ -100,7 +100,7 @@ def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10)
     arrived = torch.tensor([count, 0.0], dtype=F64)
     known = None if came is None else (came,)
     received = Received(({"model": 2 * one},), (arrived,), None, arrived > 0, known)
-    out: Blocks = ours.method.combine(server, received, ours.context(cohort))
+    out: Tensors = ours.method.combine(server, received, ours.context(cohort))
     assert out["came"][1] == 0
     assert out["steps"][1] == 0
     return {name: block[0] for name, block in out.items()}

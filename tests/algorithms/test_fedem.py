@@ -43,7 +43,7 @@ from twins.network import Array
 from twins.setting import minibatch
 
 from otafl.algorithms.fedem import FedEM
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Draw, Model, flatten, unflatten
@@ -125,7 +125,7 @@ class Given(Model):
     def __init__(self) -> None:
         self.shapes, self.macs = {"scores": (2,)}, 0
 
-    def init(self, draw: Draw) -> Blocks:
+    def init(self, draw: Draw) -> Tensors:
         return {"scores": 0.0 * draw("scores", (2,))}
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -133,7 +133,7 @@ class Given(Model):
         return scores[:, None].expand(-1, x.shape[1], -1)
 
 
-def hand() -> tuple[FedEM, Blocks, Blocks]:
+def hand() -> tuple[FedEM, Tensors, Tensors]:
     """Make one trial of two devices, with two models that give class 0 the probabilities 3/4 and
     1/5."""
     method = FedEM(FedEM.Settings(components=2), Given(), 2)

@@ -51,7 +51,7 @@ def test_weights_as_printed() -> None:
     code = [0.382535, 0.313193, 0.209940, 0.094332]
     for rule, expected in (("paper", paper), ("inverse", code)):
         ours = method(perceptron(WIDTHS), temperature=5.0, weight_rule=rule)
-        close(weighed(ours, cohort).unit_weight, torch.tensor(expected, dtype=DOUBLE), 5e-7)
+        close(weighed(ours, cohort).normalised_weight, torch.tensor(expected, dtype=DOUBLE), 5e-7)
     ours = method(perceptron(WIDTHS))
     assert weighed(ours, cohort).weight.tolist() == [1.0] * 4
 

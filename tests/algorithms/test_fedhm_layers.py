@@ -16,7 +16,7 @@ from twins.setting import everyone, local_data
 from otafl.algorithms.fedhm import FedHm
 from otafl.algorithms.fedhm_layers import frobenius
 from otafl.algorithms.level_training import gradients, train_
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.rng import Streams
 from otafl.models.network import Network
 
@@ -27,7 +27,7 @@ WIDTHS = (6, 5, 7, 3)
 LAYERS = ("linear1", "linear2")
 
 
-def drawn(network: Network, rows: int, seed: int = 0) -> Blocks:
+def drawn(network: Network, rows: int, seed: int = 0) -> Tensors:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(name: str, shape: tuple[int, ...]) -> Tensor:

@@ -29,7 +29,7 @@ from twins.setting import local_data
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedhm import FedHm
 from otafl.algorithms.level_training import train_
-from otafl.core.contracts import Blocks, Cohort, Context
+from otafl.core.contracts import Cohort, Context, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
@@ -62,7 +62,7 @@ def test_all_dense_is_fedavg() -> None:
     close(server["model"], theirs["model"])
     for t in range(3):
         work = data.work(t, cohort)
-        assert (work.class_counts() > 0).all()
+        assert (work.count_classes() > 0).all()
         server, _ = a_round(ours, server, cohort, work, values, streams)
         theirs, _ = a_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
         close(server["model"], theirs["model"])
@@ -185,8 +185,8 @@ def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
 
 
 def rounds(
-    ours: Any, server: Blocks, cohort: Cohort, data: Any, values: Blocks, streams: Streams
-) -> Blocks:
+    ours: Any, server: Tensors, cohort: Cohort, data: Any, values: Tensors, streams: Streams
+) -> Tensors:
     heavy = weighed(ours, cohort)
     for t in range(2):
         server, _ = a_round(ours, server, heavy, data.work(t, heavy), values, streams)
@@ -263,7 +263,7 @@ def test_what_goes_down_and_up() -> None:
         ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, masked_loss=False)
         assert [level.parameters for level in ours.levels()] == sizes
         server, _ = ours.init(streams, hyper(1))
-        down = ours.broadcast(server, cohort).reals_of
+        down = ours.broadcast(server, cohort).coordinates_per_row
         extra = factors[0] if sends == "tangent" else 0
         assert down is not None
         assert down.tolist() == [sizes[0] + extra, *(sizes[i] for i in (1, 2, 2)), sizes[0] + extra]

@@ -24,7 +24,7 @@ from twins import fedhm as twin
 from twins.setting import local_data, minibatch
 
 from otafl.algorithms.fedhm import FedHm
-from otafl.core.contracts import Blocks, Work
+from otafl.core.contracts import LocalData, Tensors
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 
@@ -97,8 +97,8 @@ def test_equals_the_looped_twin(case: dict[str, Any], lost: tuple[int, ...]) -> 
 
 def expected_round(
     ours: FedHm,
-    server: Blocks,
-    work: Work,
+    server: Tensors,
+    work: LocalData,
     levels: list[int],
     weight: torch.Tensor,
     came: torch.Tensor,
@@ -106,7 +106,7 @@ def expected_round(
     settings: dict[str, Any],
 ) -> Any:
     batches = [work.batch(step) for step in range(STEPS)]
-    present = (work.class_counts() > 0).numpy()
+    present = (work.count_classes() > 0).numpy()
     params = unflatten(server["model"], ours.model.shapes)
     devices = [
         twin.Device(

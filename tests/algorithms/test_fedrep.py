@@ -42,7 +42,7 @@ from twins.network import Array
 from twins.setting import mlp
 
 from otafl.algorithms.fedrep import head_gradients, head_of
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Model, unflatten
 from otafl.models.cnn import Cnn
@@ -97,7 +97,7 @@ def test_fedrep(factor: int) -> None:
             close(arrays(MODEL, personal, 5 * s + k), [both[i] for i in range(6)])
 
 
-def some(model: Model, rows: int) -> tuple[Blocks, Batch]:
+def some(model: Model, rows: int) -> tuple[Tensors, Batch]:
     """Draw normal parameters and a weighted minibatch of inputs that fit the model."""
     generator = torch.Generator().manual_seed(3)
     params = {

@@ -16,7 +16,7 @@ from torch import Tensor
 from twins.setting import Quiet, everyone, local_data, mlp
 
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Blocks, Group, LocalContext, LocalLoad, Received
+from otafl.core.contracts import Group, LocalContext, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
@@ -52,7 +52,7 @@ def random_point(m: int, n: int, r: int, rows: int) -> LowRank:
     return LowRank(u, s, v)
 
 
-def as_blocks(point: LowRank, bias: float) -> Blocks:
+def as_blocks(point: LowRank, bias: float) -> Tensors:
     b = point.v.new_full((len(point.v), point.v.shape[1]), bias)
     return {"u0": point.u, "s0": point.s, "v0": point.v, "b0": b}
 
@@ -151,7 +151,7 @@ def test_what_is_sent(bias_mode: str) -> None:
     assert biases.route == ("uplink" if bias_mode == "ota" else "ideal")
 
 
-def total(group: Group) -> Blocks:
+def total(group: Group) -> Tensors:
     """The sum over the devices of one trial."""
     return {name: block.sum(0, keepdim=True) for name, block in group.blocks.items()}
 
@@ -268,6 +268,6 @@ def test_a_convolution_acts_at_each_of_its_positions() -> None:
     assert each == 6 * 2 * (64 * (9 + 4) + (64 + 10)) - 2 * 2 * 64 * 9 + 2 * model.elementwise
 
 
-def load(samples: int) -> LocalLoad:
+def load(samples: int) -> Workload:
     """One step on all of so many samples."""
-    return LocalLoad(1, samples, np.array([float(samples)]))
+    return Workload(1, samples, np.array([float(samples)]))

@@ -13,7 +13,7 @@ from twins import fedrlr as twin
 from twins.setting import everyone, local_data
 
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Blocks, LocalContext
+from otafl.core.contracts import LocalContext, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
 
@@ -73,5 +73,5 @@ def test_fedrlrs_steps_are_the_dense_ones(steps: int) -> None:
             assert (moved[row] - dense(_point(start, i))[0]).abs().max() > 1e-3
 
 
-def _point(blocks: Blocks, layer: int) -> LowRank:
+def _point(blocks: Tensors, layer: int) -> LowRank:
     return LowRank(blocks[f"u{layer}"], blocks[f"s{layer}"], blocks[f"v{layer}"])

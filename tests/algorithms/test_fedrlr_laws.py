@@ -23,7 +23,7 @@ from twins.rlc import equal_models_distortion, noise_distortion
 from twins.setting import Quiet, everyone, mlp
 
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised import rlc
 from otafl.factorised.lowrank import LowRank, dense
@@ -58,7 +58,7 @@ class Sent:
 
     algorithm: FedRLR
     cohort: Cohort
-    coded: Blocks
+    coded: Tensors
     own: LowRank
 
     def server(self, left: Tensor, right: Tensor, noise: float = 0.0) -> Tensor:
@@ -66,7 +66,7 @@ class Sent:
         X^, where a device carries 1 in place of 1 / sqrt(K) here. A gain of 0 is silence."""
         trials, devices = left.shape
         streams = Streams([77] * trials, list(range(trials)), dtype=F64)
-        mean: Blocks = {}
+        mean: Tensors = {}
         for name, gain in (("u0", left), ("v0", right)):
             value = torch.einsum("sk,skmr->smr", gain, self.coded[name])
             z = streams.normal(name, 0, tuple(value.shape[1:]))
@@ -111,7 +111,7 @@ def coders(rounds: range, trials: int, devices: int, rank: int) -> Tensor:
     algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
     cohort = everyone(torch.full((trials, devices), 1 / devices, dtype=F64))
     eye = torch.eye(rank, dtype=F64).expand(cohort.size, rank, rank)
-    own: Blocks = {}
+    own: Tensors = {}
     for i in range(2):
         own |= {f"u{i}": eye, f"s{i}": torch.ones(cohort.size, rank, dtype=F64), f"v{i}": eye}
         own[f"b{i}"] = torch.zeros(cohort.size, rank, dtype=F64)
@@ -201,7 +201,7 @@ def test_the_server_gets_the_mean_on_average(case: str) -> None:
 EQUAL, MIXED, ONE = [1.0] * 4, [5.0, 2.0, 1.0, 0.5], [1.0, 1e-9, 1e-9, 1e-9]
 
 
-def closed_form(s: list[float], devices: int, faded: bool) -> float:
+def has_closed_form(s: list[float], devices: int, faded: bool) -> float:
     """Relative squared error of Theta_0 for equal models, without noise."""
     rank, total, squares = len(s), sum(s), sum(x * x for x in s)
     if faded:
@@ -234,7 +234,7 @@ def test_distortion_of_equal_models(
     ratio = error.square().sum((1, 2)) / dense(point).square().sum()
     law = equal_models_distortion(s, devices, 2.0 if faded else 1.0)
     assert law == pytest.approx(expected, abs=5e-6)
-    assert law == pytest.approx(closed_form(s, devices, faded), abs=1e-12)
+    assert law == pytest.approx(has_closed_form(s, devices, faded), abs=1e-12)
     assert law == pytest.approx(float(general_law(point, devices, faded)), abs=1e-12)
     assert_mean(ratio, law)
 

@@ -22,7 +22,7 @@ from twins.setting import mlp
 
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.evaluation.recorder import Recorder
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.factorised.rlc import inner_products
@@ -34,10 +34,10 @@ S, K, WIDTHS, RANKS = 2, 3, (7, 6, 5, 4), (3, 2, 4)
 WEIGHT = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], dtype=F64)
 
 
-def some_blocks(*lead: int, seed: int) -> Blocks:
+def some_blocks(*lead: int, seed: int) -> Tensors:
     """Random points of every layer and biases, with these leading sizes."""
     generator = torch.Generator().manual_seed(seed)
-    out: Blocks = {}
+    out: Tensors = {}
     for i, rank in enumerate(RANKS):
         for name, side in (("u", WIDTHS[i]), ("v", WIDTHS[i + 1])):
             x = torch.randn(*lead, side, rank, generator=generator, dtype=F64)
@@ -48,14 +48,14 @@ def some_blocks(*lead: int, seed: int) -> Blocks:
     return out
 
 
-def state(dtype: torch.dtype = F64) -> tuple[Blocks, Blocks]:
+def state(dtype: torch.dtype = F64) -> tuple[Tensors, Tensors]:
     """Server and devices."""
     devices = some_blocks(S, K, seed=4) | {"weight": WEIGHT[..., None]}
     server = some_blocks(S, seed=5)
     return tuple({n: b.to(dtype) for n, b in blocks.items()} for blocks in (server, devices))
 
 
-def theta(blocks: Blocks, layer: int) -> Tensor:
+def theta(blocks: Tensors, layer: int) -> Tensor:
     """[..., M, N]."""
     u, s, v = (blocks[f"{name}{layer}"].double() for name in "usv")
     return u * s[..., None, :] @ v.mT

@@ -26,10 +26,10 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl import load_scenario
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, Payload, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.custom import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
@@ -49,7 +49,7 @@ HYPER = {
 }
 
 
-def parts(rank: Any = 2) -> tuple[FedRLRPlus, Streams, dict[str, Tensor], Cohort, LocalData]:
+def parts(rank: Any = 2) -> tuple[FedRLRPlus, Streams, dict[str, Tensor], Cohort, TrainingData]:
     streams = Streams([3] * S, [0, 1], dtype=F64)
     hyper = {name: torch.tensor(value, dtype=F64) for name, value in HYPER.items()}
     size = torch.tensor(SIZES, dtype=F64)
@@ -60,7 +60,7 @@ def parts(rank: Any = 2) -> tuple[FedRLRPlus, Streams, dict[str, Tensor], Cohort
 
 
 def local(
-    algorithm: FedRLRPlus, server: Blocks, cohort: Cohort, data: LocalData, hyper: Any, t: int
+    algorithm: FedRLRPlus, server: Tensors, cohort: Cohort, data: TrainingData, hyper: Any, t: int
 ) -> tuple[Payload, Tensor]:
     broadcast = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
     context = LocalContext(cohort, hyper, Streams([0], [0]), t, data.work(t, cohort))
@@ -69,7 +69,7 @@ def local(
     return payload, loss
 
 
-def increment(payload: Payload, server: Blocks, trial: int, row: int, layer: int) -> np.ndarray:
+def increment(payload: Payload, server: Tensors, trial: int, row: int, layer: int) -> np.ndarray:
     """A V^T + U B^T of a row, dense."""
     (group,) = payload
     a, b = group.blocks[f"a{layer}"][row], group.blocks[f"b{layer}"][row]
@@ -77,7 +77,7 @@ def increment(payload: Payload, server: Blocks, trial: int, row: int, layer: int
     return (a.T @ v.T + u @ b).numpy()
 
 
-def theta(server: Blocks, trial: int) -> list[np.ndarray]:
+def theta(server: Tensors, trial: int) -> list[np.ndarray]:
     points = [LowRank(*(server[f"{n}{i}"][trial : trial + 1] for n in "usv")) for i in LAYERS]
     return [dense(point)[0].numpy() for point in points]
 

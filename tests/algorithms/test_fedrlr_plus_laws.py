@@ -19,7 +19,7 @@ from twins.setting import everyone, local_data, mlp
 
 from otafl import over_the_air
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.core.contracts import Blocks, Context, LocalContext, Received
+from otafl.core.contracts import Context, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
 from otafl.models.base import flatten, unflatten
@@ -67,7 +67,7 @@ def test_the_server_errs_by_fading_and_noise_in_the_tangent_space(uplinks: int) 
 
 
 def step(
-    algorithm: FedRLRPlus, server: Blocks, mean: Tensor, shapes: dict, hyper: dict[str, Tensor]
+    algorithm: FedRLRPlus, server: Tensors, mean: Tensor, shapes: dict, hyper: dict[str, Tensor]
 ) -> list[Tensor]:
     """The dense model after the server's step from received means [n, P]."""
     n = len(mean)

@@ -27,7 +27,7 @@ from twins import fedrlr as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.core.contracts import Blocks, Cohort, Group, LocalContext, Received
+from otafl.core.contracts import Cohort, Group, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
 
@@ -48,8 +48,8 @@ class Side:
     """Ours, with what its rounds need."""
 
     algorithm: FedRLR
-    server: Blocks
-    devices: Blocks
+    server: Tensors
+    devices: Tensors
     hyper: dict[str, Tensor]
     streams: Streams
     cohort: Cohort
@@ -65,7 +65,7 @@ def ours(config: FedRLR.Settings, weight: list[list[float]], dtype: torch.dtype)
     return Side(algorithm, server, devices, hyper, streams, cohort)
 
 
-def dense_model(blocks: Blocks, row: int) -> twin.Model:
+def dense_model(blocks: Tensors, row: int) -> twin.Model:
     """Row of factored blocks as the twin's dense model."""
     theta = []
     for i in LAYERS:
@@ -142,7 +142,7 @@ def deliver(payload: tuple[Group, ...], side: Side, air: list[twin.Air]) -> Rece
     assert (factors.weighting, factors.route) == ("none", "uplink")
     assert biases.weighting == "mean"
     assert biases.route == ("uplink" if air[0].bias_rho else "ideal")
-    mean: tuple[Blocks, Blocks] = ({}, {})
+    mean: tuple[Tensors, Tensors] = ({}, {})
     for name, block in factors.blocks.items():
         z = noise(name[0], int(name[1])) / sqrt(K)
         mean[0][name] = ((total(block.mT, gain) + z) / sqrt(GAMMA)).mT.to(dtype)
@@ -170,7 +170,7 @@ def signs_of(side: Side, t: int) -> list[list[list[np.ndarray]]]:
     return [rows[s * K : (s + 1) * K] for s in range(S)]
 
 
-def assert_close(blocks: Blocks, row: int, expected: twin.Model, tolerance: float) -> None:
+def assert_close(blocks: Tensors, row: int, expected: twin.Model, tolerance: float) -> None:
     """Dense Theta and bias of every layer, relative to their norm."""
     got = dense_model(blocks, row)
     for a, b in zip(got.theta + got.bias, expected.theta + expected.bias, strict=True):

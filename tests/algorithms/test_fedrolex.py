@@ -21,7 +21,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.fedrolex import FedRolex
 from otafl.algorithms.width_slices import channels, cut, parts, place_
-from otafl.core.contracts import LocalContext, LocalLoad, Payload, Received
+from otafl.core.contracts import LocalContext, Payload, Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
@@ -155,7 +155,7 @@ def test_equals_the_looped_twin() -> None:
     for t in range(6, 10):
         work = data.work(t, cohort)
         batches = [work.batch(step) for step in range(3)]
-        present = (work.class_counts() > 0).numpy()
+        present = (work.count_classes() > 0).numpy()
         expected = []
         for s in range(2):
             own = [
@@ -227,8 +227,8 @@ def test_sizes_do_not_depend_on_the_round() -> None:
     server = method.init(Streams([1], [0]), {})[0]
     broadcast = method.broadcast(server, cohort)
     sizes = [level.parameters for level in method.levels()]
-    assert broadcast.reals_of is not None
-    assert broadcast.reals_of.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
+    assert broadcast.coordinates_per_row is not None
+    assert broadcast.coordinates_per_row.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
     assert list(broadcast.blocks) == ["model"]
-    load = LocalLoad(2, 4, np.array([3.0]))
+    load = Workload(2, 4, np.array([3.0]))
     assert method.flops(load) == method.levels()[0].flops(load)

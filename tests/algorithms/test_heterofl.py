@@ -23,7 +23,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.algorithms.width_slices import moved
-from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, LocalLoad, Payload, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
 from otafl.models.network import Network
@@ -42,7 +42,7 @@ HYPER = {"learning_rate": [0.3, 0.05], "momentum": [0.9, 0.5], "weight_decay": [
 LEVELS = (1.0, 0.5, 0.25)
 
 
-def hyper_of(values: dict[str, list[float]]) -> Blocks:
+def hyper_of(values: dict[str, list[float]]) -> Tensors:
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
@@ -91,7 +91,7 @@ class Run:
         work = self.data.work(t, self.cohort)
         batches = [work.batch(step) for step in range(STEPS)]
         rows = range(5 * trial, 5 * trial + 5)
-        present = (work.class_counts() > 0).numpy()
+        present = (work.count_classes() > 0).numpy()
         level = self.cohort.level.tolist()
         return [
             twin.Device(KEPT[level[row]], [minibatch(b, row) for b in batches], present[row])
@@ -225,7 +225,7 @@ def test_what_nobody_trains_stays() -> None:
 
 def test_rows_of_absent_classes_count_for_those_that_have_them() -> None:
     one = Run(level=[[0] * 5, [0] * 5])
-    counts = one.data.work(0, one.cohort).class_counts()
+    counts = one.data.work(0, one.cohort).count_classes()
     absent = counts[:5] == 0
     assert absent.any(0).sum() >= 2  # some devices lack some classes
     assert not absent.all(0).any()
@@ -281,13 +281,15 @@ def test_levels_and_what_they_are_charged() -> None:
     sizes = [6 * a + a + a * b + b + 3 * b + 3 for a, b in KEPT]
     assert [level.parameters for level in one.method.levels()] == sizes
     broadcast = one.method.broadcast(one.server, one.cohort)
-    assert broadcast.reals_of is not None
-    assert broadcast.reals_of.tolist() == [sizes[level] for row in LEVEL for level in row]
-    load = LocalLoad(2, 4, np.array([3.0]))
+    assert broadcast.coordinates_per_row is not None
+    assert broadcast.coordinates_per_row.tolist() == [
+        sizes[level] for row in LEVEL for level in row
+    ]
+    load = Workload(2, 4, np.array([3.0]))
     assert one.method.flops(load) == one.method.levels()[0].flops(load)
     (group,) = one.local(0)[0]
-    share = group.with_share().share
-    masked = one.data.work(0, one.cohort).class_counts() == 0
+    share = group.add_known_fraction().share
+    masked = one.data.work(0, one.cohort).count_classes() == 0
     for row, level in enumerate(one.cohort.level.tolist()):
         missing = int(masked[row].sum()) * (KEPT[level][1] + 1)
         assert float(share[row]) * sizes[0] == pytest.approx(sizes[level] - missing)

@@ -56,7 +56,7 @@ def test_local_only_sends_nothing() -> None:
         for name in ("uplink_symbols", "uplink_bits", "airtime_s", "radio_j", "participants"):
             assert taken[name].eq(0).all(), name
         assert not one.downlink_bits.any()
-        assert (one.parts.clock.spent_j()[..., 0] > 0).all()
+        assert (one.parts.clock.compute_spent_j()[..., 0] > 0).all()
 
 
 def test_views_and_operations() -> None:

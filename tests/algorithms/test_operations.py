@@ -28,7 +28,7 @@ from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbayes import PFedBayes
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.contracts import LocalLoad
+from otafl.core.contracts import Workload
 from otafl.factorised import lowrank
 from otafl.models.base import Model
 
@@ -172,7 +172,7 @@ def said(of: LocalRound) -> float:
     return float(flops.item())
 
 
-def able(name: str, case: str) -> bool:
+def eligible_mask(name: str, case: str) -> bool:
     return not (case == "convolutions" and name in ("pfedbayes", "fedbn"))
 
 
@@ -180,7 +180,7 @@ ALL = [
     pytest.param(name, case, marks=() if case == "many steps" else pytest.mark.slow)
     for name in ALGORITHMS
     for case in CASES
-    if able(name, case)
+    if eligible_mask(name, case)
 ]
 
 
@@ -250,7 +250,7 @@ def optimiser_left_out(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "local_flops", gradients_alone)
 
 
-def gradients_alone(network: Model, of: Any, load: LocalLoad) -> Any:
+def gradients_alone(network: Model, of: Any, load: Workload) -> Any:
     return load.steps * network.training_flops(load.batch)
 
 
@@ -304,10 +304,10 @@ def test_each_device_has_its_own(name: str) -> None:
     method = engine(keys(name, "one step") | {"transport": "ideal"}).parts.algorithm
     samples = np.array([[4.0, 20.0, 20.0], [50.0, 3.0, 700.0]])
     for flops in [level.flops for level in method.levels()] or [method.flops]:
-        together = flops(LocalLoad(6, 10, samples))
-        alone = [flops(LocalLoad(6, 10, np.array(one))).item() for one in samples.ravel()]
+        together = flops(Workload(6, 10, samples))
+        alone = [flops(Workload(6, 10, np.array(one))).item() for one in samples.ravel()]
         np.testing.assert_allclose(together, np.reshape(alone, samples.shape), rtol=1e-12)
         assert (np.diff(together.ravel()[samples.ravel().argsort()]) >= 0).all()
-        few = flops(LocalLoad(6, 10, np.array([4.0, 8.0])))
-        as_minibatches = flops(LocalLoad(6, 4, np.array([4.0, 4.0])))
+        few = flops(Workload(6, 10, np.array([4.0, 8.0])))
+        as_minibatches = flops(Workload(6, 4, np.array([4.0, 4.0])))
         assert few[0] == as_minibatches[0] < few[1]

@@ -27,9 +27,9 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.contracts import Blocks, LocalContext, Received
+from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
@@ -71,12 +71,12 @@ def made(method: Any, keys: dict[str, Any], model: Model) -> Any:
     return method(method.Settings(**keys, **steps), model, 5)
 
 
-def hyper_of(dtype: torch.dtype) -> Blocks:
+def hyper_of(dtype: torch.dtype) -> Tensors:
     names = [field.name for field in fields(twin.Rates)]
     return {name: torch.tensor([getattr(r, name) for r in RATES], dtype=dtype) for name in names}
 
 
-def run(ours: Any, data: LocalData, streams: Streams, rounds: int = ROUNDS) -> list[Blocks]:
+def run(ours: Any, data: TrainingData, streams: Streams, rounds: int = ROUNDS) -> list[Tensors]:
     """Return server and device blocks after each round, and the loss."""
     weight = torch.tensor(SIZES, dtype=streams.dtype)
     weight /= weight.sum(1, keepdim=True)
@@ -157,7 +157,7 @@ def device_round(
     return twin.pfedbred(net.gradient, w, device, batches, rates, strategy, variant, two, PROX)
 
 
-def personal(blocks: Blocks, row: int) -> twin.Array | None:
+def personal(blocks: Tensors, row: int) -> twin.Array | None:
     names = [f"personal.{kind}{i}" for i in range(3) for kind in ("weight", "bias")]
     if names[0] not in blocks:
         return None
@@ -207,7 +207,7 @@ def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
         def logits(self, params: Any, x: Tensor) -> Tensor:
             return cnn.logits(params, x)
 
-        def init(self, draw: Any) -> Blocks:
+        def init(self, draw: Any) -> Tensors:
             return cnn.init(draw)
 
     other = made(method, keys, Twin())

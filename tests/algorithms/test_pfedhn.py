@@ -29,7 +29,7 @@ from twins import exchange, pfedhn
 from twins.setting import mlp
 
 from otafl.algorithms.pfedhn import PFedHN
-from otafl.core.contracts import Blocks, Group
+from otafl.core.contracts import Group, Tensors
 from otafl.models.base import flatten
 
 HYPER = {
@@ -43,7 +43,7 @@ LAYERS = range(3)
 pytestmark = pytest.mark.exact
 
 
-def twin_of(server: Blocks, s: int) -> pfedhn.Hypernetwork:
+def twin_of(server: Tensors, s: int) -> pfedhn.Hypernetwork:
     return pfedhn.Hypernetwork(
         [server[f"hyper_weight{layer}"][s].numpy().copy() for layer in LAYERS],
         [server[f"hyper_bias{layer}"][s].numpy().copy() for layer in LAYERS],

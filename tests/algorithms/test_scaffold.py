@@ -145,7 +145,7 @@ def test_a_device_moves_its_control_by_what_was_received() -> None:
     heard = torch.ones(3, MODEL.size, dtype=torch.bool)
     heard[1], heard[2, 3:] = False, False
     model = torch.tensor([[False], [True], [True]])
-    after = one.method.settle(state, payload, (model, heard), context)["control"]
+    after = one.method.on_ack(state, payload, (model, heard), context)["control"]
     torch.testing.assert_close(after, before + change * heard)
     assert all(change[row].abs().max() > 0 for row in range(3))
 

@@ -23,7 +23,7 @@ from twins.heterofl import Device, Settings
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.split_mix import SplitMix, chosen, first_atom
-from otafl.core.contracts import Cohort, Context, LocalContext, LocalLoad, Payload, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import Model, unflatten
 from otafl.models.network import Network
@@ -111,7 +111,7 @@ def test_equals_the_looped_twin(masked: bool) -> None:
         cohort = one.of(who)
         work = one.data.work(t, cohort)
         batches = [work.batch(step) for step in range(STEPS)]
-        present = (work.class_counts() > 0).numpy()
+        present = (work.count_classes() > 0).numpy()
         draws = one.streams.device_uniform(
             "split_mix/others", t, cohort.trial, cohort.device, (BUDGETS[0],)
         ).numpy()
@@ -220,17 +220,17 @@ def test_sizes_and_what_they_are_charged() -> None:
     levels = one.method.levels()
     assert [level.parameters for level in levels] == [4 * atom, 2 * atom, atom]
     assert [level.ratio for level in levels] == [1.0, 0.5, 0.25]
-    load = LocalLoad(2, 4, np.array([3.0]))
+    load = Workload(2, 4, np.array([3.0]))
     flops = [level.flops(load).item() for level in levels]
     assert flops == [4 * flops[2], 2 * flops[2], flops[2]]
     assert flops[2] > 2 * one.method.atom.training_flops(3)
     assert one.method.flops(load) == levels[0].flops(load)
     told = one.method.broadcast(one.server, one.cohort)
-    assert told.reals_of is not None
+    assert told.coordinates_per_row is not None
     expected = [BUDGETS[level] * atom for row in LEVEL for level in row]
-    assert told.reals_of.tolist() == expected
-    absent = (one.data.work(0, one.cohort).class_counts() == 0).sum(1).tolist()
-    share = one.local(one.cohort, 0)[0][0].with_share().share
+    assert told.coordinates_per_row.tolist() == expected
+    absent = (one.data.work(0, one.cohort).count_classes() == 0).sum(1).tolist()
+    share = one.local(one.cohort, 0)[0][0].add_known_fraction().share
     for row, (reals, missing) in enumerate(zip(expected, absent, strict=True)):
         known = reals - missing * 3 * reals / atom  # two weights and a bias of each class
         assert float(share[row]) * 4 * atom == pytest.approx(known)

@@ -19,7 +19,7 @@ from twins import tdpfed as twin
 from twins.setting import Quiet, everyone, local_data, mlp
 
 from otafl.algorithms.tdpfed import TDPFed
-from otafl.core.contracts import Blocks, Cohort, Context, LocalContext, LocalLoad, Received
+from otafl.core.contracts import Cohort, Context, LocalContext, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised import cp
@@ -36,7 +36,7 @@ RATES = {
 }
 
 
-def hyper(**changes: float) -> Blocks:
+def hyper(**changes: float) -> Tensors:
     values = RATES | changes
     return {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
 
@@ -282,7 +282,7 @@ def test_flops_of_the_paper() -> None:
     the factors three products with the tensor a step, 4.0. Minibatches of 40 double the gradients
     alone."""
     ours = TDPFed(TDPFed.Settings(), mlp((784, 100, 10)), 20)
-    total, double = (ours.flops(LocalLoad(23, batch, np.array([1e3]))).item() for batch in (20, 40))
+    total, double = (ours.flops(Workload(23, batch, np.array([1e3]))).item() for batch in (20, 40))
     gradients = 5 * (6 * 79_400 - 2 * 78_400) * 460
     assert gradients / 2 == pytest.approx(0.37e9, rel=0.01)
     assert double - total == pytest.approx(gradients, rel=0.01)

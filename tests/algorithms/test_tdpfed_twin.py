@@ -22,7 +22,7 @@ from twins.network import Array, Minibatch, gradients
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.tdpfed import TDPFed
-from otafl.core.contracts import Batch, Blocks, LocalContext, Payload, Received
+from otafl.core.contracts import Batch, LocalContext, Payload, Received, Tensors
 from otafl.core.rng import Streams
 from otafl.models.cnn import Cnn
 from otafl.models.layered import LayeredModel
@@ -55,7 +55,7 @@ def loss_of(model: LayeredModel) -> twin.Loss:
     ) -> tuple[float, list[Array], list[Array]]:
         if model.layers[0].window is None:
             return gradients(weights, biases, batch)
-        params: Blocks = {}
+        params: Tensors = {}
         for layer, w, b in zip(model.layers, weights, biases, strict=True):
             params[layer.weight] = torch.from_numpy(w.reshape(1, layer.inputs, layer.outputs))
             params[layer.bias] = torch.from_numpy(b[None])
@@ -73,7 +73,7 @@ def loss_of(model: LayeredModel) -> twin.Loss:
     return loss
 
 
-def factors_of(model: LayeredModel, blocks: Blocks, row: int) -> list[list[Array]]:
+def factors_of(model: LayeredModel, blocks: Tensors, row: int) -> list[list[Array]]:
     """As the paper has them, [I_n, R]."""
     out = []
     for layer in model.layers:
@@ -82,7 +82,7 @@ def factors_of(model: LayeredModel, blocks: Blocks, row: int) -> list[list[Array
     return out
 
 
-def biases_of(model: LayeredModel, blocks: Blocks, row: int) -> list[Array]:
+def biases_of(model: LayeredModel, blocks: Tensors, row: int) -> list[Array]:
     return [blocks[layer.bias][row].double().numpy().copy() for layer in model.layers]
 
 
@@ -154,7 +154,7 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
 
 
 def check_devices(
-    model: LayeredModel, state: Blocks, loss: Tensor, expected: list[twin.Local]
+    model: LayeredModel, state: Tensors, loss: Tensor, expected: list[twin.Local]
 ) -> None:
     local = {n.removeprefix("local."): b for n, b in state.items() if n.startswith("local.")}
     for row, own in enumerate(expected):
@@ -174,7 +174,7 @@ def check_devices(
 def check_server(
     model: LayeredModel,
     config: TDPFed.Settings,
-    server: Blocks,
+    server: Tensors,
     s: int,
     old: list[list[Array]],
     old_biases: list[Array],

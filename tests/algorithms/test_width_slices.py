@@ -18,7 +18,7 @@ from twins.setting import everyone, local_data
 
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.algorithms.width_slices import channels
-from otafl.core.contracts import Cohort, LocalContext, LocalLoad, Payload
+from otafl.core.contracts import Cohort, LocalContext, Payload, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.network import Network
@@ -127,7 +127,7 @@ def test_sizes_of_slim_networks(
         assert round(level.parameters, -3) == parameters
         return
     assert (level.parameters, level.macs, level.ratio) == (parameters, macs, ratio)
-    load = LocalLoad(1, 7, np.array([50.0]))
+    load = Workload(1, 7, np.array([50.0]))
     assert level.flops(load).item() == pytest.approx(6.0 * 7 * macs, rel=0.1)  # and elementwise
 
 

@@ -26,7 +26,7 @@ def test_awgn_does_not_fade() -> None:
 def test_awgn_with_antennas() -> None:
     one = made("awgn", 2, dtype=torch.float32, antennas=3)
     assert torch.equal(one.state(7).h, torch.ones(1, 2, 3, 1, 1, dtype=torch.complex64))
-    assert not one.closed_form
+    assert not one.has_closed_form
 
 
 @pytest.mark.exact

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from otafl import channels
-from otafl.channels.base import ChannelSettings, link_budget
+from otafl.channels.base import ChannelSettings, compute_link_budget
 from otafl.channels.cell import Cell
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.contracts import LinkBudget
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.exact
 
 
 def budget_of(sections: list[ChannelSettings], devices: int) -> LinkBudget:
-    return link_budget(sections, devices, Streams([0], [0], dtype=torch.float64))
+    return compute_link_budget(sections, devices, Streams([0], [0], dtype=torch.float64))
 
 
 def test_physical_link_budget_by_hand() -> None:
@@ -37,7 +37,7 @@ def test_physical_link_budget_by_hand() -> None:
     assert budget.unit_power_w.item() == pytest.approx(10**-13.9, rel=1e-9)
     assert budget.unit_energy_j.item() == pytest.approx(10**-19.9, rel=1e-9)
     assert budget.bandwidth_hz.item() == 1e6
-    assert budget.physical.tolist() == [True]
+    assert budget.is_physical.tolist() == [True]
 
 
 def test_normalised_budgets_of_several_trials() -> None:
@@ -54,7 +54,7 @@ def test_normalised_budgets_of_several_trials() -> None:
     watts = torch.tensor([0.1, 1.0, 0.1], dtype=torch.float64)
     torch.testing.assert_close(budget.tx_power_w, watts[:, None].expand(3, 2))
     assert budget.bandwidth_hz.tolist() == [1e6, 1e6, 2e6]
-    assert budget.physical.tolist() == [False] * 3
+    assert budget.is_physical.tolist() == [False] * 3
 
 
 @pytest.mark.parametrize("keys", [{"snr_db": 10.0}, {"path_loss_db": 100.0}])
@@ -83,7 +83,7 @@ def test_devices_whose_hardware_has_more_power() -> None:
 def test_a_channel_that_knows_where_devices_are_is_physical() -> None:
     """Unless its SNR is given."""
     budget = budget_of([Cell.Settings(), Cell.Settings(snr_db=7.0)], 1)
-    assert budget.physical.tolist() == [True, False]
+    assert budget.is_physical.tolist() == [True, False]
     assert budget.gain.tolist() == [[1.0], [1.0]]
     expected = torch.tensor([[10**12.9], [10**0.7]], dtype=torch.float64)
     torch.testing.assert_close(budget.budget, expected)

@@ -19,10 +19,10 @@ from support.fading_laws import LEVEL, small
 from support.made_channels import made
 from torch import Tensor
 
-from otafl.channels.cdl import Cdl, cdl_profile, cdl_rays
+from otafl.channels.cdl import Cdl, build_cdl_rays, read_cdl_profile
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves, line_array
-from otafl.channels.sionna_rng import sionna_stream
+from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
 
 CPU = torch.device("cpu")
@@ -79,15 +79,15 @@ def test_cdl_is_sionnas(letter: str) -> None:
 
     sionna._shuffle_angles, sionna._cir_gen._step_10 = recorded, kept
     frequency = group_frequencies(torch.tensor([2e7]), 6)
-    with sionna_stream(1, CPU):
+    with use_sionna_stream(1, CPU):
         a, tau = sionna(1, 4, 50.0)
     theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, 0, 0]  # [A, time, F]
 
-    profile = cdl_profile(letter)
+    profile = read_cdl_profile(letter)
     order = [orders[place] for place in (0, 2, 1, 3)]  # azimuth, zenith of arrival, of departure
     coupling = torch.stack(order, 2)[:, :, :, 0]
     bearing = torch.full((1, 1), 0.4, dtype=torch.float64)
-    rays = cdl_rays(profile, coupling, bearing, torch.tensor([3e-7], dtype=torch.float64))
+    rays = build_cdl_rays(profile, coupling, bearing, torch.tensor([3e-7], dtype=torch.float64))
     phase = drawn[0][0, 0, 0, ..., 0].reshape(1, 1, -1)
     if profile.los_power:
         phase = torch.cat([phase, torch.zeros(1, 1, 1)], -1)

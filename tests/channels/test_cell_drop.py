@@ -18,10 +18,10 @@ from support.made_channels import made, pairs
 from torch import Tensor
 
 from otafl.channels.cell import Cell
-from otafl.channels.cell_drop import SionnaCell, cell_rays, placed
+from otafl.channels.cell_drop import SionnaCell, build_cell_rays, placed
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
-from otafl.channels.sionna_rng import sionna_stream
+from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
@@ -73,7 +73,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
     frequency = group_frequencies(torch.tensor([2e7]), 5)
     placing = sionna_cell(name)
     placing.scenario = sionna
-    with sionna_stream(9, CPU):
+    with use_sionna_stream(9, CPU):
         placing._place(position, indoor, "random")
         sionna.set_topology(ut_velocities=speed)
         a, tau, rays = sionna(3, 100.0)
@@ -87,13 +87,13 @@ def test_the_channel_is_sionnas(name: str) -> None:
     as_rays = replace(
         links, angles=drawn[0][:, :, 0, ..., :1].movedim(-1, 2).expand_as(links.angles)
     )
-    phase = cell_rays(as_rays).azimuth.clone()
+    phase = build_cell_rays(as_rays).azimuth.clone()
     phase[..., -1] = -2 * math.pi * again.scenario.distance_3d[:, 0] * 3.5e9 / 299_792_458
     once = SimpleNamespace(
         streams=Streams([0], [0], dtype=torch.float64),
         once=lambda purpose, shape: phase / (2 * math.pi),
     )
-    waves = PlaneWaves(cell_rays(links), 3, frequency, once, 3.5e9)  # type: ignore[arg-type]
+    waves = PlaneWaves(build_cell_rays(links), 3, frequency, once, 3.5e9)  # type: ignore[arg-type]
     time = torch.arange(3, dtype=torch.float64) / 100
     ours = waves.moved(time[:, None, None, None] * speed)[:, 0].permute(2, 1, 0, 3)
     level = links.shadowing_db - links.path_loss_db - links.penetration_db
@@ -104,7 +104,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
 def test_line_of_sight_power_and_delay() -> None:
     """K / (K + 1) of the power, with the first path's delay; none without line of sight."""
     channel = made("umi", 64, seed=3, indoor_probability=0.3)
-    rays = cell_rays(channel.links)
+    rays = build_cell_rays(channel.links)
     k = channel.links.k_factor
     torch.testing.assert_close(rays.power[..., -1], k / (k + 1))
     torch.testing.assert_close(rays.power.sum(-1), torch.ones(1, 64, dtype=torch.float64))

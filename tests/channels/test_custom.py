@@ -21,7 +21,7 @@ from scipy import stats
 import otafl
 from otafl import channels, csi
 from otafl.channels.custom import Draws
-from otafl.core.contracts import LinkBudget, Statistics
+from otafl.core.contracts import ChannelStatistics, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.csi.long_term import statistics
@@ -84,7 +84,7 @@ class Link:
 
     channel: Any
     budget: LinkBudget
-    statistics: Statistics
+    statistics: ChannelStatistics
 
 
 def link(section: dict[str, Any], devices: int = 5, trials: tuple[int, ...] = (0,)) -> Link:

@@ -109,7 +109,7 @@ def test_paths_of_rounds_ago() -> None:
     reflected: Any = vars(channel)["_states"]._fading
     for t in (0, 1, 5):
         d, r = (part.draw(t - 2, 1) for part in (reflected._direct, reflected._to_surface))
-        believed = reflected._believed(0.0 * d, 0.0 * r, t)
+        believed = reflected._estimate_paths(0.0 * d, 0.0 * r, t)
         torch.testing.assert_close(believed, (d, r))
         assert (truth.state(t).h.abs() > channel.state(t).h.abs()).all()
 

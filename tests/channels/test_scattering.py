@@ -17,7 +17,7 @@ from torch import Tensor
 
 from otafl.channels import scattering
 from otafl.channels.base import Channel
-from otafl.channels.sionna_rng import sionna_stream
+from otafl.channels.sionna_rng import use_sionna_stream
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
@@ -99,7 +99,7 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
     ):
         (seed,) = streams.seeds(purpose, 1)
         count = those.stop - those.start
-        with sionna_stream(seed, streams.device):
+        with use_sionna_stream(seed, streams.device):
             taps, _ = sionna(rounds * count, 1)
         expected = taps.view(rounds, count, antennas, 32)[..., :8].permute(0, 3, 2, 1)
         for t in range(rounds):
@@ -127,8 +127,8 @@ def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
     one, whole = made("rayleigh", 400), made("rayleigh", 400).state(3).h
     for device in (5, 40, 399, 70, 5, 390):
         some = torch.tensor([device])
-        assert torch.equal(one.state_among(3, some).h[:, some], whole[:, some])
-        assert len(one._states._fading._some) <= 2
+        assert torch.equal(one.get_state_of_devices(3, some).h[:, some], whole[:, some])
+        assert len(one._states._fading._check_partial_participation) <= 2
 
 
 def fading(channel: Channel, rounds: int) -> Tensor:

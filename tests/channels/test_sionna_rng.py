@@ -43,8 +43,8 @@ def test_importing_sionna_leaves_the_global_generators_alone() -> None:
     """In a fresh process, where Sionna is not yet imported."""
     code = (
         "import torch; torch.manual_seed(3); torch.rand(5); state = torch.get_rng_state()\n"
-        "from otafl.channels.sionna_rng import sionna_stream\n"
-        "with sionna_stream(1, torch.device('cpu')): pass\n"
+        "from otafl.channels.sionna_rng import use_sionna_stream\n"
+        "with use_sionna_stream(1, torch.device('cpu')): pass\n"
         "assert torch.equal(state, torch.get_rng_state())"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -14,8 +14,8 @@ from support.made_channels import made
 from torch import Tensor
 
 from otafl.channels.ofdm import rotations
-from otafl.channels.sionna_rng import sionna_stream
-from otafl.channels.tdl import arrival_cosines, sum_of_sinusoids, tdl_profile
+from otafl.channels.sionna_rng import use_sionna_stream
+from otafl.channels.tdl import arrival_cosines, read_tdl_profile, sum_of_sinusoids
 
 pytestmark = pytest.mark.exact
 
@@ -29,10 +29,10 @@ def test_sum_of_sinusoids_is_sionnas(letter: str) -> None:
     from sionna.phy.channel.tr38901 import TDL
 
     sionna = TDL(letter, 1.0, 3.5e9, min_speed=8.0, num_rx_ant=2, precision="double", device="cpu")
-    with sionna_stream(3, CPU):
+    with use_sionna_stream(3, CPU):
         h, _ = sionna(4, 5, 100.0)
     taps = h.shape[5]
-    with sionna_stream(3, CPU):
+    with use_sionna_stream(3, CPU):
 
         def uniform(*shape: int) -> Tensor:
             return torch.rand(shape, dtype=torch.float64, generator=config.torch_rng("cpu"))
@@ -44,7 +44,7 @@ def test_sum_of_sinusoids_is_sionnas(letter: str) -> None:
     cycles = torch.arange(5, dtype=torch.float64)[:, None] / 100 * 8.0 * 3.5e9 / 299_792_458
     start = rotations(phase.view(1, 4, 2, taps, 20), torch.float64)
     ours = sum_of_sinusoids(cycles, arrival_cosines(spread.view(1, 4, taps, 20)), start)
-    profile = tdl_profile(letter)
+    profile = read_tdl_profile(letter)
     ours = ours * profile.power.sqrt()
     turn = torch.polar(torch.ones(5, 4).double(), 2 * math.pi * (first + 0.7 * cycles))
     ours[:, 0, :, :, 0] += math.sqrt(profile.los_power) * turn[:, :, None]
@@ -55,10 +55,10 @@ def test_sum_of_sinusoids_is_sionnas(letter: str) -> None:
 @pytest.mark.parametrize(("letter", "k_db"), [("d", 13.3), ("e", 22.0)])
 def test_k_factor_of_the_first_tap(letter: str, k_db: float) -> None:
     """TR 38.901, tables 7.7.2-4 and 5."""
-    profile = tdl_profile(letter.upper())
+    profile = read_tdl_profile(letter.upper())
     assert 10 * math.log10(profile.los_power / profile.power[0]) == pytest.approx(k_db, abs=1e-9)
 
 
 @pytest.mark.parametrize("letter", "abcde")
 def test_closed_forms_are_those_without_line_of_sight(letter: str) -> None:
-    assert made(f"tdl-{letter}", 2, subcarrier_groups=1).closed_form == (letter in "abc")
+    assert made(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == (letter in "abc")

@@ -114,8 +114,8 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
     lossy = replay(tmp_path / "t.h5", 2, path_loss_db=30).state(6)
     assert lossy.gain.numpy() == pytest.approx(state.gain.numpy() / 1000)
     absolute = Trace.Settings(path="t", gains="absolute")
-    assert absolute.physical
-    assert not Trace.Settings(path="t").physical
+    assert absolute.is_physical
+    assert not Trace.Settings(path="t").is_physical
     with pytest.raises(ValueError, match="leave snr_db out, or set gains to relative"):
         Trace.Settings(path="t", gains="absolute", snr_db=3)
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
 
 
 def spent(clock: TrialClock) -> dict[str, list[float]]:
-    return dict(zip(CAUSES, clock.spent_j().T.tolist(), strict=True))
+    return dict(zip(CAUSES, clock.compute_spent_j().T.tolist(), strict=True))
 
 
 def test_joules_by_cause() -> None:
@@ -182,7 +182,7 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
         left = clock.power.charge_j()
         came = clock.power.harvested_j()
         gave = charge + came - left
-        np.testing.assert_allclose(clock.spent_j().sum(1), gave, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(clock.compute_spent_j().sum(1), gave, rtol=1e-9, atol=1e-9)
     assert clock.started == sent + clock.lost + len(clock.at_work())
     kinds = {one.activity for one in clock.history()}
     assert {"lost", "left", "empty", "crashed", "transmit", "receive", "compute"} <= kinds

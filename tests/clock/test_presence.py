@@ -42,9 +42,9 @@ class Drawn(Sequence[Any]):
     def __getitem__(self, device: Any) -> Iterator[tuple[float, bool]] | None:
         if device >= self._devices:
             raise IndexError(device)
-        return None if device % 5 == 4 else self._life(device)
+        return None if device % 5 == 4 else self._yield_life(device)
 
-    def _life(self, device: int) -> Iterator[tuple[float, bool]]:
+    def _yield_life(self, device: int) -> Iterator[tuple[float, bool]]:
         draw = np.random.default_rng([self._seed, device])
         at_s, there = 0.0, bool(draw.random() < 0.5)
         if not there:
@@ -96,15 +96,15 @@ def test_a_trial_is_one_of_processes(
     followed = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
     monkeypatch.setattr(presence, "MANY", 0)
     asked = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
-    assert asked.asks
-    assert not followed.asks
+    assert asked.must_ask
+    assert not followed.must_ask
     rng, clocks = np.random.default_rng(seed), (followed, asked)
     for round in range(80):
         assert {clock.wait_for_devices() for clock in clocks} == {True}
         free, other = (clock.available().nonzero()[0].tolist() for clock in clocks)
         assert free == other
         order = rng.permutation(DEVICES).tolist()
-        chosen = asked.first_available(order, 4)
+        chosen = asked.select_first_available(order, 4)
         assert chosen == [device for device in order if device in free][:4]
         who = sorted(chosen)
         down, seconds, watts = rng.exponential(1.0, (3, len(who))).tolist()
@@ -117,7 +117,7 @@ def test_a_trial_is_one_of_processes(
         assert followed.now() == asked.now()
         assert followed.at_work() == asked.at_work()
         assert (followed.started, followed.lost) == (asked.started, asked.lost)
-        assert np.array_equal(followed.spent_j(), asked.spent_j())
+        assert np.array_equal(followed.compute_spent_j(), asked.compute_spent_j())
     assert asked.lost > 0 or mean_s > 1.0
     assert math.isnan(asked.present())
 
@@ -126,7 +126,7 @@ def test_nobody_ever_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(presence, "MANY", 0)
 
     class Ending(Drawn):
-        def _life(self, device: int) -> Iterator[tuple[float, bool]]:
+        def _yield_life(self, device: int) -> Iterator[tuple[float, bool]]:
             yield from [(0.0, False), (4.0 + device, True), (10.0, False)]
 
     clock = TrialClock(mains(3), Rules(), Ending(0, 1.0, 3))

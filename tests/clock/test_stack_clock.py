@@ -63,7 +63,7 @@ def test_rows_are_taken_trial_by_trial():
     joules = np.arange(6.0).reshape(2, 3)
     clock.close_slot(np.array([1.0, 2.0]), joules)
     assert clock.now().tolist() == [3.0, 7.5]
-    spent = clock.spent_j()
+    spent = clock.compute_spent_j()
     assert spent[..., CAUSES.index("compute")].tolist() == [[3.0, 0.0, 3.0], [0.0, 3.0, 0.0]]
     assert spent[..., CAUSES.index("transmit")].tolist() == [[0.0, 0.0, 2.0], [0.0, 4.0, 0.0]]
 

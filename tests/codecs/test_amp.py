@@ -14,7 +14,7 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from otafl.codecs.amp import amp, default_threshold, minimax_threshold
+from otafl.codecs.amp import amp, compute_default_threshold, compute_minimax_threshold
 from otafl.factorised.shrinkage import soft
 
 pytestmark = pytest.mark.exact
@@ -61,7 +61,7 @@ def test_minimax_threshold_has_the_least_worst_risk() -> None:
             return (1.0 - share) * risk(0.0, a) + share * most
 
         found = optimize.minimize_scalar(worst, bounds=(0.1, 4.0), method="bounded")
-        assert minimax_threshold(share) == pytest.approx(found.x, abs=2e-3)
-    values = [round(default_threshold(m, 1000), 2) for m in (27, 100, 500)]
+        assert compute_minimax_threshold(share) == pytest.approx(found.x, abs=2e-3)
+    values = [round(compute_default_threshold(m, 1000), 2) for m in (27, 100, 500)]
     assert values == [2.35, 1.95, 1.4]  # as the setting's description says
-    assert np.all(np.diff([default_threshold(m, 1000) for m in range(1, 1001)]) < 0)
+    assert np.all(np.diff([compute_default_threshold(m, 1000) for m in range(1, 1001)]) < 0)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.exact
 class Halved(Codec):
     """Sends half of each number, which takes 5 bits."""
 
-    def encoded(self, group: Any, index: int, memory: Any, context: Any) -> Any:
+    def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
         return replace(group, blocks={n: 0.5 * b for n, b in group.blocks.items()}), memory
 
     def bits(self, group: Any) -> float:
@@ -31,18 +31,18 @@ class Halved(Codec):
 
 
 class Fewer(Codec):
-    def encoded(self, group: Any, index: int, memory: Any, context: Any) -> Any:
+    def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
         return replace(group, blocks={n: b[1:] for n, b in group.blocks.items()}), memory
 
 
 class Alone(Codec):
-    def encoded(self, group: Any, index: int, memory: Any, context: Any) -> Any:
+    def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
         return group
 
 
 class Forgetful(TopK):
-    def encoded(self, group: Any, index: int, memory: Any, context: Any) -> Any:
-        return super().encoded(group, index, memory, context)[0], {}
+    def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
+        return super().encode_group(group, index, memory, context)[0], {}
 
 
 def test_what_it_sends_and_how_many_bits_that_is() -> None:
@@ -70,4 +70,4 @@ def test_what_it_sends_and_how_many_bits_that_is() -> None:
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
         engine({"codec": f"{__name__}:{name}"}).round(0)
-    assert str(error.value).startswith(f"codec.name: encoded of '{__name__}:{name}' ")
+    assert str(error.value).startswith(f"codec.name: encode_group of '{__name__}:{name}' ")

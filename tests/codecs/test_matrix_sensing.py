@@ -19,7 +19,7 @@ from torch import Tensor
 from twins import baselines as twin
 
 from otafl.codecs import amp as amp_module
-from otafl.codecs.amp import amp, default_threshold
+from otafl.codecs.amp import amp, compute_default_threshold
 from otafl.codecs.matrix_sensing import MatrixSensing
 from otafl.core.contracts import Cohort, Group, Payload, Received
 from otafl.core.errors import UserError
@@ -140,7 +140,7 @@ def test_sparse_matrices_come_back() -> None:
 def test_threshold_may_follow_the_rows() -> None:
     """With `auto`, of 20 rows of 256; stated or not, it is 1.5 for FedRLR's baselines."""
     payload = (Group({"a": normal(2, 256, 5)}),)
-    for keys, threshold in (({}, 1.5), ({"threshold": "auto"}, default_threshold(20, 256))):
+    for keys, threshold in (({}, 1.5), ({"threshold": "auto"}, compute_default_threshold(20, 256))):
         codec = made(rows=20, **keys)
         (coded,) = encode(codec, payload)
         back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))

@@ -139,7 +139,7 @@ class FullPower:
 
     constraint = "peak"
     may_be_silent = False
-    wants_variation = False
+    needs_variation = False
 
     def prepare(self, *_: Any) -> None: ...
 

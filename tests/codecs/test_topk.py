@@ -92,8 +92,8 @@ def test_what_is_not_received_stays_whole_in_the_memory() -> None:
     heard = torch.tensor([[True] * 5, [False] * 5, [True, True, False, False, False]])
     memory = received(codec, (sent,), memory, heard)
     assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0], [-5, 1, 3, -2, 0], [0, 1, 3, -2, 0]]
-    assert made(TopK, TopK.Settings()).remembers
-    assert not made(TopK, TopK.Settings(error_feedback=False)).remembers
+    assert made(TopK, TopK.Settings()).has_memory
+    assert not made(TopK, TopK.Settings(error_feedback=False)).has_memory
 
 
 def everyone(devices: int) -> Cohort:

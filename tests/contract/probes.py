@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.codecs.base import Codec, Coded
+from otafl.codecs.base import Codec, EncodedGroup
 from otafl.core.contracts import (
-    Blocks,
     Broadcast,
     Cohort,
     Context,
     Group,
     Hyper,
     LocalContext,
-    LocalLoad,
     Payload,
     Received,
+    Tensors,
     View,
+    Workload,
 )
 from otafl.core.rng import Streams
 from otafl.engine.assembly import Parts
@@ -60,40 +60,44 @@ class Probe(Algorithm):
     def widths(self) -> dict[str, int]:
         return {"x": self.width}
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         trials, devices = self.parts.samples.share.shape
         new = self.parts.samples.share.new_zeros
         server = {name: new(trials, width) for name, width in self.widths().items()}
         return server, {"trained": new(trials, devices, 1)}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
         return Broadcast(server)
 
     def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
         return (Group({"x": of_rows(cohort, round)[:, None].repeat(1, self.width)}),)
 
     def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> tuple[Tensors, Payload, Tensor]:
         payload = self.payload(broadcast, context.cohort, context.round)
-        return {"trained": devices["trained"] + 1}, payload, of_rows(context.cohort, context.round)
+        return (
+            {"trained": devices["trained"] + 1},
+            payload,
+            of_rows(context.cohort, context.round),
+        )
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         self.heard.append(Heard(context.round, context.cohort, received))
         sums = dict(server)
         for blocks in received.mean:
             sums |= {name: sums[name] + mean for name, mean in blocks.items()}
         return sums
 
-    def views(self, server: Blocks, devices: Blocks) -> dict[str, View]:
+    def views(self, server: Tensors, devices: Tensors) -> dict[str, View]:
         classes = self.parts.samples.data.classes
 
-        def predict(blocks: Blocks, x: Tensor) -> Tensor:
+        def predict(blocks: Tensors, x: Tensor) -> Tensor:
             return blocks["x"].sum(1)[:, None, None].expand(-1, x.shape[1], classes)
 
         return {"global": View(server, predict)}
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         return np.ones_like(load.samples)
 
 
@@ -132,7 +136,7 @@ class Widths(Probe):
     """HeteroFL: device k knows the first k + 1 coordinates, the last one is known to none. What is
     sent is the model itself, so the server keeps what nobody knows."""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
         return {name: block - 5.0 for name, block in server.items()}, devices
 
@@ -142,7 +146,7 @@ class Widths(Probe):
         knows[:, -1] = False
         return (Group(group.blocks, mask={"x": knows.double()}),)
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         self.heard.append(Heard(context.round, context.cohort, received))
         count = received.count[0]
         assert isinstance(count, dict)
@@ -152,21 +156,21 @@ class Widths(Probe):
 class OwnModels(Probe):
     """FedAMP: the server keeps a model of each device, sends each its own and gets each back."""
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         trials, devices = self.parts.samples.share.shape
         return {"bank": self.parts.samples.share.new_zeros(trials, devices, self.width)}, {}
 
-    def broadcast(self, server: Blocks, cohort: Cohort) -> Broadcast:
+    def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
         own = server["bank"].flatten(0, 1).index_select(0, cohort.cell)
         return Broadcast({"x": own}, per_device=True)
 
     def local(
-        self, broadcast: Broadcast, devices: Blocks, context: LocalContext
-    ) -> tuple[Blocks, Payload, Tensor]:
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> tuple[Tensors, Payload, Tensor]:
         numbers = of_rows(context.cohort, context.round)
         return {}, (Group({"x": 2.0 * broadcast.blocks["x"] + numbers[:, None]}),), numbers
 
-    def combine(self, server: Blocks, received: Received, context: Context) -> Blocks:
+    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
         assert received.each is not None
         bank = (
             server["bank"].flatten(0, 1).index_copy(0, context.cohort.cell, received.each[0]["x"])
@@ -213,10 +217,12 @@ class Residual(Codec):
     def __init__(self, streams: Streams) -> None:
         super().__init__(self.Settings(), {}, streams)
 
-    def init(self, payload: Payload) -> Blocks:
+    def init(self, payload: Payload) -> Tensors:
         return {"rest": torch.zeros_like(payload[0].blocks["x"])}
 
-    def encoded(self, group: Group, index: int, memory: Blocks, context: Context) -> Coded:
+    def encode_group(
+        self, group: Group, index: int, memory: Tensors, context: Context
+    ) -> EncodedGroup:
         whole = group.blocks["x"] + memory["rest"]
         sent = torch.zeros_like(whole)
         place = context.round % whole.shape[1]

@@ -105,16 +105,16 @@ def delivers(transport: str, algorithm: str) -> bool:
     """Whether the transport gives the algorithm what it needs."""
     link = registry.component("transport", transport)
     method = registry.component("algorithm", algorithm)
-    return needs(algorithm) in link.gives and (link.gives_sums or not method.sends_sums)
+    return needs(algorithm) in link.gives and (link.provides_sums or not method.sends_sums)
 
 
-def hears_fading(transport: str) -> bool:
-    return bool(registry.component("transport", transport).hears_fading)
+def uses_fading(transport: str) -> bool:
+    return bool(registry.component("transport", transport).uses_fading)
 
 
 def over_fading(algorithm: str) -> str:
     """The first transport over fading that gives the algorithm what it needs."""
-    return next(one for one in filter(hears_fading, TRANSPORTS) if delivers(one, algorithm))
+    return next(one for one in filter(uses_fading, TRANSPORTS) if delivers(one, algorithm))
 
 
 def first_of_each(table: str, kind: Callable[[type[Any]], Any]) -> list[str]:
@@ -134,7 +134,7 @@ def payload_kind(method: type[Any]) -> tuple[Any, ...]:
 EVERY_METHOD = [
     name
     for name in first_of_each("transport", lambda one: (one.gives, one.counts))
-    if registry.component("transport", name).faithful
+    if registry.component("transport", name).is_unbiased
 ]
 EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
 """Transports that every method is tried over, and methods that every transport is tried with: they

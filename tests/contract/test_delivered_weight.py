@@ -22,7 +22,7 @@ from torch import Tensor
 from otafl.codecs.base import Codec
 from otafl.codecs.obda import Obda
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Received
+from otafl.core.contracts import Received, Tensors
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.uplink.delivery import Delivery
@@ -169,7 +169,7 @@ def test_silent_devices_are_as_absent_ones(method: str, codec: str, link: str) -
         assert not differ(method, codec, link)
 
 
-def all_heard(count: Tensor | Blocks) -> Tensor | Blocks:
+def all_heard(count: Tensor | Tensors) -> Tensor | Tensors:
     """A weight of 1 where something arrived."""
     if isinstance(count, dict):
         return {name: (value > 0).to(value.dtype) for name, value in count.items()}
@@ -184,7 +184,7 @@ def test_a_vote_that_tells_a_weight_of_one(monkeypatch: pytest.MonkeyPatch) -> N
         return replace(made, count=tuple(map(all_heard, made.count)))
 
     def given(
-        self: Delivery, sent: Signal, mean: Blocks, count: Any, *more: Any, **keys: Any
+        self: Delivery, sent: Signal, mean: Tensors, count: Any, *more: Any, **keys: Any
     ) -> None:
         give(self, sent, mean, all_heard(count), *more, **keys)
 
@@ -205,6 +205,6 @@ def test_the_weight_of_a_sum_taken_for_that_of_a_mean(monkeypatch: pytest.Monkey
 
 
 def test_the_weight_of_measurements_taken_for_one_of_reals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Codec, "restored_weight", lambda self, index, weight, restored: weight)
+    monkeypatch.setattr(Codec, "decode_weight", lambda self, index, weight, restored: weight)
     with pytest.raises(RuntimeError, match="size of tensor"):
         differ("prox_sgd", "matrix_sensing", "several fades")

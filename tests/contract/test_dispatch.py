@@ -46,7 +46,7 @@ class Drawn:
     def state(self, round: int) -> ChannelState:
         return self.states[round]
 
-    def state_among(self, round: int, devices: Tensor) -> ChannelState:
+    def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
         return self.states[round]
 
 

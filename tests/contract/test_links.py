@@ -82,7 +82,7 @@ def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
     taken, again = one.means.take(), other.means.take()
     parts = (one.server, other.server), (taken, again)
     same = all(torch.equal(a[name], b[name]) for a, b in parts for name in a)
-    assert same != registry.component("transport", name).hears_fading
+    assert same != registry.component("transport", name).uses_fading
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
 def test_fading_that_nobody_hears_is_not_drawn(
     keys: dict[str, Any], asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, true, rounds = engine(keys), Rayleigh.state_among, []
+    one, true, rounds = engine(keys), Rayleigh.get_state_of_devices, []
 
     def state(self: Rayleigh, t: int) -> ChannelState:
         rounds.append(t)
@@ -113,7 +113,7 @@ def test_fading_that_nobody_hears_is_not_drawn(
         return state(self, t) if len(devices) else true(self, t, devices)
 
     monkeypatch.setattr(Rayleigh, "state", state)
-    monkeypatch.setattr(Rayleigh, "state_among", among)
+    monkeypatch.setattr(Rayleigh, "get_state_of_devices", among)
     run(one, 2)
     assert rounds == asked
 
@@ -224,7 +224,7 @@ def test_noise_part_of_the_error() -> None:
 def test_codec_over_transport(codec: str, transport: str) -> None:
     link, code = (registry.component(*at) for at in (("transport", transport), ("codec", codec)))
     keys = {"codec": small("codec", codec), "transport": transport}
-    if code.sends_sums and not link.gives_sums:
+    if code.sends_sums and not link.provides_sums:
         with pytest.raises(UserError, match="gives the server a vote"):
             run(engine(keys), 1)
         return
@@ -269,7 +269,9 @@ def test_codec_keeps_devices_apart(codec: str) -> None:
 
 
 FAITHFUL = [
-    name for name in registry.names("transport") if registry.component("transport", name).faithful
+    name
+    for name in registry.names("transport")
+    if registry.component("transport", name).is_unbiased
 ]
 
 

@@ -147,5 +147,5 @@ def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (hardware.frequency_min_hz <= hardware.frequency_hz).all()
     assert (hardware.charge_j <= hardware.battery_j).all()
     one = run(engine({"devices.compute": keys}), 2)
-    assert (one.parts.clock.spent_j()[..., CAUSES.index("compute")] > 0).all()
+    assert (one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")] > 0).all()
     assert (one.parts.clock.now() > 0).all()

@@ -12,7 +12,7 @@ import torch
 from contract.small import IN_TURN, METHODS, close, engine, equal, run, scores
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 
 PAIRS = pytest.mark.parametrize(("algorithm", "transport"), METHODS)
@@ -25,7 +25,7 @@ def of(algorithm: str, transport: str, **keys: Any) -> dict[str, Any]:
     return {"algorithm": algorithm, "transport": transport, **keys}
 
 
-def state(one: Engine) -> Blocks:
+def state(one: Engine) -> Tensors:
     devices = {f"device {name}": block for name, block in one.devices.blocks().items()}
     return {**one.server, **devices}
 

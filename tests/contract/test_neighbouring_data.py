@@ -280,7 +280,7 @@ def own_server(self: Privacy, slot: Slot) -> Tensor:
     return slot.h.abs().square().sum(2)
 
 
-def first_antenna(self: Privacy, slot: Slot) -> Tensor:
+def select_first_antenna(self: Privacy, slot: Slot) -> Tensor:
     return slot.h.abs().square()[:, :, 0]
 
 
@@ -290,7 +290,7 @@ def as_it_is(self: Privacy, sent: Signal) -> Signal:
 
 UNDERCOUNTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "other servers": ("_power_gains", own_server, {"topology": {"name": "cells", **SERVERS}}),
-    "other antennas": ("_power_gains", first_antenna, {"channel": BLOCKS | {"antennas": 8}}),
+    "other antennas": ("_power_gains", select_first_antenna, {"channel": BLOCKS | {"antennas": 8}}),
     "nothing is clipped": ("clip", as_it_is, {}),
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract.small import EVERY_METHOD, chosen, engine, hears_fading, run
+from contract.small import EVERY_METHOD, chosen, engine, run, uses_fading
 from torch import Tensor
 
 import otafl
@@ -154,7 +154,7 @@ def test_digital_mean_is_that_of_the_others(access: str) -> None:
     assert sent.report.bits == 3 * 50 * 32
 
 
-@pytest.mark.parametrize("transport", [one for one in EVERY_METHOD if hears_fading(one)])
+@pytest.mark.parametrize("transport", [one for one in EVERY_METHOD if uses_fading(one)])
 @pytest.mark.parametrize("csi", registry.names("csi"))
 def test_a_path_loss_beyond_all_measure(csi: str, transport: str) -> None:
     """1,000 dB are a gain of zero in single precision, whatever is believed of the fading."""

@@ -118,7 +118,7 @@ def test_only_the_channels_of_who_sends_matter(
     keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
     keys |= {"data.partition": "iid"}
     ours = taken(engine(keys))
-    monkeypatch.setattr(Rayleigh, "state_among", Channel.state_among)
+    monkeypatch.setattr(Rayleigh, "get_state_of_devices", Channel.get_state_of_devices)
     same(ours, taken(engine(keys)))
 
 
@@ -131,7 +131,7 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
     channel = one.parts.link.channel
     some = torch.tensor([3, 40, 41, 199])
     for t in (0, 5, 70):
-        all_of_them, theirs = channel.state(t), channel.state_among(t, some)
+        all_of_them, theirs = channel.state(t), channel.get_state_of_devices(t, some)
         for symbols in (1, 20, 40):
             h = theirs.over(symbols)
             assert torch.equal(h[:, some], all_of_them.over(symbols)[:, some])
@@ -143,7 +143,7 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
 def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     one = engine({"channel": section(channel)}).parts.link.channel
     some = torch.tensor([1, 3])
-    theirs: ChannelState = one.state_among(1, some)
+    theirs: ChannelState = one.get_state_of_devices(1, some)
     assert torch.equal(theirs.h[:, some], one.state(1).h[:, some])
     outline = one.outline(1)
     assert outline.h.shape == one.state(1).h.shape

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from otafl.algorithms.custom import class_of
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Group
+from otafl.core.contracts import Group, Tensors
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
@@ -41,7 +41,7 @@ def uplinks(path: Path) -> list[Point]:
     single = [p for p in first.values() if p.scenario.topology.name == "star"]
     points = [p for p in single if p.scenario.transport.name == "over_the_air"]
     others = [registry.component("transport", p.scenario.transport.name) for p in single]
-    assert points or not any("each" in one.gives and one.hears_fading for one in others)
+    assert points or not any("each" in one.gives and one.uses_fading for one in others)
     return points
 
 
@@ -105,7 +105,7 @@ def spied(engine: Engine) -> list[Group]:
 
 
 def by_coordinate(
-    group: Group, c: Tensor, w: Tensor, active: Tensor, v: Tensor, taken: Blocks, point: Point
+    group: Group, c: Tensor, w: Tensor, active: Tensor, v: Tensor, taken: Tensors, point: Point
 ) -> None:
     """The same of sums that are divided, coordinate by coordinate, by the weight that knows it. All
     devices take part in their order; c: [K] gains, 0 of silent ones. v: variance of the sum's

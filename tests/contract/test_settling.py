@@ -18,7 +18,7 @@ import torch
 from contract.small import IN_TURN, engine, equal, run, small
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
@@ -61,7 +61,7 @@ def heard_by_few(method: str, transport: str, silent: list[int]) -> tuple[Engine
     return one, not came[0]
 
 
-def state(one: Engine) -> Blocks:
+def state(one: Engine) -> Tensors:
     return {name: block.clone() for name, block in one.devices.blocks().items()}
 
 
@@ -133,7 +133,7 @@ def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     silent.parts.link.codec.encode = noted  # type: ignore[method-assign]
     silent.round(0)
     heard = seen.memory.blocks()
-    assert bool(heard) == seen.parts.link.codec.remembers
+    assert bool(heard) == seen.parts.link.codec.has_memory
     for name, kept in silent.memory.blocks().items():
         assert torch.equal(kept.flatten(0, 1), made[0])
         assert (heard[name] == 0).sum() > (kept == 0).sum()

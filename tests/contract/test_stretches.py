@@ -16,7 +16,7 @@ from contract.small import engine
 from torch import Tensor
 
 from otafl.algorithms.low_rank_layers import point
-from otafl.core.contracts import MODEL, Blocks, Group, Payload
+from otafl.core.contracts import MODEL, Group, Payload, Tensors
 from otafl.engine.engine import Engine
 from otafl.factorised.lowrank import dense
 from otafl.models.base import flatten, unflatten
@@ -76,7 +76,7 @@ def mean_of_heard(group: Group, heard: Tensor) -> tuple[Tensor, Tensor]:
 
 def blocks_of(one: Engine, names: list[str]) -> Tensor:
     """The server's model side by side, [S, P], in the order of names."""
-    server: Blocks = one.server
+    server: Tensors = one.server
     if MODEL in server and names != [MODEL]:
         server = unflatten(server[MODEL], one.parts.model.shapes)
     return flatten({name: server[name] for name in names})

@@ -107,6 +107,7 @@ def test_resumes_with_the_plan_that_it_began_with(tmp_path: Path) -> None:
         ("scaffold", "over_the_air"),
         *(
             pytest.param(name, "over_the_air", marks=pytest.mark.slow)
+            # examples: two points of a sweep, and few methods
             for name in ("fedavg", "fedrlr")
         ),
         *(pytest.param(name, "ideal", marks=pytest.mark.slow) for name in ALGORITHMS),

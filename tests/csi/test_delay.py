@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 import torch
 from scipy import special, stats
-from support.csi_bench import DOUBLE, LEVEL, K, Recorded, S, known, link_budget, links, of_shape
+from support.csi_bench import (
+    DOUBLE,
+    LEVEL,
+    K,
+    Recorded,
+    S,
+    compute_link_budget,
+    known,
+    links,
+    of_shape,
+)
 from support.made_channels import made
 
 from otafl.channels.jakes import doppler_hz
@@ -26,7 +36,7 @@ def delayed(rounds: int, *states: ChannelState) -> tuple[Delay, Recorded]:
     channel = Recorded(*states)
     ones = torch.ones(S, K)
     streams = Streams([0] * S, range(S))
-    return known("delay", channel, link_budget(ones, ones), streams, rounds=rounds), channel
+    return known("delay", channel, compute_link_budget(ones, ones), streams, rounds=rounds), channel
 
 
 @pytest.mark.exact

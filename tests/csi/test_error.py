@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.csi_bench import DOUBLE, Recorded, known, link_budget, of_shape
+from support.csi_bench import DOUBLE, Recorded, compute_link_budget, known, of_shape
 
 from otafl import csi as package
 from otafl.core import registry
@@ -25,7 +25,7 @@ def made(variance: tuple[float, ...] = (0.3, 0.01)) -> NormalError:
     channel = Recorded(ChannelState(of_shape(TRIALS, DEVICES, 1, 1, 1), ones))
     streams = Streams([5] * TRIALS, range(TRIALS), dtype=DOUBLE)
     hyper = {"variance": torch.tensor(variance, dtype=DOUBLE)}
-    return known("error", channel, link_budget(ones, ones), streams, hyper)
+    return known("error", channel, compute_link_budget(ones, ones), streams, hyper)
 
 
 @pytest.mark.twin

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from otafl import channels, csi
 from otafl.core import registry
-from otafl.core.contracts import Statistics
+from otafl.core.contracts import ChannelStatistics
 from otafl.core.rng import Streams
 from otafl.csi.long_term import statistics
 from otafl.receivers.scalar import Scalar
@@ -27,22 +27,22 @@ NOISY: dict[str, Any] = {"name": "error", "variance": 0.2}
 NUMBERS = ("amplitude", "power", "inverse", "share", "over")
 
 
-def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> Statistics:
+def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> ChannelStatistics:
     """Of two trials of four devices; closed: whether the channel may use its closed forms."""
     kind = registry.settings("channel", name)
     sections = [kind(name=name, **keys)] * 2
     budget, channel = channels.build(sections, 4, STREAMS)
     if not closed:
-        channel.closed_form = False
+        channel.has_closed_form = False
     believed = registry.settings("csi", csi_of["name"])(**csi_of)
     noise = torch.full((2,), 0.5, dtype=torch.float64)
     made = csi.build([believed] * 2, channel, budget, STREAMS)
     return statistics(channel, made, Scalar(), budget, noise)
 
 
-def numbers(known: Statistics) -> dict[str, Tensor]:
-    by_threshold = known.mean_inverse(THRESHOLD), known.share_above(THRESHOLD)
-    over = known.share_over(THRESHOLD[:, None].expand(-1, 4))
+def numbers(known: ChannelStatistics) -> dict[str, Tensor]:
+    by_threshold = known.mean_inverse(THRESHOLD), known.prob_unit_gain_above(THRESHOLD)
+    over = known.prob_gain_above(THRESHOLD[:, None].expand(-1, 4))
     values = known.mean_amplitude(), known.mean_power(), *by_threshold, over
     return dict(zip(NUMBERS, values, strict=True))
 

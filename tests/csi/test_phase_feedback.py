@@ -17,8 +17,8 @@ from support.csi_bench import (
     ROUNDS,
     TRIALS,
     Recorded,
+    compute_link_budget,
     known,
-    link_budget,
     links,
 )
 
@@ -32,7 +32,7 @@ def feedback(*bits: int, dtype: torch.dtype = DOUBLE) -> PhaseFeedback:
     ones = torch.ones(len(bits), 1, dtype=dtype)
     hyper = {"bits": torch.tensor(bits, dtype=dtype)}
     channel = Recorded(ChannelState(ones[:, :, None, None, None].to(dtype.to_complex()), ones))
-    return known("phase_feedback", channel, link_budget(ones, ones), streams, hyper)
+    return known("phase_feedback", channel, compute_link_budget(ones, ones), streams, hyper)
 
 
 @pytest.mark.exact

@@ -17,12 +17,22 @@ import pytest
 import torch
 from pydantic import ValidationError
 from scipy import stats
-from support.csi_bench import DOUBLE, LEVEL, K, Recorded, S, known, link_budget, links, of_shape
+from support.csi_bench import (
+    DOUBLE,
+    LEVEL,
+    K,
+    Recorded,
+    S,
+    compute_link_budget,
+    known,
+    links,
+    of_shape,
+)
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState
 from otafl.core.rng import Streams
-from otafl.csi.pilots import Pilots, ls_estimator
+from otafl.csi.pilots import Pilots, build_ls_estimator
 
 pytestmark = pytest.mark.exact
 
@@ -43,7 +53,7 @@ def pilots(
     channel = Recorded(ChannelState(h, gain if state_gain is None else state_gain))
     streams = Streams([5] * len(trials), trials, dtype=budget.dtype)
     hyper = {"power_db": torch.full((len(trials),), power_db, dtype=budget.dtype)}
-    return known("pilots", channel, link_budget(budget, gain), streams, hyper, **config)
+    return known("pilots", channel, compute_link_budget(budget, gain), streams, hyper, **config)
 
 
 @pytest.mark.twin
@@ -135,7 +145,9 @@ def test_sionna_least_squares() -> None:
     h = torch.randn(1, cells, 1, 1, groups, dtype=torch.complex128, generator=generator)
     noise = torch.randn(cells, 1, 1, 1, groups, dtype=torch.complex128, generator=generator)
     y = h.view(cells, 1, 1, 1, groups) + noise / power**0.5
-    h_sionna, stated = ls_estimator(groups, 1, streams)(y, torch.tensor(1 / power, dtype=DOUBLE))
+    h_sionna, stated = build_ls_estimator(groups, 1, streams)(
+        y, torch.tensor(1 / power, dtype=DOUBLE)
+    )
     ours = csi.error_variance(link.gain)
     torch.testing.assert_close(stated.unique(), ours.unique(), rtol=1e-12, atol=0)
     bound = stats.norm.isf(LEVEL / 4) / (cells * groups) ** 0.5
@@ -156,7 +168,7 @@ def test_sionna_between_the_pilots() -> None:
     h = ramp.expand(1, devices, 1, 1, groups).contiguous()
     state = channel.state(0)
     ramps = type(state)(h, state.gain)
-    channel.state_among = lambda round, devices: ramps  # type: ignore[method-assign]
+    channel.get_state_of_devices = lambda round, devices: ramps  # type: ignore[method-assign]
     csi = known("pilots", channel, link, streams, hyper, comb=2, length=3)
     power = (csi.estimate(h, link.gain, 0) - h).abs().square().mean((0, 1, 2, 3)) * 12.0
     expected = torch.tensor([1.0, 0.5, 1.0, 0.5, 1.0], dtype=DOUBLE)

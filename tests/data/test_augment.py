@@ -19,7 +19,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data.augment import Augmentation, AugmentSettings, augmentation
 from otafl.data.dataset import DataSet
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 
 pytestmark = pytest.mark.exact
 
@@ -34,7 +34,7 @@ def images(shape: tuple[int, ...], black: np.ndarray | None = None) -> DataSet:
     return DataSet(x, y, x, y, 4, black=black)
 
 
-def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE) -> LocalData:
+def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE) -> TrainingData:
     """Two trials of three devices with ten samples each."""
     streams = Streams([3, 3], [0, 1], dtype=torch.float64)
     x = torch.arange(60 * int(np.prod(shape)), dtype=torch.float64).view(60, *shape) + 7
@@ -42,7 +42,7 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     count = torch.full((2, DEVICES), 10)
     black = BLACK if len(shape) == 3 else None
     augment = augmentation(settings, images(shape, black), streams)
-    return LocalData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
+    return TrainingData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 
 def cohort(trial: list[int], device: list[int]) -> Cohort:

@@ -56,11 +56,11 @@ def test_no_sample_is_both_trained_on_and_tested() -> None:
 def test_own_classes_of_the_official_test_set() -> None:
     samples = built(own_test=True, partition=SKEWED, train_samples=None)
     assert samples.own_test is not None
-    have = samples.local_data.class_counts(torch.arange(3 * DEVICES)) > 0
-    assert torch.equal(samples.own_test.class_counts() > 0, have)
+    have = samples.local_data.count_classes(torch.arange(3 * DEVICES)) > 0
+    assert torch.equal(samples.own_test.count_classes() > 0, have)
     in_test = np.bincount(samples.data.y_test, minlength=10)
     expected = torch.from_numpy(in_test) * have
-    assert torch.equal(samples.own_test.class_counts(), expected)
+    assert torch.equal(samples.own_test.count_classes(), expected)
 
 
 def test_devices_have_no_samples_of_their_own_unless_asked() -> None:

@@ -29,7 +29,7 @@ def test_together_is_the_union() -> None:
 
 def test_majority() -> None:
     own = samples()
-    counts = own.class_counts()
+    counts = own.count_classes()
     by_hand = [
         (counts[0].max() + counts[1].max()) / 4,
         (counts[2].max() + counts[3].max()) / 6,

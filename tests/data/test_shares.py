@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from otafl.core.errors import UserError
 from otafl.data.dealt import Dealt
-from otafl.data.shares import class_counts, cut, of_classes, pack
+from otafl.data.shares import count_classes, cut, of_classes, pack
 
 pytestmark = pytest.mark.exact
 
@@ -39,4 +39,4 @@ def test_of_classes() -> None:
 
 def test_class_counts_by_hand() -> None:
     y = torch.tensor([[0, 2, 2], [1, 0, 0]])
-    assert class_counts(y, torch.tensor([3, 2]), 4).tolist() == [[1, 0, 2, 0], [1, 1, 0, 0]]
+    assert count_classes(y, torch.tensor([3, 2]), 4).tolist() == [[1, 0, 2, 0], [1, 1, 0, 0]]

@@ -14,29 +14,29 @@ import otafl.data.work as work_module
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.data.shares import pack
-from otafl.data.work import LocalData, choose
+from otafl.data.work import TrainingData, choose
 
 pytestmark = pytest.mark.exact
 
 SEED = 3
 
 
-def everybody(trials: int, population: int) -> Cohort:
-    pair = torch.arange(trials * population)
-    return cohort_of(pair // population, pair % population, trials, population)
+def everybody(trials: int, num_devices: int) -> Cohort:
+    pair = torch.arange(trials * num_devices)
+    return cohort_of(pair // num_devices, pair % num_devices, trials, num_devices)
 
 
-def cohort_of(trial: Any, device: Any, trials: int, population: int) -> Cohort:
+def cohort_of(trial: Any, device: Any, trials: int, num_devices: int) -> Cohort:
     trial, device = torch.as_tensor(trial), torch.as_tensor(device)
     zero = torch.zeros_like(trial)
     counts = tuple(torch.bincount(trial, minlength=trials).tolist())
     ones = torch.ones(len(trial))
-    return Cohort(trial, device, ones, zero, zero, zero, ones.bool(), counts, population)
+    return Cohort(trial, device, ones, zero, zero, zero, ones.bool(), counts, num_devices)
 
 
 def some_data(
     sizes: list[list[int]], batch: int, steps: int = 2, trials: list[int] | None = None
-) -> tuple[LocalData, list[list[np.ndarray]]]:
+) -> tuple[TrainingData, list[list[np.ndarray]]]:
     """Devices of the given sizes [S][K] over 200 samples whose pixel is their number."""
     numbers = trials or list(range(len(sizes)))
     parts = []
@@ -46,7 +46,7 @@ def some_data(
     index, count = (torch.from_numpy(a) for a in pack(parts))
     x = torch.arange(200.0)[:, None] * torch.tensor([1.0, 2.0])
     streams = Streams([SEED] * len(sizes), numbers)
-    return LocalData(x, torch.arange(200) % 7, index, count, 7, streams, batch, steps), parts
+    return TrainingData(x, torch.arange(200) % 7, index, count, 7, streams, batch, steps), parts
 
 
 def floyd(uniform: list[float], count: int) -> list[int]:
@@ -106,7 +106,9 @@ def test_positions_stay_in_range(count: int) -> None:
 SIZES = [[20, 31, 18, 25], [40, 15, 22, 17], [16, 16, 33, 60]]
 
 
-def all_batches(data: LocalData, cohort: Cohort, rounds: list[int], steps: int = 2) -> torch.Tensor:
+def all_batches(
+    data: TrainingData, cohort: Cohort, rounds: list[int], steps: int = 2
+) -> torch.Tensor:
     works = [data.work(round, cohort) for round in rounds]
     return torch.stack([w.batch(s, d).x for w in works for s in range(steps) for d in (0, 1)])
 
@@ -190,7 +192,7 @@ def test_full() -> None:
 
 def test_class_counts() -> None:
     data, parts = some_data([[3, 50], [41, 20]], 2)
-    got = data.work(0, cohort_of([0, 1, 1], [1, 0, 1], 2, 2)).class_counts()
+    got = data.work(0, cohort_of([0, 1, 1], [1, 0, 1], 2, 2)).count_classes()
     held = (parts[0][1], parts[1][0], parts[1][1])
     assert got.tolist() == [np.bincount(part % 7, minlength=7).tolist() for part in held]
 
@@ -198,7 +200,7 @@ def test_class_counts() -> None:
 def test_images_keep_their_shape_and_batches_are_copies() -> None:
     index, count = torch.arange(6).view(1, 1, 6), torch.tensor([[6]])
     x = torch.randn(6, 1, 3, 2, generator=torch.Generator().manual_seed(0))
-    data = LocalData(x, torch.arange(6), index, count, 6, Streams([0], [0]), 4, 1)
+    data = TrainingData(x, torch.arange(6), index, count, 6, Streams([0], [0]), 4, 1)
     got = data.work(0, everybody(1, 1)).batch(0)
     again = data.work(0, everybody(1, 1)).batch(0)
     assert torch.equal(got.x, x[got.y])
@@ -227,11 +229,11 @@ def test_operations_do_not_grow_with_the_stack(
     if not ahead:
         monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 1)
     calls = []
-    for trials, population in ((1, 2), (2, 2), (8, 9)):
-        data = some_data([[20] * population] * trials, 6)[0]
-        data.work(0, everybody(trials, population)).batch(0)
+    for trials, num_devices in ((1, 2), (2, 2), (8, 9)):
+        data = some_data([[20] * num_devices] * trials, 6)[0]
+        data.work(0, everybody(trials, num_devices)).batch(0)
         with _Count() as count:
-            data.work(1000, everybody(trials, population)).batch(0)
+            data.work(1000, everybody(trials, num_devices)).batch(0)
         calls.append(count.calls)
     assert calls[0] == calls[1] == calls[2]
 
@@ -258,11 +260,11 @@ def test_refuses(change: dict[str, Any], message: str) -> None:
         "batch_size": 2,
         "steps": 1,
     }
-    work = LocalData(**good).work(0, everybody(1, 1))
+    work = TrainingData(**good).work(0, everybody(1, 1))
     with pytest.raises(IndexError, match="local step 1 of a round of 1"):
         work.batch(1)
     with pytest.raises(ValueError, match=message):
-        LocalData(**{**good, **change})
+        TrainingData(**{**good, **change})
 
 
 def test_device_uniform_rounds_is_device_uniform_of_each_round() -> None:

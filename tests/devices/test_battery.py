@@ -30,5 +30,5 @@ def test_harvest_fills_up_to_capacity_and_no_further() -> None:
     assert battery.harvested_j == 2.0
     assert battery.settle(11.0) == 2.0
     assert battery.harvested_j == 3.0
-    assert battery.seconds_to(3.5) == 1.5
-    assert Battery(4.0, 1.0, 0.0).seconds_to(2.0) == np.inf
+    assert battery.compute_seconds_to(3.5) == 1.5
+    assert Battery(4.0, 1.0, 0.0).compute_seconds_to(2.0) == np.inf

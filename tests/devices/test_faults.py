@@ -21,7 +21,7 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort, Group, Payload
 from otafl.core.rng import Streams
-from otafl.devices.faults import Faults, jammer_power
+from otafl.devices.faults import Faults, compute_jammer_power
 from otafl.scenario.errors import ScenarioError
 
 pytestmark = pytest.mark.exact
@@ -166,14 +166,14 @@ def test_without_faults_there_are_none() -> None:
     assert faults.refuse(payload(), rows) is None
     assert faults.crashes(rows, 0) is None
     assert faults.copies(rows, 0) is None
-    assert faults.slowdown(np.array([0]), np.array([0]), 0) is None
+    assert faults.draw_slowdown(np.array([0]), np.array([0]), 0) is None
     channel = ChannelState(torch.ones(S, K, 1, 1, 1, dtype=torch.complex128), torch.ones(S, K))
     assert faults.fade(channel, 0) is channel
 
 
 def test_jammer_power() -> None:
     sections = [Faults.Settings(jammer_db=level) for level in (None, 0.0, 20.0)]
-    power = jammer_power(sections, Streams([0] * 3, range(3)))
+    power = compute_jammer_power(sections, Streams([0] * 3, range(3)))
     assert power.dtype == torch.float32
     torch.testing.assert_close(power, torch.tensor([0.0, 1.0, 100.0]))
 
@@ -230,7 +230,7 @@ def test_a_draw_is_the_devices_own(method: str) -> None:
 def slow(one: Faults, rounds: int) -> np.ndarray:
     """[rounds, 2, MANY] factors."""
     trial, device = np.divmod(np.arange(2 * MANY), MANY)
-    drawn = [one.slowdown(trial, device, t) for t in range(rounds)]
+    drawn = [one.draw_slowdown(trial, device, t) for t in range(rounds)]
     return np.stack([d for d in drawn if d is not None]).reshape(rounds, 2, MANY)
 
 
@@ -252,12 +252,12 @@ def test_bursts_are_a_function_of_the_round() -> None:
         (39, [0, 0, 0], [0, 1, 2]),
         (39, [], []),
     ):
-        drawn = other.slowdown(np.array(trial, dtype=int), np.array(device, dtype=int), t)
+        drawn = other.draw_slowdown(np.array(trial, dtype=int), np.array(device, dtype=int), t)
         assert drawn is not None
         np.testing.assert_array_equal(drawn, whole[t, trial, device])
     alone = faults((3,), **{name: values[:1] for name, values in BURSTS.items()})
     for t in range(40):
-        drawn = alone.slowdown(np.zeros(MANY, dtype=int), np.arange(MANY), t)
+        drawn = alone.draw_slowdown(np.zeros(MANY, dtype=int), np.arange(MANY), t)
         np.testing.assert_array_equal(drawn, whole[t, 0])
 
 
@@ -270,7 +270,7 @@ def test_a_burst_by_hand() -> None:
         u = float(streams.device_uniform("fault/straggler", t, *pair, ())[0])
         state = not u < 1 / 3.0 if state else u < 0.1
         expected.append(2.5 if state else 1.0)
-    drawn = [one.slowdown(np.array([1]), np.array([4]), t) for t in range(60)]
+    drawn = [one.draw_slowdown(np.array([1]), np.array([4]), t) for t in range(60)]
     assert np.concatenate(drawn).tolist() == expected  # type: ignore[arg-type]
     assert len(set(expected)) == 2
 

@@ -96,8 +96,8 @@ def test_jitter_takes_time_and_no_joules_and_stacked_is_alone() -> None:
     clock = run(engine(keys), 2).parts.clock
     still, shaken = clock.now()[:2], clock.now()[2:]
     assert (still != shaken).all()
-    joules = clock.spent_j()[..., CAUSES.index("compute")]
+    joules = clock.compute_spent_j()[..., CAUSES.index("compute")]
     np.testing.assert_allclose(joules[2:], joules[:2], rtol=1e-12)
     alone = run(engine(keys, trials=[1], chosen=[1]), 2).parts.clock
     assert alone.now()[0] == clock.now()[3]
-    np.testing.assert_allclose(alone.spent_j()[0], clock.spent_j()[3], rtol=1e-9)
+    np.testing.assert_allclose(alone.compute_spent_j()[0], clock.compute_spent_j()[3], rtol=1e-9)

@@ -29,14 +29,16 @@ def test_taken() -> None:
     keep = torch.tensor([True, False, True, True])
     rows = FOUR.take(keep.nonzero().squeeze(1))
     own = Broadcast(
-        {"a": torch.arange(8.0).view(4, 2)}, per_device=True, reals_of=torch.tensor([1, 2, 1, 2])
+        {"a": torch.arange(8.0).view(4, 2)},
+        per_device=True,
+        coordinates_per_row=torch.tensor([1, 2, 1, 2]),
     )
     whole = send(broadcast=own)
     arrival = whole.taken(keep)
     assert arrival.heard is None
     assert arrival.rows(rows, 1, 3).blocks["a"].tolist() == [[4.0, 5.0], [6.0, 7.0]]
-    assert arrival.sent.reals_of is not None
-    assert arrival.sent.reals_of.tolist() == [1, 1, 2]
+    assert arrival.sent.coordinates_per_row is not None
+    assert arrival.sent.coordinates_per_row.tolist() == [1, 1, 2]
     assert seconds(arrival).tolist() == seconds(whole)[[0, 2, 3]].tolist()
     assert arrival.seconds is whole.seconds
     assert arrival.bits is whole.bits

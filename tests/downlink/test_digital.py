@@ -85,7 +85,7 @@ def test_a_model_for_each_goes_to_each(mode: str) -> None:
     arrival = send(broadcast=own, mode=mode)
     np.testing.assert_allclose(seconds(arrival), [0.02, 0.04, 0.06, 0.01])
     assert arrival.bits.tolist() == [192.0, 64.0]
-    parts = Broadcast(TEN.blocks, reals_of=torch.tensor([1, 10, 4, 2]))
+    parts = Broadcast(TEN.blocks, coordinates_per_row=torch.tensor([1, 10, 4, 2]))
     arrival = send(broadcast=parts, mode=mode)
     np.testing.assert_allclose(seconds(arrival), [0.01, 0.11, 0.15, 0.01])
     assert arrival.bits.tolist() == [15 * 32.0, 2 * 32.0]

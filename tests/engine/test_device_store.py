@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, Cohort
+from otafl.core.contracts import Cohort, Tensors
 from otafl.engine import device_store
 from otafl.engine.device_store import DeviceStore
 
@@ -26,7 +26,7 @@ S, K = 2, 40
 CPU = torch.device("cpu")
 
 
-def starts() -> Blocks:
+def starts() -> Tensors:
     """A block of which each trial has a start, and a number."""
     return {"w": torch.tensor([1.0, 2.0]).view(S, 1, 1).expand(S, 1, 3), "n": torch.zeros(S, 1)}
 
@@ -59,10 +59,10 @@ class Dense:
     def __init__(self) -> None:
         self.table = {n: b.expand(S, K, *b.shape[2:]).clone() for n, b in starts().items()}
 
-    def rows(self, some: Cohort) -> Blocks:
+    def rows(self, some: Cohort) -> Tensors:
         return {name: block[some.trial, some.device] for name, block in self.table.items()}
 
-    def put(self, some: Cohort, rows: Blocks) -> None:
+    def put(self, some: Cohort, rows: Tensors) -> None:
         for name, block in rows.items():
             self.table[name][some.trial, some.device] = block
 
@@ -75,7 +75,7 @@ def work(one: Any, some: Cohort) -> None:
     one.put(some, rows)
 
 
-def equal(one: Blocks, other: Blocks) -> None:
+def equal(one: Tensors, other: Tensors) -> None:
     assert one.keys() == other.keys()
     for name, block in one.items():
         assert torch.equal(block, other[name]), name
@@ -148,7 +148,7 @@ def test_it_goes_on_from_what_was_kept(place: str, most: int) -> None:
         some = random_cohort(generator, most)
         work(one, some), work(dense, some)
     again = DeviceStore(S, K, CPU, place)  # as the engine makes a codec's, before any block
-    again.restore(one.kept())
+    again.load_state_dict(one.state_dict())
     again.add(starts())
     assert again.allocated == one.allocated
     for _ in range(4):

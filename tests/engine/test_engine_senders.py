@@ -15,15 +15,15 @@ from contract.small import engine, run
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
-from otafl.selection.choosing import some_of
+from otafl.selection.choosing import draw_subset
 
 pytestmark = pytest.mark.exact
 
 
-def cohort(counts: tuple[int, ...], population: int) -> Cohort:
+def cohort(counts: tuple[int, ...], num_devices: int) -> Cohort:
     trial = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     device = torch.cat([torch.arange(n) for n in counts])
-    return Cohort.fresh(trial, device, torch.ones(len(trial)), counts, population)
+    return Cohort.fresh(trial, device, torch.ones(len(trial)), counts, num_devices)
 
 
 @pytest.mark.law
@@ -32,7 +32,7 @@ def test_some_of_each_trial() -> None:
     who = cohort((5, 1, 8), 8)
     seen = torch.zeros(14)
     for round in range(400):
-        sends = some_of(who, 2, round, streams)
+        sends = draw_subset(who, 2, round, streams)
         by_trial = [int(part.sum()) for part in sends.split([5, 1, 8])]
         assert by_trial == [2, 1, 2]
         seen += sends

@@ -19,7 +19,7 @@ from contract import probes
 from contract.small import engine, run, scenario, tree
 
 import otafl
-from otafl.core.contracts import Cohort, Context, LocalLoad, Payload
+from otafl.core.contracts import Cohort, Context, Payload, Workload
 from otafl.devices.activities import ACTIVITIES
 from otafl.engine.engine import Engine
 from otafl.results.ending import final
@@ -63,7 +63,7 @@ class Sent(probes.Probe):
         ]
         return super().payload(broadcast, cohort, round)
 
-    def flops(self, load: LocalLoad) -> np.ndarray:
+    def flops(self, load: Workload) -> np.ndarray:
         return np.full_like(load.samples, 1.4e4)  # 14 ms for the median device
 
 
@@ -109,7 +109,7 @@ def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
             heard.cohort.device.double(),
             heard.round - heard.cohort.staleness.double(),
         )
-        hand.index_add_(0, heard.cohort.trial, numbers * heard.cohort.unit_weight)
+        hand.index_add_(0, heard.cohort.trial, numbers * heard.cohort.normalised_weight)
     torch.testing.assert_close(one.server["x"][:, 0], hand, rtol=1e-12, atol=0)
     if life != "always" or protocol == "deadline":
         assert lost.sum() > 0
@@ -218,7 +218,7 @@ def test_joules_of_batteries_are_what_was_spent() -> None:
     keys = BATTERIES | PROTOCOLS["late"] | {"engine.dtype": "float64"}
     one = run(engine(keys), 40)
     clock, own = one.parts.clock, one.parts.hardware
-    spent, left = clock.spent_j().sum(2), clock.charge_j()
+    spent, left = clock.compute_spent_j().sum(2), clock.charge_j()
     came = [trial.power.harvested_j() for trial in clock.trials]
     np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
     assert (clock.charge_j() >= 0).all()
@@ -238,7 +238,7 @@ def test_nobody_radiates_more_than_its_battery_has() -> None:
         "devices.compute": compute | {"battery_j": 0.5 * slot_j, "efficiency": 0.5},
     }
     one = run(engine(keys), 1)
-    spent = one.parts.clock.spent_j()
+    spent = one.parts.clock.compute_spent_j()
     np.testing.assert_allclose(spent.sum(2), 0.5 * slot_j, rtol=1e-6)
     np.testing.assert_allclose(spent[..., 2], 0.02 * reals / bandwidth, rtol=1e-6)
     radiated = one.means.take()["radio_j"].numpy()

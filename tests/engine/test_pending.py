@@ -126,13 +126,13 @@ def test_nobody_joins_as_nothing() -> None:
 def test_who_does_not_send_is_kept() -> None:
     one = update(CELLS, 1)
     sends = torch.tensor([True, False, True, True, False])
-    quiet = Update(replace(one.cohort, sends=sends, all_send=False), one.payload)
+    quiet = Update(replace(one.cohort, sends=sends, all_transmit=False), one.payload)
     now, later = quiet.split(torch.tensor([True, True, False, False, False]))
     assert now.cohort.sends.tolist() == [True, False]
     joined = now.join(later)
     assert joined.cohort.sends.tolist() == sends.tolist()
-    assert not joined.cohort.all_send
-    assert not update([(2, 0)], 1).join(quiet).cohort.all_send
+    assert not joined.cohort.all_transmit
+    assert not update([(2, 0)], 1).join(quiet).cohort.all_transmit
 
 
 def test_what_the_method_made_stays_with_what_is_sent() -> None:

@@ -1,4 +1,4 @@
-"""`Algorithm.settle`: what a device does once it knows whether its update arrived.
+"""`Algorithm.on_ack`: what a device does once it knows whether its update arrived.
 
 Mutations that make a test here fail: devices that did not send settled, or those of another trial;
 `heard` in the order of devices and not of rows; settled before the server's step, or under the
@@ -18,7 +18,7 @@ import torch
 from contract import probes
 from contract.small import engine, run
 
-from otafl.core.contracts import Blocks, Context, Heard, Payload
+from otafl.core.contracts import Context, DeliveredMasks, Payload, Tensors
 from otafl.engine.assembly import Parts
 
 pytestmark = pytest.mark.exact
@@ -40,7 +40,7 @@ SLOW = {"name": "classes", "classes": [1.0 / 0.75, 1e3, 1e3, 1e3]}
 
 @dataclass
 class Settled:
-    """What `settle` was given."""
+    """What `on_ack` was given."""
 
     round: int
     trial: list[int]
@@ -57,7 +57,9 @@ class Sender(probes.Probe):
         super().__init__(parts)
         self.settled: list[Settled] = []
 
-    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         cohort, (group,), (came,) = context.cohort, sent, heard
         rows = cohort.trial.tolist(), cohort.device.tolist(), came[:, 0].tolist()
         numbers = group.blocks["x"][:, 0].tolist()
@@ -141,7 +143,7 @@ def test_an_update_of_a_device_that_leaves_settles_once() -> None:
     ideal = {"transport": "ideal", "devices.downlink_rate_bps": 1e12}
     one = run(engine(BASE | late | ideal, probe=Sender), 1)
     for trial in one.parts.clock.trials:
-        trial._go(0, "left")
+        trial._remove_device(0, "left")
     one.round(1)
     settled = one.parts.algorithm.settled
     assert [(now.round, now.device, any(now.heard)) for now in settled] == [

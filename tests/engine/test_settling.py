@@ -17,7 +17,7 @@ import torch
 from contract.small import engine
 from torch import Tensor
 
-from otafl.core.contracts import Cohort, Heard, LinkReport, Payload
+from otafl.core.contracts import Cohort, DeliveredMasks, LinkReport, Payload
 from otafl.engine import settling
 from otafl.engine.engine import Engine
 from otafl.uplink.delivery import Delivery
@@ -97,7 +97,7 @@ def off(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max() / other.abs().max())
 
 
-def everything(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Heard:
+def everything(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
     """What devices settle by that believe that whatever they made was received."""
     return (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
 
@@ -107,7 +107,7 @@ def memory(one: Engine, name: str) -> Tensor:
     return one.memory.blocks()[name].flatten(0, 1)
 
 
-def remembered(one: Engine) -> Tensor:
+def store_memory(one: Engine) -> Tensor:
     """e [S * K, P] of the controls, but for what is on its way and will move c_i too."""
     rest = memory(one, "rest/1").clone()
     if one.pending is not None:
@@ -123,7 +123,7 @@ def control_is_off(keys: dict[str, Any]) -> float:
         one.round(t)
         own = one.devices.blocks()["control"]
         if "rest/1" in one.memory.blocks():
-            own = own - remembered(one).view_as(own)
+            own = own - store_memory(one).view_as(own)
         total = (share(one) * own).sum(1)
         if total.abs().max() > 0:
             worst = max(worst, off(one.server["control"], total))

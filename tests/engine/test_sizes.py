@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from contract.small import engine
 
-from otafl.core.contracts import LocalLoad
+from otafl.core.contracts import Workload
 from otafl.devices.activities import CAUSES
 
 pytestmark = pytest.mark.exact
@@ -30,10 +30,10 @@ def test_time_joules_and_parameters_go_by_level() -> None:
     sizes = one.parts.algorithm.levels()
     one.round(0)
     samples = 4 * 2
-    load = LocalLoad(2, 4, np.array([9.0]))
+    load = Workload(2, 4, np.array([9.0]))
     flops = np.array([sizes[level].flops(load).item() for level in (0, 1, 1, 1)])
     assert flops[0] > flops[1]
-    joules = one.parts.clock.spent_j()[0, :, CAUSES.index("compute")]
+    joules = one.parts.clock.compute_spent_j()[0, :, CAUSES.index("compute")]
     np.testing.assert_allclose(joules / flops, joules[0] / flops[0])
     taken = one.parts.sizes.take()
     np.testing.assert_array_equal(taken["level_participants"], [[1, 3]])
@@ -122,8 +122,8 @@ def test_joules_go_by_each_devices_data(method: str) -> None:
     samples = one.parts.samples.share.double().numpy()
     assert samples.min() < 70 < samples.max()
     one.round(0)
-    joules = one.parts.clock.spent_j()[..., CAUSES.index("compute")]
-    flops = one.parts.algorithm.flops(LocalLoad(2, 70, samples))
+    joules = one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")]
+    flops = one.parts.algorithm.flops(Workload(2, 70, samples))
     assert flops.shape == (2, 4)
     np.testing.assert_allclose(joules / flops, joules[0, 0] / flops[0, 0])
     small = samples < 70
@@ -148,7 +148,7 @@ def test_deadlines_go_by_each_devices_data() -> None:
     }
     one = engine(UNEQUAL | keys)
     samples = one.parts.samples.share.double().numpy()
-    flops = one.parts.algorithm.levels()[0].flops(LocalLoad(2, 70, samples))
+    flops = one.parts.algorithm.levels()[0].flops(Workload(2, 70, samples))
     seconds = (flops.min() + flops.max()) / 2e6
     one = engine(UNEQUAL | keys | {"devices.levels": {"name": "deadline", "seconds": seconds}})
     level = one.select(None, 0).level.reshape(2, 4).numpy()

@@ -14,9 +14,9 @@ import torch
 from contract.small import engine
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, View
+from otafl.core.contracts import Tensors, View
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.evaluation import batch_statistics
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.evaluation import Evaluation
@@ -27,16 +27,16 @@ DOUBLE = torch.float64
 BN = "model", "conv_net"
 
 
-def local_data(held: list[list[list[int]]], x: Tensor) -> LocalData:
+def local_data(held: list[list[list[int]]], x: Tensor) -> TrainingData:
     """Of devices that hold these samples, [trial][device]."""
     longest = max(len(own) for row in held for own in row)
     index = torch.tensor([[own + [0] * (longest - len(own)) for own in row] for row in held])
     count = torch.tensor([[len(own) for own in row] for row in held])
     streams = Streams([0] * len(held), list(range(len(held))), dtype=DOUBLE)
-    return LocalData(x, torch.zeros(len(x), dtype=torch.int64), index, count, 2, streams, 1, 1)
+    return TrainingData(x, torch.zeros(len(x), dtype=torch.int64), index, count, 2, streams, 1, 1)
 
 
-def moments(params: Blocks, x: Tensor) -> Blocks:
+def moments(params: Tensors, x: Tensor) -> Tensors:
     """Of a scaled input, [n, M]."""
     variance, mean = torch.var_mean(params["scale"][:, None] * x, 1)
     return {"mean": mean, "variance": variance}

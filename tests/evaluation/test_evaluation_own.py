@@ -14,7 +14,7 @@ import pytest
 import torch
 from contract.small import engine, run
 
-from otafl.core.contracts import FineTune, View
+from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.own import OwnSamples
 from otafl.engine.assembly import Parts
 from otafl.evaluation.evaluation import Evaluation
@@ -117,10 +117,10 @@ def test_a_view_s_own_fine_tuning_comes_first() -> None:
     one = run(engine(keys), 1)
     (view,) = one.parts.algorithm.views(one.server, one.devices.blocks()).values()
     rate = torch.full((3,), 0.01, dtype=torch.float64)
-    tuned = View(view.params, view.predict, "trial", FineTune(2, rate))
+    tuned = View(view.params, view.predict, "trial", FineTuneSpec(2, rate))
     running = np.ones(3, bool)
     out = evaluation(one.parts).take({"personal": tuned}, 1, running)
-    three = View(view.params, view.predict, "trial", FineTune(3, rate))
+    three = View(view.params, view.predict, "trial", FineTuneSpec(3, rate))
     expected = evaluation(one.parts).take({"personal": three}, 1, running)
     np.testing.assert_allclose(
         out["tuned_own_test_loss"], expected["personal_own_test_loss"], rtol=1e-12

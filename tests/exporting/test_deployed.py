@@ -20,7 +20,7 @@ from support.trained_bench import BASE, kept
 from torch import nn
 
 import otafl
-from otafl.core.contracts import Blocks, View
+from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -278,7 +278,7 @@ class TestRefused:
         model, views = engine.parts.model, engine.parts.algorithm.views
         assert isinstance(model, LayeredModel)
 
-        def other(server: Blocks, devices: Blocks) -> dict[str, View]:
+        def other(server: Tensors, devices: Tensors) -> dict[str, View]:
             view = views(server, devices)["global"]
             return {"global": replace(view, predict=lambda p, x: -view.predict(p, x))}
 

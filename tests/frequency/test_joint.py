@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from support.paces import flat_channel, hardware, link_budget, task
+from support.paces import compute_link_budget, flat_channel, hardware, task
 
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.devices.hardware import Hardware
-from otafl.frequency.base import Frequency, FrequencySetup
+from otafl.frequency.base import CpuFrequency, FrequencySetup
 from otafl.frequency.joint import JointFrequency
 from otafl.scenario.errors import ScenarioError
 from otafl.uplink.base import OrthogonalUplink
@@ -34,7 +34,7 @@ class Known:
         return h
 
 
-def joint(access: str, budget: LinkBudget, made: Hardware, share: float = 1.0) -> Frequency:
+def joint(access: str, budget: LinkBudget, made: Hardware, share: float = 1.0) -> CpuFrequency:
     trials = len(budget.budget)
     uplink = OrthogonalUplink(
         access="ofdma" if access == "ofdma" else "tdma",
@@ -51,7 +51,7 @@ def joint(access: str, budget: LinkBudget, made: Hardware, share: float = 1.0) -
 def test_joint_energy_by_definition(access: str) -> None:
     """Against a grid over t of what the issue's equations say of bits, band, noise and watts."""
     trials, n, deadline = 2, 3, np.repeat([2.0, 4.0], 3)
-    budget, circuits = link_budget(trials, n), 0.02
+    budget, circuits = compute_link_budget(trials, n), 0.02
     made = hardware(trials, n, circuit_w=circuits, efficiency=0.5, kappa=1e-28)
     given = task(trials, n, 1.2e9, deadline, reals=20_000)
     pace = joint(access, budget, made, share=0.9).pace(given)
@@ -74,7 +74,7 @@ def test_joint_energy_by_definition(access: str) -> None:
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
 def test_joint_does_not_depend_on_who_else_is_stacked(access: str) -> None:
-    budget, made = link_budget(3, 4), hardware(3, 4)
+    budget, made = compute_link_budget(3, 4), hardware(3, 4)
     channel = flat_channel(3, 4, seed=5)
     deadline = np.repeat([1.3, 2.0, 9.0], 4)
     whole = joint(access, budget, made).pace(task(3, 4, 1.2e9, deadline, channel=channel))
@@ -82,7 +82,7 @@ def test_joint_does_not_depend_on_who_else_is_stacked(access: str) -> None:
         one = Hardware(*(value[[trial]] for value in vars(made).values()))
         own = ChannelState(channel.h[[trial]], channel.gain[[trial]])
         given = task(1, 4, 1.2e9, deadline[4 * trial], channel=own)
-        alone = joint(access, link_budget(1, 4), one).pace(given)
+        alone = joint(access, compute_link_budget(1, 4), one).pace(given)
         here = slice(4 * trial, 4 * trial + 4)
         np.testing.assert_array_equal(whole.frequency_hz[here], alone.frequency_hz)
         assert whole.power is not None
@@ -91,14 +91,14 @@ def test_joint_does_not_depend_on_who_else_is_stacked(access: str) -> None:
 
 def test_joint_that_is_late_does_all_it_can() -> None:
     given = task(1, 2, 4e9, [1.6, 0.3], reals=100_000)
-    pace = joint("tdma", link_budget(1, 2), hardware(1, 2)).pace(given)
+    pace = joint("tdma", compute_link_budget(1, 2), hardware(1, 2)).pace(given)
     assert pace.frequency_hz.tolist() == [1e9, 1e9]
     assert pace.power is not None
     assert pace.power.tolist() == [1.0, 1.0]
 
 
 def test_several_cells_carry_at_least_what_is_planned() -> None:
-    budget, made = link_budget(1, 5), hardware(1, 5)
+    budget, made = compute_link_budget(1, 5), hardware(1, 5)
     channel = flat_channel(1, 5, seed=2, cells=12)
     pace = joint("ofdma", budget, made).pace(task(1, 5, 1.2e9, 3.0, channel=channel))
     assert pace.power is not None

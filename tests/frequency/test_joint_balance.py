@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from otafl.frequency.joint import Balance, airtime_s
+from otafl.frequency.joint import EnergyBalance, airtime_s
 
 pytestmark = pytest.mark.exact
 
 
-def balances(count: int, seed: int = 5) -> Balance:
+def balances(count: int, seed: int = 5) -> EnergyBalance:
     """Of every kind: bounded by each of the bounds, with and without circuits, impossible."""
     rng = np.random.default_rng(seed)
 
@@ -26,7 +26,7 @@ def balances(count: int, seed: int = 5) -> Balance:
         return np.exp(rng.uniform(math.log(low), math.log(high), count))
 
     fastest = spread(5e8, 3e9)
-    return Balance(
+    return EnergyBalance(
         cycles=spread(1e7, 3e9),
         kappa=spread(1e-29, 1e-26),
         slowest_hz=fastest * rng.uniform(0.02, 1.0, count),
@@ -39,11 +39,11 @@ def balances(count: int, seed: int = 5) -> Balance:
     )
 
 
-def rows(balance: Balance, index: np.ndarray) -> Balance:
-    return Balance(*(value[index] for value in vars(balance).values()))
+def rows(balance: EnergyBalance, index: np.ndarray) -> EnergyBalance:
+    return EnergyBalance(*(value[index] for value in vars(balance).values()))
 
 
-def bounds(balance: Balance) -> tuple[np.ndarray, np.ndarray]:
+def bounds(balance: EnergyBalance) -> tuple[np.ndarray, np.ndarray]:
     shortest = balance.a / np.log1p(balance.rho)
     return shortest, balance.time_s - balance.cycles / balance.fastest_hz
 

@@ -48,7 +48,7 @@ def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.Capt
     assert (small / "x.nc").read_bytes() == before
     call(*run, "--set", "seed=1", "--out", "x.nc", "--restart")
     call(*run, "--set", "seed=1")
-    assert "is computed anew, since it was made with other seed" in capsys.readouterr().err
+    assert "is computed again, since it was made with other seed" in capsys.readouterr().err
     assert otafl.open_results("results/small.nc").attrs["seed"] == 1
 
 

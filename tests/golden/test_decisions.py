@@ -169,7 +169,7 @@ def test_the_diagram_has_what_the_steps_take_and_give(
     if step == "deliver":
         assert above == {"Update"}
         assert {name.title() for name in Update.__annotations__} & takes == {"Payload", "Cohort"}
-        assert {"ChannelState", "Limits"} < takes
+        assert {"ChannelState", "TransmitLimits"} < takes
         assert gives == {"Received", "LinkReport", "tuple"}
     elif step in ("start_clock", "work", "admit"):
         assert above <= takes
@@ -183,7 +183,7 @@ def test_the_diagram_has_what_its_other_arrows_hand_on() -> None:
     assert "ChannelState" in takes
     assert {"Cohort"} == gives
     assert "ChannelState" in annotated(Engine.channel)[1]
-    assert annotated(Engine.limits)[1] == {"Limits"}
+    assert annotated(Engine.limits)[1] == {"TransmitLimits"}
     assert "Received" in annotated(Engine.combine)[0]
     assert "Arrival" in annotated(Downlink.send)[1]
 

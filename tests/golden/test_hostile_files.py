@@ -94,7 +94,7 @@ def test_a_checkpoint_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     said: list[str] = []
     again = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=said.append)
     assert len(said) == 1
-    assert "computed anew" in said[0]
+    assert "computed again" in said[0]
     same(again, sweeping.run(one))
 
 

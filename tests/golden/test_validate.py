@@ -69,8 +69,11 @@ def test_a_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     """Exit code 1, every failing case in the table; a law that cannot be run is one."""
 
     def wrong(bench: Bench) -> list[checks.Check]:
-        cases = [checks.exactly(1.0, 2.0, case="first"), checks.exactly(1.0, 3.0, case="second")]
-        return [*cases, checks.exactly(1.0, 1.0)]
+        cases = [
+            checks.check_exact(1.0, 2.0, case="first"),
+            checks.check_exact(1.0, 3.0, case="second"),
+        ]
+        return [*cases, checks.check_exact(1.0, 1.0)]
 
     def broken(bench: Bench) -> list[checks.Check]:
         raise ValueError("no such thing")

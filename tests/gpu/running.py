@@ -16,7 +16,7 @@ from contract.small import engine, run, scores
 from gpu.cases import CASES
 from support.pretended import caller, processor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
 
 ROUNDS = 2
@@ -29,7 +29,7 @@ def made(case: str, device: str, **keys: Any) -> Engine:
 
 
 @functools.cache
-def on_cpu(case: str) -> Blocks:
+def on_cpu(case: str) -> Tensors:
     """What every view predicts after the rounds."""
     return scores(run(made(case, "cpu"), ROUNDS))
 
@@ -40,7 +40,7 @@ class Noted(NamedTuple):
 
     lines: dict[tuple[str, str, str], str]
     count: Counter[str]
-    scores: Blocks
+    scores: Tensors
 
 
 @functools.cache
@@ -56,7 +56,7 @@ def pretended(case: str, trials: int = 3, devices: int = 4) -> Noted:
         return Noted(lines, count, scores(ran))
 
 
-def on_gpu(case: str) -> tuple[Blocks, Counter[str]]:
+def on_gpu(case: str) -> tuple[Tensors, Counter[str]]:
     """The same on a GPU; and which functions of otafl wait for it in the last round, as torch
     counts it."""
     ran = run(made(case, "cuda"), ROUNDS - 1)

@@ -108,11 +108,11 @@ class Direct(Grid):
                 replies.append(Message(Error(6, str(error)), reply_to=message))
         return replies
 
-    def _nothing(self, *given: Any) -> Any:
+    def _get_nothing(self, *given: Any) -> Any:
         raise NotImplementedError
 
-    run = property(_nothing)
-    set_run = create_message = push_messages = pull_messages = _nothing
+    run = property(_get_nothing)
+    set_run = create_message = push_messages = pull_messages = _get_nothing
 
 
 def trained(apps: Any, strategy: Any, rounds: int = 3, client: ClientApp | None = None) -> Any:
@@ -364,7 +364,7 @@ def test_settings_are_said_at_once(apps: Any) -> None:
         wrapped(power="gmba")
     with pytest.raises(UserError, match="device_key='id' needs devices"):
         OverTheAir(strategies.FedAvg(), device_key="id")
-    with pytest.raises(UserError, match="got a FedAvg; LegacyOverTheAir would do"):
+    with pytest.raises(UserError, match="got a FedAvg; use LegacyOverTheAir"):
         OverTheAir(older.FedAvg())
     with pytest.raises(UserError, match="got a FedAvg; OverTheAir is for those"):
         LegacyOverTheAir(strategies.FedAvg())

@@ -44,10 +44,10 @@ class Client(ClientProxy):
         ]
         return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(new), 1 + self.number, {})
 
-    def _nothing(self, *given: Any) -> Any:
+    def _get_nothing(self, *given: Any) -> Any:
         raise NotImplementedError
 
-    get_properties = get_parameters = evaluate = reconnect = _nothing
+    get_properties = get_parameters = evaluate = reconnect = _get_nothing
 
 
 def served(strategy: Any, rounds: int = 2) -> tuple[list[np.ndarray], Any]:

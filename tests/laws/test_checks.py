@@ -13,14 +13,14 @@ from otafl.laws import checks
 
 
 def test_intervals_by_hand() -> None:
-    check = checks.exactly(2.0, 2.1, 0.1)
+    check = checks.check_exact(2.0, 2.1, 0.1)
     assert (check.low, check.high) == (1.8, 2.2)
     assert check.strain == pytest.approx(0.5)
     assert check.passed
-    assert not checks.exactly(2.0, math.nan).passed
-    assert checks.exactly(2.0, math.nan).strain == math.inf
-    assert not checks.at_most(1.0, 1.1).passed
-    assert checks.at_most(1.0, 0.1).strain == 0
+    assert not checks.check_exact(2.0, math.nan).passed
+    assert checks.check_exact(2.0, math.nan).strain == math.inf
+    assert not checks.check_at_most(1.0, 1.1).passed
+    assert checks.check_at_most(1.0, 0.1).strain == 0
     assert not checks.at_least(1.0, 0.9).passed
     assert checks.normal(0.0, 5.02, 1.0).passed
     assert not checks.normal(0.0, 5.03, 1.0).passed

@@ -42,7 +42,7 @@ def test_what_it_replaces_is_there(mutation: mutations.Mutation) -> None:
     "path", ["otafl.nowhere:Thing", "otafl.power.ci:Gone.check", "otafl.power"]
 )
 def test_a_path_that_is_gone_is_named(path: str) -> None:
-    (one,) = mutations.mutations_of(
+    (one,) = mutations.build_mutations(
         "power ci: ", {"a mistake": ("path loss", mutations.scaled(path, 2.0))}
     )
     with pytest.raises(LookupError, match=f"'a mistake' .* power ci: path loss: .* {path} "):

@@ -71,7 +71,7 @@ def test_networks_of_the_literature(
         sum(layer.positions * getattr(layer, side) for layer in front)
         for side in ("inputs", "outputs")
     )
-    assert model.kept_reals == patches + images
+    assert model.saved_activations == patches + images
     tree = {"name": "x", "data": "mnist", "model": {"name": "cnn", **settings}}
     scenario = load_scenario(tree)
     data = scenario.data

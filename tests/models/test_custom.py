@@ -17,7 +17,7 @@ from support.layered_bench import CLOSE, WIDTHS, N, some_batch, some_params, uni
 from twins.setting import mlp
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models import LayeredModel, Model, build
@@ -35,7 +35,7 @@ def sequential() -> torch.nn.Sequential:
     return module.double()
 
 
-def as_module(params: Blocks) -> Blocks:
+def as_module(params: Tensors) -> Tensors:
     """Parameters of the perceptron under a Sequential's names; its weights are transposed."""
     out = {}
     for i in range(len(WIDTHS) - 1):
@@ -113,7 +113,7 @@ def test_a_modules_start_is_the_streams_not_the_modules() -> None:
     """Two instances of a module, which torch's global generator starts differently, are the same
     model; norm layers keep their ones and biases start at zero."""
 
-    def start() -> Blocks:
+    def start() -> Tensors:
         layers = torch.nn.Linear(6, 4), torch.nn.GroupNorm(2, 4), torch.nn.Linear(4, 3)
         model = ModuleModel(torch.nn.Sequential(*layers), (6,), 3)
         streams = Streams([1], [0])

@@ -28,7 +28,7 @@ from support.cnn_bench import (
 from support.layered_bench import factored
 from torch.nn import functional
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models import Layer, LayeredModel, Window, convolution, layered
 from otafl.models.base import cross_entropy
 
@@ -181,7 +181,7 @@ def test_single_precision(case: str) -> None:
 
 def test_convolutions_come_first() -> None:
     class Wrong(LayeredModel):
-        def init(self, draw: Any) -> Blocks:
+        def init(self, draw: Any) -> Tensors:
             return {}
 
     window = Window(1, 4, 4, 2)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import cross_entropy
@@ -39,7 +39,7 @@ def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
     return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
 
 
-def built(settings: Lstm.Settings) -> tuple[Lstm, Blocks, Batch]:
+def built(settings: Lstm.Settings) -> tuple[Lstm, Tensors, Batch]:
     model = Lstm(settings, (LENGTH, FEATURES), CLASSES)
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(N, B, LENGTH, FEATURES, generator=generator, dtype=F64)
@@ -49,7 +49,7 @@ def built(settings: Lstm.Settings) -> tuple[Lstm, Blocks, Batch]:
 
 
 def torchs(
-    settings: Lstm.Settings, params: Blocks, row: int
+    settings: Lstm.Settings, params: Tensors, row: int
 ) -> tuple[torch.nn.LSTM, dict[str, Tensor]]:
     """torch's LSTM with the parameters of a row, which are named there, and leaves of both."""
     module = torch.nn.LSTM(
@@ -78,7 +78,7 @@ def torchs(
     return module, leaves | {f"torch/{name}": value for name, value in own.items()}
 
 
-def scores(settings: Lstm.Settings, params: Blocks, row: int, x: Tensor) -> tuple[Tensor, Blocks]:
+def scores(settings: Lstm.Settings, params: Tensors, row: int, x: Tensor) -> tuple[Tensor, Tensors]:
     """One row's scores by torch's LSTM and the reading of Shi et al.'s code, and the leaves."""
     module, leaves = torchs(settings, params, row)
     own = {k.removeprefix("torch/"): v for k, v in leaves.items() if k.startswith("torch/")}

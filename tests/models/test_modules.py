@@ -16,7 +16,7 @@ from twins.setting import mlp
 
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core import registry
-from otafl.core.contracts import Blocks, View
+from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, dense
@@ -117,7 +117,7 @@ def small(name: str) -> Any:
     return build(kind(**{key: value for key, value in keys.items() if "." not in key}), (144,), 3)
 
 
-def started(model: Any) -> Blocks:
+def started(model: Any) -> Tensors:
     streams = Streams([2], [0], dtype=torch.float64)
     return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
 

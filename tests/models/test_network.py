@@ -14,7 +14,7 @@ import torch
 from support.network_bench import BOTH, CLOSE, F64, IMAGE, STEPS, B, N, some, some_params
 from torch.nn import functional
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.network import Network, kernels, rolled, unrolled
@@ -24,7 +24,7 @@ from otafl.models.steps import Conv, Linear, MeanPool, Norm, Relu, Unroll
 pytestmark = pytest.mark.exact
 
 
-def lossless(network: Network, dense: Blocks) -> tuple[Network, Blocks]:
+def lossless(network: Network, dense: Tensors) -> tuple[Network, Tensors]:
     """The network with all factorisable steps at full rank, its factors a reflection and the
     reflected matrix."""
     ranks, params = {}, dict(dense)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from twins import convnet as twin
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models.network import Network
 from otafl.models.resnet import ResNet, ResNet18, ResNet34
 
@@ -136,7 +136,7 @@ CASES: dict[str, dict[str, Any]] = {
 OF_CASES = pytest.mark.parametrize("case", CASES)
 
 
-def made(case: str) -> tuple[ResNet.Settings, ResNet, Blocks, Batch]:
+def made(case: str) -> tuple[ResNet.Settings, ResNet, Tensors, Batch]:
     settings = ResNet.Settings(**CASES[case])
     network = ResNet(settings, SHAPE, CLASSES)
     generator = torch.Generator().manual_seed(3)

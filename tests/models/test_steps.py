@@ -45,11 +45,11 @@ def test_multiplications_equal_torchs_counter(unroll: Unroll, ranks: dict[str, i
 def test_kept_numbers() -> None:
     """By hand: images of 6 x 5 pixels after the first convolution, 3 x 2 after the pooling."""
     kept = 3 * 6 * 30 + 3 * 4 * 30 + 3 * 5 * 30 + 5 * 6 + 7 + 7 + 3
-    assert Network(IMAGE, STEPS).kept_reals == kept
+    assert Network(IMAGE, STEPS).saved_activations == kept
     ranks = {"a": 2, "c": 3}
-    assert Network(IMAGE, STEPS).with_ranks(ranks).kept_reals == kept + 2 * 6 * 9 + 3 * 30
+    assert Network(IMAGE, STEPS).with_ranks(ranks).saved_activations == kept + 2 * 6 * 9 + 3 * 30
     across = Network(IMAGE, STEPS, "horizontal_first").with_ranks(ranks)
-    assert across.kept_reals == kept + 2 * 11 * 5 + 3 * 30
+    assert across.saved_activations == kept + 2 * 11 * 5 + 3 * 30
 
 
 def test_start() -> None:

@@ -84,8 +84,8 @@ def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
         return encode(payload, cohort, t)
 
     def combining(server: Any, received: Any, *rest: Any) -> Any:
-        alive = received.alive is None or bool(received.alive[0])
-        got.append(received.mean[0]["model"][0].clone() * alive)
+        any_delivered = received.any_delivered is None or bool(received.any_delivered[0])
+        got.append(received.mean[0]["model"][0].clone() * any_delivered)
         return combine(server, received, *rest)
 
     engine.encode = encoding  # type: ignore[method-assign]
@@ -197,7 +197,7 @@ def test_each_update_of_a_digital_uplink() -> None:
     x = updates("float32")
     settings: dict[str, Any] = {"transport": "digital", "codec": {"name": "uniform", "bits": 8}}
     uplink = WirelessUplink(8, csi={"name": "error", "variance": 0.5}, seed=2, **settings)
-    assert uplink.tells_apart
+    assert uplink.has_per_device
     places, lost = [6, 1, 7, 0, 3], 0
     for t in range(6):
         delivery = uplink.deliver(t, x, senders=places)
@@ -213,7 +213,7 @@ def test_each_update_of_a_digital_uplink() -> None:
             if one is not None:
                 assert 0 < np.abs(one - x[k]).max() < 0.05
     assert 5 < lost < 25
-    assert not WirelessUplink(8).tells_apart
+    assert not WirelessUplink(8).has_per_device
     assert WirelessUplink(5).deliver(0, x).each is None
 
 

@@ -16,7 +16,7 @@ import torch
 from scipy import optimize
 from support.power_links import N
 
-from otafl.power.average_power import inverse_scaling, multipliers
+from otafl.power.average_power import inverse_scaling, solve_multipliers
 
 pytestmark = pytest.mark.exact
 
@@ -65,7 +65,7 @@ def test_one_device_has_a_closed_form() -> None:
     rng = np.random.default_rng(7)
     g = torch.from_numpy(rng.exponential(size=(2000, 1, 1)))
     noise = torch.tensor([N], dtype=torch.float64)
-    lam = multipliers(g, noise)
+    lam = solve_multipliers(g, noise)
 
     def power(level: float) -> np.ndarray:
         gain = g[:, 0, 0].numpy()
@@ -84,7 +84,7 @@ def test_no_other_policy_of_the_same_power_is_better() -> None:
     all 36 amplitudes, with the best receive scaling of each state."""
     rng = np.random.default_rng(8)
     g = rng.exponential(size=(12, 3)) * np.array([1.0, 4.0, 20.0])
-    lam = multipliers(torch.from_numpy(g)[:, None], torch.tensor([N], dtype=torch.float64))[0]
+    lam = solve_multipliers(torch.from_numpy(g)[:, None], torch.tensor([N], dtype=torch.float64))[0]
     s = inverse_scaling(
         torch.from_numpy(g), lam.expand(12, 3), torch.ones(12, 3), torch.full((12,), N).double()
     ).numpy()[:, None]
@@ -123,7 +123,7 @@ def test_the_plan_converges(devices: int, kind: str, spread_db: float) -> None:
         + rng.uniform(-0.5, 0.5, (3, devices)) * (spread_db / 10)
     )
     q = torch.from_numpy(g * snr)
-    lam = multipliers(q, torch.full((3,), N, dtype=torch.float64))
+    lam = solve_multipliers(q, torch.full((3,), N, dtype=torch.float64))
     s = inverse_scaling(q, lam.expand_as(q), torch.ones_like(q), torch.full((200, 3), N).double())
     s = s[..., None]
     mean = (q * s / (q * s + lam).square()).mean(0)

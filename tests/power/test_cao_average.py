@@ -21,7 +21,7 @@ from support.power_links import (
     solve,
 )
 
-from otafl.core.contracts import Statistics
+from otafl.core.contracts import ChannelStatistics
 from otafl.core.problems import Problem
 
 pytestmark = pytest.mark.exact
@@ -57,7 +57,7 @@ def test_without_fading_it_is_the_static_policy(seed: int) -> None:
     multiplier."""
     link = make_link(seed, spread=False)
     link = changed(link, sends=torch.ones_like(link.sends))
-    still = Statistics(
+    still = ChannelStatistics(
         **{**vars(rayleigh_statistics(link)), "draws": lambda n: link.h[:, 0].expand(n, -1, -1)}
     )
     policy = policy_of("cao_average", draws=64)
@@ -94,15 +94,15 @@ def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
     statistics = rayleigh_statistics(link)
     whole = policy.prepare(statistics, link.hyper)[0]
     for s in range(3):
-        alone = Statistics(
+        alone = ChannelStatistics(
             gain=link.gain[s : s + 1],
             budget=link.budget[s : s + 1],
             noise=link.noise[s : s + 1],
             mean_amplitude=statistics.mean_amplitude,
             mean_power=statistics.mean_power,
             mean_inverse=statistics.mean_inverse,
-            share_above=statistics.share_above,
-            share_over=statistics.share_over,
+            prob_unit_gain_above=statistics.prob_unit_gain_above,
+            prob_gain_above=statistics.prob_gain_above,
             draws=lambda n, s=s: statistics.draws(n)[:, s : s + 1],
         )
         torch.testing.assert_close(policy.prepare(alone, {})[0][0], whole[s], rtol=1e-7, atol=0)

@@ -41,7 +41,7 @@ long_term.constraint = "average"
 def uses_variation(link):
     return amplitudes(link)[0] * link.variation[..., None].clamp_max(1.0), amplitudes(link)[1]
 
-uses_variation.wants_variation = True
+uses_variation.needs_variation = True
 
 def odd(link): return amplitudes(link)
 odd.constraint = "sometimes"
@@ -76,7 +76,7 @@ def test_it_is_called_with_the_link_and_its_options() -> None:
     assert torch.equal(got.active, there)
     assert own("share").keeps == "peak"
     assert own("share").may_be_silent
-    assert not own("share").wants_variation
+    assert not own("share").needs_variation
     assert got.eta.shape == link.h.shape[:2]
 
 
@@ -93,7 +93,7 @@ def test_attributes_of_the_function() -> None:
     assert got.p.abs().max() > 0
     link = changed(make_link(1), variation=torch.tensor([[0.5, 2.0]]).expand(3, 2))
     policy = own("uses_variation")
-    assert policy.wants_variation
+    assert policy.needs_variation
     used = solve(policy, link).p.abs().square() * link.power / link.budget[:, None]
     assert used[:, 0].max() == pytest.approx(0.25)
     assert used[:, 1].max() == pytest.approx(1.0)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from support.energy_runs import DEVICES, F64, POWER, SHARE, SLOTS, N, below, run, symbols
 
-from otafl.power.average_power import inverse_scaling, multipliers
+from otafl.power.average_power import inverse_scaling, solve_multipliers
 
 pytestmark = pytest.mark.law
 
@@ -52,7 +52,7 @@ def test_it_approaches_the_optimum_that_knows_the_statistics() -> None:
     rng = np.random.default_rng(8)
     quality = torch.from_numpy(rng.exponential(POWER * SHARE, (8192, 1, DEVICES)))
     plan, other = quality[:4096], quality[4096:]
-    level = multipliers(plan, torch.tensor([N], dtype=F64)).expand_as(other)
+    level = solve_multipliers(plan, torch.tensor([N], dtype=F64)).expand_as(other)
     noise = torch.full((4096, 1), N, dtype=F64)
     s = inverse_scaling(other, level, torch.ones_like(other), noise)
     c = other * s[..., None] / (other * s[..., None] + level)

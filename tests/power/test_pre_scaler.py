@@ -19,7 +19,7 @@ from scipy import optimize, stats
 from support.power_links import N, changed, filled, plain_link, policy_of, rayleigh_statistics
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.power.pre_scaler import PreScaler, best_zero_bias, least_cost, zero_bias
+from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bias, zero_bias
 
 LEVEL, STATES = 1e-4, 20_000
 GAIN = torch.tensor([0.1, 0.3, 1.0, 2.0, 5.0, 10.0], dtype=torch.float64)
@@ -54,7 +54,7 @@ def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
     ends: every alpha as large as can be, and all alike."""
     strength = SPREADS[spread]
     top, count = np.sqrt(strength / 2.0), len(strength)
-    planned = cost(least_cost(strength, N, weight), strength, weight)
+    planned = cost(minimise_cost(strength, N, weight), strength, weight)
     rng = np.random.default_rng(0)
     others = [
         optimize.minimize(
@@ -80,10 +80,10 @@ def test_ends_of_the_plan() -> None:
         alpha = gamma * np.exp(-(gamma**2) / strength)
         np.testing.assert_allclose(alpha, math.sqrt(strength.min() / (2 * math.e)), rtol=1e-9)
         assert (gamma <= np.sqrt(strength / 2.0) * (1 + 1e-12)).all()
-        heavy = least_cost(strength, N, 1e7)
+        heavy = minimise_cost(strength, N, 1e7)
         alpha = heavy * np.exp(-(heavy**2) / strength)
         assert np.ptp(alpha) / alpha.mean() < 1e-3
-        loud = least_cost(strength, 1e9, 0.0)
+        loud = minimise_cost(strength, 1e9, 0.0)
         np.testing.assert_allclose(loud, np.sqrt(strength / 2.0), rtol=1e-2)
 
 
@@ -109,7 +109,7 @@ def test_best_common_gain_is_the_best_of_a_grid(spread: str, snr_db: float, few:
     """Of 400 gains from a thousandth of the largest up to it, 1.7 % apart: within a step of the
     best, and no worse."""
     strength = (SPREADS | {"alike": np.ones(8)})[spread] * 10 ** (snr_db / 10)
-    gamma = best_zero_bias(strength, N, few)
+    gamma = solve_best_zero_bias(strength, N, few)
     alpha = gamma * np.exp(-(gamma**2) / strength)
     np.testing.assert_allclose(alpha, alpha[0], rtol=1e-9)
     largest = math.sqrt(strength.min() / (2 * math.e))
@@ -127,14 +127,14 @@ def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
     """Twenty devices alike: silence of (sqrt(e) - 1) / K is left at any SNR, 64 times the error at
     the best common gain at 30 dB; the plan with bias is not above that."""
     strength = np.full(20, 1e3)
-    plans = zero_bias(strength), best_zero_bias(strength, N)
+    plans = zero_bias(strength), solve_best_zero_bias(strength, N)
     worst, best = (cost(plan, strength, 1.0) for plan in plans)
     assert worst == pytest.approx((math.sqrt(math.e) - 1) / 20, rel=1e-3)
     assert worst / best == pytest.approx(64.5, rel=0.01)
     for power in (1e-3, 1.0, 1e3, 1e6):
         strength = SPREADS["spread"] * power
-        best = cost(best_zero_bias(strength, N), strength, 1.0)
-        assert cost(least_cost(strength, N, 1.0), strength, 1.0) <= best * (1 + 1e-9)
+        best = cost(solve_best_zero_bias(strength, N), strength, 1.0)
+        assert cost(minimise_cost(strength, N, 1.0), strength, 1.0) <= best * (1 + 1e-9)
         assert best <= cost(zero_bias(strength), strength, 1.0) * (1 + 1e-9)
 
 
@@ -143,8 +143,8 @@ def test_best_common_gain_of_devices_alike_but_for_rounding() -> None:
     """Without a warning, over 40 orders of magnitude of the SNR."""
     for power in (1e-12, 1.0, 1e14, 1e28):
         strength = power * (1.0 + np.arange(5) * 2.0**-52)
-        alike = best_zero_bias(np.full(5, power), N)
-        np.testing.assert_allclose(best_zero_bias(strength, N), alike, rtol=1e-6)
+        alike = solve_best_zero_bias(np.full(5, power), N)
+        np.testing.assert_allclose(solve_best_zero_bias(strength, N), alike, rtol=1e-6)
 
 
 @pytest.mark.exact
@@ -165,7 +165,7 @@ def test_fewer_devices_a_round_are_reckoned_with() -> None:
         silence = (p * gamma / total - p**2).sum()
         return float(whole + (few - 1) * silence + (few**2 - 1) * N / total**2)
 
-    gamma = least_cost(strength, N, 1.0, few)
+    gamma = minimise_cost(strength, N, 1.0, few)
     for k in range(4):
         for factor in (0.999, 1.001):
             moved = gamma.copy()

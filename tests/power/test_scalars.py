@@ -17,7 +17,7 @@ from support.power_links import HYPER, N, changed, make_link, policy_of, solve
 from support.sheet_twins import TWINS
 
 from otafl.core.contracts import Coefficients
-from otafl.power.scalars import mmse_scaled
+from otafl.power.scalars import apply_mmse_scaling
 
 pytestmark = pytest.mark.exact
 
@@ -113,7 +113,7 @@ def test_mmse_scaling_is_the_best_for_what_arrives(name: str) -> None:
     got = solve(POLICY[name], link)
     p = got.p.clone()
     p[0] = -torch.conj(link.h[0])  # all of it arrives with the wrong sign
-    scaled = mmse_scaled(Coefficients(p, got.eta, got.active), link)
+    scaled = apply_mmse_scaling(Coefficients(p, got.eta, got.active), link)
     assert torch.equal(scaled.p, p)
     assert torch.equal(scaled.eta[0], got.eta[0])
     a = (link.h * p).real

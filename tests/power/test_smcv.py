@@ -141,8 +141,8 @@ def test_the_uncapped_make_up_for_the_capped() -> None:
 
 def test_the_rounds_own_variation_is_used_unless_one_is_given() -> None:
     measured, fixed = policy_of("smcv"), policy_of("smcv", variation=0.7)
-    assert measured.wants_variation
-    assert not fixed.wants_variation
+    assert measured.needs_variation
+    assert not fixed.needs_variation
     link = make_link(3)
     beta = torch.tensor([[0.7, 2.0]]).expand(3, 2).double()
     got = solve(measured, changed(link, variation=beta, hyper={}))

@@ -58,7 +58,7 @@ def fails(run):
     return run.nothing
 
 class Nothing(Codec):
-    def encoded(self, group, index, memory, context):
+    def encode_group(self, group, index, memory, context):
         return None
 
 class Later(FedAvg):
@@ -119,7 +119,8 @@ def test_all_that_fail_are_told_each_at_its_line(capsys: pytest.CaptureFixture) 
         assert f"s.yaml:{at}: {section}.name: " in line
         assert name in line
     assert (
-        "'NoneType'" in errors[2] or "encoded of 'tried_parts:Nothing' returned a None" in errors[2]
+        "'NoneType'" in errors[2]
+        or "encode_group of 'tried_parts:Nothing' returned a None" in errors[2]
     )
 
 

@@ -18,12 +18,12 @@ from otafl.privacy.accounting import (
     LEAST,
     LEVELS,
     MOST,
-    delta_of,
-    epsilon_of,
-    level_mu,
-    mu_of,
-    sampled_epsilon,
-    sampled_level,
+    compute_delta,
+    compute_epsilon,
+    compute_mu,
+    compute_sampled_epsilon,
+    compute_sampled_level,
+    get_level_mu,
 )
 
 pytestmark = pytest.mark.exact
@@ -40,51 +40,51 @@ def test_delta_is_what_the_best_test_gains(mu: float, epsilon: float) -> None:
         mu + 40.0,
         epsabs=1e-14,
     )
-    assert delta_of(mu, epsilon) == pytest.approx(law, rel=1e-6, abs=1e-13)
+    assert compute_delta(mu, epsilon) == pytest.approx(law, rel=1e-6, abs=1e-13)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1])
 @pytest.mark.parametrize("mu", [0.3, 1.0, 30.0, 2000.0])
 def test_epsilon_and_mu_undo_each_other(mu: float, delta: float) -> None:
-    epsilon = epsilon_of(mu, delta)
-    assert delta_of(mu, epsilon) == pytest.approx(delta, rel=1e-6)
-    assert mu_of(epsilon, delta) == pytest.approx(mu, rel=1e-6)
+    epsilon = compute_epsilon(mu, delta)
+    assert compute_delta(mu, epsilon) == pytest.approx(delta, rel=1e-6)
+    assert compute_mu(epsilon, delta) == pytest.approx(mu, rel=1e-6)
 
 
 def test_no_epsilon_is_needed_for_next_to_nothing() -> None:
-    assert epsilon_of(0.0, 1e-5) == 0.0
-    assert epsilon_of(1e-6, 1e-5) == 0.0
-    assert delta_of(0.0, 0.0) == 0.0
+    assert compute_epsilon(0.0, 1e-5) == 0.0
+    assert compute_epsilon(1e-6, 1e-5) == 0.0
+    assert compute_delta(0.0, 0.0) == 0.0
 
 
 def test_the_grid() -> None:
-    assert level_mu(0) == LEAST
-    assert level_mu(LEVELS - 1) == pytest.approx(MOST)
+    assert get_level_mu(0) == LEAST
+    assert get_level_mu(LEVELS - 1) == pytest.approx(MOST)
 
 
 @pytest.mark.parametrize("replace", [True, False])
 def test_all_sampled_is_none_sampled(replace: bool) -> None:
     """Rounds of unequal mu that all take part in add in squares."""
     counts = ((100, 30), (150, 4))
-    mu = np.sqrt(sum(rounds * level_mu(level) ** 2 for level, rounds in counts))
-    found = sampled_epsilon(counts, 1.0 - 1e-9, 1e-5, replace)
-    assert found == pytest.approx(epsilon_of(float(mu), 1e-5), rel=1e-3)
+    mu = np.sqrt(sum(rounds * get_level_mu(level) ** 2 for level, rounds in counts))
+    found = compute_sampled_epsilon(counts, 1.0 - 1e-9, 1e-5, replace)
+    assert found == pytest.approx(compute_epsilon(float(mu), 1e-5), rel=1e-3)
 
 
 def test_sampling_amplifies() -> None:
     """For few that are drawn epsilon is about q times as large; the highest level within a bound is
     within it, and the next one is not."""
-    one, tenth = (sampled_epsilon(((150, 50),), q, 1e-5, True) for q in (1.0 - 1e-9, 0.1))
+    one, tenth = (compute_sampled_epsilon(((150, 50),), q, 1e-5, True) for q in (1.0 - 1e-9, 0.1))
     assert 0.05 < tenth / one < 0.2
-    assert sampled_epsilon((), 0.1, 1e-5, True) == 0.0
-    level = sampled_level(1.0, 1e-5, 50, 0.1, True)
+    assert compute_sampled_epsilon((), 0.1, 1e-5, True) == 0.0
+    level = compute_sampled_level(1.0, 1e-5, 50, 0.1, True)
     assert level is not None
-    assert sampled_epsilon(((level, 50),), 0.1, 1e-5, True) <= 1.0
-    assert sampled_epsilon(((level + 1, 50),), 0.1, 1e-5, True) > 1.0
-    assert sampled_level(1e-7, 1e-5, 5000, 0.9, True) is None
+    assert compute_sampled_epsilon(((level, 50),), 0.1, 1e-5, True) <= 1.0
+    assert compute_sampled_epsilon(((level + 1, 50),), 0.1, 1e-5, True) > 1.0
+    assert compute_sampled_level(1e-7, 1e-5, 5000, 0.9, True) is None
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(UserError, match=r"^devices.selection: 'poisson' .*pip install 'otafl\[pri"):
-        sampled_epsilon(((3, 7),), 0.123, 1e-5, True)
+        compute_sampled_epsilon(((3, 7),), 0.123, 1e-5, True)

@@ -21,7 +21,7 @@ from contract.small import engine, scenario
 
 from otafl.algorithms.base import Outcome
 from otafl.algorithms.fedavg import FedAvg
-from otafl.core.contracts import Blocks, Broadcast, Group, Limits, LocalContext
+from otafl.core.contracts import Broadcast, Group, LocalContext, Tensors, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -90,7 +90,7 @@ def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> 
     _, report = one.send(rows(one, 9.0), 0)
     state = one.link.channel.state(0)
     gain = state.h[..., 0, 0].abs().square().sum(2) * state.gain
-    bound = accounting.mu_of(0.5, 1e-5) ** 2 / 5
+    bound = accounting.compute_mu(0.5, 1e-5) ** 2 / 5
     torch.testing.assert_close(report.power, bound * N / (4.0 * symbols * gain))
     _, less = rig(transport=section, privacy={"epsilon": 0.5}).send(rows(one, 1e-3), 0)
     assert (less.power < 0.1 * report.power).all()
@@ -112,7 +112,7 @@ def test_groups_and_rounds_add_in_squares() -> None:
 def test_what_is_left_is_for_those_who_were_silent() -> None:
     """Trials in which nobody has sent for two of five rounds have five thirds of an even part."""
     even, left = (rig(privacy={"epsilon": 0.5, "split": split}) for split in ("even", "left"))
-    bound = accounting.mu_of(0.5, 1e-5) ** 2
+    bound = accounting.compute_mu(0.5, 1e-5) ** 2
     for one, share in ((even, bound / 5), (left, bound / 3)):
         one.send(rows(one), 2)
         np.testing.assert_allclose(mu(one) ** 2, share, rtol=1e-9)
@@ -128,7 +128,7 @@ def test_what_is_left_is_for_those_who_were_silent() -> None:
 def test_a_checkpoint_has_the_accounts() -> None:
     one, other = rig(privacy={"epsilon": 1.0}), rig(privacy={"epsilon": 1.0})
     one.send(rows(one), 0)
-    other.link.transport.restore(one.link.transport.kept())
+    other.link.transport.load_state_dict(one.link.transport.state_dict())
     for made in (one, other):
         made.send(rows(made), 1)
     for name, value in one.link.transport.measures().items():
@@ -156,9 +156,9 @@ def test_sampled_devices_pay_whether_they_are_drawn_or_not() -> None:
             mu2 = 5 * 4.0 * 10.0**-2.6 * P / N
             assert measured["dp_mu"] == pytest.approx(np.sqrt(mu2), rel=1e-6)
             level = int(np.ceil(16 * (12 + 0.5 * np.log2(mu2 / 5))))
-            law = accounting.sampled_epsilon(((level, 5),), 0.1, 1e-5, True)
+            law = accounting.compute_sampled_epsilon(((level, 5),), 0.1, 1e-5, True)
             assert measured["dp_epsilon"] == pytest.approx(law, rel=1e-9)
-            assert law < 0.5 * accounting.epsilon_of(np.sqrt(mu2), 1e-5)
+            assert law < 0.5 * accounting.compute_epsilon(np.sqrt(mu2), 1e-5)
         else:
             assert 0.8 * epsilon < measured["dp_epsilon"] <= epsilon
 
@@ -184,7 +184,7 @@ def test_a_group_on_the_ideal_route_is_refused(routes: dict[str, Any]) -> None:
 class Leaky(FedAvg):
     """A method of the user's own that sends a part of its update in the clear."""
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         state, payload, loss = super().local(broadcast, devices, context)
         return state, (*payload, Group({"loss": loss[:, None]}, route="ideal", reason="-")), loss
 
@@ -247,7 +247,7 @@ def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
 def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
     one, whole = poisson([0, 1], rounds=7), poisson([0, 1], rounds=15)
     other = poisson([0, 1], rounds=0)
-    other.restore(one.kept())
+    other.load_state_dict(one.state_dict())
     for t in range(7, 15):
         other.round(t)
     for name, value in accounts(whole).items():
@@ -289,7 +289,7 @@ def test_a_bound_is_kept_by_all_servers_together(channel: dict[str, Any], split:
     one = Bench().uplink(K, 1, point)
     for round in range(3):
         one.send(rows(one), round)
-    np.testing.assert_allclose(mu(one), accounting.mu_of(2.0, 1e-5), rtol=1e-6)
+    np.testing.assert_allclose(mu(one), accounting.compute_mu(2.0, 1e-5), rtol=1e-6)
 
 
 def test_carriers_that_are_off_turn_into_the_quadrature_that_counts() -> None:
@@ -405,7 +405,7 @@ def test_refused(sections: dict[str, Any], said: str) -> None:
 
 def test_energy_that_is_left_is_refused() -> None:
     one = rig()
-    limits = Limits(energy=torch.ones(S, K, dtype=torch.float64))
+    limits = TransmitLimits(energy=torch.ones(S, K, dtype=torch.float64))
     state = one.link.channel.state(0)
     with pytest.raises(UserError, match=r"^devices.compute: bounds on energy"):
         deliver(one.link.transport, (Group({"x": rows(one)}),), one.cohort, state, 0, limits)

@@ -151,7 +151,10 @@ def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
     ("name", "message"),
     [
         ("broken", r"track: support.trackers:broken cannot begin with trial_0 \(ModuleNotFound"),
-        ("undecorated", r"track.name: 'support.trackers:undecorated' returned generator; a func"),
+        (
+            "undecorated",
+            r"track.name: 'support.trackers:undecorated' returned generator; expected a func",
+        ),
         ("nothing", r"track.name: 'support.trackers:nothing': 'nothing' does not exist"),
     ],
 )

@@ -1,7 +1,7 @@
 """What all selections have in common, and what the engine makes of each of the table.
 
 Mutations that make a test here fail: busy devices chosen; side information left out; of devices of
-equal keys not the first (`first_of` with a sort that is not stable).
+equal keys not the first (`find_lowest` with a sort that is not stable).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contract.small import close, engine, equal, run, scores
 from support.selections import FLAT, K, S, selection, sets
 
 from otafl.core import registry
-from otafl.selection.base import first_of
+from otafl.selection.base import find_lowest
 
 pytestmark = pytest.mark.exact
 
@@ -60,7 +60,7 @@ def test_the_lowest_are_those_of_a_whole_sort(count: int) -> None:
     key = np.random.default_rng(count).integers(5, size=(6, 20)).astype(float)
     key[key == 4.0] = np.inf
     expected = key.argsort(1, kind="stable")[:, :count]
-    np.testing.assert_array_equal(first_of(key, count), expected)
+    np.testing.assert_array_equal(find_lowest(key, count), expected)
 
 
 def side_symbols(keys: Mapping[str, Any]) -> float:

@@ -1,7 +1,7 @@
 """Devices that are heard well enough, by hand and by their law.
 
 Mutations that make a test here fail: a threshold in linear units, on the amplitude, on the gain
-alone, the best in place of a random choice among those above it; `narrows` of the threshold
+alone, the best in place of a random choice among those above it; `is_narrowing` of the threshold
 ignored.
 """
 
@@ -60,7 +60,7 @@ def test_a_round_in_which_nobody_takes_part() -> None:
     taken = one.means.take()
     for name in ("participants", "uplink_symbols", "side_symbols", "airtime_s", "radio_j"):
         assert not taken[name].any()
-    assert not one.parts.clock.spent_j().any()
+    assert not one.parts.clock.compute_spent_j().any()
     seconds = 3 * 32 * sum(block[0].numel() for block in before.values()) / 1e7
     np.testing.assert_allclose(one.parts.clock.now(), seconds, rtol=1e-12)
 

@@ -16,10 +16,10 @@ from contract import probes
 from contract.small import engine, run, scenario
 from support.selections import ALL, DOUBLE, FLAT, cohort, selection
 
-from otafl.core.contracts import Blocks, Broadcast, Cohort, Group, Payload
+from otafl.core.contracts import Broadcast, Cohort, Group, Payload, Tensors
 from otafl.engine.engine import Engine
 from otafl.scenario.errors import ScenarioError
-from otafl.selection.update_norm import squared_norms
+from otafl.selection.update_norm import compute_squared_norms
 
 pytestmark = pytest.mark.exact
 
@@ -36,7 +36,7 @@ def test_norms_of_what_is_sent_over_the_uplink() -> None:
     twin = [5 * k**2 + 100 * k**2 for k in range(1, 6)]
     for row, value in zip(rows.tolist(), [1, 2, 3], strict=True):
         twin[row] += value**2
-    assert squared_norms(payload, cohort()).tolist() == twin
+    assert compute_squared_norms(payload, cohort()).tolist() == twin
 
 
 def test_the_largest_updates() -> None:
@@ -76,7 +76,7 @@ BY_NORM = {
 }
 
 
-def with_memory(one: Engine) -> Blocks:
+def with_memory(one: Engine) -> Tensors:
     """The codec's memory after a round with the residual codec."""
     object.__setattr__(one.parts.link, "codec", probes.Residual(one.parts.streams))
     run(one, 1)
@@ -90,7 +90,7 @@ def test_only_the_largest_updates_are_sent() -> None:
     assert heard.cohort.device.tolist() == [1, 3] * 3
     torch.testing.assert_close(one.server["x"], torch.full((3, 2), 3.5, dtype=DOUBLE))
     assert one.devices.blocks()["trained"].eq(1).all()
-    assert (one.parts.clock.spent_j()[..., 0] > 0).all()
+    assert (one.parts.clock.compute_spent_j()[..., 0] > 0).all()
     memory = with_memory(engine(BY_NORM, probe=Widest))["rest"]
     assert memory[:, :, 1].tolist() == [[0.0, 4.0, 0.0, 3.0]] * 3
 

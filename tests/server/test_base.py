@@ -15,7 +15,7 @@ import torch
 from contract.small import engine, run
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper, Tensors
 from otafl.core.hyper import hyper_of
 from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
@@ -72,8 +72,8 @@ def test_what_holds_for_every_optimiser(name: str) -> None:
     the trial in a stack; without a step the model stays."""
     server, hyper = made(name)
     generator = torch.Generator().manual_seed(0)
-    old: Blocks = {"model": torch.randn(2, 5, generator=generator, dtype=torch.float64)}
-    new: Blocks = {"model": old["model"] + 0.1, "steps": torch.tensor([1, 2])}
+    old: Tensors = {"model": torch.randn(2, 5, generator=generator, dtype=torch.float64)}
+    new: Tensors = {"model": old["model"] + 0.1, "steps": torch.tensor([1, 2])}
     memory = server.init(old, hyper)
     copies = [{key: value.clone() for key, value in one.items()} for one in (old, new, memory)]
     after, kept = server.step(old, new, memory, hyper)
@@ -89,7 +89,7 @@ def test_what_holds_for_every_optimiser(name: str) -> None:
     }
     assert all(value.shape[0] == 2 for value in kept.values())
 
-    def second(blocks: Blocks) -> Blocks:
+    def second(blocks: Tensors) -> Tensors:
         return {key: value[1:] for key, value in blocks.items()}
 
     alone, _ = server.step(second(old), second(new), second(memory), second(hyper))

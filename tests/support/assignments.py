@@ -8,20 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 from support.made_devices import mains
-from support.selections import Believed
+from support.selections import EstimateFn
 from torch import Tensor
 
 from otafl.core import registry
-from otafl.core.contracts import ChannelState, Cohort, Level, LinkBudget, LocalLoad
+from otafl.core.contracts import ChannelState, Cohort, LinkBudget, Submodel, Workload
 from otafl.core.rng import Streams
 from otafl.devices.hardware import Hardware
-from otafl.levels.base import Levels, LevelSetup
+from otafl.levels.base import SubmodelAssignment, SubmodelSetup
 from otafl.selection.base import SelectionSetup
 
 DOUBLE = torch.float64
 K = 8
 SIZES = tuple(
-    Level(ratio, size, size, flops=lambda of, m=size: m * of.steps * of.batch, kept_reals=10)
+    Submodel(
+        ratio, size, size, flops=lambda of, m=size: m * of.steps * of.batch, saved_activations=10
+    )
     for ratio, size in ((1.0, 400), (0.5, 200), (0.25, 100))
 )
 
@@ -33,7 +35,7 @@ def levels(
     trials: int = 1,
     memory: Any = np.inf,
     **settings: Any,
-) -> Levels:
+) -> SubmodelAssignment:
     """Of `trials` trials of K devices with a band of 1,000 Hz; a round has 2 batches of 5."""
     own = torch.full((trials, K), budget, dtype=DOUBLE)
     one = torch.ones(trials, dtype=DOUBLE)
@@ -45,13 +47,15 @@ def levels(
         flops_per_s=rates,
         memory_mb=np.broadcast_to(memory, (trials, K)),
     )
-    setup = LevelSetup(
+    setup = SubmodelSetup(
         SIZES,
         hardware,
-        LocalLoad(steps=2, batch_size=5, samples=np.full((trials, K), 50.0)),
-        link=SelectionSetup(Believed(), link, streams, {}),
+        Workload(steps=2, batch_size=5, samples=np.full((trials, K), 50.0)),
+        link=SelectionSetup(EstimateFn(), link, streams, {}),
     )
-    made: Levels = registry.make("levels", registry.settings("levels", name)(**settings), setup)
+    made: SubmodelAssignment = registry.make(
+        "levels", registry.settings("levels", name)(**settings), setup
+    )
     return made
 
 
@@ -71,7 +75,7 @@ def state(power: Any = 1.0, trials: int = 1) -> ChannelState:
     return ChannelState(h, torch.ones_like(power))
 
 
-def of(assigned: Levels, who: Cohort, power: Any = 1.0, round: int = 0) -> list[int]:
+def of(assigned: SubmodelAssignment, who: Cohort, power: Any = 1.0, round: int = 0) -> list[int]:
     """Who trains what."""
     got: Tensor = assigned.of(who, round, state(power, who.trials))
     assert got.dtype == torch.int64

@@ -20,7 +20,7 @@ from twins.setting import minibatch
 
 from otafl.algorithms.base import Algorithm
 from otafl.algorithms.whole_models import step_size
-from otafl.core.contracts import Blocks, Hyper
+from otafl.core.contracts import Hyper, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
 from otafl.models.base import unflatten
@@ -125,7 +125,7 @@ def assert_equals_the_twin(algorithm: dict[str, Any], codec: dict[str, Any], air
                 models[row],
                 memory[row],
                 [[minibatch(b, K * row + k) for b in batches] for k in range(K)],
-                cohort.unit_weight.view(S, K)[row].numpy(),
+                cohort.normalised_weight.view(S, K)[row].numpy(),
                 rate / (1 + decay * t),
                 sensing,
                 on_air(one, t, 0, row, reals) if air else None,
@@ -180,7 +180,7 @@ def assert_trains_a_module(name: str, codec: Any) -> None:
     assert ours.means.take()["uplink_symbols"].tolist() == [2.0 * (filters + 540)]
 
 
-def small_server() -> Blocks:
+def small_server() -> Tensors:
     """Two trials of a server's model (2, 2, 3): weights of rank 1 (the second value is 1e-4 of the
     first) and 2, 4 of 10 not zero; and zeros."""
     first = torch.tensor([[1.0, 0.0], [0.0, 1e-4]])

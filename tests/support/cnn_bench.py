@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.models import LayeredModel, Model
 from otafl.models.cnn import Cnn
 
@@ -47,7 +47,7 @@ def cnn(case: str) -> Cnn:
     return Cnn(Cnn.Settings(**keys), shape, CLASSES)
 
 
-def some_params(model: Model, rows: int = N) -> Blocks:
+def some_params(model: Model, rows: int = N) -> Tensors:
     """Normal, of deviation one half."""
     generator = torch.Generator().manual_seed(1)
     return {
@@ -87,7 +87,7 @@ def by_torch(case: str, weights: list[Tensor], biases: list[Tensor], x: Tensor) 
     return x @ weights[-1] + biases[-1]
 
 
-def leaves(model: LayeredModel, params: Blocks, row: int) -> tuple[list[Tensor], list[Tensor]]:
+def leaves(model: LayeredModel, params: Tensors, row: int) -> tuple[list[Tensor], list[Tensor]]:
     """Weights and biases of a row, for autograd."""
     weights = [params[one.weight][row].clone().requires_grad_() for one in model.layers]
     return weights, [params[one.bias][row].clone().requires_grad_() for one in model.layers]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from otafl.codecs.uniform import Uniform
-from otafl.core.contracts import Blocks, Cohort, Context, Group, Payload
+from otafl.core.contracts import Cohort, Context, Group, Payload, Tensors
 from otafl.core.rng import Streams
 
 STREAMS = Streams([0], [0], dtype=torch.float64)
@@ -23,7 +23,7 @@ def made(cls: Any, config: Any, streams: Streams = STREAMS) -> Any:
     return cls(config, {}, streams)
 
 
-def encode(codec: Any, payload: Payload, memory: Blocks | None = None, round: int = 0) -> Any:
+def encode(codec: Any, payload: Payload, memory: Tensors | None = None, round: int = 0) -> Any:
     """Of as many devices as the first group has rows, or names in `rows`."""
     first = payload[0]
     rows = len(next(iter(first.blocks.values())))
@@ -34,13 +34,13 @@ def encode(codec: Any, payload: Payload, memory: Blocks | None = None, round: in
 
 
 def received(
-    codec: Any, payload: Payload, memory: Blocks, heard: torch.Tensor | None = None
-) -> Blocks:
+    codec: Any, payload: Payload, memory: Tensors, heard: torch.Tensor | None = None
+) -> Tensors:
     """The memory once what was sent has come: of all N devices, or heard [N, 1] or [N, P] bool."""
     rows = len(next(iter(memory.values())))
     every = torch.ones(rows, 1, dtype=torch.bool) if heard is None else heard
     context = Context(cohort(rows), {}, STREAMS, 0)
-    out: Blocks = codec.settle(memory, payload, (every,) * len(payload), context)
+    out: Tensors = codec.on_ack(memory, payload, (every,) * len(payload), context)
     return out
 
 

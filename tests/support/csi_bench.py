@@ -26,7 +26,7 @@ class Recorded:
     """A channel of given states, which says which were asked for."""
 
     correlation_rounds = 1
-    sounded = 0
+    num_sounded_paths = 0
 
     def __init__(self, *states: ChannelState) -> None:
         self.states = states
@@ -40,7 +40,7 @@ class Recorded:
         return self.states[round]
 
 
-def link_budget(budget: Tensor, gain: Tensor) -> LinkBudget:
+def compute_link_budget(budget: Tensor, gain: Tensor) -> LinkBudget:
     ones = torch.ones(len(budget), dtype=budget.dtype)
     return LinkBudget(budget, gain, ones, ones, ones.bool())
 
@@ -62,6 +62,6 @@ def links(budget: Tensor, gain: Tensor, **fields: Any) -> tuple[Channel, LinkBud
     """Rayleigh fading of devices of these budgets and gains, [S, K] each."""
     streams = Streams([3] * len(budget), range(len(budget)), dtype=DOUBLE)
     section = registry.settings("channel", "rayleigh")(**fields)
-    link = link_budget(budget, gain)
+    link = compute_link_budget(budget, gain)
     made: Channel = registry.make("channel", section, link, budget.shape[1], streams, {})
     return made, link, streams

@@ -86,11 +86,13 @@ def cells(h: Any) -> Tensor:
     return h if h.dim() == 5 else h[:, :, None, None, None]
 
 
-def cohort(counts: Sequence[int], population: int, weight: Sequence[float] | None = None) -> Cohort:
+def cohort(
+    counts: Sequence[int], num_devices: int, weight: Sequence[float] | None = None
+) -> Cohort:
     trial = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     device = torch.cat([torch.arange(count) for count in counts])
     w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
-    return Cohort.fresh(trial, device, w.double(), tuple(counts), population)
+    return Cohort.fresh(trial, device, w.double(), tuple(counts), num_devices)
 
 
 def rows(count: int, reals: int, seed: int = 0) -> Tensor:

@@ -14,17 +14,17 @@ from twins.setting import local_data, minibatch
 
 from otafl.core import registry
 from otafl.core.contracts import (
-    Blocks,
     Broadcast,
     Cohort,
     Hyper,
     LocalContext,
+    LocalData,
     Payload,
     Received,
-    Work,
+    Tensors,
 )
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.engine.device_store import DeviceStore
 from otafl.models.mlp import Mlp
 
@@ -58,21 +58,21 @@ class Bench:
         model: Mlp,
         hyper: dict[str, list[float]],
         steps: int = 2,
-        population: int = K,
+        num_devices: int = K,
     ) -> None:
         self.model = model
         self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
         self.hyper: Hyper = {n: torch.tensor(v, dtype=torch.float64) for n, v in hyper.items()}
-        self.data: LocalData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
+        self.data: TrainingData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
         self.steps = steps
-        self.method = registry.make("algorithm", settings, model, population)
+        self.method = registry.make("algorithm", settings, model, num_devices)
         self.server, devices = self.method.init(self.streams, self.hyper)
-        self.devices = DeviceStore(S, population, self.streams.device, hands_over=True)
+        self.devices = DeviceStore(S, num_devices, self.streams.device, hands_over=True)
         self.devices.add(devices)
         self.sent: Payload = ()
         self.loss = torch.zeros(0)
 
-    def work(self, cohort: Cohort, t: int) -> Work:
+    def work(self, cohort: Cohort, t: int) -> LocalData:
         return self.data.work(t, cohort)
 
     def context(self, cohort: Cohort, t: int) -> LocalContext:
@@ -97,7 +97,7 @@ class Bench:
         self.unchanged(before)  # a trial to which nothing came gets the old blocks back
         self.server = new
 
-    def unchanged(self, before: Blocks) -> None:
+    def unchanged(self, before: Tensors) -> None:
         for name, block in before.items():
             assert torch.equal(self.server[name], block), name
 
@@ -135,7 +135,7 @@ def received(payload: Payload, cohort: Cohort, came: Tensor | None) -> Received:
     return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
 
 
-def vector(params: Blocks, model: Mlp, *place: int) -> Array:
+def vector(params: Tensors, model: Mlp, *place: int) -> Array:
     """Put the parameters at a place side by side."""
     parts = [params[name][place].flatten() for name in model.shapes]
     return torch.cat(parts).double().numpy().copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from support.selections import Believed
+from support.selections import EstimateFn
 from torch import Tensor
 
 from otafl.channels.rayleigh import Rayleigh
@@ -29,7 +29,7 @@ def chosen(
     streams = Streams([9] * TRIALS, range(TRIALS), dtype=DOUBLE)
     channel = Rayleigh(Rayleigh.Settings(), link, gain.shape[1], streams)
     settings = {key: torch.full((TRIALS,), value, dtype=DOUBLE) for key, value in hyper.items()}
-    setup = SelectionSetup(Believed(), link, streams, settings)
+    setup = SelectionSetup(EstimateFn(), link, streams, settings)
     made = registry.make("selection", registry.settings("selection", name)(), setup)
     free = np.ones(gain.shape, bool)
     states = [channel.state(t) for t in range(ROUNDS)]

@@ -10,7 +10,7 @@ from scipy import stats
 from support.power_links import filled
 
 from otafl.channels.rayleigh import Rayleigh
-from otafl.core.contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Link
 from otafl.power.base import PowerPolicy
 
 LEVEL = 1e-4
@@ -46,15 +46,17 @@ def run(
         hyper=hyper,
     )
     inverse = Rayleigh.mean_inverse(None, threshold, gain, variance)  # type: ignore[arg-type]
-    statistics = Statistics(
+    statistics = ChannelStatistics(
         gain=link.gain,
         budget=link.budget,
         noise=link.noise,
         mean_amplitude=lambda: Rayleigh.unit_mean_amplitude * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=lambda threshold: inverse * ones,
-        share_above=lambda threshold: torch.exp(-threshold / (1.0 + variance))[:, None] * ones,
-        share_over=lambda threshold: torch.exp(-threshold / (gain * (1.0 + variance))),
+        prob_unit_gain_above=lambda threshold: (
+            torch.exp(-threshold / (1.0 + variance))[:, None] * ones
+        ),
+        prob_gain_above=lambda threshold: torch.exp(-threshold / (gain * (1.0 + variance))),
         draws=lambda count: h_hat[:1].expand(count, -1, -1),
     )
     link = filled(policy, link)

@@ -14,13 +14,13 @@ from twins.setting import everyone
 
 from otafl.algorithms.fedhm import FedHm
 from otafl.core.contracts import (
-    Blocks,
     Cohort,
     Context,
     LocalContext,
+    LocalData,
     Payload,
     Received,
-    Work,
+    Tensors,
 )
 from otafl.core.rng import Streams
 from otafl.models.base import Model
@@ -45,7 +45,7 @@ def perceptron(widths: Sequence[int]) -> Network:
     return Network((widths[0], 1, 1), tuple(steps))
 
 
-def hyper(trials: int, dtype: torch.dtype = torch.float64, **values: float) -> Blocks:
+def hyper(trials: int, dtype: torch.dtype = torch.float64, **values: float) -> Tensors:
     out = {name: torch.tensor(both[:trials], dtype=dtype) for name, both in HYPER.items()}
     return out | {name: torch.full((trials,), v, dtype=dtype) for name, v in values.items()}
 
@@ -67,7 +67,7 @@ def weighed(ours: FedHm, cohort: Cohort) -> Cohort:
 
 
 def sent(
-    ours: FedHm, server: Blocks, cohort: Cohort, work: Work, values: Blocks, streams: Streams
+    ours: FedHm, server: Tensors, cohort: Cohort, work: LocalData, values: Tensors, streams: Streams
 ) -> tuple[Payload, Tensor]:
     """The payload and the losses of a cohort in one chunk."""
     down = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
@@ -80,7 +80,7 @@ def sent(
 
 def delivered(payload: Payload, cohort: Cohort, came: Tensor | None = None) -> Received:
     """As an error-free uplink that tells devices apart delivers it; came: [N] bool."""
-    heard = cohort if came is None else replace(cohort, sends=came, all_send=False)
+    heard = cohort if came is None else replace(cohort, sends=came, all_transmit=False)
     both = [compute_error_free(make_signal(group, heard)) for group in payload]
     each, rows_came = [], []
     for group in payload:
@@ -101,13 +101,13 @@ def delivered(payload: Payload, cohort: Cohort, came: Tensor | None = None) -> R
 
 def a_round(
     ours: FedHm,
-    server: Blocks,
+    server: Tensors,
     cohort: Cohort,
-    work: Work,
-    values: Blocks,
+    work: LocalData,
+    values: Tensors,
     streams: Streams,
     came: Tensor | None = None,
-) -> tuple[Blocks, Tensor]:
+) -> tuple[Tensors, Tensor]:
     """The server's blocks after a round, and the losses."""
     payload, loss = sent(ours, server, cohort, work, values, streams)
     received = delivered(payload, cohort, came)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Blocks
+from otafl.core.contracts import Batch, Tensors
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank, LowRankMap, dense
 from otafl.models import LayeredModel, Model
@@ -22,7 +22,7 @@ def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
     return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
 
 
-def some_params(model: Model) -> Blocks:
+def some_params(model: Model) -> Tensors:
     """Standard normal over sqrt(3), biases too."""
     generator = torch.Generator().manual_seed(1)
     return {
@@ -45,8 +45,8 @@ def some_batch(weighted: bool) -> Batch:
 
 
 def factored(
-    model: LayeredModel, full: Blocks, rank: int, seed: int
-) -> tuple[dict[str, Any], Blocks]:
+    model: LayeredModel, full: Tensors, rank: int, seed: int
+) -> tuple[dict[str, Any], Tensors]:
     """The same model with factored and with dense weights, of at most a rank; other parameters as
     in `full`."""
     generator = torch.Generator().manual_seed(seed)

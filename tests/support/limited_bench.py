@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from support.link_bench import Bench, Given, bench, with_setup
 
-from otafl.core.contracts import NO_LIMITS, Cohort, Limits, LinkReport, Payload, Received
+from otafl.core.contracts import NO_LIMITS, Cohort, LinkReport, Payload, Received, TransmitLimits
 from otafl.csi.perfect import Perfect
 from otafl.uplink.base import deliver
 
 
 def send(
-    link: Bench, payload: Payload, who: Cohort, limits: Limits = NO_LIMITS, round: int = 0
+    link: Bench, payload: Payload, who: Cohort, limits: TransmitLimits = NO_LIMITS, round: int = 0
 ) -> tuple[Received, LinkReport]:
     return deliver(link.transport, payload, who, link.channel.state(round), round, limits)
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from otafl.channels.awgn import Awgn
-from otafl.channels.base import link_budget
+from otafl.channels.base import compute_link_budget
 from otafl.channels.rayleigh import Rayleigh
 from otafl.codecs.identity import Identity
 from otafl.codecs.uniform import Uniform
@@ -102,7 +102,7 @@ def bench(
     levels = [snr_db] * size if isinstance(snr_db, float) else list(snr_db)
     kind: Any = Rayleigh if fading else Awgn
     sections = [kind.Settings(snr_db=level) for level in levels]
-    budget = link_budget(sections, devices, streams)
+    budget = compute_link_budget(sections, devices, streams)
     channel = kind(kind.Settings(), budget, devices, streams, {})
     policy_hyper = {"threshold": torch.full((size,), threshold, dtype=torch.float64)}
     noise = torch.full((size,), 0.5, dtype=torch.float64)
@@ -141,7 +141,7 @@ def bench(
 
 def cohort(
     counts: Sequence[int] = (6,),
-    population: int = 6,
+    num_devices: int = 6,
     weight: Sequence[float] | None = None,
     sends: Sequence[bool] | None = None,
 ) -> Cohort:
@@ -152,7 +152,7 @@ def cohort(
     w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
     on = torch.ones(len(trial), dtype=torch.bool) if sends is None else torch.tensor(sends)
     return Cohort(
-        trial, device, w.double(), zero, zero, zero, on, tuple(counts), population, bool(on.all())
+        trial, device, w.double(), zero, zero, zero, on, tuple(counts), num_devices, bool(on.all())
     )
 
 

@@ -11,7 +11,7 @@ from contract.small import METHODS, engine
 from support.operations import Counted
 
 from otafl.algorithms.base import Algorithm
-from otafl.core.contracts import LocalLoad
+from otafl.core.contracts import Workload
 from otafl.core.rng import Streams
 from otafl.data.work import LocalWork
 from otafl.engine.assembly import load_of
@@ -26,7 +26,7 @@ class LocalRound(NamedTuple):
 
     counted: Counted
     method: Algorithm
-    load: LocalLoad
+    load: Workload
     level: int
 
 

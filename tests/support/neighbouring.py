@@ -75,10 +75,10 @@ class Tapped:
         seen = {
             "server": engine.server,
             "server optimiser": engine.server_memory,
-            "codec": parts.link.codec.kept(),
-            "method": parts.algorithm.kept(),
-            "selection": parts.selection.kept(),
-            "topology": parts.topology.kept(),
+            "codec": parts.link.codec.state_dict(),
+            "method": parts.algorithm.state_dict(),
+            "selection": parts.selection.state_dict(),
+            "topology": parts.topology.state_dict(),
             "clock": parts.clock.now(),
             "updates": engine.counts,
             "ended": engine.ended,
@@ -95,7 +95,7 @@ class Tapped:
             known[f"group {index}"] = bare, shapes, clear
         self._carry(delivery)
         received, report = delivery.received(), delivery.report()
-        known["received"] = received.alive, received.count, received.reached, received.came
+        known["received"] = received.any_delivered, received.count, received.reached, received.came
         names = "symbols", "side_symbols", "airtime_s", "participants"
         known["report"] = {name: getattr(report, name) for name in names}
         known["delivered"] = [one() for one in report.heard]
@@ -159,7 +159,7 @@ def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
     one = Tapped(scenario)
     for t in range(rounds):
         one.round(t)
-    victim, found, share = _busiest(one.sights, one.engine.population), [], 0.0
+    victim, found, share = _busiest(one.sights, one.engine.num_devices), [], 0.0
     two = Tapped(scenario, _other(victim), one.sights)
     total = torch.zeros_like(one.privacy.spent)
     for t, first in enumerate(one.sights):
@@ -211,7 +211,7 @@ def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
         return
     state = others.channel.state(slot.round)
     h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
-    each = h.unflatten(1, (-1, engine.population))  # [C, J, K, A, cells]
+    each = h.unflatten(1, (-1, engine.num_devices))  # [C, J, K, A, cells]
     for server, heard in enumerate(others.heard):
         for row in sorted(set(heard)):  # of one that is seen at several places, all of these
             places = [place for place, name in enumerate(heard) if name == row]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.network import Network
 from otafl.models.steps import Conv, Linear, MaxPool, Norm, Relu, Residual, Step
 
@@ -39,7 +39,7 @@ def some(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def some_params(network: Network, rows: int = N) -> Blocks:
+def some_params(network: Network, rows: int = N) -> Tensors:
     """Normal parameters, the larger the layer the smaller."""
     return {
         name: some(rows, *shape, seed=number) / math.sqrt(shape[-1])

@@ -14,7 +14,7 @@ from otafl.core import registry
 from otafl.core.contracts import ChannelState, LinkBudget
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
-from otafl.frequency.base import Frequency, FrequencySetup, Task
+from otafl.frequency.base import CpuFrequency, FrequencySetup, Task
 from otafl.uplink.base import OrthogonalUplink
 
 
@@ -36,7 +36,7 @@ def flat_channel(trials: int, devices: int, seed: int = 0, cells: int = 1) -> Ch
     return ChannelState(h * math.sqrt(0.5), torch.ones(trials, devices, dtype=torch.float64))
 
 
-def link_budget(trials: int, devices: int, snr: float = 10.0) -> LinkBudget:
+def compute_link_budget(trials: int, devices: int, snr: float = 10.0) -> LinkBudget:
     """1 MHz, 0.1 W of full power."""
     ones = torch.ones(trials, devices, dtype=torch.float64)
     return LinkBudget(
@@ -44,7 +44,7 @@ def link_budget(trials: int, devices: int, snr: float = 10.0) -> LinkBudget:
         gain=ones,
         unit_power_w=torch.full((trials,), 0.1 / snr, dtype=torch.float64),
         bandwidth_hz=torch.full((trials,), 1e6, dtype=torch.float64),
-        physical=torch.zeros(trials, dtype=torch.bool),
+        is_physical=torch.zeros(trials, dtype=torch.bool),
     )
 
 
@@ -69,10 +69,10 @@ def chosen(
     devices: int,
     uplink: OrthogonalUplink | None = None,
     **fields: Any,
-) -> Frequency:
+) -> CpuFrequency:
     """A choice of the table for the devices of `hardware`."""
-    setup = FrequencySetup(hardware(trials, devices), link_budget(trials, devices), uplink)
-    made: Frequency = registry.make(
+    setup = FrequencySetup(hardware(trials, devices), compute_link_budget(trials, devices), uplink)
+    made: CpuFrequency = registry.make(
         "frequency", registry.settings("frequency", name)(**fields), setup
     )
     return made

@@ -10,7 +10,7 @@ import torch
 from scipy import special
 
 from otafl.core import registry
-from otafl.core.contracts import Coefficients, Link, Statistics
+from otafl.core.contracts import ChannelStatistics, Coefficients, Link
 from otafl.core.settings import stackable_fields
 from otafl.power.base import PowerPolicy
 
@@ -106,7 +106,7 @@ def capped_errors(root: np.ndarray, link: Link) -> np.ndarray:
     return (m * (c - 1) ** 2).sum(-1) + N / root**2
 
 
-def rayleigh_statistics(link: Link) -> Statistics:
+def rayleigh_statistics(link: Link) -> ChannelStatistics:
     """Of independent Rayleigh fading that is known."""
 
     def mean_inverse(threshold: torch.Tensor) -> torch.Tensor:
@@ -118,15 +118,15 @@ def rayleigh_statistics(link: Link) -> Statistics:
         h = torch.from_numpy(z[0] + 1j * z[1]) * (link.gain / 2).sqrt()
         return h.to(link.h.dtype)
 
-    return Statistics(
+    return ChannelStatistics(
         gain=link.gain,
         budget=link.budget,
         noise=link.noise,
         mean_amplitude=lambda: math.sqrt(math.pi) / 2 * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=mean_inverse,
-        share_above=lambda threshold: torch.exp(-threshold)[:, None].expand_as(link.gain),
-        share_over=lambda threshold: torch.exp(-threshold / link.gain.clamp_min(1e-300)),
+        prob_unit_gain_above=lambda threshold: torch.exp(-threshold)[:, None].expand_as(link.gain),
+        prob_gain_above=lambda threshold: torch.exp(-threshold / link.gain.clamp_min(1e-300)),
         draws=draws,
     )
 

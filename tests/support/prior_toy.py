@@ -18,7 +18,7 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.per_fedavg import PerFedAvg
 from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
-from otafl.core.contracts import Batch, Blocks, Broadcast, Hyper, LocalContext, LocalLoad
+from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.models.custom import ModuleModel
 
@@ -98,7 +98,7 @@ SIZES = [[20, 10, 3], [9, 25, 4]]
 """Samples of three devices of two trials."""
 
 
-def states(method: Any, rounds: int = 2, **changes: float) -> list[Blocks]:
+def states(method: Any, rounds: int = 2, **changes: float) -> list[Tensors]:
     """Return device state and payload of a network in real minibatches, some of them padded; the
     server stays at its start."""
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
@@ -135,7 +135,7 @@ def exact(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], lis
 def counts_gradients(method: Any, count: int) -> None:
     """Hold the gradients of a step to the count, as told and as called for."""
     assert method.constants() == {"gradients_per_step": float(count)}
-    load, model = LocalLoad(4, 10, np.array([40.0])), method.model
+    load, model = Workload(4, 10, np.array([40.0])), method.model
     elementwise = (4 * method.step_operations + method.round_operations) * model.size
     assert method.flops(load) == count * model.training_flops(40.0) + elementwise
     calls = []

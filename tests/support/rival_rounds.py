@@ -15,9 +15,17 @@ from twins.rivals import plus
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.core import registry
-from otafl.core.contracts import Blocks, Cohort, LocalContext, LocalLoad, Payload, Received, Work
+from otafl.core.contracts import (
+    Cohort,
+    LocalContext,
+    LocalData,
+    Payload,
+    Received,
+    Tensors,
+    Workload,
+)
 from otafl.core.rng import Streams
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.models.base import Model, unflatten
 
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -29,7 +37,7 @@ MODEL = mlp((INPUTS, 8, 5, CLASSES))
 WHO: list[list[list[int]] | None] = [None, [[0, 2, 3], [1, 4]], [[1, 2], [0, 3, 4]]]
 """Devices of each trial, round by round: all, then some, so that absent ones count."""
 
-LOAD = LocalLoad(6, 10, np.array([60.0]))
+LOAD = Workload(6, 10, np.array([60.0]))
 """Six steps on ten samples each, of a device's sixty."""
 
 GRADIENT, PARAMETERS = 604.0, 119.0
@@ -46,7 +54,7 @@ class Round:
     """Holds what a round saw and gave, rows of its cohort."""
 
     cohort: Cohort
-    work: Work
+    work: LocalData
     payload: Payload
     loss: Tensor
 
@@ -72,11 +80,11 @@ class Rounds:
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
         fields = {n: v for n, v in config.model_dump().items() if type(v) is float}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}
-        self.data: LocalData = local_data(sizes, INPUTS, CLASSES, self.streams, 4, steps)
+        self.data: TrainingData = local_data(sizes, INPUTS, CLASSES, self.streams, 4, steps)
         count = torch.tensor(sizes, dtype=dtype)
         self.all = everyone(count / count.sum(1, keepdim=True))
         self.server, devices = self.method.init(self.streams, self.hyper)
-        self.devices: Blocks = {
+        self.devices: Tensors = {
             name: b.expand(2, 5, *b.shape[2:]).clone() for name, b in devices.items()
         }
 
@@ -95,7 +103,7 @@ class Rounds:
         assert state.keys() == self.devices.keys()
         self.server = self.method.combine(self.server, exact(payload, cohort), context)
         heard = (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
-        for name, rows in self.method.settle(state, payload, heard, context).items():
+        for name, rows in self.method.on_ack(state, payload, heard, context).items():
             self.devices[name].flatten(0, 1)[cohort.cell] = rows
         return Round(cohort, context.work, payload, loss)
 
@@ -119,7 +127,7 @@ def exact(payload: Payload, cohort: Cohort) -> Received:
                 name: block.new_zeros(cohort.trials, *block.shape[1:]).index_add_(
                     0,
                     cohort.trial,
-                    block * cohort.unit_weight.view(-1, *[1] * (block.dim() - 1)),
+                    block * cohort.normalised_weight.view(-1, *[1] * (block.dim() - 1)),
                 )
                 for name, block in group.blocks.items()
             }
@@ -128,7 +136,7 @@ def exact(payload: Payload, cohort: Cohort) -> Received:
     return Received(tuple(means), (came,) * len(means), None, None)
 
 
-def arrays(model: Model, params: Blocks, row: Any) -> list[Array]:
+def arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
     """Return a row's parameters as the twins have them: weights, then biases."""
     names = sorted(model.shapes, key=lambda name: (name.startswith("bias"), name))
     return [params[name][row].double().numpy().copy() for name in names if name in params]

@@ -17,7 +17,7 @@ S, K = 2, 5
 DOUBLE = torch.float64
 
 
-class Believed:
+class EstimateFn:
     """Devices are believed to have the channel that is given, or else the true one."""
 
     variance: Tensor | None = None
@@ -37,7 +37,7 @@ def selection(name: str, believed: Tensor | None = None, **hyper: list[float]) -
     link = LinkBudget(budget, torch.ones_like(budget), ones, ones, ones.bool())
     settings = {key: torch.tensor(values, dtype=DOUBLE) for key, values in hyper.items()}
     setup = SelectionSetup(
-        Believed(believed), link, Streams([1, 1], [0, 1], dtype=DOUBLE), settings
+        EstimateFn(believed), link, Streams([1, 1], [0, 1], dtype=DOUBLE), settings
     )
     made: Selection = registry.make("selection", registry.settings("selection", name)(), setup)
     return made

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.cnn import Cnn
 from otafl.models.conv_net import ConvNet
 from otafl.models.mlp import Mlp
@@ -43,7 +43,7 @@ def some(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def some_params(model: Any, rows: int = N) -> Blocks:
+def some_params(model: Any, rows: int = N) -> Tensors:
     """Normal parameters of deviation one half."""
     return {
         name: some(rows, *shape, seed=number) / 2

@@ -16,11 +16,11 @@ from torch import Tensor
 from otafl.core.contracts import (
     NO_LIMITS,
     ChannelState,
+    ChannelStatistics,
     Cohort,
     Group,
-    Limits,
     LinkBudget,
-    Statistics,
+    TransmitLimits,
 )
 from otafl.core.rng import Streams
 from otafl.power.base import PowerPolicy
@@ -67,7 +67,7 @@ def two() -> Cohort:
 def delivery(
     *groups: Group,
     h: Tensor = H,
-    limits: Limits = NO_LIMITS,
+    limits: TransmitLimits = NO_LIMITS,
     block_symbols: int | None = None,
     apart: bool = False,
 ) -> Delivery:
@@ -79,7 +79,7 @@ def delivery(
         gain=ones,
         unit_power_w=ones[:, 0],
         bandwidth_hz=2.0 * ones[:, 0],
-        physical=ones[:, 0] > 0,
+        is_physical=ones[:, 0] > 0,
     )
     channel = ChannelState(cells[..., :1, :], ones, block_symbols, lambda b: cells[..., :b, :])
     return Delivery(groups or (Group({"a": X}),), two(), channel, 0, limits, budget, apart)
@@ -107,7 +107,7 @@ def alignment(
 ) -> Alignment:
     """Make the parts that align signals: channel inversion and one antenna, if not given."""
     csi: Any = Known()
-    statistics: Any = Statistics
+    statistics: Any = ChannelStatistics
     made = Impairments([Impairments.Settings(**impairments)], None, STREAMS)
     chosen = policy or ChannelInversion()
     return Alignment(csi, receiver or Scalar(), chosen, statistics, {}, made)

@@ -178,13 +178,13 @@ def test_a_doctored_plan_is_named_where_there_are_results(tmp_path: Path, text: 
     if "stacks" in text:
         text = text.replace(scenario_hash(scenario({"trials": 2})), scenario_hash(one))
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
+    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin again"):
         plan_file.stored(one, tmp_path)
 
 
 def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").mkdir()
-    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin anew"):
+    with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin again"):
         sweeping.sweep(scenario({}), tmp_path)
 
 
@@ -243,4 +243,4 @@ def test_a_checkpoint_that_is_no_regular_file_is_made_anew(tmp_path: Path, kind:
     SPECIAL[kind](kept)
     result = sweeping.sweep(one, tmp_path / "s", checkpoint_every=1, tell=told.append)
     assert result.attrs["complete"] == 1
-    assert "computed anew" in " ".join(told)
+    assert "computed again" in " ".join(told)

@@ -183,7 +183,9 @@ def test_models_come_along(tmp_path: Path) -> None:
 )
 def test_what_is_not_grown_is_refused_and_stays(other: Scenario, kept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in kept.rglob("*")}
-    with pytest.raises(UserError, match="only more values on its axes and more trials go on from"):
+    with pytest.raises(
+        UserError, match="only more values on its axes and more trials continue from"
+    ):
         sweeping.sweep(other, kept)
     after = {path: path.stat().st_mtime_ns for path in kept.rglob("*") if "locks" not in str(path)}
     assert after.items() <= before.items() | {kept: kept.stat().st_mtime_ns}.items()
@@ -290,8 +292,8 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
         monkeypatch.setattr(growing, "_take_places", damaged)
     got = sweeping.sweep(now, tmp_path / "s", tell=said.append)
     assert trials.taken() == every(now)
-    (told,) = [text for text in said if "computed anew" in text]
-    assert "2 earlier trials of stack 1 computed anew (" in told
+    (told,) = [text for text in said if "computed again" in text]
+    assert "2 earlier trials of stack 1 computed again (" in told
     assert {"versions": "torch", "data": "data", "damaged": "is no result of otafl"}[what] in told
     monkeypatch.undo()
     same(got, sweeping.run(now), tolerance=1e-9)

@@ -99,7 +99,7 @@ def test_an_edited_module_is_computed_anew(named: str, tmp_path: Path) -> None:
     after = sweeping.sweep(one, tmp_path / "s", calls, tell=said.append)
     assert said == [
         f"{tmp_path / 's'}: {changed_file(named)} has changed since 1 of 2 stacks was computed or "
-        "begun; it begins anew"
+        "begun; it begins again"
     ]
     assert calls == [3, 4]
     same(after, sweeping.run(one))
@@ -200,7 +200,7 @@ def test_stacks_of_other_versions_are_named_and_kept(tmp_path: Path) -> None:
     assert said == [
         f"{tmp_path / 's'}: 1 of 3 stacks was computed by torch 2.0.1 (here "
         f"{made['versions']['torch']}); kept, as the attribute origins of the result says; "
-        "--restart computes everything anew"
+        "--restart computes everything again"
     ]
     same(found, whole)
     told = [(o["points"], o["versions"]["torch"]) for o in json.loads(found.attrs["origins"])]

@@ -203,7 +203,7 @@ def test_a_finished_file_stays_until_restart(tmp_path: Path) -> None:
     lines = [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))]
     same(calls.run(one, out).load(), before)
     assert calls.rounds == []
-    assert calls.told == [f"{out}: is finished and stays; --restart computes it anew"]
+    assert calls.told == [f"{out}: is finished and stays; --restart computes it again"]
     assert len(lines) == 4
     assert [path.read_text() for path in sorted(tmp_path.glob("r.track/**/*.jsonl"))] == lines
     after = calls.run(one, out, restart=True)
@@ -230,7 +230,7 @@ def test_a_file_that_was_made_otherwise_is_computed_anew(
     if what == "processor":
         write_part(read_part(out).assign_attrs(device_name="some GPU"), out)
     after = calls.run(small(sweep), out)
-    assert calls.told == [f"{out}: is computed anew, since it was made with other {what}"]
+    assert calls.told == [f"{out}: is computed again, since it was made with other {what}"]
     assert len(calls.rounds) == (4 if sweep == AXES else 6)
     same(after, sweeping.run(small(sweep)))
 
@@ -286,7 +286,7 @@ def test_the_file_that_a_changed_scenario_is_named_after_is_replaced(tmp_path: P
     out = sweeping.name_own_file(small({}, **keys))
     calls.run(small({}, **keys), out)
     assert calls.run(small({}, seed=8, **keys), out).attrs["seed"] == 8
-    assert calls.told == [f"{out}: is computed anew, since it was made with other seed"]
+    assert calls.told == [f"{out}: is computed again, since it was made with other seed"]
     other = small({}, name="other", seed=9, **keys)
     out.rename(sweeping.name_own_file(other))
     with pytest.raises(UserError, match="another scenario, 'small', which differs in seed"):
@@ -340,7 +340,7 @@ def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
     first, second, *_ = trained.files_of(out)
     os.replace(first, second)
     calls.run(now, out)
-    assert calls.told[1:] == [f"{out}: is computed anew, since it was made with other models"]
+    assert calls.told[1:] == [f"{out}: is computed again, since it was made with other models"]
 
 
 MOVES = {2: 3, 3: 4}

@@ -96,7 +96,7 @@ def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixt
     assert lines[3] == "parts/00001.nc: sound"
     assert lines[-1] == (
         f"{folder}: 2 of 6 files damaged or missing; delete models/00001.pt; then the command that "
-        "wrote it computes anew what is damaged or missing"
+        "wrote it computes again what is damaged or missing"
     )
     (folder / "models" / "00001.pt").unlink()
     assert faults(folder)["00001.pt"] == "missing: the models of a finished stack"
@@ -107,7 +107,7 @@ def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixt
     )
     assert calls == [1, 2, 3, 4, 5, 6]
     assert "00000.nc: is damaged" in told[0]
-    assert told[1].endswith("the models of 1 finished stack are not there; it is computed anew")
+    assert told[1].endswith("the models of 1 finished stack are not there; it is computed again")
     same(again, whole)
     with pytest.raises(SystemExit) as end:
         main(["verify", str(folder)])
@@ -119,7 +119,7 @@ def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixt
 def test_a_damaged_pack_does_not_stand_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stacks are computed anew, and the folder opens."""
+    """Its stacks are computed again, and the folder opens."""
     monkeypatch.setattr(packing, "AT_ONCE", 2)
     one = scenario({"training.rounds": 1, "trials": 1, **AXIS})
     whole = sweeping.sweep(one, tmp_path).load()
@@ -127,7 +127,7 @@ def test_a_damaged_pack_does_not_stand_in_the_way(
     damage(path)
     told: list[str] = []
     same(sweeping.sweep(one, tmp_path, tell=told.append), whole)
-    assert "its stacks are computed anew" in told[0]
+    assert "its stacks are computed again" in told[0]
     assert path.with_name(f"{path.name}.damaged").exists()
     assert not any(faults(tmp_path).values())
     sweeping.sweep(one, tmp_path, restart=True, tell=told.append)
@@ -136,7 +136,7 @@ def test_a_damaged_pack_does_not_stand_in_the_way(
 
 @pytest.mark.parametrize("text", ["{", '[{"points": "a", "versions": {}, "sources": {}}]'])
 def test_a_damaged_attribute_of_one_part_does_not_stop_a_sweep(text: str, copy: Path) -> None:
-    """Whoever wrote it so: the part is computed anew, the other one stays."""
+    """Whoever wrote it so: the part is computed again, the other one stays."""
     folder = copy / "whole"
     path = folder / "parts" / "00001.nc"
     write_part(read_part(path).assign_attrs(origins=text), path)
@@ -153,11 +153,11 @@ def test_the_plan_and_the_run_have_their_own_advice(copy: Path) -> None:
     path = copy / "whole" / "plan.json"
     path.write_text(path.read_text().replace('"points": [1]', '"points": [0]'))
     told = advise(list(verify(copy / "whole")), copy / "whole")
-    assert told.endswith("the command that wrote it, with --restart, computes everything anew")
+    assert told.endswith("the command that wrote it, with --restart, computes everything again")
     damage(copy / "run.nc")
     told = advise(list(verify(copy / "run.nc")), copy / "run.nc")
     assert told.endswith(
-        "1 of 3 files damaged or missing; the command that wrote it computes it anew"
+        "1 of 3 files damaged or missing; the command that wrote it computes it again"
     )
     shutil.rmtree(copy / "run.models")
     shutil.copy(copy.parent / "copy" / "whole" / "parts" / "00000.nc", copy / "run.nc")

@@ -15,7 +15,7 @@ import torch
 from contract.small import engine, equal, run, scenario
 
 from otafl.core.errors import UserError
-from otafl.topology.rows import derived_trial
+from otafl.topology.rows import derive_trial_number
 
 pytestmark = pytest.mark.exact
 
@@ -27,11 +27,13 @@ def test_who_hears_nobody_is_a_run_of_its_own(algorithm: str) -> None:
     """Bit by bit that of its derived trial, clock included; the first server's is the star's."""
     keys: dict[str, Any] = {"algorithm": algorithm, "devices.compute": {"name": "lognormal"}}
     cells = run(engine(keys | {"topology": CELLS | {"deal": "each"}}, [1]), 2)
-    alone = run(engine(keys, [derived_trial(1, server) for server in range(3)]), 2)
-    assert derived_trial(1, 0) == 1
+    alone = run(engine(keys, [derive_trial_number(1, server) for server in range(3)]), 2)
+    assert derive_trial_number(1, 0) == 1
     equal(cells.server, alone.server)
     np.testing.assert_array_equal(cells.parts.clock.now(), alone.parts.clock.now())
-    np.testing.assert_array_equal(cells.parts.clock.spent_j(), alone.parts.clock.spent_j())
+    np.testing.assert_array_equal(
+        cells.parts.clock.compute_spent_j(), alone.parts.clock.compute_spent_j()
+    )
 
 
 def test_one_cell_is_a_star() -> None:
@@ -66,7 +68,9 @@ def test_slots_open_together() -> None:
     run(one, 2)
     now = one.parts.clock.now()
     assert (now == now[0]).all()
-    each = [run(engine(slow | {"topology": "star"}, [derived_trial(0, c)]), 1) for c in range(3)]
+    each = [
+        run(engine(slow | {"topology": "star"}, [derive_trial_number(0, c)]), 1) for c in range(3)
+    ]
     first = run(engine(slow | {"topology": near | {"deal": "each"}}, [0]), 1)
     own = np.array([other.parts.clock.now()[0] for other in each])
     assert first.parts.clock.now() == pytest.approx(np.full(3, own.max()))

@@ -15,11 +15,11 @@ import pytest
 import torch
 from contract.small import engine, run, scenario
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.topology import mixing
-from otafl.topology.rows import derived_trial
+from otafl.topology.rows import derive_trial_number
 
 pytestmark = pytest.mark.exact
 
@@ -27,7 +27,7 @@ RING: dict[str, Any] = {"name": "graph", "shape": "ring"}
 IDEAL = {"transport": "ideal", "engine.dtype": "float64"}
 
 
-def exchanged(one: Engine, t: int = 0) -> Blocks:
+def exchanged(one: Engine, t: int = 0) -> Tensors:
     """What the nodes have after an exchange alone."""
     done = one.parts.topology.exchange(one.server, one.share, t, one.parts.algorithm)
     assert done is not None
@@ -80,7 +80,7 @@ def test_weights_of_a_file_that_are_not_symmetric(tmp_path: Path) -> None:
     after = exchanged(one)["model"]
     torch.testing.assert_close(after, torch.from_numpy(turn) @ before)
     distance = (after - after.mean(0)).norm() / (before - before.mean(0)).norm()
-    assert distance <= mixing.second_modulus(turn) + 1e-12
+    assert distance <= mixing.compute_second_modulus(turn) + 1e-12
 
 
 @pytest.mark.parametrize("shape", ["ring", "torus", "complete"])
@@ -88,7 +88,7 @@ def test_the_consensus_error_contracts(shape: str) -> None:
     """By the square of the second largest eigenvalue modulus at least, where nothing disturbs."""
     one = engine(IDEAL | {"devices.count": 8, "topology": RING | {"shape": shape}}, [0])
     scattered(one)
-    at = mixing.second_modulus(mixing.metropolis(getattr(mixing, shape)(8)))
+    at = mixing.compute_second_modulus(mixing.metropolis(getattr(mixing, shape)(8)))
     measures, method = one.parts.topology.measures, one.parts.algorithm
     before = measures(one.server, method)["consensus_error"]
     after = measures(exchanged(one), method)["consensus_error"]
@@ -199,7 +199,9 @@ def test_devices_are_what_their_number_says(compute: str, tmp_path: Path) -> Non
     found = one.parts.hardware.flops_per_s
     assert found.shape == (12, 1)
     if compute == "drawn":
-        alone = engine({"devices.compute": section, "devices.count": 1}, [derived_trial(1, 3)])
+        alone = engine(
+            {"devices.compute": section, "devices.count": 1}, [derive_trial_number(1, 3)]
+        )
         assert found[9, 0] == alone.parts.hardware.flops_per_s[0, 0]
         assert len(set(found.ravel())) > 1
     else:

@@ -15,7 +15,7 @@ from contract.small import engine, run, scenario, scores
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.topology.rows import derived_trial
+from otafl.topology.rows import derive_trial_number
 
 pytestmark = pytest.mark.exact
 
@@ -96,7 +96,9 @@ def test_the_momentum_is_carried_to_the_mean() -> None:
 
 def test_the_cloud_waits_for_all_and_takes_time() -> None:
     keys = {"devices.compute": {"name": "lognormal"}, "transport": "ideal"}
-    each = [run(engine(keys, [derived_trial(0, c)]), 1).parts.clock.now()[0] for c in range(3)]
+    each = [
+        run(engine(keys, [derive_trial_number(0, c)]), 1).parts.clock.now()[0] for c in range(3)
+    ]
     cloud = CLOUD | {"backhaul_rate_bps": 1e6, "deal": "each"}
     one = run(engine(keys | {"topology": cloud}, [0]), 1)
     bits = 32 * one.server["model"].shape[1]
@@ -111,10 +113,10 @@ def test_a_resumed_run_is_bit_equal() -> None:
     first = engine(keys, [0, 1])
     first.parts.clock.journal = []
     run(first, 2)
-    kept, journal = first.kept(), first.parts.clock.journal
+    kept, journal = first.state_dict(), first.parts.clock.journal
     second = engine(keys, [0, 1])
     second.parts.clock.replay(journal)
-    second.restore(kept)
+    second.load_state_dict(kept)
     for t in (2, 3):
         second.round(t)
     assert torch.equal(second.server["model"], whole.server["model"])

@@ -15,6 +15,6 @@ pytestmark = pytest.mark.exact
 
 def test_without_tensorboard_it_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    message = r"^track: tensorboard is not installed; pip install 'otafl\[tracking\]' would do"
+    message = r"^track: tensorboard is not installed; run pip install 'otafl\[tracking\]'"
     with pytest.raises(UserError, match=message):
         sweeping.run(scenario({"track": "tensorboard"}))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.models.resnet import ResNet as Ours
 
 
@@ -70,7 +70,9 @@ class ResNet(nn.Module):
         return self.classifier(x.mean((2, 3)))
 
 
-def resnet(settings: Ours.Settings, colours: int, classes: int, params: Blocks, row: int) -> ResNet:
+def resnet(
+    settings: Ours.Settings, colours: int, classes: int, params: Tensors, row: int
+) -> ResNet:
     """The network with the parameters of a row, and the statistics of its norms where given."""
     module = ResNet(settings, colours, classes).double()
     state = {}
@@ -84,7 +86,7 @@ def resnet(settings: Ours.Settings, colours: int, classes: int, params: Blocks, 
     return module
 
 
-def gradients(module: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Blocks]:
+def gradients(module: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensors]:
     """Loss of a batch, and its gradient by every parameter, in our layout."""
     loss = functional.cross_entropy(module(x), y)
     names, leaves = zip(*module.named_parameters(), strict=True)

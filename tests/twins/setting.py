@@ -14,25 +14,25 @@ from twins.network import Minibatch
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import Streams
 from otafl.data.shares import pack
-from otafl.data.work import LocalData
+from otafl.data.work import TrainingData
 from otafl.models.mlp import Mlp
 
 
 def everyone(weight: Tensor) -> Cohort:
     """All K devices of all S trials; weight [S, K]."""
-    trials, population = weight.shape
-    pair = torch.arange(trials * population)
+    trials, num_devices = weight.shape
+    pair = torch.arange(trials * num_devices)
     zero = torch.zeros_like(pair)
     return Cohort(
-        pair // population,
-        pair % population,
+        pair // num_devices,
+        pair % num_devices,
         weight.flatten(),
         zero,
         zero,
         zero,
         torch.ones_like(pair, dtype=torch.bool),
-        (population,) * trials,
-        population,
+        (num_devices,) * trials,
+        num_devices,
     )
 
 
@@ -50,7 +50,7 @@ def local_data(
     streams: Streams,
     batch_size: int,
     steps: int,
-) -> LocalData:
+) -> TrainingData:
     """Devices of the given sizes [S][K] over 120 standard normal samples with random labels."""
     generator = np.random.default_rng(0)
     x = generator.standard_normal((120, inputs))
@@ -60,7 +60,7 @@ def local_data(
         order = generator.permutation(120)
         parts.append(np.split(order, np.cumsum(row))[:-1])
     index, count = (torch.from_numpy(a) for a in pack(parts))
-    return LocalData(
+    return TrainingData(
         torch.from_numpy(x).to(streams.dtype),
         torch.from_numpy(y),
         index,
@@ -95,5 +95,5 @@ class Quiet:
     def full(self) -> Batch:
         return self.batch(0)
 
-    def class_counts(self) -> Tensor:
+    def count_classes(self) -> Tensor:
         raise NotImplementedError("there are no samples to count")

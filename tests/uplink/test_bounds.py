@@ -19,7 +19,7 @@ import torch
 from support.limited_bench import digital, estimate, radiated, send, table, with_budget
 from support.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
 
-from otafl.core.contracts import NO_LIMITS, Coefficients, Group, Limits, Link
+from otafl.core.contracts import NO_LIMITS, Coefficients, Group, Link, TransmitLimits
 from otafl.uplink.bounds import Bounds
 
 pytestmark = pytest.mark.exact
@@ -30,7 +30,7 @@ WHO = cohort(weight=WEIGHTS)
 SHARES = table([1.0, 0.5, 0.25, 0.1, 1.0, 0.7])
 
 
-WEIGHT = WHO.unit_weight.numpy()
+WEIGHT = WHO.normalised_weight.numpy()
 CHANNELS = [(None, 1, False), (10, 4, False), (10, 4, True)]
 """Channel uses of a coherence block, their number, and whether two reals share a channel use."""
 
@@ -91,7 +91,7 @@ def looking(link: Bench) -> Looking:
 def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -> None:
     link = bench(policy, transport=transport)
     smaller = with_budget(link, SHARES)
-    received, report = send(link, payload(), WHO, Limits(power=SHARES))
+    received, report = send(link, payload(), WHO, TransmitLimits(power=SHARES))
     expected, cost = send(smaller, payload(), WHO)
     for one, other in zip(received.mean, expected.mean, strict=True):
         for name in one:
@@ -105,7 +105,7 @@ def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -
 def test_a_share_of_the_total_energy() -> None:
     link = bench("full", snr_convention="total_energy")
     _, whole = send(link, payload(), WHO)
-    _, report = send(link, payload(), WHO, Limits(power=SHARES))
+    _, report = send(link, payload(), WHO, TransmitLimits(power=SHARES))
     torch.testing.assert_close(report.energy_j, whole.energy_j * SHARES)
 
 
@@ -126,7 +126,7 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
     circuits = 0.01 * sum(lengths)
     bound = circuits + np.array([INF, 1, 0.5, 1, 1e9, 1]) * first + [0, 1, 0, 0.3, 0, 1] * second
     bound[5] -= circuits  # for all but the circuits
-    limits = Limits(energy=torch.from_numpy(bound)[None], per_symbol=table([0.01] * K))
+    limits = TransmitLimits(energy=torch.from_numpy(bound)[None], per_symbol=table([0.01] * K))
     policy_says = looking(link)
     received, report = send(link, payload(), WHO, limits)
     left, total, saved = bound - circuits, np.zeros(K), report.saved
@@ -158,11 +158,11 @@ def test_a_device_that_has_nothing_is_silent() -> None:
     weakest = int(h.abs().argmin())
     bound = table([1e9] * K)
     bound[0, weakest] = 0.0899  # the circuits take 0.09
-    limits = Limits(energy=bound, per_symbol=table([0.01] * K))
+    limits = TransmitLimits(energy=bound, per_symbol=table([0.01] * K))
     received, report = send(link, (Group({"a": x}),), WHO, limits)
-    able = np.arange(K) != weakest
+    eligible_mask = np.arange(K) != weakest
     m = ((K * WEIGHT[:, None] * x.numpy()) ** 2).mean(1)
-    eta = (link.budget[0].item() * h.abs().numpy() ** 2 / m)[able].min()
+    eta = (link.budget[0].item() * h.abs().numpy() ** 2 / m)[eligible_mask].min()
     assert float(report.saved["eta/0"][0, 0]) == pytest.approx(eta, rel=1e-9)
     assert report.participants.tolist() == [K - 1]
     assert float(report.energy_j[0, weakest]) == 0.0
@@ -170,7 +170,7 @@ def test_a_device_that_has_nothing_is_silent() -> None:
     np.testing.assert_allclose(
         received.mean[0]["a"][0].numpy(), estimate(link, report, x.numpy(), WEIGHT), rtol=1e-9
     )
-    assert float(received.count[0][0]) == pytest.approx(WEIGHT[able].sum())
+    assert float(received.count[0][0]) == pytest.approx(WEIGHT[eligible_mask].sum())
 
 
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
@@ -179,9 +179,11 @@ def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> No
     link = bench(policy, (0, 1), transport=transport)
     bound = torch.stack([torch.zeros(K), torch.full((K,), INF)]).double()
     who = cohort((6, 6), weight=WEIGHTS * 2)
-    received, report = send(link, (Group({"a": updates(12, 5)}),), who, Limits(energy=bound))
-    assert received.alive is not None
-    assert received.alive.tolist() == [False, True]
+    received, report = send(
+        link, (Group({"a": updates(12, 5)}),), who, TransmitLimits(energy=bound)
+    )
+    assert received.any_delivered is not None
+    assert received.any_delivered.tolist() == [False, True]
     assert received.mean[0]["a"].isfinite().all()
     assert report.energy_j[0].sum() == 0
     assert report.participants[0] == 0
@@ -191,9 +193,11 @@ def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> No
 @pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
 def test_limits_that_do_not_bind(transport: str) -> None:
     one, many = table([1.0] * K), table([INF] * K)
-    limits = Limits(power=one, energy=many, per_symbol=one, sent=one, copies=one)
+    limits = TransmitLimits(power=one, energy=many, per_symbol=one, sent=one, copies=one)
     link = bench("full", transport=transport)
-    (got, cost), (free, without) = (send(link, payload(), WHO, x) for x in (limits, Limits()))
+    (got, cost), (free, without) = (
+        send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
+    )
     for a, b in zip(got.mean, free.mean, strict=True):
         for name in a:
             torch.testing.assert_close(a[name], b[name], rtol=1e-12, atol=1e-14)
@@ -205,7 +209,7 @@ def test_what_policies_see() -> None:
     link = given(bench("full"), blocks=4, block_symbols=10)
     policy = looking(link)
     bound = table([INF, 50.0, 50.0, 40.0, 3.0, 50.0])
-    limits = Limits(energy=bound, per_symbol=table([0.1] * K), power=SHARES)
+    limits = TransmitLimits(energy=bound, per_symbol=table([0.1] * K), power=SHARES)
     _, report = send(link, payload(), WHO, limits)
     one, two = policy.seen
     assert (one.payload, two.payload) == (33, 33)
@@ -240,7 +244,7 @@ def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
     uses = 320 / np.log2(1 + snr) * (3 if access == "ofdma" else 1)
     bound = torch.from_numpy(12.0 * uses)[None]
     bound[0, 1] -= 12.0
-    limits = Limits(energy=bound, per_symbol=table([2.0] * 3))
+    limits = TransmitLimits(energy=bound, per_symbol=table([2.0] * 3))
     received, report = send(link, TEN, THREE, limits)
     assert received.came is not None
     assert received.came[0].tolist() == [True, False, True]
@@ -255,7 +259,7 @@ def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
 
 def test_half_the_power_takes_longer() -> None:
     link = digital(2, 6, 30)
-    _, report = send(link, TEN, THREE, Limits(power=table([0.5] * 3)))
+    _, report = send(link, TEN, THREE, TransmitLimits(power=table([0.5] * 3)))
     assert float(report.symbols[0]) == pytest.approx(320 + 160 + 80)
     np.testing.assert_allclose(radiated(link, report)[0], [1600, 800, 400], rtol=1e-9)
 
@@ -263,8 +267,10 @@ def test_half_the_power_takes_longer() -> None:
 def test_the_ideal_uplink_knows_no_limits() -> None:
     link = bench(transport="ideal")
     low = table([1e-9] * K)
-    limits = Limits(power=low, energy=low, per_symbol=low, sent=low, copies=2.0 + low)
-    (got, cost), (free, without) = (send(link, payload(), WHO, x) for x in (limits, Limits()))
+    limits = TransmitLimits(power=low, energy=low, per_symbol=low, sent=low, copies=2.0 + low)
+    (got, cost), (free, without) = (
+        send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
+    )
     assert torch.equal(got.mean[0]["a"], free.mean[0]["a"])
     assert torch.equal(cost.energy_j, without.energy_j)
 
@@ -272,22 +278,22 @@ def test_the_ideal_uplink_knows_no_limits() -> None:
 def test_a_limit_by_hand() -> None:
     """|p|^2 e over two segments is 4 + 16 and 9 + 0 of the energies 5 and 9: half the amplitude in
     both segments, and all of it."""
-    bounds = Bounds(Limits(energy=table([5.0, 9.0])), 4)
+    bounds = Bounds(TransmitLimits(energy=table([5.0, 9.0])), 4)
     p = torch.tensor([[[2.0, 3.0j], [4.0, 0.0]]], dtype=torch.complex128)
     on = torch.ones(1, 2, 2, dtype=torch.bool)
     wanted = Coefficients(p, torch.ones(1, 2, dtype=torch.float64), on)
-    able = torch.tensor([[True, True]])
-    kept = bounds.limit(wanted, able, torch.ones(1, 2, 2, dtype=torch.float64))
+    eligible_mask = torch.tensor([[True, True]])
+    kept = bounds.limit(wanted, eligible_mask, torch.ones(1, 2, 2, dtype=torch.float64))
     assert kept.p.tolist() == [[[1.0, 3.0j], [2.0, 0.0]]]
     assert kept.eta is wanted.eta
     bounds.spend(table([5.0, 4.0]))
     assert bounds.energy is not None
     assert bounds.energy.tolist() == [[0.0, 5.0]]
-    assert bounds.select_able(able).tolist() == [[False, True]]
+    assert bounds.select_able(eligible_mask).tolist() == [[False, True]]
 
 
 def test_what_is_left_by_rounding_is_nothing() -> None:
-    bounds = Bounds(Limits(energy=table([5.0, 5.0])), 1)
+    bounds = Bounds(TransmitLimits(energy=table([5.0, 5.0])), 1)
     bounds.spend(table([5.0 - 1e-5, 5.0 - 1e-3]))
     assert bounds.energy is not None
     assert bounds.energy[0, 0] == 0
@@ -295,7 +301,7 @@ def test_what_is_left_by_rounding_is_nothing() -> None:
 
 
 def test_circuits_are_paid_first() -> None:
-    limits = Limits(energy=table([10.0, 3.0]), per_symbol=table([2.0, 1.0]))
+    limits = TransmitLimits(energy=table([10.0, 3.0]), per_symbol=table([2.0, 1.0]))
     bounds = Bounds(limits, 4)
     assert bounds.energy is not None
     assert bounds.energy.tolist() == [[2.0, 0.0]]

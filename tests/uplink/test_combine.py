@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.uplink_steps import F64, H, alignment, delivery, normalised_of
 
-from otafl.core.contracts import Limits
+from otafl.core.contracts import TransmitLimits
 from otafl.receivers.base import Receiver
 from otafl.uplink.combine import ScalarChannels, combine
 from otafl.uplink.delivery import Delivery
@@ -70,5 +70,5 @@ def test_a_residual_phase_turns_the_true_channel_alone() -> None:
 
 
 def test_a_device_without_energy_does_not_send() -> None:
-    limits = Limits(energy=torch.tensor([[0.0, 1.0]], dtype=F64))
+    limits = TransmitLimits(energy=torch.tensor([[0.0, 1.0]], dtype=F64))
     assert combined(delivery(limits=limits), alignment()).sends.tolist() == [[False, True]]

@@ -20,14 +20,14 @@ import torch
 from support.limited_bench import digital, estimate, radiated, send, table
 from support.link_bench import POLICIES, WEIGHTS, bench, cohort, given, updates, with_setup
 
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.impairments.impairments import Impairments
 
 pytestmark = pytest.mark.exact
 
 K = 6
 WHO = cohort(weight=WEIGHTS)
-WEIGHT = WHO.unit_weight.numpy()
+WEIGHT = WHO.normalised_weight.numpy()
 SENT = table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
 X, Y = updates(K, 21), 2.0 * updates(K, 12, 1)
 GROUPS = (
@@ -58,7 +58,7 @@ def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
     stops = np.floor(SENT[0].numpy() * symbols)
     assert stops.tolist() == ([17, 8, 0, 13, 5, 17] if quadrature else [33, 16, 0, 26, 9, 33])
     _, whole = send(link, GROUPS, WHO)
-    received, report = send(link, GROUPS, WHO, Limits(sent=SENT))
+    received, report = send(link, GROUPS, WHO, TransmitLimits(sent=SENT))
     total, error, target = np.zeros(K), 0.0, 0.0
     for index, name, x, start in ((0, "a", X.numpy(), 0), (2, "c", Y.numpy(), first)):
         for kept in ("p", "eta", "c", "m", "active"):
@@ -89,7 +89,7 @@ def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
 def test_power_is_over_the_symbols_that_were_sent() -> None:
     """One symbol as good as the other: half of them at full power."""
     link, x = bench("full"), torch.ones(K, 10, dtype=torch.float64)
-    _, report = send(link, (Group({"a": x}),), WHO, Limits(sent=table([0.5] * K)))
+    _, report = send(link, (Group({"a": x}),), WHO, TransmitLimits(sent=table([0.5] * K)))
     torch.testing.assert_close(report.power[0], torch.full((K,), 10.0, dtype=torch.float64))
     np.testing.assert_allclose(radiated(link, report)[0], 50.0)
 
@@ -101,7 +101,7 @@ def test_the_server_divides_by_the_whole_weight() -> None:
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]], dtype=torch.float64)
     known = torch.tensor([[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
     group = Group({"a": x}, mask={"a": known})
-    limits = Limits(sent=table([1.0, 0.5]))
+    limits = TransmitLimits(sent=table([1.0, 0.5]))
     received, _ = send(link, (group,), cohort((2,), 2), limits)
     expected = [1.0, 11.0, 1.5, 0.0]
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, atol=1e-6)
@@ -112,7 +112,7 @@ def test_deviations_from_a_known_mean() -> None:
     """What is told beside the payload arrives; of the deviations what was sent."""
     link = bench("ci", devices=1, fading=False, snr_db=200.0, centre=True)
     x = torch.tensor([[1.0, 2.0, 3.0, 6.0]], dtype=torch.float64)
-    received, _ = send(link, (Group({"a": x}),), cohort((1,), 1), Limits(sent=table([0.5])))
+    received, _ = send(link, (Group({"a": x}),), cohort((1,), 1), TransmitLimits(sent=table([0.5])))
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), [1.0, 2.0, 3.0, 3.0], atol=1e-6)
 
 
@@ -122,7 +122,7 @@ def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
     link = bench("full")
     made = Impairments([Impairments.Settings(**impairment)], None, link.streams)
     link = with_setup(link, impairments=made)
-    received, report = send(link, (Group({"a": X}),), WHO, Limits(sent=SENT))
+    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(sent=SENT))
     whole, _ = send(link, (Group({"a": X}),), WHO)
     last = received.mean[0]["a"][0, -1] - whole.mean[0]["a"][0, -1]
     c, gone = report.saved["c/0"][0, 0].numpy(), SENT[0].numpy() < 1
@@ -142,7 +142,7 @@ def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
 def test_twice_in_the_sum(policy: str) -> None:
     """As if the device's signal were twice as large, with the mean still by the true weights."""
     link, copies = bench(policy), table([1.0, 2.0, 1.0, 1.0, 2.0, 1.0])
-    received, report = send(link, (Group({"a": X}),), WHO, Limits(copies=copies))
+    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(copies=copies))
     doubled, cost = send(link, (Group({"a": X * copies.mT}),), WHO)
     torch.testing.assert_close(received.mean[0]["a"], doubled.mean[0]["a"])
     torch.testing.assert_close(report.energy_j, cost.energy_j)
@@ -161,7 +161,7 @@ def test_a_device_at_full_power_cannot_be_louder() -> None:
     link = bench("full", devices=1)
     who, x = cohort((1,), 1), (Group({"a": X[:1]}),)
     (once, cost), (twice, same) = (
-        send(link, x, who, Limits(copies=table([n]))) for n in (1.0, 2.0)
+        send(link, x, who, TransmitLimits(copies=table([n]))) for n in (1.0, 2.0)
     )
     torch.testing.assert_close(same.energy_j, cost.energy_j)
     p, q = (one.saved["p/0"] for one in (cost, same))
@@ -174,7 +174,9 @@ THREE = cohort((3,), 3)
 USES = np.array([320.0, 160.0, 80.0])
 
 
-def packets(limits: Limits, access: str = "tdma") -> tuple[list[bool], list[float], Any, Any]:
+def packets(
+    limits: TransmitLimits, access: str = "tdma"
+) -> tuple[list[bool], list[float], Any, Any]:
     """Which of three packets came, what each cost in channel uses of the whole band, and all."""
     link = digital(1, 3, 15) if access == "tdma" else digital(1 / 3, 1, 5, access=access)
     received, report = send(link, TEN, THREE, limits)
@@ -184,7 +186,7 @@ def packets(limits: Limits, access: str = "tdma") -> tuple[list[bool], list[floa
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
 def test_a_crashed_packet_is_lost(access: str) -> None:
-    came, cost, received, report = packets(Limits(sent=table([1.0, 0.25, 1.0])), access)
+    came, cost, received, report = packets(TransmitLimits(sent=table([1.0, 0.25, 1.0])), access)
     assert came == [True, False, True]
     expected = USES * (1 if access == "tdma" else 3 / np.log2([2, 4, 16]) * [1, 2, 4])
     expected[1] /= 4
@@ -200,7 +202,7 @@ def test_a_crashed_packet_is_lost(access: str) -> None:
 
 
 def test_a_repeated_packet_is_paid_and_dropped() -> None:
-    came, cost, received, report = packets(Limits(copies=table([1.0, 2.0, 1.0])))
+    came, cost, received, report = packets(TransmitLimits(copies=table([1.0, 2.0, 1.0])))
     assert came == [True] * 3
     np.testing.assert_allclose(cost, USES * [1, 2, 1])
     assert float(report.symbols[0]) == pytest.approx(720)
@@ -209,7 +211,7 @@ def test_a_repeated_packet_is_paid_and_dropped() -> None:
 
 
 def test_a_crash_in_the_second_copy_comes_too_late() -> None:
-    limits = Limits(sent=table([0.6, 0.4, 0.5]), copies=table([2.0, 2.0, 2.0]))
+    limits = TransmitLimits(sent=table([0.6, 0.4, 0.5]), copies=table([2.0, 2.0, 2.0]))
     came, cost, *_ = packets(limits)
     assert came == [True, False, True]
     np.testing.assert_allclose(cost, USES * [1.2, 0.8, 1.0])
@@ -218,14 +220,14 @@ def test_a_crash_in_the_second_copy_comes_too_late() -> None:
 def test_a_repetition_needs_energy_too() -> None:
     """For both copies, for one, for less than one."""
     energy = table([6400.0, 3199.0, 799.0])
-    came, cost, *_ = packets(Limits(energy=energy, copies=table([2.0, 2.0, 2.0])))
+    came, cost, *_ = packets(TransmitLimits(energy=energy, copies=table([2.0, 2.0, 2.0])))
     assert came == [True, True, False]
     np.testing.assert_allclose(cost, USES * [2, 1, 0])
 
 
 def test_a_repetition_goes_beyond_the_slots_bound() -> None:
     link = digital(1, 3, 15, max_symbols=480.0)  # 160 each
-    received, report = send(link, TEN, THREE, Limits(copies=table([2.0, 2.0, 2.0])))
+    received, report = send(link, TEN, THREE, TransmitLimits(copies=table([2.0, 2.0, 2.0])))
     assert received.came is not None
     assert received.came[0].tolist() == [False, True, True]
     np.testing.assert_allclose(radiated(link, report)[0], [0, 3200, 1600])
@@ -233,9 +235,9 @@ def test_a_repetition_goes_beyond_the_slots_bound() -> None:
 
 def test_energy_bounds_a_repeated_update_on_the_air() -> None:
     link = bench("ci")
-    _, free = send(link, (Group({"a": X}),), WHO, Limits(copies=table([2.0] * K)))
+    _, free = send(link, (Group({"a": X}),), WHO, TransmitLimits(copies=table([2.0] * K)))
     half = torch.from_numpy(0.5 * radiated(link, free))
-    limits = Limits(energy=half, copies=table([2.0] * K))
+    limits = TransmitLimits(energy=half, copies=table([2.0] * K))
     _, report = send(link, (Group({"a": X}),), WHO, limits)
     np.testing.assert_allclose(radiated(link, report), half.numpy(), rtol=1e-9)
     torch.testing.assert_close(report.saved["c/0"], free.saved["c/0"] * 0.5**0.5)

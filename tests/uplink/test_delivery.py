@@ -73,13 +73,13 @@ def test_updates_one_by_one(apart: bool) -> None:
 def test_alive_is_who_got_something() -> None:
     one = delivery(groups())
     (sent,) = one.uplink
-    assert one.received().alive is None
+    assert one.received().any_delivered is None
     one.note_delivered(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
-    assert one.received().alive.tolist() == [False, True]
+    assert one.received().any_delivered.tolist() == [False, True]
     one.note_delivered(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
-    assert one.received().alive.tolist() == [False, True]
+    assert one.received().any_delivered.tolist() == [False, True]
     one.note_delivered(sent)
-    assert one.received().alive is None
+    assert one.received().any_delivered is None
 
 
 def test_a_tally_is_a_sum_over_the_groups() -> None:

@@ -22,7 +22,7 @@ from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
 from torch import Tensor
 
 import otafl
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.coherent.over_the_air import OverTheAir
 from otafl.uplink.interleaving import interleave, permutation, scatter_uses
@@ -137,7 +137,9 @@ def test_crashes_are_in_time() -> None:
     sent = torch.ones(1, K, dtype=torch.float64)
     sent[0, 2] = 0.3
     state = link.channel.state(0)
-    received, report = deliver(link.transport, payload, cohort(), state, 0, Limits(sent=sent))
+    received, report = deliver(
+        link.transport, payload, cohort(), state, 0, TransmitLimits(sent=sent)
+    )
     parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
     assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
     assert 5 < parts[0][2] < 25

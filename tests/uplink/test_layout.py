@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.uplink_steps import H, X, close, delivery, slot_of
 
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Group, TransmitLimits
 
 pytestmark = pytest.mark.exact
 
@@ -42,7 +42,7 @@ def test_a_symbol_of_four_channel_uses() -> None:
     """Two symbols over blocks of four channel uses end after one and two; each has the circuits'
     energy of four channel uses."""
     rows = torch.tensor([[100.0, 20.0], [3.0, 3.0]]).double()
-    limits = Limits(energy=rows[:1], per_symbol=rows[1:])
+    limits = TransmitLimits(energy=rows[:1], per_symbol=rows[1:])
     slot = slot_of(delivery(h=BLOCKS, block_symbols=4, limits=limits), (2,), 4)
     assert (slot.symbols, slot.uses_per_symbol, slot.cell_stops) == (8, 4, [1, 2])
     assert slot.bounds.energy is not None

@@ -71,4 +71,4 @@ def test_devices_are_silent_without_the_receivers_knowing() -> None:
     empty = ~on_air.any(1)
     assert empty.any()
     assert (received.mean[0]["x"][empty] != 0).all()
-    assert received.alive is None
+    assert received.any_delivered is None

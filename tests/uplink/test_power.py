@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.uplink_steps import F64, H, alignment, close, delivery, normalised_of
 
-from otafl.core.contracts import Coefficients, Limits, Link
+from otafl.core.contracts import Coefficients, Link, TransmitLimits
 from otafl.power.ci import ChannelInversion
 from otafl.receivers.scalar import Scalar
 from otafl.uplink.combine import combine
@@ -66,7 +66,7 @@ def test_what_the_policy_sees() -> None:
 
 def test_an_update_sent_twice_has_four_times_the_power() -> None:
     """2.5 and 36: amplitudes 2 and 2, and the eta of the first device."""
-    limits = Limits(copies=torch.tensor([[1.0, 2.0]], dtype=F64))
+    limits = TransmitLimits(copies=torch.tensor([[1.0, 2.0]], dtype=F64))
     _, coefficients = wanted(delivery(limits=limits), alignment(Asked()))
     close(links[0].power, [[[2.5, 36.0]]])
     close(coefficients.eta, [[4.0]])

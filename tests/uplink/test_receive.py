@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.uplink_steps import F64, X, close, delivery, on_air_of
 
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.receive import hand_over, receive
 from otafl.uplink.superpose import superpose
 
@@ -29,7 +29,7 @@ def test_means_come_back() -> None:
 
 def test_means_of_silent_devices_do_not_come() -> None:
     """Device 2 alone, whose mean is 0, stands for all; the error is about the mean of both."""
-    limits = Limits(energy=torch.tensor([[0.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy=torch.tensor([[0.0, 100.0]], dtype=F64))
     made, on_air = on_air_of(delivery(limits=limits), centre=True)
     receive(on_air, *superpose(on_air, SILENCE), made)
     received = made.received()

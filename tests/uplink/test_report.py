@@ -16,7 +16,7 @@ from support.link_bench import WEIGHTS, bench, cohort, given, updates
 from support.uplink_steps import close, delivery, on_air_of
 
 from otafl.core import registry
-from otafl.core.contracts import Group, Limits, LinkReport
+from otafl.core.contracts import Group, LinkReport, TransmitLimits
 from otafl.uplink.delivery import Tally
 from otafl.uplink.report import account, coefficients
 
@@ -79,7 +79,7 @@ def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
     assert received.reached is not None
     for blocks, came in zip(received.reached, (first, second), strict=True):
         assert blocks is not None
-        weight = (WHO.unit_weight[:, None] * came).sum(0)
+        weight = (WHO.normalised_weight[:, None] * came).sum(0)
         torch.testing.assert_close(next(iter(blocks.values()))[0], weight)
 
 
@@ -87,7 +87,7 @@ def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
 def test_who_crashes_is_not_heard(transport: str) -> None:
     """Over the air what was sent before it is; groups of 40 and 20 reals."""
     link = bench("full", transport=transport)
-    limits = Limits(sent=table([1.0, 0.999, 0.0, 1.0, 0.5, 1.0]))
+    limits = TransmitLimits(sent=table([1.0, 0.999, 0.0, 1.0, 0.5, 1.0]))
     groups = Group({"a": updates(K, 40)}), FREE, Group({"c": updates(K, 20)})
     _, report = send(link, groups, WHO, limits)
     reals = [40, 3, 20] if transport == "over_the_air" else [1, 1, 1]
@@ -109,7 +109,7 @@ def counted(heard: torch.Tensor) -> list[int]:
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 def test_who_has_no_energy_is_not_heard(transport: str) -> None:
     link = bench("full", transport=transport)
-    limits = Limits(energy=table([1e9, 0.0, 1e9, 0.0, 1e9, 1e9]))
+    limits = TransmitLimits(energy=table([1e9, 0.0, 1e9, 0.0, 1e9, 1e9]))
     _, report = send(link, (Group({"a": updates(K, 40)}), FREE), WHO, limits)
     assert heard(report) == [[[True, False, True, False, True, True]], [[True] * K]]
 
@@ -144,7 +144,7 @@ def test_what_a_group_costs() -> None:
 
 def test_a_crash_costs_what_was_sent() -> None:
     """Device 1 sends one of two symbols, of energy 1."""
-    limits = Limits(sent=table([0.5, 1.0]))
+    limits = TransmitLimits(sent=table([0.5, 1.0]))
     made, on_air = on_air_of(delivery(limits=limits))
     account(on_air, made, 0)
     report = made.report()

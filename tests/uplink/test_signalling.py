@@ -36,7 +36,7 @@ BUDGET = LinkBudget(
     gain=torch.ones(S, K, dtype=DOUBLE),
     unit_power_w=torch.tensor(WATTS, dtype=DOUBLE),
     bandwidth_hz=BANDWIDTH_HZ,
-    physical=torch.ones(S, dtype=torch.bool),
+    is_physical=torch.ones(S, dtype=torch.bool),
 )
 REPORT = LinkReport(
     symbols=torch.tensor([50.0, 200.0, 0.0], dtype=DOUBLE),

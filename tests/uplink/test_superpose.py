@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.uplink_steps import F64, STREAMS, close, delivery, on_air_of
 
-from otafl.core.contracts import Limits
+from otafl.core.contracts import TransmitLimits
 from otafl.uplink.superpose import draw_noise, superpose
 
 pytestmark = pytest.mark.exact
@@ -39,7 +39,7 @@ def test_noise_has_the_variance_n_over_eta_of_the_scaled_sum() -> None:
 
 def test_half_an_amplitude() -> None:
     """1/8 (2, 4) + 3/4 (2, -2), against the same error-free mean."""
-    limits = Limits(energy=torch.tensor([[5.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy=torch.tensor([[5.0, 100.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
     estimate, exact = superpose(on_air, SILENCE)
     close(estimate, [[1.75, -1.0]])

@@ -103,7 +103,8 @@ def test_the_fields_and_properties_of_an_object_and_the_one_that_was_meant() -> 
         "'Broadcast' object has no attribute 'real'; did you mean 'reals'?\n"
     )
     assert (
-        "broadcast: Broadcast with blocks {model}, per_device False, reals_of None, reals" in said
+        "broadcast: Broadcast with blocks {model}, per_device False, coordinates_per_row None, "
+        "reals" in said
     )
     assert "self" not in said
 

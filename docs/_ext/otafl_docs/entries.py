@@ -173,7 +173,7 @@ def _power(name: str, kind: type[Any]) -> str:
     ]
     if policy.may_be_silent:
         lines.append("- All devices may be silent in a round; nothing is aggregated then.")
-    if policy.wants_variation:
+    if policy.needs_variation:
         lines.append("- Asks for the symbols' variation over the devices: side information.")
     return "\n".join(lines)
 

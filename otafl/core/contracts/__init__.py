@@ -6,69 +6,97 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
-from otafl.core.contracts.blocks import MODEL, Blocks, Hyper, column, taken
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from otafl.core.contracts.blocks import MODEL, Hyper, Tensors, column, taken
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import (
     Batch,
-    FineTune,
-    Level,
-    LocalLoad,
-    Moments,
-    Predict,
+    FineTuneSpec,
+    LocalData,
+    MomentsFn,
+    PredictFn,
+    Submodel,
     View,
-    Work,
+    Workload,
 )
 from otafl.core.contracts.link import (
-    LEAST_RATE,
-    LEAST_SNR,
+    MIN_RATE,
+    MIN_SNR,
     NO_LIMITS,
     NOISE_VARIANCE,
     ChannelState,
+    ChannelStatistics,
     Coefficients,
-    Limits,
     Link,
     LinkBudget,
     LinkReport,
     Paths,
-    Statistics,
+    TransmitLimits,
     combined,
 )
-from otafl.core.contracts.payload import Broadcast, Group, Heard, Payload, Received
+from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
 
 __all__ = [
-    "LEAST_RATE",
-    "LEAST_SNR",
+    "MIN_RATE",
+    "MIN_SNR",
     "MODEL",
     "NOISE_VARIANCE",
     "NO_LIMITS",
     "Batch",
-    "Blocks",
     "Broadcast",
     "ChannelState",
+    "ChannelStatistics",
     "Coefficients",
     "Cohort",
     "Context",
-    "FineTune",
+    "DeliveredMasks",
+    "FineTuneSpec",
     "Group",
-    "Heard",
     "Hyper",
-    "Level",
-    "Limits",
     "Link",
     "LinkBudget",
     "LinkReport",
     "LocalContext",
-    "LocalLoad",
-    "Moments",
+    "LocalData",
+    "MomentsFn",
     "Paths",
     "Payload",
-    "Predict",
+    "PredictFn",
     "Received",
-    "Statistics",
+    "Submodel",
+    "Tensors",
+    "TransmitLimits",
     "View",
-    "Work",
+    "Workload",
     "column",
     "combined",
     "taken",
 ]
+
+_OLD_NAMES = {
+    "Blocks": "Tensors",
+    "FineTune": "FineTuneSpec",
+    "Heard": "DeliveredMasks",
+    "LEAST_RATE": "MIN_RATE",
+    "LEAST_SNR": "MIN_SNR",
+    "Level": "Submodel",
+    "Limits": "TransmitLimits",
+    "LocalLoad": "Workload",
+    "Moments": "MomentsFn",
+    "Predict": "PredictFn",
+    "Statistics": "ChannelStatistics",
+    "Work": "LocalData",
+}
+"""Old name -> new name, for parts that users have written."""
+
+if not TYPE_CHECKING:  # else every name would be one of this module's
+
+    def __getattr__(name: str) -> Any:
+        if name not in _OLD_NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        new = _OLD_NAMES[name]
+        warnings.warn(f"{__name__}.{name} is now called {new}", DeprecationWarning, stacklevel=2)
+        return globals()[new]

@@ -9,7 +9,7 @@ from torch import Tensor
 MODEL = "model"
 """The block that holds all parameters of a model side by side, [S, P] or [n, P]."""
 
-Blocks = dict[str, Tensor]
+Tensors = dict[str, Tensor]
 
 Hyper = Mapping[str, Tensor]
 """Field name -> [S]: the numeric fields of a component over which trials of one stack may

@@ -27,8 +27,8 @@ class Cohort:
     level : [N] int64, the model size that it trains.
     sends : [N] bool, False for a device that trains but is not aggregated.
     counts : rows of each of the S trials, known on the host.
-    population : K.
-    all_send : the host knows that every row sends.
+    num_devices : K.
+    all_transmit : the host knows that every row sends.
     """
 
     trial: Tensor
@@ -39,8 +39,8 @@ class Cohort:
     level: Tensor
     sends: Tensor
     counts: tuple[int, ...]
-    population: int
-    all_send: bool = True
+    num_devices: int
+    all_transmit: bool = True
 
     @staticmethod
     def fresh(
@@ -48,7 +48,7 @@ class Cohort:
         device: Tensor,
         weight: Tensor,
         counts: tuple[int, ...],
-        population: int,
+        num_devices: int,
         version: int = 0,
     ) -> Cohort:
         """Return rows that all send, and whose model is of this version."""
@@ -62,7 +62,7 @@ class Cohort:
             level=zeros,
             sends=torch.ones_like(zeros, dtype=torch.bool),
             counts=counts,
-            population=population,
+            num_devices=num_devices,
         )
 
     @property
@@ -78,44 +78,44 @@ class Cohort:
     @functools.cached_property
     def cell(self) -> Tensor:
         """Return the row of each pair in a [S * K, ...] table, [N] int64."""
-        return self.trial * self.population + self.device
+        return self.trial * self.num_devices + self.device
 
     @functools.cached_property
-    def host_cell(self) -> np.ndarray:
+    def host_flat_index(self) -> np.ndarray:
         """Return `cell` on the host, [N]; read once."""
         cell: np.ndarray = self.cell.cpu().numpy()
         return cell
 
     @functools.cached_property
-    def host_pair(self) -> tuple[np.ndarray, np.ndarray]:
+    def host_trial_device(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the trial and the device of each row on the host, [N] each."""
-        trial, device = np.divmod(self.host_cell, self.population)
+        trial, device = np.divmod(self.host_flat_index, self.num_devices)
         return trial, device
 
     @functools.cached_property
     def participants(self) -> list[np.ndarray]:
         """Return the devices of each trial, on the host."""
-        return np.split(self.host_pair[1], np.cumsum(self.counts)[:-1])
+        return np.split(self.host_trial_device[1], np.cumsum(self.counts)[:-1])
 
     @functools.cached_property
-    def rows_of(self) -> Tensor:
+    def rows_per_trial(self) -> Tensor:
         """Return how many rows each trial has, [S] float."""
         return constant(self.counts, self.weight.dtype, self.weight.device)
 
     @functools.cached_property
-    def unit_weight(self) -> Tensor:
+    def normalised_weight(self) -> Tensor:
         """Return the weights [N], made to sum to one over the rows of a trial."""
         total = self.weight.new_zeros(self.trials).index_add_(0, self.trial, self.weight)
         return self.weight / total[self.trial]
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [N, ...] of the rows at their place in [S, K, ...]."""
-        cells = self.trials * self.population
+        cells = self.trials * self.num_devices
         table = values
         if len(values) != cells:  # else every device takes part, rows in order
             table = values.new_full((cells, *values.shape[1:]), fill)
             table.index_copy_(0, self.cell, values)
-        return table.view(self.trials, self.population, *values.shape[1:])
+        return table.view(self.trials, self.num_devices, *values.shape[1:])
 
     def by_trial(self, values: Tensor) -> Tensor:
         """Put values [N, ...] of the rows side by side in their trials, [S, m, ...], m the most
@@ -124,7 +124,7 @@ class Cohort:
         shape = (self.trials, most, *values.shape[1:])
         if len(values) == self.trials * most:
             return values.view(shape)
-        before = self.rows_of.long().cumsum(0) - self.rows_of.long()
+        before = self.rows_per_trial.long().cumsum(0) - self.rows_per_trial.long()
         place = torch.arange(len(values), device=values.device) - before[self.trial]
         table = values.new_zeros(shape)
         table[self.trial, place] = values
@@ -142,14 +142,14 @@ class Cohort:
     def take(self, rows: Tensor) -> Cohort:
         """Return the named rows [n] int64, ordered by trial, as a cohort of their own."""
         part = {name: getattr(self, name)[rows] for name in _COHORT_TENSORS}
-        return replace(self, counts=rows_per_trial(part["trial"], self.trials), **part)
+        return replace(self, counts=count_rows_per_trial(part["trial"], self.trials), **part)
 
     @property
     def senders(self) -> Cohort:
         """Return the rows that send, as a cohort of their own."""
-        if self.all_send:
+        if self.all_transmit:
             return self
-        return replace(self.take(self.sends.nonzero().squeeze(1)), all_send=True)
+        return replace(self.take(self.sends.nonzero().squeeze(1)), all_transmit=True)
 
     @staticmethod
     def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
@@ -157,16 +157,16 @@ class Cohort:
         trial.
         """
         both = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in _COHORT_TENSORS}
-        order = torch.argsort(both["trial"] * first.population + both["device"], stable=True)
+        order = torch.argsort(both["trial"] * first.num_devices + both["device"], stable=True)
         part: dict[str, Any] = {name: value[order] for name, value in both.items()}
         counts = tuple(a + b for a, b in zip(first.counts, second.counts, strict=True))
-        all_send = first.all_send and second.all_send
-        return replace(first, counts=counts, all_send=all_send, **part), order
+        all_transmit = first.all_transmit and second.all_transmit
+        return replace(first, counts=counts, all_transmit=all_transmit, **part), order
 
 
 _COHORT_TENSORS = ("trial", "device", "weight", "staleness", "version", "level", "sends")
 
 
-def rows_per_trial(trial: Tensor, trials: int) -> tuple[int, ...]:
+def count_rows_per_trial(trial: Tensor, trials: int) -> tuple[int, ...]:
     """Count the rows [n] of each trial."""
     return tuple(torch.bincount(trial, minlength=trials).tolist())

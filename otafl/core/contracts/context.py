@@ -8,7 +8,8 @@ from torch import Tensor
 
 from otafl.core.contracts.blocks import Hyper
 from otafl.core.contracts.cohort import Cohort
-from otafl.core.contracts.learning import Work
+from otafl.core.contracts.learning import LocalData
+from otafl.core.renamed import old_name
 from otafl.core.rng import Streams
 
 
@@ -29,9 +30,11 @@ class Context:
     streams: Streams
     round: int
 
-    def of_rows(self, name: str) -> Tensor:
+    def gather_hyper(self, name: str) -> Tensor:
         """Return a stackable field of each row's trial, [N]."""
         return self.hyper[name][self.cohort.trial]
+
+    of_rows = old_name("of_rows", "gather_hyper")
 
 
 @dataclass(frozen=True)
@@ -43,4 +46,4 @@ class LocalContext(Context):
     work : the local data of the rows at hand.
     """
 
-    work: Work
+    work: LocalData

@@ -9,16 +9,16 @@ from typing import Literal, Protocol
 import numpy as np
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Blocks, taken
+from otafl.core.contracts.blocks import Tensors, taken
 from otafl.core.contracts.cohort import Cohort
 
-Predict = Callable[[Blocks, Tensor], Tensor]
+PredictFn = Callable[[Tensors, Tensor], Tensor]
 
-Moments = Callable[[Blocks, Tensor], Blocks]
+MomentsFn = Callable[[Tensors, Tensor], Tensors]
 
 
 @dataclass(frozen=True)
-class FineTune:
+class FineTuneSpec:
     """Ask for SGD steps that a device takes before its model is tested, and then forgets.
 
     Parameters
@@ -49,11 +49,11 @@ class View:
         given, which without them uses the statistics of what it sees.
     """
 
-    params: Blocks
-    predict: Predict
+    params: Tensors
+    predict: PredictFn
     owner: Literal["trial", "device"] = "trial"
-    fine_tune: FineTune | None = None
-    moments: Moments | None = None
+    fine_tune: FineTuneSpec | None = None
+    moments: MomentsFn | None = None
     together: Literal["mean", "mixture"] | None = None
     whose: Tensor | None = None
 
@@ -86,7 +86,7 @@ class Batch:
     weight: Tensor | None
 
 
-class Work(Protocol):
+class LocalData(Protocol):
     """Give the local data of a chunk of cohort rows in one round."""
 
     round: int
@@ -101,15 +101,15 @@ class Work(Protocol):
     def full(self) -> Batch:
         """Return all local data, padded to the longest row with weight 0."""
 
-    def class_counts(self) -> Tensor:
+    def count_classes(self) -> Tensor:
         """Count the samples of each class, [n, classes]."""
 
-    def take(self, rows: Tensor) -> Work:
+    def take(self, rows: Tensor) -> LocalData:
         """Return the local data of the named rows [n] int64, ordered by trial."""
 
 
 @dataclass(frozen=True)
-class LocalLoad:
+class Workload:
     """Say what devices go through in a round's local work, by which its operations are counted.
 
     Parameters
@@ -128,13 +128,13 @@ class LocalLoad:
         """Return the samples of each device's minibatch: all that it has, where these are fewer."""
         return np.minimum(self.samples, self.batch_size)
 
-    def of(self, cells: np.ndarray) -> LocalLoad:
+    def of(self, cells: np.ndarray) -> Workload:
         """Return the load of the named devices [N] int64, counted trial by trial."""
         return replace(self, samples=self.samples.ravel()[cells])
 
 
 @dataclass(frozen=True)
-class Level:
+class Submodel:
     """Describe a size that a method has models of.
 
     Parameters
@@ -143,11 +143,11 @@ class Level:
     parameters : how many it has.
     macs : multiplications of a forward pass of one sample.
     flops : load -> operations of each device's local work.
-    kept_reals : numbers that a sample leaves behind for the backward pass.
+    saved_activations : numbers that a sample leaves behind for the backward pass.
     """
 
     ratio: float
     parameters: int
     macs: int
-    flops: Callable[[LocalLoad], np.ndarray]
-    kept_reals: int = 0
+    flops: Callable[[Workload], np.ndarray]
+    saved_activations: int = 0

@@ -15,17 +15,18 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Blocks, Hyper
+from otafl.core.contracts.blocks import Hyper, Tensors
+from otafl.core.renamed import old_name
 
 NOISE_VARIANCE = 0.5
 """N: variance of one received real, half the receiver's complex noise variance."""
 
-LEAST_SNR = 1e-12
+MIN_SNR = 1e-12
 """A device that full power brings no closer to the noise than this, 120 dB below it, has no channel
 over the air. Averages over a payload of any size do not lift it out of the noise, and what is
 divided by it stays finite in single precision."""
 
-LEAST_RATE = 1e-6
+MIN_RATE = 1e-6
 """Bits a channel use, those of 62 dB below the noise, under which a packet is not begun: it would
 not end."""
 
@@ -40,14 +41,14 @@ class LinkBudget:
     gain : [S, K], fixed large-scale power gain, linear.
     unit_power_w : [S], watts of unit power, that of the noise.
     bandwidth_hz : [S].
-    physical : [S] bool, False where the budget is an SNR at gain 1.
+    is_physical : [S] bool, False where the budget is an SNR at gain 1.
     """
 
     budget: Tensor
     gain: Tensor
     unit_power_w: Tensor
     bandwidth_hz: Tensor
-    physical: Tensor
+    is_physical: Tensor
 
     @functools.cached_property
     def tx_power_w(self) -> Tensor:
@@ -130,12 +131,12 @@ class Link:
     budget : [S, K], bound on |p|^2 times the mean symbol power.
     power : [S, Q, K], mean symbol power m_k of what is sent (side information).
     noise : [S], variance N of one received real, known interference included.
-    sends : [S, K] bool, who has something to send. Of those, who is `able` to is on air.
+    sends : [S, K] bool, who has something to send. Of those, those in `eligible_mask` are on air.
     linear : False for the factors of a product (weighting "none").
     hyper : the policy's fields, [S] each.
     antennas : A.
     variation : [S, Q], squared multivariate coefficient of variation of the symbols over the
-        devices, for a policy that `wants_variation` (side information).
+        devices, for a policy that `needs_variation` (side information).
     energy : [S, K], most that a device can radiate in this slot, in units of the receiver's noise
         variance times symbols, inf where there is no bound; None: no bounds at all.
     lengths : [Q], symbols of each segment.
@@ -157,15 +158,17 @@ class Link:
     payload: int = 0
 
     @property
-    def able(self) -> Tensor:
+    def eligible_mask(self) -> Tensor:
         """Return who can send, segment by segment, [S, Q, K] bool: who has something to send and a
-        channel, P_k |h_k|^2 >= `LEAST_SNR`."""
-        channel = self.budget[:, None] * self.h.abs().square() >= LEAST_SNR
+        channel, P_k |h_k|^2 >= `MIN_SNR`."""
+        channel = self.budget[:, None] * self.h.abs().square() >= MIN_SNR
         return self.sends[:, None] & channel
+
+    able = old_name("able", "eligible_mask")
 
 
 @dataclass(frozen=True)
-class Limits:
+class TransmitLimits:
     """Bound a slot's transmissions beside the power budget, [S, K] each; None: no bound.
 
     Parameters
@@ -186,7 +189,7 @@ class Limits:
     running: Tensor | None = None
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = TransmitLimits()
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,7 @@ class Coefficients:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class ChannelStatistics:
     """Say what is known of the channel in the long run, after the receiver's combining.
 
     Parameters
@@ -225,10 +228,10 @@ class Statistics:
     mean_power : () -> [S, K], E|h|^2.
     mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
         that devices act on.
-    share_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit channel, mean over
-        antennas and sub-carriers, is at least the threshold.
-    share_over : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment, large-scale
-        gain included, is at least each device's own threshold.
+    prob_unit_gain_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit
+        channel, mean over antennas and sub-carriers, is at least the threshold.
+    prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment,
+        large-scale gain included, is at least each device's own threshold.
     draws : n -> [n, S, K] independent h_hat.
     """
 
@@ -238,8 +241,8 @@ class Statistics:
     mean_amplitude: Callable[[], Tensor]
     mean_power: Callable[[], Tensor]
     mean_inverse: Callable[[Tensor], Tensor]
-    share_above: Callable[[Tensor], Tensor]
-    share_over: Callable[[Tensor], Tensor]
+    prob_unit_gain_above: Callable[[Tensor], Tensor]
+    prob_gain_above: Callable[[Tensor], Tensor]
     draws: Callable[[int], Tensor]
 
 
@@ -284,5 +287,5 @@ class LinkReport:
     energy_j: Tensor
     on_air_s: Tensor
     nmse: Tensor
-    saved: Blocks = field(default_factory=dict)
+    saved: Tensors = field(default_factory=dict)
     heard: tuple[Callable[[], Tensor], ...] = ()

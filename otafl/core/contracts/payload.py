@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Blocks, column
+from otafl.core.contracts.blocks import Tensors, column
 from otafl.core.contracts.cohort import Cohort
 
 
@@ -24,13 +24,13 @@ class Broadcast:
     blocks : name -> [S, *shape], shared by the devices of a trial, or [N, *shape] in the cohort's
         order where each device gets its own.
     per_device : whether each device gets its own.
-    reals_of : [N] int64, the real numbers that a copy for each row has, where it takes a part of
-        the blocks only.
+    coordinates_per_row : [N] int64, the real numbers that a copy for each row has, where it
+        takes a part of the blocks only.
     """
 
-    blocks: Blocks
+    blocks: Tensors
     per_device: bool = False
-    reals_of: Tensor | None = None
+    coordinates_per_row: Tensor | None = None
 
     def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """Return blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
@@ -74,9 +74,9 @@ class Group:
     ValueError : for the route "ideal" without a reason.
     """
 
-    blocks: Blocks
+    blocks: Tensors
     rows: Tensor | None = None
-    mask: Blocks | None = None
+    mask: Tensors | None = None
     share: Tensor | None = None
     weighting: Weighting = "mean"
     route: Literal["uplink", "ideal"] = "uplink"
@@ -92,7 +92,7 @@ class Group:
         return sum(math.prod(block.shape[1:]) for block in self.blocks.values())
 
     @property
-    def full_mask(self) -> Blocks | None:
+    def full_mask(self) -> Tensors | None:
         """Return a mask for every block and in its shape, ones where none is given; None without
         any.
         """
@@ -104,7 +104,7 @@ class Group:
         }
 
     @property
-    def known(self) -> Blocks:
+    def known(self) -> Tensors:
         """Return the blocks, 0 where a row does not know a coordinate."""
         mask = self.full_mask
         if mask is None:
@@ -127,7 +127,7 @@ class Group:
             share=torch.cat(shares) if len(shares) == len(groups) else None,
         )
 
-    def with_share(self) -> Group:
+    def add_known_fraction(self) -> Group:
         """Return the group with the share that its mask leaves of each row."""
         mask = self.full_mask
         if mask is None:
@@ -157,12 +157,12 @@ class Group:
 
 Payload = tuple[Group, ...]
 
-Heard = tuple[Tensor, ...]
+DeliveredMasks = tuple[Tensor, ...]
 """What the server has received of an update: of each payload group [N, 1] bool, a row a device of
 the cohort, or [N, P] where some of a row's P reals may be missing."""
 
 
-def _stacked(several: Sequence[Blocks]) -> Blocks:
+def _stacked(several: Sequence[Tensors]) -> Tensors:
     return {name: torch.cat([blocks[name] for blocks in several]) for name in several[0]}
 
 
@@ -177,18 +177,18 @@ class Received:
     count : weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the old).
         Out of 1; for weighting "none" the sum of the cohort's weights, as they are.
     each : blocks [n, *shape] where the transport tells devices apart, else None.
-    alive : [S] bool, False where nothing came and the round is a no-op; None: all alive.
+    any_delivered : [S] bool, False where nothing came and the round is a no-op; None: all True.
     came : [n] bool, which of the rows of `each` arrived (the others are 0); None where all did.
     reached : weight that arrived out of 1 real by real, blocks [S, *shape], of a group without a
         mask whose devices can be silent in a part of it; None where `count` is that of all reals.
     """
 
-    mean: tuple[Blocks, ...]
-    count: tuple[Tensor | Blocks, ...]
-    each: tuple[Blocks, ...] | None
-    alive: Tensor | None
+    mean: tuple[Tensors, ...]
+    count: tuple[Tensor | Tensors, ...]
+    each: tuple[Tensors, ...] | None
+    any_delivered: Tensor | None
     came: tuple[Tensor | None, ...] | None = None
-    reached: tuple[Blocks | None, ...] | None = None
+    reached: tuple[Tensors | None, ...] | None = None
 
     def delivered_weight(self, group: int, name: str) -> Tensor:
         """Return the weight that arrived of a block of a group, real by real, [S, *shape]; [S, 1,

@@ -33,10 +33,10 @@ class AvailabilitySetup:
 
     def generator(self, trial: int, device: int) -> np.random.Generator:
         """Return what the whole life of a device of a trial is drawn from, from its start on."""
-        return np.random.Generator(np.random.Philox(self._seeds(device)[trial]))
+        return np.random.Generator(np.random.Philox(self._seed_streams(device)[trial]))
 
     @functools.cached_property
-    def _seeds(self) -> Callable[[int], list[int]]:
+    def _seed_streams(self) -> Callable[[int], list[int]]:
         """Return what says the seeds of a device, one for each trial."""
         return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.seeds, LIVES))
 

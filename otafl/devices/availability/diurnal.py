@@ -94,7 +94,7 @@ class DiurnalAvailability(Availability):
             if there:
                 now_s += draw.exponential(settings.mean_session_s)
             else:
-                now_s = peak_s + self._return_s(now_s - peak_s, draw)
+                now_s = peak_s + self._draw_return_s(now_s - peak_s, draw)
             there = not there
             yield now_s, there
 
@@ -102,13 +102,13 @@ class DiurnalAvailability(Availability):
         """Return p, so many seconds after a peak."""
         return self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
 
-    def _rate(self, at_s: float) -> float:
+    def _compute_rate(self, at_s: float) -> float:
         """Return r, so many seconds after a peak."""
         share = self._share(at_s)
         change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
         return (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
 
-    def _return_s(self, at_s: float, draw: np.random.Generator) -> float:
+    def _draw_return_s(self, at_s: float, draw: np.random.Generator) -> float:
         """Draw when a device that is away at an instant comes back; both are seconds after a
         peak."""
         hour = math.floor(at_s / self._hour_s)
@@ -120,5 +120,5 @@ class DiurnalAvailability(Availability):
                 at_s, hour = hour_ends_s, hour + 1
                 continue
             at_s = next_s
-            if draw.random() * most < self._rate(at_s):
+            if draw.random() * most < self._compute_rate(at_s):
                 return at_s

@@ -47,11 +47,11 @@ class TraceAvailability(Availability):
         spans = self._spans[device % len(self._spans)]
         if spans == [(0.0, math.inf if self._repeat_s is None else self._repeat_s)]:
             return None
-        return self._life(spans)
+        return self._yield_life(spans)
 
-    def _life(self, spans: list[Span]) -> Life:
+    def _yield_life(self, spans: list[Span]) -> Life:
         end_s = 0.0  # of the last interval
-        for start_s, stop_s in self._repeated(spans):
+        for start_s, stop_s in self._repeat_spans(spans):
             if start_s > end_s:
                 yield end_s, False
                 yield start_s, True
@@ -59,7 +59,7 @@ class TraceAvailability(Availability):
         if end_s < math.inf:
             yield end_s, False
 
-    def _repeated(self, spans: list[Span]) -> Iterator[Span]:
+    def _repeat_spans(self, spans: list[Span]) -> Iterator[Span]:
         if self._repeat_s is None:
             yield from spans
             return
@@ -88,10 +88,10 @@ def read(file: str, repeat_s: float | None) -> list[list[Span]]:
         if fault:
             raise _error(file, row.line, fault)
         rows.setdefault(int(device), []).append((start_s, end_s, row.line))
-    return [_merged(file, device, sorted(rows[device])) for device in sorted(rows)]
+    return [_merge_intervals(file, device, sorted(rows[device])) for device in sorted(rows)]
 
 
-def _merged(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
+def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
     """Join the intervals of a device that touch."""
     spans: list[Span] = []
     for start_s, end_s, line in rows:

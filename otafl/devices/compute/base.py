@@ -170,7 +170,7 @@ def owned(rows: Sequence[Any], section: NumericCompute, names: Sequence[str]) ->
     return columns
 
 
-def bounds_of(name: str) -> dict[str, Any]:
+def get_bounds(name: str) -> dict[str, Any]:
     """Return the bounds of a quantity, as `pydantic.Field` takes them: ge, gt, le."""
     bounds: dict[str, Any] = {}
     for one in NumericCompute.model_fields[name].metadata:
@@ -181,10 +181,10 @@ def bounds_of(name: str) -> dict[str, Any]:
 def changed(name: str, default: float) -> Any:
     """Declare a quantity with another default."""
     what = NumericCompute.model_fields[name].description
-    return stackable(default, **bounds_of(name), description=what)
+    return stackable(default, **get_bounds(name), description=what)
 
 
-def with_quantities(
+def add_quantities(
     base: type[Settings], declare: Callable[[str], tuple[Any, Any]], **before: tuple[Any, Any]
 ) -> Any:
     """Return a class of settings with a field for each quantity. declare: its name -> type and
@@ -195,8 +195,8 @@ def with_quantities(
 
 def _own(name: str) -> tuple[Any, Any]:
     what = f"{NumericCompute.model_fields[name].description}; the section's if not given"
-    return float | None, Field(None, **bounds_of(name), description=what)
+    return float | None, Field(None, **get_bounds(name), description=what)
 
 
-OwnQuantities = with_quantities(Settings, _own)
+OwnQuantities = add_quantities(Settings, _own)
 """What a device or class has of its own, in place of the section's."""

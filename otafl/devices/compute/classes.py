@@ -30,12 +30,12 @@ class ComputeClass(OwnQuantities):
     """share of the devices, as a weight (shares need not sum to one)"""
 
 
-def _plain_speed(value: Any) -> Any:
+def _parse_speed(value: Any) -> Any:
     return {"flops_per_s": value} if isinstance(value, int | float | str) else value
 
 
 _Class = Annotated[
-    ComputeClass, BeforeValidator(_plain_speed, json_schema_input_type=ComputeClass | float)
+    ComputeClass, BeforeValidator(_parse_speed, json_schema_input_type=ComputeClass | float)
 ]
 
 

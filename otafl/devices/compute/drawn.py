@@ -31,10 +31,10 @@ from otafl.devices.compute.base import (
     Columns,
     Compute,
     NumericCompute,
-    bounds_of,
+    add_quantities,
+    get_bounds,
     number,
     same,
-    with_quantities,
 )
 
 LEAST = 2.0**-54
@@ -158,7 +158,7 @@ Quantity = Annotated[
 """A number or a law."""
 
 
-def _quantity(name: str) -> tuple[Any, Any]:
+def _declare_quantity(name: str) -> tuple[Any, Any]:
     """Declare a quantity that is a number or a law."""
     info = NumericCompute.model_fields[name]
     bounded = info.default is not None
@@ -169,7 +169,7 @@ def _quantity(name: str) -> tuple[Any, Any]:
 _SPEED = (Quantity, Field(6e9, description="operations a second; a number or a law"))
 
 
-class Drawn(with_quantities(Compute, _quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
+class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
     name: Literal["drawn"] = "drawn"
 
     @field_validator("flops_per_s", *QUANTITIES)
@@ -180,7 +180,7 @@ class Drawn(with_quantities(Compute, _quantity, flops_per_s=_SPEED)):  # type: i
             return value
         lowest, highest = _span(value)
         name = str(info.field_name)
-        bounds = {"gt": 0.0} if name == "flops_per_s" else bounds_of(name)
+        bounds = {"gt": 0.0} if name == "flops_per_s" else get_bounds(name)
         least = bounds.get("gt", bounds.get("ge", -math.inf))
         most = bounds.get("le", math.inf)
         if lowest < least or (lowest == least and "gt" in bounds):

@@ -53,7 +53,7 @@ class Phone(NumericCompute):
 
     @model_validator(mode="before")
     @classmethod
-    def _on_battery(cls, values: Any) -> Any:
+    def _fill_battery(cls, values: Any) -> Any:
         if isinstance(values, Mapping) and values.get("battery") is True:
             return BATTERY | dict(values)
         return values

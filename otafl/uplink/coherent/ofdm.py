@@ -114,7 +114,7 @@ def _no_multiple(carriers: int, groups: int) -> str:
 
 
 class Ofdm(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
@@ -244,7 +244,7 @@ class Ofdm(Transport):
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
             sent, normalised = normalise_reals(slot, uses, rows, settings)
             self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
-            account(on_air, delivery, count_scalars(normalised, True, link.policy.wants_variation))
+            account(on_air, delivery, count_scalars(normalised, True, link.policy.needs_variation))
             groups.append(on_air)
         totals = self._superpose(groups, slot, grid, delivery)
         for on_air, total in zip(groups, totals, strict=True):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, LinkBudget, Payload
+from otafl.core.contracts import LinkBudget, Payload, Tensors
 from otafl.core.rng import Streams
 from otafl.privacy.checks import refuse_ideal
 from otafl.privacy.mechanism import Privacy
@@ -37,13 +37,13 @@ from otafl.uplink.transmit import transmit
 
 
 class OverTheAir(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
     accounts_privacy: ClassVar[bool] = True
-    hears_neighbours: ClassVar[bool] = True
-    hears_tails: ClassVar[bool] = True
+    supports_intercell: ClassVar[bool] = True
+    supports_heavy_tails: ClassVar[bool] = True
 
     class Settings(AnalogSettings):
         name: Literal["over_the_air"] = "over_the_air"
@@ -65,22 +65,22 @@ class OverTheAir(Transport):
         self._policy_state = alignment.prepare()
 
     @property
-    def holds_slots(self) -> bool:
+    def uses_empty_slots(self) -> bool:
         return self.privacy is not None and self.privacy.samples
 
     def measures(self) -> dict[str, Tensor]:
         return {} if self.privacy is None else self.privacy.measures()
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return also what the accounting keeps."""
         if self.privacy is None:
-            return super().kept()
-        return {**super().kept(), "privacy": self.privacy.kept()}
+            return super().state_dict()
+        return {**super().state_dict(), "privacy": self.privacy.state_dict()}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        super().restore(kept)
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
         if self.privacy is not None:
-            self.privacy.restore(kept["privacy"])
+            self.privacy.load_state_dict(state["privacy"])
 
     def refuse(self, payload: Payload) -> None:
         if self.privacy is not None:
@@ -104,7 +104,7 @@ class OverTheAir(Transport):
             if privacy is not None:
                 privacy.spend(on_air)
             # with privacy powers follow from the norm that all clip to
-            told = count_scalars(normalised, privacy is None, link.policy.wants_variation)
+            told = count_scalars(normalised, privacy is None, link.policy.needs_variation)
             account(on_air, delivery, told)
             unwanted = self._unwanted(on_air)
             total, exact = self._superpose(on_air, unwanted)
@@ -112,7 +112,7 @@ class OverTheAir(Transport):
             if self.saves.link:
                 delivery.tally.saved |= self._saved(on_air, unwanted)
 
-    def _superpose(self, on_air: OnAir, unwanted: Blocks) -> tuple[Tensor, Tensor]:
+    def _superpose(self, on_air: OnAir, unwanted: Tensors) -> tuple[Tensor, Tensor]:
         """Sum the signals as they arrive, with one noise and what is `_unwanted`, and convert what
         is received.
 
@@ -133,7 +133,7 @@ class OverTheAir(Transport):
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
 
-    def _saved(self, on_air: OnAir, unwanted: Blocks) -> Blocks:
+    def _saved(self, on_air: OnAir, unwanted: Tensors) -> Tensors:
         """Return the coefficients, and by segment the energy of what is received besides."""
         sent = on_air.sent
         besides = {
@@ -142,7 +142,7 @@ class OverTheAir(Transport):
         }
         return besides | coefficients(on_air, self.saves.gram)
 
-    def _unwanted(self, on_air: OnAir) -> Blocks:
+    def _unwanted(self, on_air: OnAir) -> Tensors:
         """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
         servers' devices, and heavy-tailed interference."""
         sent, found = on_air.sent, {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import Codec, pairs, shapes_of
+from otafl.codecs.base import Codec, get_shapes, pairs
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams, family
@@ -120,7 +120,7 @@ class CodedBits:
                 heard[at] = self._over(plan, sent[at], noise, ratio[at])
             wrong[cell[(heard != sent).any(1)]] = True
             back = unflatten(
-                _words_of(heard[:, : words.shape[1]], self._word_bits), shapes_of(group)
+                _words_of(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
             )
             read[index] = replace(group, blocks=self._codec.values(group, back))
         return read, ~wrong.view_as(scheme)

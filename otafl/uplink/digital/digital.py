@@ -11,7 +11,7 @@ A channel use carries at most rate_factor log2(1 + SNR / gap) bits. Rates are ch
 estimate; a device whose rate is above what its true channel carries has spent its time and energy,
 but its update is lost: it is left out of the mean, and the weights are normalised over what
 arrived. A device whose energy cannot pay for all its channel uses cannot finish its packet: it
-stays silent and keeps what it has. So does one that believes in less than `LEAST_RATE`, whatever
+stays silent and keeps what it has. So does one that believes in less than `MIN_RATE`, whatever
 the rule for rates: it has no link; and one below `gain_threshold`, which saves its power for other
 rounds. All had something to send, so they count where the band or a
 slot is shared out, and they have sent their pilots. One that crashes has spent the channel uses up
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from otafl.codecs.base import Codec
 from otafl.core.constants import constant
-from otafl.core.contracts import LEAST_RATE, Group, Hyper, LinkBudget, Statistics
+from otafl.core.contracts import MIN_RATE, ChannelStatistics, Group, Hyper, LinkBudget
 from otafl.core.rng import Streams
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
@@ -207,7 +207,7 @@ class Digital(Transport):
             return self
 
         @property
-        def plannable(self) -> bool:
+        def has_access_plan(self) -> bool:
             simple = self.rate == "shannon" and self.over_budget == "drop"
             return simple and not self.gain_threshold
 
@@ -217,7 +217,7 @@ class Digital(Transport):
         *,
         budget: LinkBudget,
         csi: Csi,
-        statistics: Statistics,
+        statistics: ChannelStatistics,
         impairments: Impairments,
         codec: Codec,
         streams: Streams,
@@ -233,11 +233,11 @@ class Digital(Transport):
             self._coded = CodedBits(self._table, codec, streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
-        self._bounded = bool((most > 0).any())
+        self._check_bound = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
         self._saved = None  # [S, K], what a budget is multiplied with
         if bool((self._least > 0).any()):
-            share = statistics.share_above(self._least)
+            share = statistics.prob_unit_gain_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
     def planned(self) -> OrthogonalUplink:
@@ -266,7 +266,10 @@ class Digital(Transport):
         read, arrived = self._carried(turns, links)
         turns, arrived = self._interrupted(turns, arrived)
         self._charge(turns, arrived, links.blocks)
-        limits, lossless = delivery.limits, links.sure and self._coded is None and not self._bounded
+        limits, lossless = (
+            delivery.limits,
+            links.sure and self._coded is None and not self._check_bound,
+        )
         unlimited = limits.energy is None and limits.sent is None
         whole = lossless and unlimited and turns.sends.equal(load.on_air)
         hand_over(delivery, read, None if whole else arrived)
@@ -308,14 +311,14 @@ class Digital(Transport):
         rate, scheme = self._rates(links)
         share = self._most / load.senders
         bits, depth = load.bits, None
-        sends = load.on_air & (rate > 0) & (links.believed >= LEAST_RATE)
+        sends = load.on_air & (rate > 0) & (links.believed >= MIN_RATE)
         if self._saved is not None:
             sends = sends & (links.strength >= self._least[:, None])
         if self.settings.over_budget == "quantise":
             depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
             sends = sends & (depth >= 1)
         if self._coded is None:
-            symbols = bits / rate.clamp_min(LEAST_RATE)
+            symbols = bits / rate.clamp_min(MIN_RATE)
         else:
             symbols = torch.zeros_like(bits)
             for sent in load.delivery.uplink:

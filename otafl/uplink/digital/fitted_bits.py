@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from otafl.codecs.base import pairs
-from otafl.core.contracts import Blocks, Group
+from otafl.core.contracts import Group, Tensors
 from otafl.core.rng import Streams, family
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.packets import rows_once
@@ -56,7 +56,7 @@ def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Gro
         index, group = sent.index, sent.group
         rows = rows_once(group, cohort, "over_budget: 'quantise'")
         pair, own = pairs(group, cohort), depth.flatten()[cohort.cell[rows]]
-        blocks: Blocks = {}
+        blocks: Tensors = {}
         for name, known in group.known.items():
             shape = tuple(known.shape[1:])
             draw = streams.device_uniform(FITTED / index / name, delivery.round, *pair, shape)

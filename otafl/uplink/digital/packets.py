@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from otafl.codecs.base import repeats
-from otafl.core.contracts import Blocks, Cohort, Group, column
+from otafl.core.contracts import Cohort, Group, Tensors, column
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
@@ -41,7 +41,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
     cohort = heard = delivery.cohort
     if arrived is not None:
         sends = cohort.sends & arrived.flatten()[cohort.cell]
-        heard = replace(cohort, sends=sends, all_send=False)
+        heard = replace(cohort, sends=sends, all_transmit=False)
     for sent in delivery.uplink:
         if arrived is None:
             delivery.give_exact(sent)
@@ -59,7 +59,7 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
 
 
-def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Blocks]:
+def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Tensors]:
     """Return which of the sending rows of a group arrived [n] bool, and all of them, 0 where
     lost."""
     rows = slice(None) if group.rows is None else group.rows
@@ -68,7 +68,7 @@ def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Bl
     return came, {name: block.where(column(came, block), 0.0) for name, block in each.items()}
 
 
-def _out_of_one(count: Tensor | Blocks, sent: Signal, arrived: Tensor) -> Tensor | Blocks:
+def _out_of_one(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
     """Return the weight that arrived, out of that of all senders, where `count` is out of what
     arrived."""
     share = (sent.grid(sent.weight) * arrived).sum(1)

@@ -146,7 +146,7 @@ class Impairments:
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             transport = registry.component("transport", scenario.transport.name)
-            if self.interference == "alpha_stable" and not transport.hears_tails:
+            if self.interference == "alpha_stable" and not transport.supports_heavy_tails:
                 yield problem(
                     f"'alpha_stable' is heard symbol by symbol, and transport "
                     f"'{scenario.transport.name}' has none of that kind; over_the_air would do",

@@ -39,7 +39,7 @@ class SampleSums:
     def __init__(self, cohort: Cohort, delay: Tensor) -> None:
         self.trials = cohort.trials
         self.most = max(1, *cohort.counts)
-        rows_before = cohort.rows_of.long().cumsum(0) - cohort.rows_of.long()
+        rows_before = cohort.rows_per_trial.long().cumsum(0) - cohort.rows_per_trial.long()
         slot = torch.arange(cohort.size, device=delay.device) - rows_before[cohort.trial]
         table = delay.new_zeros(self.trials, self.most)
         table[cohort.trial, slot] = delay

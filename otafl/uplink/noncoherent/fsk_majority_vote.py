@@ -32,7 +32,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import VOTES
-from otafl.core.contracts import Blocks, Hyper, LinkBudget
+from otafl.core.contracts import Hyper, LinkBudget, Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
@@ -51,8 +51,8 @@ from otafl.uplink.signal import Signal, squared_norm
 class FskMajorityVote(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
-    gives_sums: ClassVar[bool] = False
-    faithful: ClassVar[bool] = False
+    provides_sums: ClassVar[bool] = False
+    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
@@ -115,7 +115,7 @@ class FskMajorityVote(Transport):
             least = self._least(sent)
             on_air = self._transmit(delivery, slot, uses, sent, least)
             steps, exact = self._receive(on_air, least)
-            count: Tensor | Blocks = on_air.weight
+            count: Tensor | Tensors = on_air.weight
             if sent.mask is not None:
                 reached = on_air.weigh_known()
                 steps, count = steps * (reached > 0), sent.blocks(reached)
@@ -135,18 +135,20 @@ class FskMajorityVote(Transport):
         self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal, least: Tensor | None
     ) -> pairs.OnPairs:
         """Put the votes of a group on air."""
-        able, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
+        eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
         if self.settings.vote == "weighted":
             scale = pairs.scale_rows(sent, delivery.limits.copies)
-            energy = pairs.find_common_scale(slot, able, 0.5 * sent.grid(scale)).expand_as(energy)
+            energy = pairs.find_common_scale(slot, eligible_mask, 0.5 * sent.grid(scale)).expand_as(
+                energy
+            )
 
         def counted(part: Signal, stop: Tensor | None) -> Tensor:
             count = part.num_coordinates
             votes = _cast(part, slice(0, count), least, stop)
             return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
-        p = torch.where(able, energy.sqrt(), 0.0)
+        p = torch.where(eligible_mask, energy.sqrt(), 0.0)
         total = counted(sent, None) * scale
         on_air = pairs.transmit(slot, uses, sent, scale, p, total, counted)
         if least is not None and slot.round == 0:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.choices import Choice
-from otafl.core.contracts import LEAST_SNR, NOISE_VARIANCE, Blocks, Coefficients, Cohort
+from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, Coefficients, Cohort, Tensors
 from otafl.core.problems import Problem, problem
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.delivery import Delivery
@@ -69,7 +69,7 @@ def lay_out_pairs(delivery: Delivery) -> Slot:
 def select_able(slot: Slot, sent: Signal) -> Tensor:
     """Select the devices that can send, [S, K] bool: they have something to send, energy, and a
     channel."""
-    channel = slot.budget * slot.gain >= LEAST_SNR
+    channel = slot.budget * slot.gain >= MIN_SNR
     return slot.bounds.select_able(sent.transmitter_mask) & channel
 
 
@@ -79,7 +79,7 @@ def scale_rows(sent: Signal, copies: Tensor | None) -> Tensor:
     return sent.scale if copies is None else sent.scale * sent.take_rows(copies)
 
 
-def find_common_scale(slot: Slot, able: Tensor, cost: Tensor) -> Tensor:
+def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:
     """Find the largest scale [S, 1] of all energies that is within the budget of each device.
 
     Parameters
@@ -88,7 +88,7 @@ def find_common_scale(slot: Slot, able: Tensor, cost: Tensor) -> Tensor:
     able : [S, K] bool, the transmitters.
     cost : [S, K], mean energy of a channel use at scale one.
     """
-    most = (able * cost / slot.budget.clamp_min(TINY)).amax(1, keepdim=True)
+    most = (eligible_mask * cost / slot.budget.clamp_min(TINY)).amax(1, keepdim=True)
     return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
 
 
@@ -154,7 +154,7 @@ class OnPairs:
     def account(self, delivery: Delivery, eta: Tensor, saves: Saves) -> None:
         """Add up channel uses and energy, and note who was on air; eta: [S] what received energies
         are divided by."""
-        active, senders = self.active, self.sent.cohort.rows_of
+        active, senders = self.active, self.sent.cohort.rows_per_trial
         pairs = torch.full_like(self.p, float(self.segments.symbols)) * active
         if self.part is not None:
             pairs = self.part.symbols.sum(1) * active
@@ -167,7 +167,7 @@ class OnPairs:
             delivery.tally.saved |= self._saved(eta, saves.gram)
         self.slot.bounds.spend(spent)
 
-    def _saved(self, eta: Tensor, gram: bool) -> Blocks:
+    def _saved(self, eta: Tensor, gram: bool) -> Tensors:
         """Return the coefficients, names and shapes as of `over_the_air`: h the root mean square
         over the antennas, c = |h p|^2 / eta the gain of a device's magnitudes, m their mean a
         channel use."""

@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Blocks, LinkBudget
+from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.uplink.base import Counts, Transport
@@ -43,7 +43,7 @@ from otafl.uplink.signal import Signal, divide_by_weights
 class Reed(Transport):
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
-    faithful: ClassVar[bool] = False
+    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["reed"] = "reed"
@@ -77,7 +77,7 @@ class Reed(Transport):
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
             on_air, eta = self._transmit(delivery, slot, uses, sent)
             delivery.give_estimate(sent, *self._receive(on_air, eta), heard=on_air.delivered_mask)
-            delivery.tally.add(side=sent.cohort.rows_of)
+            delivery.tally.add(side=sent.cohort.rows_per_trial)
             on_air.account(delivery, eta, self.saves)
 
     def _transmit(
@@ -85,12 +85,15 @@ class Reed(Transport):
     ) -> tuple[pairs.OnPairs, Tensor]:
         """Send at the common scale, and return what magnitudes are received with in the mean over
         fading and devices, [S]."""
-        scale, able = pairs.scale_rows(sent, delivery.limits.copies), pairs.select_able(slot, sent)
+        scale, eligible_mask = (
+            pairs.scale_rows(sent, delivery.limits.copies),
+            pairs.select_able(slot, sent),
+        )
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)
         total = _total(sent, None) * scale
         cost = sent.grid(total) / (2.0 * sent.num_coordinates) / divisor
-        a = pairs.find_common_scale(slot, able, cost)
-        p = torch.where(able, (a / divisor).sqrt(), 0.0)
+        a = pairs.find_common_scale(slot, eligible_mask, cost)
+        p = torch.where(eligible_mask, (a / divisor).sqrt(), 0.0)
         on_air = pairs.transmit(slot, uses, sent, scale, p, total, _total)
         if self.settings.calibrate:
             return on_air, a[:, 0]
@@ -100,7 +103,7 @@ class Reed(Transport):
 
     def _receive(
         self, on_air: pairs.OnPairs, eta: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | Blocks]:
+    ) -> tuple[Tensor, Tensor, Tensor | Tensors]:
         """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
         sent = on_air.sent
         estimate, exact = sent.empty_sum(), sent.empty_sum()
@@ -109,7 +112,7 @@ class Reed(Transport):
             exact[:, columns] = sums
         unit = 1.0 / (on_air.antennas * eta.clamp_min(pairs.TINY))
         if sent.linear:
-            unit = unit / sent.cohort.rows_of.clamp_min(1.0)
+            unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)
             if sent.mask is None:
                 unit = unit / on_air.weight.clamp_min(pairs.TINY)
         estimate *= torch.where(on_air.weight > 0, unit, 0.0)[:, None]

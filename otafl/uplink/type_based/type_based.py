@@ -34,7 +34,7 @@ from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.constants import constant
-from otafl.core.contracts import Blocks, LinkBudget
+from otafl.core.contracts import LinkBudget, Tensors
 from otafl.core.problems import Problem, problem
 from otafl.core.rng import Streams, family, tick
 from otafl.uplink.base import Counts, Transport
@@ -64,11 +64,11 @@ BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 
 
 class TypeBased(Transport):
-    lasting: ClassVar[tuple[str, ...]] = ("_policy_state",)
+    state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     gives: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
-    faithful: ClassVar[bool] = False
+    is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["type_based"] = "type_based"
@@ -94,11 +94,11 @@ class TypeBased(Transport):
         example: ClassVar = {"power.name": "ci"}
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            if not registry.make("power", scenario.power).inverts:
+            if not registry.make("power", scenario.power).is_inversion:
                 policies = {
                     one: registry.component("power", one) for one in registry.names("power")
                 }
-                would_do = [one for one, policy in policies.items() if policy().inverts]
+                would_do = [one for one, policy in policies.items() if policy().is_inversion]
                 yield problem(
                     f"'{scenario.power.name}' does not go with transport: 'type_based', which "
                     "counts devices and needs all to arrive with gain one; "
@@ -208,7 +208,7 @@ class TypeBased(Transport):
             ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
         )
 
-    def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Blocks:
+    def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
         [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
         count = self.settings.levels

@@ -10,13 +10,13 @@ from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
 from otafl.algorithms.parameters import increment_, received_copy, sgd_
 from otafl.core.contracts import (
     MODEL,
-    Blocks,
     Broadcast,
     Context,
-    Heard,
+    DeliveredMasks,
     Hyper,
     LocalContext,
     Payload,
+    Tensors,
 )
 from otafl.core.rng import Streams
 
@@ -33,16 +33,18 @@ class Anchored(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["anchored"] = "anchored"
 
-    def init(self, streams: Streams, hyper: Hyper) -> tuple[Blocks, Blocks]:
+    def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, _ = super().init(streams, hyper)
         return server, {GIVEN: torch.zeros_like(server[MODEL])[:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Blocks, context: LocalContext) -> Outcome:
+    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
         params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.of_rows("learning_rate"), context)
+        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
         payload = increment_(params, broadcast, self.model.shapes)
         payload[0].blocks[MODEL].sub_(devices[GIVEN], alpha=0.1)
         return devices, payload, loss
 
-    def settle(self, devices: Blocks, sent: Payload, heard: Heard, context: Context) -> Blocks:
+    def on_ack(
+        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+    ) -> Tensors:
         return {GIVEN: devices[GIVEN] + torch.where(heard[0], sent[0].blocks[MODEL], 0.0)}

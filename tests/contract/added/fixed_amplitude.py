@@ -9,7 +9,7 @@ from otafl.core.contracts import Coefficients, Link
 from otafl.core.settings import Decibels, stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import amplitude_bound, least_error, senders
+from otafl.power.scalars import align_with_mmse_scaling, compute_amplitude_bound, senders
 
 
 class FixedAmplitude(PowerPolicy):
@@ -23,4 +23,6 @@ class FixedAmplitude(PowerPolicy):
     def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         level = db_to_linear(link.hyper["level_db"]).sqrt()[:, None, None]
         active = senders(link)
-        return None, least_error(link, amplitude_bound(link).minimum(level) * active, active)
+        return None, align_with_mmse_scaling(
+            link, compute_amplitude_bound(link).minimum(level) * active, active
+        )

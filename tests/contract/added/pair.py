@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.core.contracts import Blocks
+from otafl.core.contracts import Tensors
 from otafl.topology.base import Exchange, Topology
 
 
@@ -20,7 +20,7 @@ class Pair(Topology):
             return 2
 
     def exchange(
-        self, server: Blocks, share: Tensor, round: int, algorithm: Algorithm
+        self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
         mean = {
             name: block.unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from support.link_bench import bench, cohort, given, remade, updates
 
-from otafl.core.contracts import Group, Limits
+from otafl.core.contracts import Group, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.laws.bench import Bench, Rig
 from otafl.scenario import load_scenario
@@ -115,14 +115,14 @@ def test_limits_count_prefixes() -> None:
     unit = link.transport.budget.unit_energy_j[:, None]
     radiated = whole.energy_j / unit
     circuits = torch.full_like(radiated, 0.5)  # a sample; 36 of them
-    limits = Limits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
+    limits = TransmitLimits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
     short = deliver(link.transport, payload, cohort(), state, 0, limits)[1]
     torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
 
 
 def test_a_crash() -> None:
     """The first reals are sent, no more, as over symbols."""
-    limits = Limits(sent=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
+    limits = TransmitLimits(sent=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
     payload = (Group({"a": updates(6, 40)}),)
     got = []
     for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
@@ -179,13 +179,13 @@ def test_figures() -> None:
     link = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
     assert all(torch.isnan(value).all() for value in link.transport.measures().values())
     for round in range(2):
-        kept = link.transport.kept()
+        kept = link.transport.state_dict()
         link.deliver((Group({"a": updates(6, 640)}),), cohort(), round)
     measures = link.transport.measures()
     assert 5 < float(measures["papr_db"]) < 9
     assert 0.05 < float(measures["evm"]) < 0.5
     again = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
-    again.transport.restore(kept)
+    again.transport.load_state_dict(kept)
     again.deliver((Group({"a": updates(6, 640)}),), cohort(), 1)
     assert again.transport.measures() == measures
     linear = bench("gbma", transport="ofdm")

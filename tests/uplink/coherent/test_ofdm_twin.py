@@ -60,13 +60,13 @@ def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int
                     for one in carriers
                 ]
             )
-            of_paths = [(state.h[s, k, 0, 0, 0].item(), 0.0)]
+            estimate_paths = [(state.h[s, k, 0, 0, 0].item(), 0.0)]
             if paths is not None:
                 tau = paths.delay_s.expand(-1, K, -1, -1)[s, k, 0].numpy() * BANDWIDTH_HZ
                 a = paths.a[s, k, 0, 0].numpy() * np.sqrt(state.gain[s, k].item())
-                of_paths = [(one, at) for one, at in zip(a, tau, strict=True) if one != 0]
+                estimate_paths = [(one, at) for one, at in zip(a, tau, strict=True) if one != 0]
             late = (delays[s, k] - delays[s].min()) * n
-            y += twin.received(sent, of_paths, late, offsets[s, k], prefix)
+            y += twin.received(sent, estimate_paths, late, offsets[s, k], prefix)
         flat = twin.sub_carriers(y).ravel()[np.argsort(kept.ravel())[-rows.shape[2] :]]
         estimates.append(flat.real / np.sqrt(saved["eta/0"][s, column]) / K)
     return np.array(estimates)

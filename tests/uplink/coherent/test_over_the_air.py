@@ -150,11 +150,11 @@ def test_stacked_is_alone(policy: str) -> None:
     x, weight = updates(12, 5), (WEIGHTS * 2)
     stack = bench(policy, (0, 1, 2, 3))
     received, report = stack.deliver((Group({"a": x}),), cohort(counts, weight=weight), 2)
-    assert received.alive is not None
+    assert received.any_delivered is not None
     first = 0
     for s, count in enumerate(counts):
         if not count:
-            assert not received.alive[s]
+            assert not received.any_delivered[s]
             assert report.symbols[s] == report.energy_j[s].sum() == report.participants[s] == 0
             assert (received.mean[0]["a"][s] == 0).all()
             continue
@@ -166,7 +166,9 @@ def test_stacked_is_alone(policy: str) -> None:
         torch.testing.assert_close(received.count[0][s], alone.count[0][0])
         torch.testing.assert_close(report.energy_j[s], cost.energy_j[0])
         torch.testing.assert_close(report.nmse[s], cost.nmse[0])
-        assert bool(received.alive[s]) == (alone.alive is None or bool(alone.alive[0]))
+        assert bool(received.any_delivered[s]) == (
+            alone.any_delivered is None or bool(alone.any_delivered[0])
+        )
         first += count
 
 
@@ -181,7 +183,7 @@ def test_inversion_without_noise_is_the_exact_weighted_mean() -> None:
     torch.testing.assert_close(
         received.mean[0]["a"][0], (w[:, None] * x).sum(0) / w.sum(), rtol=0, atol=1e-6
     )
-    assert received.alive is None
+    assert received.any_delivered is None
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -216,8 +218,8 @@ def test_everybody_silent_is_a_no_op() -> None:
     """A threshold that nobody meets: nothing arrives, nothing is radiated, nothing is NaN."""
     link = bench("tci", (0, 1), threshold=60.0)
     received, report = link.deliver((Group({"a": updates(12, 5)}),), cohort((6, 6)))
-    assert received.alive is not None
-    assert received.alive.tolist() == [False, False]
+    assert received.any_delivered is not None
+    assert received.any_delivered.tolist() == [False, False]
     assert (received.mean[0]["a"] == 0).all()
     assert received.count[0].tolist() == [0, 0]
     assert report.participants.tolist() == [0, 0]

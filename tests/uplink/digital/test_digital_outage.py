@@ -37,7 +37,7 @@ def test_outage_by_hand() -> None:
     assert received.came[0] is not None
     assert received.came[0].tolist() == [False, True, False, True]
     assert torch.equal(received.each[0]["a"], x * torch.tensor([0.0, 1, 0, 1])[:, None].double())
-    assert received.alive is None
+    assert received.any_delivered is None
     symbols = 320 / (4 * 340 / 1024)
     np.testing.assert_allclose(report.energy_j[0], symbols * WATT / BANDWIDTH)
     assert report.symbols.item() == pytest.approx(4 * symbols)
@@ -78,8 +78,8 @@ def test_nobody_arrives() -> None:
     """In trial 1 all are lost: not alive, zero and finite."""
     link = Bench(amplitude([[3, 3], [1, 1]]), rate="mcs", mcs_index=10)
     received, report = link.deliver(Group({"a": rows(4, 5)}))
-    assert received.alive is not None
-    assert received.alive.tolist() == [True, False]
+    assert received.any_delivered is not None
+    assert received.any_delivered.tolist() == [True, False]
     assert received.mean[0]["a"][1].eq(0).all()
     assert report.participants.tolist() == [2, 0]
     assert report.energy_j[1].gt(0).all()
@@ -113,8 +113,8 @@ def test_combining_by_the_estimate_loses_power() -> None:
     h[0, 0, 0] = 1
     received, report = Bench(h, h_hat).deliver(Group({"a": rows(1, 4)}))
     assert report.symbols.item() == pytest.approx(128 / math.log2(3))
-    assert received.alive is not None
-    assert not received.alive.item()
+    assert received.any_delivered is not None
+    assert not received.any_delivered.item()
     for margin, arrives in ((2.5, 0), (4.0 + 1e-9, 1)):
         link = Bench(h, h_hat, margin_db=10 * math.log10(margin))
         _, report = link.deliver(Group({"a": rows(1, 4)}))

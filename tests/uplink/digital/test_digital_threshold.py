@@ -34,7 +34,9 @@ def test_a_threshold_by_hand() -> None:
     """Of |h|^2 = 0.4, 1 and 3 the first is below 0.5. The others send at twice the power, SNR 2 and
     6, with 320 bits each."""
     link = Bench(
-        [amplitude([0.4, 1, 3])], gain_threshold=0.5, statistics=SimpleNamespace(share_above=half)
+        [amplitude([0.4, 1, 3])],
+        gain_threshold=0.5,
+        statistics=SimpleNamespace(prob_unit_gain_above=half),
     )
     x = rows(3, 10)
     received, report = link.deliver(Group({"a": x}))
@@ -61,7 +63,7 @@ def test_gains_are_means_over_antennas_of_the_first_block() -> None:
     link = Bench(
         amplitude(gain)[None, :, :, :, None],
         gain_threshold=0.7,
-        statistics=SimpleNamespace(share_above=half),
+        statistics=SimpleNamespace(prob_unit_gain_above=half),
     )
     _, report = link.deliver(Group({"a": rows(3, 10)}))
     assert (report.power[0] > 0).tolist() == [False, True, True]

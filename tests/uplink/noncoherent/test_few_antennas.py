@@ -19,7 +19,7 @@ from support.link_bench import bench, cohort, given
 from torch import Tensor
 
 import otafl
-from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.uplink.base import deliver
 from otafl.uplink.noncoherent import few_antennas
 
@@ -49,7 +49,7 @@ def delivered(
     link = given(link, antennas, -(-2 * x.shape[1] // block), block_symbols=block)
     sent = torch.ones(trials, devices, dtype=torch.float64)
     sent[:, 1::2] = crash
-    limits = NO_LIMITS if crash == 1.0 else Limits(sent=sent)
+    limits = NO_LIMITS if crash == 1.0 else TransmitLimits(sent=sent)
     weight = [1.0 + row for row in range(sum(COUNTS))]
     who, state = cohort(COUNTS, devices, weight=weight), link.channel.state(0)
     received, report = deliver(link.transport, (Group({"x": x}),), who, state, 3, limits)

@@ -15,7 +15,7 @@ import torch
 from support.link_bench import bench, cohort
 from torch import Tensor
 
-from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError, load_scenario
 from otafl.uplink.base import deliver
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.exact
 STEP = 0.5
 
 
-def votes(x: Tensor, limits: Limits = NO_LIMITS, mask: Any = None, **options: Any) -> Any:
+def votes(x: Tensor, limits: TransmitLimits = NO_LIMITS, mask: Any = None, **options: Any) -> Any:
     """The step [P] and the report of devices that send rows of x, at 60 dB over fading."""
     link = bench(
         "full", transport="fsk_majority_vote", snr_db=60.0, devices=len(x), step=STEP, **options
@@ -86,14 +86,16 @@ def test_crashes_and_energy_end_a_vote() -> None:
     half the power."""
     x = torch.tensor([[1.0] * 4, [-1.0] * 4]).double()
     sent = torch.tensor([[0.5, 1.0]]).double()
-    step, _, report = votes(x, Limits(sent=sent, energy=torch.tensor([[1e30, 0.0]]).double()))
+    step, _, report = votes(
+        x, TransmitLimits(sent=sent, energy=torch.tensor([[1e30, 0.0]]).double())
+    )
     assert step[:2].tolist() == [STEP] * 2
     assert report.heard[0]().tolist() == [[[True, True, False, False], [False] * 4]]
     assert report.participants.tolist() == [1.0]
-    step, _, report = votes(x, Limits(sent=sent))
+    step, _, report = votes(x, TransmitLimits(sent=sent))
     assert step[2:].tolist() == [-STEP] * 2
     half = torch.tensor([[4e6, 1e30]]).double()
-    _, _, report = votes(x, Limits(energy=half))
+    _, _, report = votes(x, TransmitLimits(energy=half))
     torch.testing.assert_close(report.power, torch.tensor([[0.5e6, 1e6]]).double())
 
 

@@ -16,7 +16,7 @@ import torch
 from support.link_bench import bench, cohort
 from torch import Tensor
 
-from otafl.core.contracts import NO_LIMITS, Group, Limits
+from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.uplink.base import deliver
 
 pytestmark = pytest.mark.exact
@@ -83,7 +83,7 @@ def test_cells_have_energies_of_their_own(reals: int) -> None:
 
 def test_a_crash_ends_the_energy() -> None:
     x = torch.ones(1, 4).double()
-    limits = Limits(sent=torch.tensor([[0.5]]).double())
+    limits = TransmitLimits(sent=torch.tensor([[0.5]]).double())
     received, report = sent((Group({"x": x}),), [1.0], limits=limits)
     torch.testing.assert_close(
         received.mean[0]["x"], torch.tensor([[1.0, 1, 0, 0]]).double(), atol=2e-3, rtol=0

@@ -19,7 +19,7 @@ from support.limited_bench import radiated, send, table
 from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
 
 import otafl
-from otafl.core.contracts import NO_LIMITS, Group, Limits, LinkReport
+from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.core.rng import tick
 from otafl.scenario import load_scenario
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.exact
 
 K, M, P = 6, 5, 23
 WHO = cohort(weight=WEIGHTS)
-WEIGHT = WHO.unit_weight.numpy()
+WEIGHT = WHO.normalised_weight.numpy()
 PROJECTS = ("none", "round", "lattice")
 
 
@@ -103,7 +103,7 @@ def test_against_counting(case: str, how: str, monkeypatch: pytest.MonkeyPatch) 
     limits = NO_LIMITS
     if case == "crashes":
         share = table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
-        limits, stops = Limits(sent=share), np.floor(share[0].numpy() * P)
+        limits, stops = TransmitLimits(sent=share), np.floor(share[0].numpy() * P)
     if case == "parts":
         mask = (np.arange(P) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
     x = updates(K, P) * torch.from_numpy(mask)
@@ -154,7 +154,7 @@ def test_power_energy_uses_and_side_information() -> None:
         largest = [np.abs(K * WEIGHT[:, None] * part.numpy()).max() for part in parts]
         wanted_ends = {"payload": [max(largest)], "block": largest}.get(str(wanted), [3.0])
         assert ends == pytest.approx(wanted_ends)
-    short = Limits(energy=table([1e4] * K), per_symbol=table([1e4 / (M * P) + 1e-6] * K))
+    short = TransmitLimits(energy=table([1e4] * K), per_symbol=table([1e4 / (M * P) + 1e-6] * K))
     _, report = send(bench("ci", transport="type_based", levels=M), (group,), WHO, short)
     assert report.participants.tolist() == [0]
 
@@ -242,7 +242,7 @@ def test_policies_of_the_user() -> None:
     rows = updates(4, 8)
     with pytest.raises(UserError, match="needs all to arrive"):
         otafl.over_the_air(rows, power=inverse, transport="type_based")
-    inverse.inverts = True  # type: ignore[attr-defined]
+    inverse.is_inversion = True  # type: ignore[attr-defined]
     fine = {"name": "type_based", "levels": 1000, "project": "lattice"}
     mean, _ = otafl.over_the_air(rows, power=inverse, transport=fine, snr_db=30.0)
     assert (mean - rows.mean(0)).abs().max() < 2 * rows.abs().max() / 999

@@ -6,30 +6,38 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from otafl.core.renamed import Renamed
 
-class Lasting:
+
+class Stateful(Renamed):
     """A part of a run may change from round to round.
 
-    What it names in `lasting` is kept in a checkpoint, and all that it decides by what came before
-    must be there; what can be made again (caches, draws of a named stream) need not. Values are
-    plain data: tensors, NumPy arrays, numbers, texts, None, and dicts, lists, tuples and sets of
-    these, or a dataclass or named tuple of plain data.
+    What it names in `state_attrs` is kept in a checkpoint, and all that it decides by what came
+    before must be there; what can be made again (caches, draws of a named stream) need not. Values
+    are plain data: tensors, NumPy arrays, numbers, texts, None, and dicts, lists, tuples and sets
+    of these, or a dataclass or named tuple of plain data.
     """
 
-    lasting: ClassVar[tuple[str, ...]] = ()
+    old_names: ClassVar = {
+        "kept": "state_dict",
+        "lasting": "state_attrs",
+        "restore": "load_state_dict",
+    }
+
+    state_attrs: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that are kept."""
 
-    def kept(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return name -> value, as plain data."""
-        return {name: _fields(getattr(self, name)) for name in self.lasting}
+        return {name: _fields(getattr(self, name)) for name in self.state_attrs}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what another one, made alike, has kept.
 
         Raises KeyError, TypeError or ValueError where it is of something else.
         """
-        for name in self.lasting:
-            setattr(self, name, _made(getattr(self, name), kept[name]))
+        for name in self.state_attrs:
+            setattr(self, name, _made(getattr(self, name), state[name]))
 
 
 def _fields(value: Any) -> Any:
