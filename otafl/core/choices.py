@@ -38,7 +38,8 @@ class _Resolved:
 @dataclass(frozen=True)
 class Choice(_Resolved):
     """Describe a section that chooses a component by its `name`; a text stands for `{name: text}`,
-    and one without a name has the table's default."""
+    and one without a name has the table's default.
+    """
 
     table: str
 

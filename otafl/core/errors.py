@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something is wrong that the user can mend.
+    """An error that the user can correct.
 
-    The message is one clear sentence that names the key or file, the value it got and what would
-    do. The command line prints it and exits with 2, without a traceback.
+    The message is one sentence with the key or file, the given value and the remedy. The command
+    line prints it without a traceback and exits with code 2.
     """
 
 

@@ -83,7 +83,8 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
 
 def _is_special(path: Path) -> bool:
     """Say whether a path is a device, a pipe or a socket, or a name that the system keeps for what
-    is open, like /dev/stdout: a rename would replace it."""
+    is open, like /dev/stdout: a rename would replace it.
+    """
     try:
         mode, folder = path.stat().st_mode, path.parent.resolve()
     except OSError:
@@ -109,7 +110,8 @@ def create_beside(path: Path) -> Path:
 @functools.cache
 def _namespace() -> str:
     """Return what the numbers of processes are unique in, hashed: a container of a machine, from
-    one start of the machine to the next."""
+    one start of the machine to the next.
+    """
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):  # not on Linux
         parts += [os.readlink("/proc/self/ns/pid")]

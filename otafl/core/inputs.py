@@ -64,5 +64,6 @@ def read_bytes(path: Path | str, most_bytes: int) -> bytes:
 
 def read_text(path: Path | str, most_bytes: int) -> str:
     """Read a regular file of UTF-8 text whole. Raises OSError as `open_regular`, and
-    UnicodeDecodeError (a ValueError)."""
+    UnicodeDecodeError (a ValueError).
+    """
     return read_bytes(path, most_bytes).decode("utf-8")

@@ -73,7 +73,8 @@ def purpose(name: str, module: str) -> Purpose:
 
 def family(name: str, module: str) -> Purpose:
     """Declare the streams `name/...` of a module, and `name` itself. Raises RuntimeError as
-    `purpose`."""
+    `purpose`.
+    """
     return _declare(_purpose(name, module, True))
 
 
@@ -207,7 +208,8 @@ class Streams:
         self, purpose: str, round: int, trial: Tensor, device: Tensor, count: int
     ) -> Tensor:
         """Draw [n, count] int64 of 64 random bits each, for pairs trial [n], device [n]: each
-        device's own part."""
+        device's own part.
+        """
         return self._draw(_words, purpose, round, (count,), (trial, device))
 
     def seeds(self, purpose: str, index: int) -> list[int]:

@@ -83,7 +83,8 @@ class Settings(BaseModel):
     @property
     def assumes_increments(self) -> str:
         """Return why what devices send must be increments ("takes a vote of signs"); empty where it
-        need not."""
+        need not.
+        """
         return ""
 
     def made(self, *given: Any) -> Any:
@@ -92,7 +93,8 @@ class Settings(BaseModel):
 
     def notes(self, scenario: Any) -> Iterable[str]:
         """Return what is no error, but hardly meant, between these settings and the rest of the
-        scenario; asked of the sections `algorithm`, `transport` and `topology`."""
+        scenario; asked of the sections `algorithm`, `transport` and `topology`.
+        """
         return ()
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -165,6 +167,7 @@ def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
 
 def reveals(settings: type[BaseModel]) -> Iterator[tuple[str, Reveals]]:
     """Yield the fields of a settings class that have a choice by which devices reveal their data,
-    each with that choice."""
+    each with that choice.
+    """
     for name, info in settings.model_fields.items():
         yield from ((name, mark) for mark in info.metadata if isinstance(mark, Reveals))

@@ -80,7 +80,8 @@ def remark(word: str) -> str:
 
 def same(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that is this one in other letters (`GBMA`, `learning-rate`), or what
-    other programs, or other sections, call it."""
+    other programs, or other sections, call it.
+    """
     names = {_plain(name): name for name in reversed(list(known))}
     plain = _plain(word)
     guesses = (plain, synonym(word).rpartition(".")[2], *ALIKE.get(plain, ()))
@@ -89,7 +90,8 @@ def same(word: str, known: Iterable[str]) -> str | None:
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word most like this one, if any is like it: the `same`, the only one that
-    has this word as a part (`count`: `device_count`), or the closest by its spelling."""
+    has this word as a part (`count`: `device_count`), or the closest by its spelling.
+    """
     names, plain = list(known), _plain(word)
     having = [name for name in names if f"_{plain}_" in f"_{_plain(name)}_"]
     if plain and (found := same(word, names) or (having[0] if len(having) == 1 else None)):

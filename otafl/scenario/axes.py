@@ -107,7 +107,8 @@ Sweep = list[list[Track]]
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
     """Return the sound axes of the section `sweep`, and what is wrong with the others. tree: of the
-    whole."""
+    whole.
+    """
     if not isinstance(sweep, Mapping):
         return [], []  # the schema says what is wrong
     axes: Sweep = []

@@ -22,7 +22,8 @@ from otafl.user_code import loading
 
 def check(scenario: Scenario) -> list[Problem]:
     """Return everything that is wrong between the sections of a point; within
-    `loading.without_code` what can be told without code of the user's."""
+    `loading.without_code` what can be told without code of the user's.
+    """
     found = [
         one
         for path, section in sections(scenario)

@@ -127,7 +127,8 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
 
 def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
     """Find what pydantic would take, but nothing else can: `trials: true` (read as one), whole
-    numbers beyond all that can be counted, and texts that no file can hold."""
+    numbers beyond all that can be counted, and texts that no file can hold.
+    """
     problems = []
     for path, value in _plain_values(tree):
         fault = _slip(path, value, tree, root)

@@ -15,7 +15,8 @@ ORDER = ("data", "model", "algorithm", "channel", "csi", "receiver", "power", "c
 
 def example(table: str, name: str) -> dict[str, Any]:
     """Return the keys of a small scenario that uses a component; what is left out has its
-    default."""
+    default.
+    """
     tree: dict[str, Any] = {"name": f"{table}_{name}"}
     chosen = {f"{registry.TABLES[table].section}.name": name}
     for key, value in (chosen | dict(registry.settings(table, name).example)).items():

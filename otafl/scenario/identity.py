@@ -121,7 +121,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str =
 
 def sources_of(scenario: Scenario) -> Sources:
     """Return the files of the user's own modules that a scenario's results depend on, and their
-    hashes. Raises UserError where one that it names cannot be imported."""
+    hashes. Raises UserError where one that it names cannot be imported.
+    """
     found: Sources = {}
     for path, section in custom_sections(scenario):
         own = loading.source(section.name, f"{dotted(path)}.name")
@@ -139,7 +140,8 @@ def files_of(scenario: Scenario) -> dict[str, str]:
 
 def stack_key(scenario: Scenario) -> str:
     """Return what points that can run in one stack have in common: they differ in stackable fields
-    alone."""
+    alone.
+    """
     outside = {"name", "trials", "seed", "sweep", "engine", "output", "track"}
     return _digest(structure(scenario, outside))
 
@@ -152,7 +154,8 @@ def _hash_of_stored(stored: Mapping[str, Any]) -> str:
 
 def _is_former(text: str, digest: str) -> bool:
     """Say whether a file is read otherwise than today because it was written before a default of
-    what its axes choose changed."""
+    what its axes choose changed.
+    """
     now = _hash_of(text, False)
     return digest != now != _hash_of(text, True)
 
@@ -178,7 +181,8 @@ def _fill_in(key: str, value: Any) -> Any:
 
 def _normalise(former: bool, kind: type[BaseModel], section: dict[str, Any]) -> dict[str, Any]:
     """Return a section that an axis chooses without keys at their first default, and, unless it is
-    `former`, with the present default of keys that it does not give."""
+    `former`, with the present default of keys that it does not give.
+    """
     first = list_former_defaults(kind)
     given = {key: value for key, value in section.items() if first.get(key, ...) != value}
     if former:
@@ -189,7 +193,8 @@ def _normalise(former: bool, kind: type[BaseModel], section: dict[str, Any]) -> 
 
 def _apply(key: str, value: Any, change: Change) -> Any:
     """Return a value of an axis in which `change` was made to each component that it chooses and of
-    which a default has changed; other values stay as they are."""
+    which a default has changed; other values stay as they are.
+    """
     if key == "zip":
         return {own: _apply(own, one, change) for own, one in value.items()}
     path = tuple(key.removesuffix(".name").split("."))

@@ -34,17 +34,26 @@ def load_scenario(
     source: str | FilePath | Mapping[str, Any],
     overrides: Sequence[str] = (),
 ) -> Scenario:
-    """Read a scenario from the path of a YAML file or from a mapping, and check every point of its
-    sweep.
+    """Read a scenario from a YAML file or a mapping.
+
+    Every point of its sweep is checked.
 
     Parameters
     ----------
-    source : the path, or the mapping.
-    overrides : texts `a.b=c`, c as in YAML, applied before anything is checked.
+    source : str, Path or mapping
+        Path of the YAML file, or the mapping of keys.
+    overrides : sequence of str, optional
+        Texts `a.b=c`, with c in YAML, which are applied before the checks.
+
+    Returns
+    -------
+    Scenario
+        The validated scenario.
 
     Raises
     ------
-    ScenarioError : which lists everything that is wrong.
+    ScenarioError
+        If the scenario is not valid. The message lists every error.
     """
     return load_points(source, overrides)[0]
 
@@ -107,7 +116,8 @@ def axes_of(scenario: Scenario) -> dict[str, Axis]:
 
 def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
     """Return what a file says and where. Raises ScenarioError with the place where it is no
-    mapping."""
+    mapping.
+    """
     text = _text(file)
     try:
         source = parse(text)
@@ -266,7 +276,8 @@ def _points(
 
 class _Collected:
     """Collect the problems of points, each said once, with the values of the axes that it comes
-    from."""
+    from.
+    """
 
     def __init__(self, where: Where) -> None:
         self._where = where

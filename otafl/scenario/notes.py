@@ -18,13 +18,15 @@ notes of their own."""
 
 def notes_on(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each such thing: power policies that are asked by nobody, models that
-    are clipped, and what methods, transports and topologies say themselves."""
+    are clipped, and what methods, transports and topologies say themselves.
+    """
     return [*_idle_policies(points), *_clipped_models(points), *_of_sections(points)]
 
 
 def _clipped_models(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each method that sends models, which the norm of `privacy.clip`
-    bounds, where an increment's is meant."""
+    bounds, where an increment's is meant.
+    """
     said = []
     for scenario in (point.scenario for point in points):
         method, clip = scenario.algorithm, scenario.privacy.clip

@@ -1,5 +1,6 @@
 """Describe the sections of a scenario that choose from no table: the devices, the training, how it
-is computed and what is written."""
+is computed and what is written.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Say in words what the keys of settings are: type, unit, bounds and default, from the pydantic
-classes that are the schema."""
+classes that are the schema.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +169,8 @@ def _number(value: float) -> str:
 
 def default(info: FieldInfo, section: str) -> str | None:
     """Return what a key is if it is not given, as YAML says it; None if it must be. It may follow
-    from the component's name, which ends the section's: `channel-tdl-a`."""
+    from the component's name, which ends the section's: `channel-tdl-a`.
+    """
     table = chosen_from(info)
     if table:
         return TABLES[table].default

@@ -28,7 +28,8 @@ def to_yaml(scenario: Scenario) -> str:
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a scenario, for editors. `stackable: true` marks the numbers whose
-    sweep costs least."""
+    sweep costs least.
+    """
     schema = Scenario.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
