@@ -1,4 +1,4 @@
-"""Read a scenario, check it, and expand its sweep into points."""
+"""Reading of a scenario, its checks, and the expansion of its sweep into points."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
 
 MOST_BYTES = 2_000_000
-"""Of a scenario's file."""
+"""Largest size of a scenario's file."""
 
 MOST_POINTS = 10_000
-"""Of a sweep: each of them is checked, and is a place in the results."""
+"""Largest number of points of a sweep: each of them is checked and has a place in the results."""
 
 Further = Callable[[Scenario], list[Problem]]
 
@@ -65,7 +65,7 @@ def load_points(
 ) -> tuple[Scenario, list[Point]]:
     """Read a scenario as `load_scenario`, and return the points of its sweep too.
 
-    further: returns what else is wrong with a point whose sections are sound.
+    further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
         tree, where = _plain(source), Where()
@@ -85,7 +85,7 @@ def load_points(
     problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
     if any(one.path[:1] != ("sweep",) for one in problems) or _too_many(sweep):
         raise where.error(problems)
-    if problems:  # the values of the other axes are looked at all the same
+    if problems:  # the values of the other axes are still checked
         scenario = Scenario.model_validate({**tree, "sweep": {}})
     return scenario, _points(scenario, sweep, where, further, problems)
 
@@ -93,13 +93,13 @@ def load_points(
 def expand(scenario: Scenario) -> list[Point]:
     """Return every point of the sweep, the last axis fastest; one point without a sweep.
 
-    Raises ScenarioError for points that cannot be.
+    Raises ScenarioError for invalid points.
     """
     return _points(scenario, _sweep(scenario), Where())
 
 
 def is_scenario(file: FilePath) -> bool:
-    """Say whether a file is a scenario, by its name or by what it holds."""
+    """Return whether a file is a scenario, by its name or its content."""
     if file.suffix in (".yaml", ".yml"):
         return True
     try:
@@ -115,8 +115,9 @@ def axes_of(scenario: Scenario) -> dict[str, Axis]:
 
 
 def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
-    """Return what a file says and where. Raises ScenarioError with the place where it is no
-    mapping.
+    """Return the content of a file and its places.
+
+    Raises ScenarioError with the place if it is no mapping.
     """
     text = _text(file)
     try:
@@ -135,7 +136,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 
 
 def _text(file: FilePath) -> str:
-    """Return the text of a scenario's file. Raises ScenarioError where it can be none."""
+    """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
     try:
         with open_regular(file) as opened:
             data = opened.read(MOST_BYTES + 1)
@@ -167,7 +168,7 @@ def _unreadable(file: FilePath, error: OSError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return mappings, sequences, paths and NumPy's numbers as YAML would give them."""
+    """Return mappings, sequences, paths and NumPy's numbers in the form that YAML would give."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -215,7 +216,7 @@ def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
 
 
 def _too_many(sweep: axes.Sweep) -> list[Problem]:
-    """Return the sweep's problem if it has more points than can be."""
+    """Return the sweep's problem if it has too many points."""
     count = axes.size(sweep)
     if count <= MOST_POINTS:
         return []
@@ -243,10 +244,10 @@ def _points(
     further: Further | None = None,
     faults: Sequence[Problem] = (),
 ) -> list[Point]:
-    """Return the points of a sweep. Raises ScenarioError for all that is wrong at some of them.
+    """Return the points of a sweep. Raises ScenarioError with all their errors.
 
-    faults: of other axes, raised with the rest. Without those axes nobody knows how the parts of a
-    point go together, which is then not looked at.
+    faults: errors of other axes, raised with the rest. With such errors the points are incomplete,
+    so the checks between their sections are skipped.
     """
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
     # sections that no axis changes need no second validation, which is what takes the time
@@ -275,9 +276,7 @@ def _points(
 
 
 class _Collected:
-    """Collect the problems of points, each said once, with the values of the axes that it comes
-    from.
-    """
+    """The errors of points, each listed once, with the values of the axes that cause it."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -295,7 +294,7 @@ class _Collected:
                 said[axes.said(touched)] = None
 
     def raise_any(self, others: Sequence[Problem]) -> None:
-        """Raise what was collected, and other problems with it, if there are any."""
+        """Raise the collected errors and the others, if there are any."""
         problems = list(others)
         for (message, _), (place, said) in self._found.items():
             more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
@@ -306,5 +305,5 @@ class _Collected:
 
 
 def _touches(path: Path, paths: Sequence[Path]) -> bool:
-    """Say whether a key is above or below one of the others."""
+    """Return whether a key is above or below one of the others."""
     return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)
