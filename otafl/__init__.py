@@ -1,8 +1,8 @@
-"""Simulate federated learning over wireless channels.
+"""Simulation of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
 `tuned`, `to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `load_model`, `UserError`.
-Nothing heavy is imported before it is used.
+Heavy packages are imported on first use.
 """
 
 from __future__ import annotations
@@ -72,20 +72,26 @@ def run(
 
     Parameters
     ----------
-    scenario : a loaded one, a mapping of its keys, or the path of its YAML file.
-    out : NetCDF file to write the result to; none if not given. One that is there and holds this
-        scenario, or fewer of its values and trials, is not computed again; one of another scenario
-        is refused, unless `restart`.
-    progress : called with (rounds done, rounds in all, note).
-    restart : compute everything anew.
+    scenario : Scenario, mapping, str or Path
+        A loaded scenario, a mapping of its keys, or the path of its YAML file.
+    out : Path or str, optional
+        NetCDF file for the result. A file that holds this scenario, or fewer of its values and
+        trials, is not computed again. A file of another scenario raises an error, unless `restart`
+        is true.
+    progress : callable, optional
+        Function that is called with (rounds done, rounds in total, note).
+    restart : bool, default False
+        Whether to ignore an existing file and compute everything again.
 
     Returns
     -------
-    A dataset with the sweep's axes, trial, round and device as dims.
+    xarray.Dataset
+        Result with the dims (sweep axes, trial, round[, device]).
 
     Raises
     ------
-    UserError : for what the user can mend, in one sentence.
+    UserError
+        If the scenario, the data or the file is not valid. The message names the remedy.
     """
     from otafl import sweeping
 
@@ -99,20 +105,30 @@ def sweep(
     progress: Callable[[int, int, str], None] | None = None,
     restart: bool = False,
 ) -> xr.Dataset:
-    """Run a scenario into a folder, a file for each finished part; what is there already is kept.
+    """Run a scenario into a folder, with one file for each finished part.
+
+    Finished parts that the folder already holds are not computed again.
 
     Parameters
     ----------
-    scenario, progress, restart : as of `run`.
-    folder : of the sweep, new or with parts of the same scenario.
+    scenario : Scenario, mapping, str or Path
+        A loaded scenario, a mapping of its keys, or the path of its YAML file.
+    folder : Path or str
+        Folder of the sweep, new or with parts of the same scenario.
+    progress : callable, optional
+        Function that is called with (rounds done, rounds in total, note).
+    restart : bool, default False
+        Whether to discard existing parts and compute everything again.
 
     Returns
     -------
-    The dataset, as of `run`.
+    xarray.Dataset
+        Result with the dims (sweep axes, trial, round[, device]).
 
     Raises
     ------
-    UserError : for what the user can mend, in one sentence.
+    UserError
+        If the scenario, the data or the folder is not valid. The message names the remedy.
     """
     from otafl import sweeping
 

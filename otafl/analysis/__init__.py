@@ -1,0 +1,1 @@
+"""Analyses of results: overhead, timelines, tuning, deviations."""

@@ -12,19 +12,22 @@ def deviation(result: xr.Dataset) -> xr.Dataset:
 
     Parameters
     ----------
-    result : of a scenario with `training.class_losses: true`.
+    result : xarray.Dataset
+        Result of a scenario with `training.class_losses: true`.
 
     Returns
     -------
-    In nat, over the result's dims with device and class. `own`: Delta L = L - mean over devices of
-    L, weighted by their samples of the class; L is the mean loss of a device's personal model on
-    its own test samples of a class, 0 where it has none. `common`: Delta G = G - plain mean over
-    devices of G, G being the same on all test samples of the class; there only where the result has
-    it (`training.cross_test: true`).
+    xarray.Dataset
+        Deviations in nat, with the result's dims, device and class. `own` is Delta L = L - mean
+        over devices of L, weighted by their samples of the class. L is the mean loss of a device's
+        personal model on its own test samples of a class, or 0 without such samples. `common` is
+        Delta G = G - unweighted mean over devices of G, with G the same loss on all test samples of
+        the class. It requires `training.cross_test: true`.
 
     Raises
     ------
-    UserError : for a result without class losses.
+    UserError
+        If the result has no class losses.
 
     References
     ----------

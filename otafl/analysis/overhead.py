@@ -32,33 +32,37 @@ COSTS = (
 
 
 def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
-    """Find the first record at which a variable is at or above the target, and what that cost.
+    """Find the first record at which a variable reaches the target, and the cost up to it.
 
-    A trial that diverged has the records before as they are, and counts as a guess from then on
-    (`results.ending.count_diverged`): it may have reached the target before, not with the broken
-    model.
+    A trial that diverged keeps its earlier records and counts as a guess afterwards
+    (`results.ending.count_diverged`). It may have reached the target before, but not with the
+    diverged model.
 
     Parameters
     ----------
-    result : as `open_results` gives it.
-    variable : one that has `round` and no `device`.
-    target : in the variable's unit.
+    result : xarray.Dataset
+        Result of `open_results`.
+    variable : str
+        Variable with the dim `round` and without the dim `device`.
+    target : float
+        Value to reach, in the variable's unit.
 
     Returns
     -------
-    With dims (sweep axes, trial): `reached`, 1 where the trial got there and 0 where it did not
-    (NaN where none ran), whose mean over trials is the share that did. The others are NaN where a
-    trial never got there, so their means are over that share alone: `round`, that of the record
-    (rounds between records are not evaluated), and what had been spent by then, as far as the
-    result has it. `uplink_symbols` as the transport counts them, `side_symbols`, `airtime_s`,
-    `sim_time_s`; summed over devices `tx_energy_j` (radiated), `compute_energy_j` and
-    `device_energy_j` (drawn, with dim cause), and `energy_j`, which is the latter of all causes.
-    Beside these `device_symbols`, the symbols that the devices sent one and all, and
-    `bandwidth_time` [Hz s], airtime times bandwidth.
+    xarray.Dataset
+        Costs with the dims (sweep axes, trial). `reached` is 1 if the trial reached the target, 0
+        if not, and NaN if the trial did not run. All other variables are NaN for trials that did
+        not reach it, so their means are over the trials that did. `round` is the round of the
+        record. The costs are those that the result contains: `uplink_symbols` as the transport
+        counts them, `side_symbols`, `airtime_s` and `sim_time_s`. The energies are sums over
+        devices: `tx_energy_j` (radiated), `compute_energy_j`, `device_energy_j` (drawn, with the
+        dim cause), and `energy_j`, the sum of the latter over causes. `device_symbols` are the
+        symbols of all devices together, and `bandwidth_time` [Hz s] is airtime times bandwidth.
 
     Raises
     ------
-    UserError : for a variable that cannot be asked.
+    UserError
+        If the variable is not recorded round by round for a whole trial.
     """
     able = sorted(
         str(name) for name, v in result.items() if "round" in v.dims and "device" not in v.dims
@@ -150,23 +154,27 @@ def _bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
 
 
 def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one") -> xr.DataArray:
-    """Return uplink channel uses a round, the mean over the rounds that a trial ran.
+    """Compute the uplink channel uses in a round, averaged over the rounds of a trial.
 
     Side information does not count.
 
     Parameters
     ----------
-    result : as `open_results` gives it.
-    devices : "one" counts what a single device sends, as Table II of FedRLR does, "all" what the
-        uploads of all participants take; over the air they share it, and both are the same.
+    result : xarray.Dataset
+        Result of `open_results`.
+    devices : {"one", "all"}, default "one"
+        Whose symbols count: those of a single device, as in Table II of FedRLR, or those of all
+        participants. Over the air the devices share the symbols, so both counts are equal.
 
     Returns
     -------
-    In symbols, with dims (sweep axes, trial).
+    xarray.DataArray
+        Symbols with the dims (sweep axes, trial).
 
     Raises
     ------
-    UserError : for a transport that this does not know.
+    UserError
+        If the result's transport is unknown.
     """
     spent = result["uplink_symbols"]
     rounds = result["round"].where(spent.notnull()).max("round")

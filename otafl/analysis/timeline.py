@@ -35,24 +35,31 @@ ASLEEP = "asleep"
 
 
 def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
-    """Return the events of one trial, in the order in which they began.
+    """Return the events of one trial, in the order of their start.
 
     Parameters
     ----------
-    ds : a result of a scenario with `output.save_timeline: true`.
-    sel : coordinate=value, for a sweep.
+    ds : xarray.Dataset
+        Result of a scenario with `output.save_timeline: true`.
+    trial : int, default 0
+        Number of the trial.
+    **sel : Any
+        Coordinates `name=value` that select a point of a sweep.
 
     Returns
     -------
-    With dim event: device, round (in which the update was started, -1 for a device that is away),
-    activity (of `otafl.devices.activities.ACTIVITIES`), start_s and end_s, in seconds. Its
-    attributes: title, devices, end_s (simulated seconds of the trial) and, as far as the result has
-    them, updates_started, updates_used, updates_lost and crashed_updates of the whole trial.
+    xarray.Dataset
+        Events with the dim event: device, round (in which the update was started, -1 for an absent
+        device), activity (of `otafl.devices.activities.ACTIVITIES`), start_s and end_s in seconds.
+        The attributes are title, devices, end_s (simulated seconds of the trial) and, if the result
+        has them, updates_started, updates_used, updates_lost and crashed_updates of the whole
+        trial.
 
     Raises
     ------
-    UserError : for a result without a timeline, a trial or a point that is not there, and where
-        several points are left.
+    UserError
+        If the result has no timeline, no such trial or no such point, or if several points are
+        left.
     """
     if not set(TABLES.values()) <= set(ds.data_vars):
         raise UserError(

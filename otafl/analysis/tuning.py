@@ -9,25 +9,30 @@ from otafl.results.ending import at_end, count_diverged
 
 
 def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.Dataset:
-    """Return the result at the best value of one sweep axis.
+    """Select the best value of one sweep axis.
 
     The value is chosen at every point of the other axes, by the mean over trials of a variable at
-    the end of each trial; one that diverged counts as `results.ending.count_diverged` says, and one
-    without a value as 0.
+    the end of each trial. A diverged trial counts as `results.ending.count_diverged` states, and a
+    trial without a value as 0.
 
     Parameters
     ----------
-    result : as `open_results` gives it.
-    over : the axis, as `learning_rate`.
-    by : the variable, of which the largest is best.
+    result : xarray.Dataset
+        Result of `open_results`.
+    over : str
+        Name of the axis, for example `learning_rate`.
+    by : str, default "validation_accuracy"
+        Variable to maximise.
 
     Returns
     -------
-    Without the axis; the chosen value is a coordinate of its name.
+    xarray.Dataset
+        Result without the axis. The chosen value is a coordinate of the axis' name.
 
     Raises
     ------
-    UserError : where the result lacks either.
+    UserError
+        If the result has no such axis or variable.
     """
     for name, there in ((over, result.dims), (by, result.data_vars)):
         if name not in there:

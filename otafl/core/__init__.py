@@ -1,0 +1,1 @@
+"""Foundations: contracts, settings, registry, random streams, errors and files."""

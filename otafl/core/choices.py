@@ -1,8 +1,8 @@
-"""Hold sections of a scenario whose settings class is known once a value is there.
+"""Sections of a scenario whose settings class is known once they have a value.
 
-These are sections that choose from a table of `otafl.core.registry`, and those whose settings lie
-in the file of what uses them. Their classes are imported when a value is validated, so reading the
-schema imports none.
+Such a section chooses from a table of `otafl.core.registry`, or its settings are defined in the
+file of the component that uses them. Their classes are imported when a value is validated, so
+reading the schema imports none.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from otafl.core.settings import Settings
 
 UNKNOWN = "unknown_choice"
 NO_SECTION = "no_section"
-"""Types of the errors that are raised here."""
+"""Types of the errors that this module raises."""
 
 
 class _Resolved:
-    """Validate the value of a field whose type is `Annotated[Any, this]`."""
+    """A validator for a field whose type is `Annotated[Any, this]`."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.validate)
@@ -37,8 +37,10 @@ class _Resolved:
 
 @dataclass(frozen=True)
 class Choice(_Resolved):
-    """Describe a section that chooses a component by its `name`; a text stands for `{name: text}`,
-    and one without a name has the table's default."""
+    """A section that chooses a component by its `name`.
+
+    A text stands for `{name: text}`. A section without a name has the table's default.
+    """
 
     table: str
 
@@ -58,7 +60,7 @@ class Choice(_Resolved):
         return registry.settings(self.table, registry.TABLES[self.table].default)()
 
     def named(self, value: Any) -> Any:
-        """Return the value as a mapping with its `name`; what is no text or mapping as it is."""
+        """Return the value as a mapping with its `name`; other types stay unchanged."""
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, Mapping) and "name" not in value:
@@ -106,13 +108,13 @@ class Choice(_Resolved):
 
 @dataclass(frozen=True)
 class Section(_Resolved):
-    """Describe a section of one kind. where: `module:class` of its settings, maybe nested."""
+    """A section of one kind. where: `module:class` of its settings, possibly nested."""
 
     where: str
 
     @property
     def kind(self) -> type[Settings]:
-        """Return the settings class."""
+        """The settings class."""
         module, _, name = self.where.partition(":")
         found: type[Settings] = attrgetter(name)(importlib.import_module(module))
         return found
@@ -136,7 +138,7 @@ def chosen(table: str, description: str) -> Any:
 
 
 def section(where: str, description: str) -> Any:
-    """Declare a field that holds the section of this kind, of the type Any."""
+    """Declare a field that has the section of this kind, of the type Any."""
     return _field(Section(where), description)
 
 
@@ -147,5 +149,5 @@ def _field(of: Choice | Section, description: str) -> Any:
 
 
 def of_field(field: Any) -> Choice | Section | None:
-    """Return the choice or section that a pydantic field holds, if it does."""
+    """Return the choice or section of a pydantic field, or None."""
     return next((one for one in field.metadata if isinstance(one, Choice | Section)), None)

@@ -1,4 +1,4 @@
-"""Print to the terminal."""
+"""Output to the terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def plain_console(stderr: bool = False, quiet: bool = False) -> Console:
-    """Return a console that prints texts as they are, without guessing at colours; quiet: nothing.
+    """Return a console that prints texts unchanged, without guessing at colours; if quiet, nothing.
 
-    What `otafl --help` does not need is imported when it is asked for.
+    Rich is imported here because `otafl --help` does not need it.
     """
     from rich.console import Console
 

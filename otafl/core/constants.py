@@ -1,4 +1,4 @@
-"""Keep small tensors of numbers that the host knows, so that they are sent to a GPU once."""
+"""Small tensors of numbers that the host knows, sent to a GPU once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from torch import Tensor
 def constant(
     values: float | tuple[float | tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Return the numbers as a tensor, the same one in every call: not to be written to."""
-    with torch.inference_mode(False):  # it may be asked for again where gradients are taken
+    """Return the numbers as a tensor, the same one in every call. Do not write to it."""
+    with torch.inference_mode(False):  # a later caller may take gradients
         return torch.tensor(values, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Raise errors that speak to the user."""
+"""Errors whose messages are for the user."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something is wrong that the user can mend.
+    """An error that the user can correct.
 
-    The message is one clear sentence that names the key or file, the value it got and what would
-    do. The command line prints it and exits with 2, without a traceback.
+    The message is one sentence with the key or file, the given value and the remedy. The command
+    line prints it without a traceback and exits with code 2.
     """
 
 
 class DamagedError(UserError):
-    """A file that is not what was written. why: what was found, without the file's name."""
+    """A file whose content has changed since it was written.
+
+    why: the fault, without the file's name.
+    """
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
@@ -24,16 +27,16 @@ class DamagedError(UserError):
 
 
 class WriteError(UserError):
-    """Say that a file cannot be written: what is computed next could not be kept either."""
+    """A file that cannot be written; results computed later could not be saved either."""
 
 
 class RemovedSetting(FutureWarning):
-    """A scenario gives a setting that was removed, at the value that holds without it."""
+    """A scenario gives a removed setting, with the value that is now the only one."""
 
 
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Raise WriteError in the place of an OSError within: the file or folder cannot be changed."""
+    """Convert an OSError into a WriteError: the file or folder cannot be changed."""
     try:
         yield
     except OSError as error:

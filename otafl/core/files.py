@@ -1,4 +1,4 @@
-"""Write files that are whole or not there at all."""
+"""Atomic writing: a file is complete, or does not exist."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 LEFT_S = 86400.0
-"""A temporary file that nobody has written to for so long was left by a program that is gone."""
+"""Age in seconds at which a temporary file counts as left by a program that has ended."""
 
 
 @contextlib.contextmanager
 def written(path: Path, replaces: bool = False) -> Iterator[Path]:
-    """Yield a temporary file beside `path` to write to; then it is flushed to disk and renamed.
+    """Yield a temporary file next to `path`; afterwards it is flushed to disk and renamed.
 
-    The file is new, and others cannot guess its name, so no link of theirs is followed. What killed
-    programs left of writing this file is removed. A device or a pipe, which a user may name, is not
-    replaced: `path` itself is yielded.
+    The file is new and has a name that others cannot guess, so it follows no link of theirs.
+    Temporary files of killed programs for the same path are removed. A device or a pipe, which a
+    user may name, is not replaced: `path` itself is yielded.
 
     Parameters
     ----------
-    path : of the file.
-    replaces : whether it is a file of otafl's own, of which a device or a pipe in its place is
-        replaced too: it was not put there to be written to, and a pipe would not be read.
+    path : Path
+        Path of the file.
+    replaces : bool, default False
+        Whether the file belongs to otafl. Then a device or a pipe at the path is replaced too,
+        because the user did not name it as a target.
 
     Raises
     ------
     WriteError
-        If the folder or the disk does not allow it; `path` is then as it was.
+        If the folder or the disk does not allow it; `path` is then unchanged.
     """
     temporary = None
     try:
@@ -73,7 +75,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a line for the names of the columns, and one for each row, as `written`."""
+    """Write a line with the names of the columns, and one for each row, as `written`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -82,8 +84,10 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]])
 
 
 def _is_special(path: Path) -> bool:
-    """Say whether a path is a device, a pipe or a socket, or a name that the system keeps for what
-    is open, like /dev/stdout: a rename would replace it."""
+    """Return whether a path is a device, a pipe, a socket or a name of the system like /dev/stdout.
+
+    A rename would replace it.
+    """
     try:
         mode, folder = path.stat().st_mode, path.parent.resolve()
     except OSError:
@@ -93,9 +97,9 @@ def _is_special(path: Path) -> bool:
 
 
 def create_beside(path: Path) -> Path:
-    """Create a temporary file beside a path, under a name that others cannot guess.
+    """Create a temporary file next to a path, under a name that others cannot guess.
 
-    The name says where its program runs, and as which process.
+    The name contains the machine and the number of the process.
     """
     only_new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
     while True:
@@ -108,8 +112,10 @@ def create_beside(path: Path) -> Path:
 
 @functools.cache
 def _namespace() -> str:
-    """Return what the numbers of processes are unique in, hashed: a container of a machine, from
-    one start of the machine to the next."""
+    """Return a hash of the scope in which process numbers are unique.
+
+    That is a container of a machine, between two starts of the machine.
+    """
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):  # not on Linux
         parts += [os.readlink("/proc/self/ns/pid")]
@@ -118,9 +124,9 @@ def _namespace() -> str:
 
 
 def _remove_left(path: Path, now: float) -> None:
-    """Remove the temporary files that other programs left of writing a path.
+    """Remove the temporary files of ended programs for a path.
 
-    now: what the file system's clock says. A program of another container or machine counts as gone
+    now: the clock of the file system. A program of another container or machine counts as ended
     once its file is old.
     """
     pattern = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{12}})-[0-9a-f]{{8}}-(\d+)\.tmp")
@@ -139,7 +145,7 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # another user's, or nobody's
+    except (OSError, OverflowError):  # of another user, or out of range
         pass
     return True
 

@@ -1,4 +1,4 @@
-"""Give the numbers that the trials of a stack differ in, as tensors."""
+"""Hyperparameters in which the trials of a stack differ, as tensors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ def hyper_of(rows: Sequence[Settings], streams: Streams) -> Tensors:
 
     Parameters
     ----------
-    rows : S settings of one class, a trial each.
-    streams : for precision and torch device.
+    rows : sequence of Settings
+        S settings of one class, one per trial.
+    streams : Streams
+        Random streams, for precision and torch device.
 
     Returns
     -------
-    field -> [S]
+    dict of Tensor [S]
+        Field -> values.
     """
     hyper = {}
     own = [row.values for row in rows]

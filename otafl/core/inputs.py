@@ -1,6 +1,6 @@
-"""Open files that someone else may have written: regular files up to a size, and nothing else.
+"""Reading of files that another person may have written: only regular files up to a size.
 
-A named pipe would keep the program waiting, and a device such as /dev/zero would fill its memory.
+A named pipe would block the program, and a device such as /dev/zero would fill its memory.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ def open_regular(path: Path | str, most_bytes: int | None = None) -> BinaryIO:
 
     Parameters
     ----------
-    path : of the file; links are followed.
-    most_bytes : size up to which it is opened; None for any.
+    path : Path or str
+        Path of the file; links are followed.
+    most_bytes : int, optional
+        Largest size that is opened. By default there is no bound.
 
     Raises
     ------
     OSError
-        Where there is no such file, it is not a regular one, or it is larger. `strerror` says
-        which.
+        If there is no such file, it is not regular, or it is larger. `strerror` names the reason.
     """
-    # a pipe that nobody writes to would else be waited for here
+    # without O_NONBLOCK, a pipe without a writer would block here
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         about = os.fstat(handle)
@@ -54,7 +55,7 @@ def open_regular(path: Path | str, most_bytes: int | None = None) -> BinaryIO:
 
 
 def read_bytes(path: Path | str, most_bytes: int) -> bytes:
-    """Read a regular file whole. Raises OSError as `open_regular`, also if it grows meanwhile."""
+    """Read a whole regular file. Raises OSError as `open_regular`, also if it grows meanwhile."""
     with open_regular(path, most_bytes) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -63,6 +64,8 @@ def read_bytes(path: Path | str, most_bytes: int) -> bytes:
 
 
 def read_text(path: Path | str, most_bytes: int) -> str:
-    """Read a regular file of UTF-8 text whole. Raises OSError as `open_regular`, and
-    UnicodeDecodeError (a ValueError)."""
+    """Read a whole regular file of UTF-8 text.
+
+    Raises OSError as `open_regular`, and UnicodeDecodeError (a ValueError).
+    """
     return read_bytes(path, most_bytes).decode("utf-8")

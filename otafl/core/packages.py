@@ -1,4 +1,4 @@
-"""Import packages that only some installations have."""
+"""Import of packages that only some installations have."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from otafl.core.errors import UserError
 
 
 def import_extra(what: str, extra: str, *names: str, instead: str = "") -> Any:
-    """Import packages of an extra of otafl's, and return the last.
+    """Import packages of one of otafl's extras, and return the last.
 
     Parameters
     ----------
-    what : what needs them, which the message begins with.
-    extra : as in `pip install 'otafl[extra]'`.
-    names : of the modules.
-    instead : another remedy.
+    what : str
+        Feature that needs them, the start of the message.
+    extra : str
+        Name of the extra, as in `pip install 'otafl[extra]'`.
+    *names : str
+        Names of the modules.
+    instead : str, optional
+        Text of another remedy, appended to the message.
 
     Raises
     ------
-    UserError : if a package is not installed.
+    UserError
+        If a package is not installed.
     """
     try:
         return [importlib.import_module(name) for name in names][-1]
     except ImportError as error:
         raise UserError(
-            f"{what} needs a package ({error}); pip install 'otafl[{extra}]' would do{instead}"
+            f"{what} needs a package ({error}); run pip install 'otafl[{extra}]'{instead}"
         ) from error

@@ -1,4 +1,4 @@
-"""Say what is wrong with a scenario; `otafl.scenario` tells it the user."""
+"""Errors in a scenario, which `otafl.scenario` reports to the user."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """Hold one thing that is wrong.
+    """One error in a scenario.
 
     Parameters
     ----------
-    message : what is wrong, its key included.
-    path : where.
-    others : more keys that it depends on.
+    message : str
+        The error, with its key.
+    path : Path
+        Path of the faulty value.
+    others : tuple of Path
+        Further keys that the error depends on.
     """
 
     message: str
@@ -25,6 +28,6 @@ class Problem:
 
 
 def problem(text: str, key: str, *others: str) -> Problem:
-    """Make the problem of a dotted key, which the message begins with."""
+    """Make the problem of a dotted key, which starts the message."""
     paths = (tuple(one.split(".")) for one in others)
     return Problem(f"{key}: {text}", tuple(key.split(".")), tuple(paths))

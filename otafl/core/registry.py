@@ -1,11 +1,11 @@
-"""Say what a scenario can name, and where it lives.
+"""Tables of the components that a scenario can name, and their modules.
 
-A table holds the components that one section of a scenario chooses from. A component is a file: its
-name here is a word, its settings, its summary and its source are said in the file and nowhere else.
-`name@module` is for files that hold a family of components, such as the profiles of a channel.
+A table has the components that one section of a scenario chooses from. A component is a file. Its
+name here is a word; its settings, summary and source are stated only in the file. `name@module` is
+for files with a family of components, such as the profiles of a channel.
 
-Nothing is imported before it is asked for, and `about` reads summaries from the source, so that
-listing what there is needs neither torch nor pydantic.
+Nothing is imported before its use. `about` reads summaries from the source, so listing the
+components needs neither torch nor pydantic.
 """
 
 from __future__ import annotations
@@ -26,18 +26,25 @@ from otafl.core.words import did_you_mean
 
 @dataclass(frozen=True)
 class Table:
-    """Name where the components of a table live.
+    """Location of the components of a table.
 
     Parameters
     ----------
-    section : of a scenario, that chooses from the table.
-    folder : of the files, in `otafl`.
-    noun : what one of them is called.
-    title : of all of them.
-    default : the component of a section that names none.
-    words : the components, `name` or `name@module`.
-    custom : whether a section may name `module:callable` of the user's, which the package's module
-        `custom` then takes.
+    section : str
+        Section of a scenario that chooses from the table.
+    folder : str
+        Folder of the files, in `otafl`.
+    noun : str
+        Noun for one component.
+    title : str
+        Title of the table.
+    default : str
+        Component of a section without a name.
+    words : str
+        The components, `name` or `name@module`.
+    custom : bool
+        Whether a section may name a user-defined `module:callable`, which the package's module
+        `custom` then wraps.
     """
 
     section: str
@@ -50,17 +57,17 @@ class Table:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Return the keys of the section."""
+        """The keys of the section."""
         return tuple(self.section.split("."))
 
     @property
     def package(self) -> str:
-        """Return the package of the files."""
+        """The package of the files."""
         return f"otafl.{self.folder}"
 
     @functools.cached_property
     def modules(self) -> dict[str, str]:
-        """Return name -> module."""
+        """The module of each component, by name."""
         modules = {}
         for word in self.words.split():
             name, _, module = word.partition("@")
@@ -140,13 +147,16 @@ TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _
 
 
 class About(NamedTuple):
-    """Hold what the file of a component says of it.
+    """Description of a component, read from its file.
 
     Parameters
     ----------
-    summary : its first line.
-    text : all that follows, without the references.
-    references : papers and standards, a text each.
+    summary : str
+        First line.
+    text : str
+        Following text, without the references.
+    references : tuple of str
+        Papers and standards.
     """
 
     summary: str
@@ -155,7 +165,7 @@ class About(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """Return the first reference, short: `Sery and Cohen 2020`."""
+        """The first reference in short form, `Sery and Cohen 2020`."""
         return _cited(self.references[0]) if self.references else ""
 
 
@@ -165,7 +175,7 @@ def names(table: str) -> tuple[str, ...]:
 
 
 def component(table: str, name: str) -> type[Any]:
-    """Import the class of a component, or what takes the user's `module:callable`.
+    """Import the class of a component, or the wrapper of a user-defined `module:callable`.
 
     Raises UserError if the table does not have the name.
     """
@@ -182,9 +192,9 @@ def settings(table: str, name: str) -> type[Settings]:
 
 
 def make(table: str, chosen: Any, *given: Any) -> Any:
-    """Make the component of these settings: what they make where they are one themselves.
+    """Make the component of these settings; settings that are the component itself make it.
 
-    given: what its class takes besides them.
+    given: further arguments of its class.
     """
     kind = component(table, chosen.name)
     return chosen.made(*given) if isinstance(chosen, kind) else kind(chosen, *given)
@@ -192,7 +202,7 @@ def make(table: str, chosen: Any, *given: Any) -> Any:
 
 @functools.cache
 def about(table: str, name: str) -> About:
-    """Read what the source of a component says of it, without importing it."""
+    """Read the description of a component from its source, without importing it."""
     package, *inner = TABLES[table].modules[name].split(".")
     *folders, file = inner
     source = importlib.resources.files(package).joinpath(*folders, f"{file}.py").read_text("utf-8")
@@ -208,7 +218,7 @@ def about(table: str, name: str) -> About:
 
 
 def unknown_name(table: str, name: str) -> str:
-    """Say that a table does not have a name, and which it has."""
+    """Write that a table does not have a name, and list the names that it has."""
     found = TABLES[table]
     hint = did_you_mean(name, found.modules)
     custom = ", or module:callable of your own" if found.custom else ""
@@ -217,7 +227,7 @@ def unknown_name(table: str, name: str) -> str:
 
 
 def settings_of(kind: type[Any]) -> type[Settings]:
-    """Return the settings class of a component: its own, or itself where it is its settings."""
+    """Return the settings class of a component: its own, or itself if the class is its settings."""
     own: type[Settings] = getattr(kind, "Settings", kind)
     return own
 
@@ -234,7 +244,7 @@ def _component(module: str, name: str) -> type[Any]:
 
 @functools.cache
 def _of_users(table: str) -> type[Any]:
-    """Find the class that takes what `module:callable` of the user's names for a table."""
+    """Find the class that wraps a user-defined `module:callable` for a table."""
     kinds = _classes(f"{TABLES[table].package}.custom")
     return next(kind for kind in kinds if getattr(settings_of(kind), "table", None) == table)
 
@@ -247,7 +257,7 @@ def _classes(module: str) -> Iterator[type[Any]]:
 
 
 def _cited(reference: str) -> str:
-    """Return authors and year of a reference; its beginning where it has no year."""
+    """Return authors and year of a reference, or its start if it has no year."""
     found = re.match(r"(.+?),? (\d{4})\b", reference)
     if not found:
         return reference.partition(",")[0].rstrip(".")

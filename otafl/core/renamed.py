@@ -1,4 +1,4 @@
-"""Accept the names that contracts had before, and warn."""
+"""Former names of contracts, which still work with a warning."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 class Renamed:
     """A contract whose methods had other names.
 
-    A class that a user has written with an old name works. The method gets its new name, and a
+    A user-defined class with an old name works. The method gets its new name, and a
     `DeprecationWarning` names both.
     """
 
     old_names: ClassVar[Mapping[str, str]] = {}
-    """Old name of a method or attribute -> its new one; those of bases count, too."""
+    """Old name of a method or attribute -> its new one, including those of base classes."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -31,7 +31,7 @@ class Renamed:
 
 
 def old_name(old: str, new: str) -> property:
-    """Return an attribute that reads another one, and warns."""
+    """Return a property that reads another attribute and warns."""
 
     def read(self: Any) -> Any:
         warnings.warn(

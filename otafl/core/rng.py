@@ -1,10 +1,10 @@
-"""Draw random numbers from named streams, by counters.
+"""Random numbers from named streams, drawn by counters.
 
-A number depends on (root seed, trial, purpose, round, device, position in a draw of so many) and on
-nothing else. So a trial draws the same numbers alone or stacked, whichever devices take part, on
-CPU or GPU, and after a resume; there is no state to save, and no loop over trials or devices. The
+A number depends only on (root seed, trial, purpose, round, device, position in the draw, size of
+the draw). So a trial draws the same numbers by itself or stacked, whichever devices take part, on
+CPU or GPU, and after a resume. There is no state to save, and no loop over trials or devices. The
 generator hashes a 64-bit key and a 64-bit counter with the finaliser of MurmurHash3 in Stafford's
-variant 13 (the one of SplitMix64); keys are chained through the same finaliser from a SHA-256 of
+variant 13 (the one of SplitMix64). Keys are chained through the same finaliser from a SHA-256 of
 the purpose's name.
 
 References
@@ -35,13 +35,13 @@ _NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
 _BLOCK = 2**17  # fits the cache, and is worth a second thread
 
 STEP_BITS = 32
-"""The round under which a step draws is (round << 32) + step."""
+"""A step draws under the round (round << 32) + step."""
 
 _declared: dict[str, Purpose] = {}
 
 
 class Purpose(str):
-    """Name a stream; it is declared once, by the module that draws from it.
+    """Name of a stream, declared once by the module that draws from it.
 
     Examples
     --------
@@ -62,18 +62,20 @@ class Purpose(str):
 
 
 def tick(round: int, step: int) -> int:
-    """Return the round under which a stream is drawn from in a step of a round's local work."""
+    """Return the round number under which a step of a round's local work draws from a stream."""
     return (round << STEP_BITS) + step
 
 
 def purpose(name: str, module: str) -> Purpose:
-    """Declare the stream of a module. Raises RuntimeError where another module draws from it."""
+    """Declare the stream of a module. Raises RuntimeError if another module draws from it."""
     return _declare(_purpose(name, module, False))
 
 
 def family(name: str, module: str) -> Purpose:
-    """Declare the streams `name/...` of a module, and `name` itself. Raises RuntimeError as
-    `purpose`."""
+    """Declare the streams `name/...` of a module, and `name` itself.
+
+    Raises RuntimeError as `purpose`.
+    """
     return _declare(_purpose(name, module, True))
 
 
@@ -96,7 +98,7 @@ def _declare(new: Purpose) -> Purpose:
 
 
 def _within(name: Purpose, other: Purpose) -> bool:
-    """Say whether a name is one of another's family."""
+    """Return whether a name belongs to another's family."""
     return other.parts and name.startswith(f"{other}/")
 
 
@@ -104,7 +106,7 @@ _Law = Callable[[Tensor, int, torch.dtype], Tensor]
 """(keys [m], count, dtype) -> [m, count]."""
 
 _Pairs = tuple[Tensor, Tensor] | None
-"""Trials [n] and devices [n] that are drawn for; None for the S trials."""
+"""Trials [n] and devices [n] of the draws; None for the S trials."""
 
 
 def _mix_(z: Tensor) -> Tensor:
@@ -115,7 +117,7 @@ def _mix_(z: Tensor) -> Tensor:
 
 
 def _chain(key: Tensor, word: Tensor | int) -> Tensor:
-    """Return a new key from a key and one more word."""
+    """Derive a new key from a key and one more word."""
     return _mix_(key * _GOLDEN + word)
 
 
@@ -126,19 +128,22 @@ def _purpose_key(purpose: str) -> int:
 
 
 class Streams:
-    """Draw the random numbers of a stack of S trials.
+    """Random numbers of a stack of S trials.
 
-    Points of a sweep that share seed and trial number share all their numbers (common random
-    numbers). Draws are not to be written to.
+    Points of a sweep with the same seed and trial number share all their numbers (common random
+    numbers). Do not write to draws.
 
     Parameters
     ----------
-    seeds, trials : S root seeds and trial numbers.
-    device, dtype : torch device and precision of the draws.
+    seeds, trials : sequence of int
+        S root seeds and trial numbers.
+    device, dtype : torch.device, torch.dtype
+        Torch device and precision of the draws.
 
     Raises
     ------
-    ValueError : if seeds and trials are not equally many.
+    ValueError
+        If the numbers of seeds and trials differ.
     """
 
     def __init__(
@@ -166,7 +171,7 @@ class Streams:
 
     @property
     def size(self) -> int:
-        """Return S."""
+        """The number of trials, S."""
         return len(self._place)
 
     def uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
@@ -180,17 +185,13 @@ class Streams:
     def device_uniform(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """Draw [n, *shape] uniform in (0, 1), for pairs trial [n], device [n]: each device's own
-        part.
-        """
+        """Draw [n, *shape] uniform in (0, 1), for the pairs trial [n], device [n]."""
         return self._draw(_uniform, purpose, round, shape, (trial, device))
 
     def device_normal(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """Draw [n, *shape] standard normal, for pairs trial [n], device [n]: each device's own
-        part.
-        """
+        """Draw [n, *shape] standard normal, for the pairs trial [n], device [n]."""
         return self._draw(_normal, purpose, round, shape, (trial, device))
 
     def device_uniform_rounds(
@@ -206,12 +207,11 @@ class Streams:
     def device_words(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, count: int
     ) -> Tensor:
-        """Draw [n, count] int64 of 64 random bits each, for pairs trial [n], device [n]: each
-        device's own part."""
+        """Draw [n, count] int64 of 64 random bits each, for the pairs trial [n], device [n]."""
         return self._draw(_words, purpose, round, (count,), (trial, device))
 
     def seeds(self, purpose: str, index: int) -> list[int]:
-        """Draw S non-negative 63-bit seeds for generators that are not ours; no hot path."""
+        """Draw S non-negative 63-bit seeds for other generators; not for hot paths."""
         key = _chain(_chain(self._by_trial, _purpose_key(purpose)), index)
         return (key & (2**63 - 1)).tolist()
 
@@ -224,8 +224,8 @@ class Streams:
     ) -> Tensor:
         """Draw one round.
 
-        When a stream is read round after round for the same rows, several rounds are drawn at once,
-        which costs fewer dispatched operations and changes no bit.
+        If a stream is read round after round for the same rows, several rounds are drawn at once.
+        This costs fewer dispatched operations and changes no bit.
         """
         tag = (law, purpose, shape)
         ahead = self._ahead.get(tag)
@@ -256,7 +256,7 @@ class Streams:
 
 @dataclass
 class _Ahead:
-    """Keep a stream's block of rounds, drawn ahead, and which of them was read last."""
+    """Block of rounds of a stream, drawn ahead, and the round that was read last."""
 
     first: int
     pairs: _Pairs
@@ -264,7 +264,7 @@ class _Ahead:
     last: int
 
     def follows(self, round: int, pairs: _Pairs) -> bool:
-        """Say whether this round, for these rows, comes next (or again) after the last one read."""
+        """Return whether this round, for these rows, is the last one read or the one after it."""
         if self.pairs is None or pairs is None:
             same = self.pairs is None and pairs is None
         else:
@@ -274,13 +274,15 @@ class _Ahead:
 
 @functools.lru_cache(maxsize=64)
 def _counter(count: int, device: torch.device) -> Tensor:
-    """Return the mixed counters 1..count; mixed, so that no two keys ever share a run of values."""
+    """Return the mixed counters 1..count.
+
+    They are mixed so that no two keys ever share a run of values.
+    """
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
 def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return two [n, m] arrays uniform in (0, 1), out of the words of keys [n] at mixed counters
-    [m].
+    """Return two [n, m] arrays uniform in (0, 1), from the words of keys [n] at mixed counters [m].
 
     They have 23 bits each: exact in float32, never 0 or 1.
     """
@@ -309,7 +311,7 @@ def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _box_muller_(upper: Tensor, lower: Tensor) -> None:
-    """Turn uniform numbers into normal ones, in place."""
+    """Transform uniform numbers into normal ones, in place."""
     radius = upper.log_().mul_(-2.0).sqrt_()
     angle = lower.mul_(2.0 * math.pi)
     cosine = angle.cos()
@@ -320,8 +322,9 @@ def _box_muller_(upper: Tensor, lower: Tensor) -> None:
 def _filled(
     key: Tensor, count: int, dtype: torch.dtype, shape_: Callable[[Tensor, Tensor], None]
 ) -> Tensor:
-    """Return [n, count] numbers of keys [n], made in blocks of columns that fit the processor's
-    cache.
+    """Return [n, count] numbers of keys [n].
+
+    They are made in blocks of columns that fit the processor's cache.
     """
     half = (count + 1) // 2
     counter = _counter(half, key.device)

@@ -1,7 +1,7 @@
-"""Describe settings, and mark the fields in which trials of a stack may differ.
+"""Settings of components and sections, and the fields in which trials of a stack may differ.
 
-Settings are at once the YAML schema of a component or section, its documentation and the only place
-that its numbers are read from. Nothing here imports torch.
+Settings are the YAML schema of a component or section, its documentation, and the only source of
+its numbers. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -19,21 +19,26 @@ from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
-"""A level in dB, dBm or dBi: 10^100 to one either way is more than any radio has, and float64 still
-computes with it."""
+"""A level in dB, dBm or dBi.
+
+A factor of 10^100 in either direction is beyond any radio, and float64 can still compute with it.
+"""
 
 
 @dataclass(frozen=True)
 class Reveals:
-    """A choice by which devices tell the server of their data outside of what noise covers.
+    """A choice by which devices reveal data to the server that the noise does not cover.
 
-    It stands in the metadata of a settings field, `Annotated[bool, Reveals(True, False, "...")]`.
+    It is part of the metadata of a settings field, `Annotated[bool, Reveals(True, False, "...")]`.
 
     Parameters
     ----------
-    choice : value of the field that reveals.
-    instead : value that does not.
-    what : what it reveals, as a noun phrase.
+    choice : Any
+        Value of the field that reveals.
+    instead : Any
+        Value that does not.
+    what : str
+        The revealed data, as a noun phrase.
     """
 
     choice: Any
@@ -42,24 +47,24 @@ class Reveals:
 
 
 class Settings(BaseModel):
-    """Settings are frozen; unknown keys are errors. The string below a field is its description."""
+    """Frozen settings that refuse unknown keys. The string below a field is its description."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     example: ClassVar[Mapping[str, Any]] = {}
-    """What a scenario that tries the component out needs beside its name: dotted key -> value."""
+    """Keys that a scenario needs to try the component, besides its name: dotted key -> value."""
 
     small: ClassVar[Mapping[str, Any]] = {}
-    """Own fields with which the component does in few rounds of few devices what it is for."""
+    """Own fields with which the component shows its purpose in a few rounds of few devices."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file which results depend on."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Make descriptions, which docstrings break into lines, one line each."""
+        """Put descriptions, which docstrings break into lines, on one line each."""
         for info in cls.model_fields.values():
             if info.description is not None:
                 info.description = " ".join(info.description.split())
@@ -67,40 +72,41 @@ class Settings(BaseModel):
 
     @property
     def stackable(self) -> tuple[str, ...]:
-        """Return the fields over which trials of one stack may differ."""
+        """The fields over which trials of one stack may differ."""
         return stackable_fields(type(self))
 
     @property
     def values(self) -> Settings:
-        """Return the settings themselves; of a component of the user's own, those of his class."""
+        """The settings themselves, or for a user-defined component those of its class."""
         return self
 
     @property
     def implied(self) -> Mapping[str, Any]:
-        """Return what holds for keys that are not given and have no default of their own."""
+        """Values of keys that are not given and have no default of their own."""
         return {}
 
     @property
     def assumes_increments(self) -> str:
-        """Return why what devices send must be increments ("takes a vote of signs"); empty where it
-        need not."""
+        """Reason why devices must send increments ("takes a vote of signs"), or an empty text."""
         return ""
 
     def made(self, *given: Any) -> Any:
-        """Return the component of these settings, where they are it: themselves."""
+        """Return the component of these settings, if they are it: themselves."""
         return self
 
     def notes(self, scenario: Any) -> Iterable[str]:
-        """Return what is no error, but hardly meant, between these settings and the rest of the
-        scenario; asked of the sections `algorithm`, `transport` and `topology`."""
+        """Return valid settings of this section and the scenario that are probably not intended.
+
+        It is called for the sections `algorithm`, `transport` and `topology`.
+        """
         return ()
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return what is wrong between these settings and the rest of the scenario."""
+        """Return conflicts between these settings and the rest of the scenario."""
         return ()
 
     def find_conflicts(self) -> Iterable[str]:
-        """Return what is wrong between fields, in sentences, of which the first is told."""
+        """Return conflicts between fields as sentences; the first is reported."""
         return ()
 
     @model_validator(mode="after")
@@ -111,8 +117,9 @@ class Settings(BaseModel):
 
 
 def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:
-    """Declare a numeric field that changes neither a tensor's shape nor the flow of control: points
-    of a sweep that differ in it alone run in one batched program.
+    """Declare a numeric field that changes neither a tensor's shape nor the flow of control.
+
+    Points of a sweep that differ only in such fields run in one batched program.
 
     introduced: the first default of a field whose default has changed.
     """
@@ -123,12 +130,13 @@ def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any)
 def removed(**last: Any) -> Any:
     """Declare keys that a settings class no longer has, `_gone = removed(family="gaussian")`.
 
-    Old files still hold them. A key at its last default is left out with a warning; any other value
-    is an error. A scenario's hash never had a key at its default, so it stays.
+    Old files still contain them. A key at its last default is left out with a warning; any other
+    value is an error. A scenario's hash never included a key at its default, so it stays.
 
     Parameters
     ----------
-    last : key -> its last default, which is what holds today.
+    **last : Any
+        Key -> its last default, which is the current behaviour.
     """
 
     def leave_out(cls: type[BaseModel], given: Any) -> Any:
@@ -164,7 +172,6 @@ def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
 
 
 def reveals(settings: type[BaseModel]) -> Iterator[tuple[str, Reveals]]:
-    """Yield the fields of a settings class that have a choice by which devices reveal their data,
-    each with that choice."""
+    """Yield each field of a settings class with a choice that reveals data, and that choice."""
     for name, info in settings.model_fields.items():
         yield from ((name, mark) for mark in info.metadata if isinstance(mark, Reveals))

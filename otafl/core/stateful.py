@@ -1,4 +1,4 @@
-"""Keep what decides how a part of a run goes on, and put it back."""
+"""Parts of a run whose state is saved in checkpoints."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from otafl.core.renamed import Renamed
 
 
 class Stateful(Renamed):
-    """A part of a run may change from round to round.
+    """A part of a run that may change from round to round.
 
-    What it names in `state_attrs` is kept in a checkpoint, and all that it decides by what came
-    before must be there; what can be made again (caches, draws of a named stream) need not. Values
-    are plain data: tensors, NumPy arrays, numbers, texts, None, and dicts, lists, tuples and sets
-    of these, or a dataclass or named tuple of plain data.
+    Checkpoints save the attributes in `state_attrs`. They must contain everything from earlier
+    rounds that later rounds depend on; recomputable values (caches, draws of a named stream) are
+    not needed. Values are plain data: tensors, NumPy arrays, numbers, texts, None, and dicts,
+    lists, tuples and sets of these, or a dataclass or named tuple of plain data.
     """
 
     old_names: ClassVar = {
@@ -25,16 +25,16 @@ class Stateful(Renamed):
     }
 
     state_attrs: ClassVar[tuple[str, ...]] = ()
-    """Names of the attributes that are kept."""
+    """Names of the attributes that are saved."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return name -> value, as plain data."""
         return {name: _fields(getattr(self, name)) for name in self.state_attrs}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back what another one, made alike, has kept.
+        """Load the state of another part of the same kind.
 
-        Raises KeyError, TypeError or ValueError where it is of something else.
+        Raises KeyError, TypeError or ValueError if the state is of something else.
         """
         for name in self.state_attrs:
             setattr(self, name, _made(getattr(self, name), state[name]))
@@ -48,7 +48,7 @@ def _fields(value: Any) -> Any:
 
 
 def _made(now: Any, value: Any) -> Any:
-    """Return a value as the dataclass or named tuple that the part has in its place."""
+    """Return a value as the dataclass or named tuple of the part's current value."""
     if dataclasses.is_dataclass(now) and not isinstance(now, type):
         return type(now)(*value)
     return type(now)(*value) if hasattr(now, "_fields") else value

@@ -1,4 +1,4 @@
-"""Turn decibels into linear numbers. Only scenario files and figures speak in decibels."""
+"""Conversion of decibels to linear numbers. Only scenario files and figures use decibels."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def dbm_to_watt(value_dbm: float) -> float:
 
 
 def noise_power_w(bandwidth_hz: float, noise_figure_db: float) -> float:
-    """Return the thermal noise power in W in a band, with the receiver's noise figure."""
+    """Return the thermal noise power in W of a band, with the receiver's noise figure."""
     return dbm_to_watt(THERMAL_NOISE_DBM_PER_HZ + noise_figure_db) * bandwidth_hz

@@ -1,4 +1,4 @@
-"""Suggest the word that was meant."""
+"""Suggestions of the intended word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from otafl.core.errors import UserError
 
 
 def counted(count: int, word: str) -> str:
-    """Write how many there are of something: "1 point", "2,000 points"."""
+    """Write a count with its noun: "1 point", "2,000 points"."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
@@ -44,7 +44,7 @@ SYNONYMS = {
     "repeats": "trials",
     "runs": "trials",
 }
-"""What other programs call a key -> the key."""
+"""Name of a key in other programs -> the key."""
 
 ALIKE = {
     "file": ("path", "root"),
@@ -56,7 +56,7 @@ ALIKE = {
     "ota": ("over_the_air",),
     "aircomp": ("over_the_air",),
 }
-"""Word -> words that some keys and choices have for the same, the likeliest first."""
+"""Word -> words that some keys and choices use for the same, the likeliest first."""
 
 _STEP = "A step is one minibatch; an epoch is samples of a device / training.batch_size steps"
 REMARKS = {
@@ -64,23 +64,25 @@ REMARKS = {
     "local_epochs": _STEP,
     "noise_db": "The noise is set by the ratio of transmit to noise power, in dB",
 }
-"""What other programs call a key -> how the key differs from it."""
+"""Name of a key in other programs -> the key's difference from it."""
 
 
 def synonym(word: str) -> str:
-    """Return the key that other programs call so, or nothing."""
+    """Return the key for which other programs use this word, or nothing."""
     return SYNONYMS.get(_plain(word), "")
 
 
 def remark(word: str) -> str:
-    """Return how the key that stands for a word of other programs differs, after a space."""
+    """Return the difference of the key that a word of other programs stands for, after a space."""
     text = REMARKS.get(_plain(word))
     return f" {text}" if text else ""
 
 
 def same(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is this one in other letters (`GBMA`, `learning-rate`), or what
-    other programs, or other sections, call it."""
+    """Return the known word that is this one in other letters (`GBMA`, `learning-rate`).
+
+    Names in other programs, or in other sections, count too.
+    """
     names = {_plain(name): name for name in reversed(list(known))}
     plain = _plain(word)
     guesses = (plain, synonym(word).rpartition(".")[2], *ALIKE.get(plain, ()))
@@ -88,8 +90,11 @@ def same(word: str, known: Iterable[str]) -> str | None:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most like this one, if any is like it: the `same`, the only one that
-    has this word as a part (`count`: `device_count`), or the closest by its spelling."""
+    """Return the known word most like this one, or None.
+
+    It is the `same`, the only one that has this word as a part (`count`: `device_count`), or the
+    closest by its spelling.
+    """
     names, plain = list(known), _plain(word)
     having = [name for name in names if f"_{plain}_" in f"_{_plain(name)}_"]
     if plain and (found := same(word, names) or (having[0] if len(having) == 1 else None)):
@@ -99,7 +104,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?", or nothing where no known word is like this one."""
+    """Return "; did you mean 'x'?", or nothing if no known word is like this one."""
     return meant(closest(word, known))
 
 
@@ -109,7 +114,7 @@ def meant(guess: str | None) -> str:
 
 
 def unknown(got: str, what: str, name: str, known: Iterable[Any]) -> UserError:
-    """Return the error of a name that is not known, with those that are."""
+    """Return the error of an unknown name, with the known ones."""
     names = [str(one) for one in known]
     hint = did_you_mean(name, names)
     return UserError(f"{got}: not {what}{hint} (known: {', '.join(names)})")

@@ -1,0 +1,1 @@
+"""The round of a stack of trials, and its parts."""

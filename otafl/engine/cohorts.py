@@ -91,7 +91,8 @@ class Cohorts:
 
     def _vacancies(self) -> np.ndarray | int:
         """Return how many devices are wanted; [S] where those of earlier rounds are still at
-        work."""
+        work.
+        """
         if not self._parts.scenario.devices.protocol.goes_on:
             return self.wanted
         busy = self._parts.clock.at_work().sum(1)

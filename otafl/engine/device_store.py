@@ -59,7 +59,8 @@ class DeviceStore(Stateful):
 
     def add(self, blocks: Tensors) -> None:
         """Add those blocks that are not there, by their start: name -> [S, K, *shape], or [S, 1,
-        *shape] for one that all devices of a trial share."""
+        *shape] for one that all devices of a trial share.
+        """
         if blocks and not len(self._row):
             self._nobody()
         for name, block in blocks.items():

@@ -112,7 +112,8 @@ class Engine(Stateful):
 
     def channel(self, t: int, cohort: c.Cohort | None = None) -> c.ChannelState:
         """Return the channel of a round; where a cohort is given, as far as its devices go, and
-        those that are late. Where nobody looks at it that is no device's."""
+        those that are late. Where nobody looks at it that is no device's.
+        """
         parts = self.parts
         if self._deaf:
             return self.cohorts.outline
@@ -156,7 +157,8 @@ class Engine(Stateful):
         self, cohort: c.Cohort, broadcast: Arrival, channel: c.ChannelState, t: int
     ) -> tuple[c.Cohort, Arrival]:
         """Begin downlink and local work in simulated time. Returns cohort and broadcast of those
-        who heard it and can afford the work."""
+        who heard it and can afford the work.
+        """
         if broadcast.heard is not None:
             cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
         workload, sizes = self.parts.workload, self.parts.sizes
@@ -181,7 +183,8 @@ class Engine(Stateful):
 
     def work(self, broadcast: Arrival, cohort: c.Cohort, t: int) -> tuple[Update | None, Tensor]:
         """Return what the cohort has to send after local work, encoded, and its loss [N]; None
-        where nobody takes part."""
+        where nobody takes part.
+        """
         if not cohort.size:
             return None, cohort.weight
         payload, loss = self.local_work(broadcast, cohort, t)
@@ -211,7 +214,8 @@ class Engine(Stateful):
         self, broadcast: c.Broadcast | Arrival, cohort: c.Cohort, t: int
     ) -> tuple[c.Payload, Tensor]:
         """Train every row of the cohort. Returns the payload of the rows that send, in their order,
-        and the loss [N] of all."""
+        and the loss [N] of all.
+        """
         return self.training.of(broadcast, cohort, t)
 
     def first_work(self) -> tuple[Arrival, c.Cohort]:
@@ -256,7 +260,8 @@ class Engine(Stateful):
 
     def _not_lost(self, update: Update, t: int) -> Update:
         """Return the updates whose devices are still at work on them; the others will never be in a
-        slot."""
+        slot.
+        """
         keep = self._of_cells(self.parts.clock.at_work())[update.cohort.cell]
         self.acknowledge(update.take(~keep), None, t)
         return update.take(keep)

@@ -31,7 +31,8 @@ class LocalTraining:
 
     def of(self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
         """Train every row of the cohort. Returns the payload of the rows that send, in their order,
-        and the loss [N] of all."""
+        and the loss [N] of all.
+        """
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
             kind = self._parts.streams.device.type
@@ -65,7 +66,8 @@ class LocalTraining:
 
     def row_bytes(self, broadcast: Broadcast | Arrival) -> int:
         """Reckon the memory that a row works on: its copies of the model and of its state, a
-        minibatch."""
+        minibatch.
+        """
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
         reals = 2 * broadcast.reals + 2 * self._devices.reals
@@ -75,7 +77,8 @@ class LocalTraining:
 
 def rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
     """Say how many rows fit `engine.chunk_mb`, one at least; the default is that of a kind of
-    processor."""
+    processor.
+    """
     if chunk_mb is None:
         return max(LEAST_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))
     return max(1, int(chunk_mb * 2**20 / row_bytes))

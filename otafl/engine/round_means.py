@@ -49,7 +49,8 @@ class RoundMeans(Stateful):
 
     def take(self) -> dict[str, Tensor]:
         """Return means since the last call (NaN if there was no round) and totals, float64, [S] or
-        [S, K]."""
+        [S, K].
+        """
         rounds = float(self._rounds) if self._rounds else torch.nan
         out = {"train_loss": self._loss / self._trained, "trained": self._trained.clone()}
         for names, sums in ((self._PER_TRIAL, self._trial), (self._PER_DEVICE, self._device)):

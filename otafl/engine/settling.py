@@ -42,7 +42,8 @@ def settle(
 
 def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
     """Return what the server has received of the payload of a slot's senders; nothing without a
-    report, of those who were in no slot."""
+    report, of those who were in no slot.
+    """
     if report is None:
         return (torch.zeros_like(cohort.sends)[:, None],) * len(payload)
     rows = [of_group().flatten(0, 1)[cohort.cell] for of_group in report.heard]

@@ -81,7 +81,8 @@ class Sizes(Stateful):
 
     def take(self) -> dict[str, np.ndarray]:
         """Return the participants of each level [S, L], mean over the rounds since the last call;
-        parameters exchanged and multiplications of training so far [S]."""
+        parameters exchanged and multiplications of training so far [S].
+        """
         if not self.levels:
             return {}
         self._total += self._since

@@ -1,5 +1,6 @@
 """Put the payloads of a stack's chunks together, and encode them with what each device's codec
-remembers."""
+remembers.
+"""
 
 from __future__ import annotations
 

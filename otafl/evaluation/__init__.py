@@ -1,0 +1,1 @@
+"""Evaluation of models, and the record of a run."""

@@ -38,7 +38,8 @@ def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.nd
 
 def events(table: np.ndarray, servers: int, devices: int, name: str) -> np.ndarray:
     """Return a column of the timelines [S C, events] as those of S trials, [S, C events]; devices
-    are numbered on from server to server."""
+    are numbered on from server to server.
+    """
     apart = table.reshape(-1, servers, table.shape[1])
     if name == "device":
         apart = apart + devices * np.arange(servers)[:, None]

@@ -58,7 +58,8 @@ class Evaluation:
 
     def once(self) -> dict[str, np.ndarray]:
         """Return what is known of the test samples before any round, [S, ...]: how many there are,
-        the share of their most frequent class, and the same of the devices' own."""
+        the share of their most frequent class, and the same of the devices' own.
+        """
         own, trials = self._all.own_test, len(self._all.share)
         out: dict[str, np.ndarray] = {}
         if self._test is not None:

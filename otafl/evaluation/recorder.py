@@ -36,7 +36,8 @@ _ENDS = (
 
 def shown(engine: Engine) -> tuple[Tensors, Views]:
     """Return what the method shows to be tested, and the devices' blocks that it was given for it:
-    all, or of a method that looks at devices one by one those that differ."""
+    all, or of a method that looks at devices one by one those that differ.
+    """
     algorithm = engine.parts.algorithm
     if not algorithm.apart:
         blocks = engine.devices.blocks()
@@ -72,7 +73,8 @@ class Recorder(Stateful):
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
         """Take the record after so many rounds; NaN for trials that had stopped before. Values are
-        those of the rows, until they become those of the trials."""
+        those of the rows, until they become those of the trials.
+        """
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
         trained = values.pop("trained") > 0
@@ -104,7 +106,8 @@ class Recorder(Stateful):
         self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return of each trial, given its servers' [S C], whether it runs, all losses are finite,
-        and one of its servers has ended."""
+        and one of its servers has ended.
+        """
         by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
         runs, sound, over = by_server
         return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
@@ -117,7 +120,8 @@ class Recorder(Stateful):
 
     def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return values [S, ...] without those of single devices, but for the sums of what adds up,
-        where there are more devices than are recorded each."""
+        where there are more devices than are recorded each.
+        """
         if self._devices <= self.engine.parts.scenario.output.each_device_up_to:
             return values
         own = {name for name in values if "device" in known(name).dims}

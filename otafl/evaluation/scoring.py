@@ -55,7 +55,8 @@ tensors."""
 @dataclass(frozen=True)
 class OwnScores:
     """Hold how models of devices do on samples of their own, as sums over a device's samples.
-    right, loss, count: [n]. class_loss, class_count: [n, classes]."""
+    right, loss, count: [n]. class_loss, class_count: [n, classes].
+    """
 
     right: Tensor
     loss: Tensor

@@ -72,7 +72,8 @@ def _tested(view: View, statistics: BatchStatistics, engine: Engine, round: int)
 
 def _stored(block: Tensor, kept: list[Tensor]) -> Tensor:
     """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] where a row's models share
-    it. One that views share is kept once."""
+    it. One that views share is kept once.
+    """
     if all(torch.equal(row, row[:1].expand_as(row)) for row in block):
         block = block[:, :1]
     for known in kept:
@@ -84,7 +85,8 @@ def _stored(block: Tensor, kept: list[Tensor]) -> Tensor:
 
 def _refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
     """Return {"refused": why} where the module of a model does not score as the view does: a method
-    that predicts in a way of its own must not be exported as something else."""
+    that predicts in a way of its own must not be exported as something else.
+    """
     if "refused" in recipe:
         return {}
     finite = [block.flatten(1).isfinite().all(1) for block in view.params.values()]

@@ -92,23 +92,31 @@ def load_model(
 
     Parameters
     ----------
-    result : a result file or the folder of a sweep, of a scenario with `output.save_models: true`.
-    view : "global", "local", "personal", "mean" or "level0", ..., as the method has them.
-    device : whose model, where each device has its own.
-    trial : its number.
-    trust : import and call what the files name, the class or function of a model of one's own
-        (`module:callable`). Never for files of people whose programs one would not run.
-    sel : coordinate=value, for a sweep.
+    result : Path or str
+        Result file, or folder of a sweep, of a scenario with `output.save_models: true`.
+    view : str, default "global"
+        Model of the method: "global", "local", "personal", "mean" or "level0", "level1", ....
+    device : int, optional
+        Device whose model is loaded, if each device has its own.
+    trial : int, default 0
+        Number of the trial.
+    trust : bool, default False
+        Whether the file may import and run a user-defined model (`module:callable`). Use it only
+        for files of people whose programs you would run.
+    **sel : Any
+        Coordinates `name=value` that select a point of a sweep.
 
     Returns
     -------
-    The module: samples [batch, *input_shape] -> scores [batch, classes], log-probabilities of a
-    mixture.
+    torch.nn.Module
+        Module from samples [batch, *input_shape] to scores [batch, classes]. The scores of a
+        mixture are log-probabilities.
 
     Raises
     ------
-    UserError : if there is no such model, it has no plain PyTorch module, or it is of code that the
-        files name and `trust` does not allow.
+    UserError
+        If there is no such model, it has no plain PyTorch module, or it needs code that `trust`
+        does not allow.
     """
     return open_models(Path(result), sel, trial, view, device, trust).module()
 

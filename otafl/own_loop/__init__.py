@@ -1,0 +1,1 @@
+"""The uplink for a user's own training loop."""

@@ -1,11 +1,13 @@
-"""Offer the uplink as plain differentiable functions, for learning transmit powers and receive
-scalings: gradients flow to x, h, p and eta. Shapes may have any leading dimensions, those of a
+"""Differentiable functions of the uplink, for learning transmit powers and receive scalings.
+
+Gradients flow to x, h, p and eta. Shapes may have any leading dimensions, those of a
 `otafl.core.contracts.Link` (trials, segments) or a batch of fading states. Powers are in units of
-the receiver's complex noise variance, so that a received real has the noise N = 1/2.
+the receiver's complex noise variance, so a received real has the noise variance N = 1/2.
 
 The equations are those of Cao, Zhu, Xu, Huang 2020, "Optimized Power Control for Over-the-Air
 Computation in Fading Channels". `otafl.over_the_air` passes the same gradients through the whole
-transport: normalisation, combining, impairments."""
+transport: normalisation, combining, impairments.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,21 @@ __all__ = ["aggregation_mse", "combined", "effective_gains", "superpose", "withi
 
 
 def effective_gains(h: Tensor, p: Tensor, eta: Tensor) -> Tensor:
-    """Return c [..., K] = Re(h p) / sqrt(eta).
+    """Compute the effective gains of the devices.
 
-    h, p: [..., K] complex, h the true scalar channel, large-scale gain and phases that p did not
-    undo included. eta: [...].
+    Parameters
+    ----------
+    h : Tensor, complex [..., K]
+        True scalar channels, with large-scale gain and the phases that p does not compensate.
+    p : Tensor, complex [..., K]
+        Transmit scalars.
+    eta : Tensor [...]
+        Receive scaling.
+
+    Returns
+    -------
+    Tensor, [..., K]
+        Effective gains c = Re(h p) / sqrt(eta).
     """
     return (h * p).real / eta.sqrt()[..., None]
 
@@ -34,11 +47,27 @@ def superpose(
     noise: Tensor | None = None,
     variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
-    """Return the estimate of the mean, [..., d]: Re(sum_k h_k p_k x_k + z) / (K sqrt(eta)).
+    """Estimate the mean of superposed symbols.
 
-    x: [..., K, d] real; for a mean under weights w_k that sum to one, K w_k x_k. h, p: [..., K]
-    complex. eta: [...]. noise: [..., d] standard normal numbers, or None for a channel without
-    noise; variance: [...] or a number, N.
+    Parameters
+    ----------
+    x : Tensor [..., K, d]
+        Real symbols of the devices; K w_k x_k for a mean with weights w_k that sum to one.
+    h : Tensor, complex [..., K]
+        True scalar channels.
+    p : Tensor, complex [..., K]
+        Transmit scalars.
+    eta : Tensor [...]
+        Receive scaling.
+    noise : Tensor [..., d], optional
+        Standard normal numbers z. None is a channel without noise.
+    variance : Tensor [...] or float, default 1/2
+        Noise variance N of a received real.
+
+    Returns
+    -------
+    Tensor, [..., d]
+        Estimate (sum_k c_k x_k + sqrt(N / eta) z) / K, with the effective gains c_k.
     """
     received = (effective_gains(h, p, eta)[..., None] * x).sum(-2)
     if noise is not None:
@@ -54,12 +83,29 @@ def aggregation_mse(
     common: Tensor | None = None,
     variance: Tensor | float = NOISE_VARIANCE,
 ) -> Tensor:
-    """Return E|estimate - mean|^2 of a symbol, [...]: (1/K^2) [sum_k m_k (c_k - 1)^2 + N / eta] for
-    uncorrelated symbols of mean power m_k.
+    """Compute the mean squared error of one symbol, E|estimate - mean|^2.
 
-    h, p: [..., K] complex. eta: [...]. power: [..., K], m_k = E x_k^2. common: [...] E x_j x_k of
-    any two devices, where symbols share a part; it adds common [(sum_k (c_k - 1))^2 - sum_k (c_k -
-    1)^2]. variance: [...] or a number, N.
+    Parameters
+    ----------
+    h : Tensor, complex [..., K]
+        True scalar channels.
+    p : Tensor, complex [..., K]
+        Transmit scalars.
+    eta : Tensor [...]
+        Receive scaling.
+    power : Tensor [..., K]
+        Mean symbol powers m_k = E x_k^2.
+    common : Tensor [...], optional
+        Correlation E x_j x_k of any two devices, if their symbols share a part. By default the
+        symbols are uncorrelated.
+    variance : Tensor [...] or float, default 1/2
+        Noise variance N of a received real.
+
+    Returns
+    -------
+    Tensor, [...]
+        Error (1/K^2) [sum_k m_k (c_k - 1)^2 + N / eta + common ((sum_k (c_k - 1))^2
+        - sum_k (c_k - 1)^2)].
     """
     off = effective_gains(h, p, eta) - 1.0
     error = (power * off.square()).sum(-1) + variance / eta
@@ -69,9 +115,20 @@ def aggregation_mse(
 
 
 def within_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
-    """Return |p_k| [..., K] within sqrt(P_k / m_k), from unbounded numbers.
+    """Map unbounded numbers to transmit magnitudes |p_k| within the power budget.
 
-    share: [..., K], whose sigmoid is the share of it. budget: [..., K], P_k on |p_k|^2 m_k. power:
-    [..., K], m_k > 0.
+    Parameters
+    ----------
+    share : Tensor [..., K]
+        Unbounded numbers, whose sigmoid is the fraction of the largest magnitude.
+    budget : Tensor [..., K]
+        Bound P_k on |p_k|^2 m_k.
+    power : Tensor [..., K]
+        Mean symbol powers m_k > 0.
+
+    Returns
+    -------
+    Tensor, [..., K]
+        Magnitudes, at most sqrt(P_k / m_k).
     """
     return torch.sigmoid(share) * (budget / power).sqrt()

@@ -1,4 +1,4 @@
-"""Tell callers of the uplink what an aggregation brought and cost."""
+"""Reports on the error and cost of an aggregation, for callers of the uplink."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import numpy as np
 
 @dataclass(frozen=True)
 class UplinkReport:
-    """Say what an aggregation cost and how far it was off.
+    """Cost and error of one aggregation.
 
-    Where a payload was sent in Q segments (a channel that changes within it), active, h, p, c and
-    eta have a leading [Q].
+    If a payload is sent in Q segments (a channel that changes within it), active, h, p, c and eta
+    have a leading dimension [Q].
 
     Parameters
     ----------
     nmse : float
-        Squared error over the squared exact mean, of what the codec made of the updates.
+        Squared error over the squared exact mean, relative to the codec's output.
     symbols : float
         Channel uses of the payload.
     bits : float
-        Bits of the payload, on a digital uplink.
+        Bits of the payload on a digital uplink.
     side_symbols : float
         Channel uses of side information.
     participants : int
-        Devices that were heard.
+        Number of devices whose update was delivered.
     airtime_s : float
-        Seconds that the slot took.
+        Duration of the slot in seconds.
     energy_j : ndarray
-        [K], radiated joules.
+        [K] radiated energy in joules.
     tx_power_w : ndarray
-        [K], radiated watts, mean over the payload.
+        [K] radiated power in watts, averaged over the payload.
     active : ndarray
-        [K] bool, who was on air.
+        [K] bool, true for devices that transmitted.
     h : ndarray, optional
-        [K] complex, scalar channels after the receiver's combining, large-scale gain included;
-        None, as the next three, on transports that do not superpose.
+        [K] complex, scalar channels after receive combining, with large-scale gain. None, as are p,
+        c and eta, for transports without superposition.
     p : ndarray, optional
         [K] complex, transmit scalars.
     c : ndarray, optional
-        [K], effective gains Re(h p) / sqrt(eta).
+        [K] effective gains Re(h p) / sqrt(eta).
     eta : float or ndarray, optional
         Receive scaling.
     """
@@ -63,18 +63,18 @@ class UplinkReport:
 
 @dataclass(frozen=True)
 class UplinkTotals:
-    """Add up what all calls of an uplink cost.
+    """Total cost of all calls of an uplink.
 
     Parameters
     ----------
     rounds : int
-        Calls so far.
+        Number of calls.
     symbols, bits, side_symbols : float
         Channel uses and bits, as in `UplinkReport`.
     airtime_s : float
-        Seconds.
+        Duration of all slots in seconds.
     energy_j : ndarray
-        [K], radiated joules.
+        [K] radiated energy in joules.
     """
 
     rounds: int
@@ -87,10 +87,17 @@ class UplinkTotals:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Hold what a round brought.
+    """Updates that the server received in a round.
 
-    mean: as of `WirelessUplink`. each: where the transport tells devices apart, the updates as they
-    arrived, of the senders in the order in which they were given, None for a lost one; else None.
+    Parameters
+    ----------
+    mean : array, tensor or mapping
+        Estimate of the weighted mean, as returned by `WirelessUplink`.
+    report : UplinkReport
+        Cost and error of the aggregation.
+    each : list, optional
+        Received update of each transmitter, in the given order, with None for a lost update. None
+        if the transport does not separate the devices.
     """
 
     mean: Any

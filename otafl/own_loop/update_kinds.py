@@ -1,4 +1,4 @@
-"""Read updates as the blocks of a payload, and give blocks back as the updates came in.
+"""Conversion of updates to the tensors of a payload, and back to the kind of the updates.
 
 Updates are an array, a mapping of arrays, or state_dicts.
 """
@@ -19,10 +19,18 @@ from otafl.core.errors import UserError
 
 @dataclass(frozen=True)
 class Updates:
-    """Hold the updates of n devices.
+    """Updates of n devices.
 
-    named: name -> array or tensor [n, *shape] as it came in. blocks: those of real numbers as
-    tensors [n, *shape] of one dtype and device, which pass the uplink.
+    Parameters
+    ----------
+    kind : {"array", "mapping", "state_dicts"}
+        Kind of the updates.
+    named : dict of array or tensor [n, *shape]
+        Entries as given.
+    blocks : dict of tensor [n, *shape]
+        Real entries that pass the uplink, of one dtype and device.
+    count : int
+        Number of devices, n.
     """
 
     kind: Literal["array", "mapping", "state_dicts"]
@@ -32,8 +40,10 @@ class Updates:
 
     @staticmethod
     def read(updates: Any, caller: str) -> Updates:
-        """Read updates. Raises UserError, which begins with the caller's name, for none of the
-        kinds."""
+        """Read updates.
+
+        Raises UserError, which begins with the caller's name, for any other kind.
+        """
         kind: Literal["array", "mapping", "state_dicts"] = "array"
         named: Mapping[str, Any] = {"updates": updates}
         if isinstance(updates, Mapping):
@@ -89,7 +99,7 @@ class Updates:
                     yield name, int(rows.int().argmax())
 
     def take(self, rows: np.ndarray) -> Updates:
-        """Return the rows [m] int64 alone, in their order."""
+        """Return only the rows [m] int64, in their order."""
         place = torch.from_numpy(rows).to(next(iter(self.blocks.values())).device)
         named = {
             name: value[place.to(value.device)] if isinstance(value, Tensor) else value[rows]
@@ -99,9 +109,9 @@ class Updates:
         return replace(self, named=named, blocks=blocks, count=len(rows))
 
     def back(self, real: Tensors, share: np.ndarray) -> Any:
-        """Return blocks [*shape] of one row in the place of all, as what came in.
+        """Return tensors [*shape] of one row, in the form of the updates.
 
-        They have its kind, dtypes and devices; entries that did not pass the uplink are the mean
+        They have their kind, dtypes and devices. Entries that did not pass the uplink are the mean
         under the shares [n], rounded.
         """
         out = {
@@ -152,7 +162,7 @@ def _tensor(name: str, value: Any, caller: str) -> Tensor:
 
 
 def _convert_like(row: Tensor, like: Any) -> Any:
-    """Give a row the shape, kind and dtype of one of those [n, *shape] that came in."""
+    """Give a row the shape, kind and dtype of a given entry [n, *shape]."""
     row = row.view(tuple(like.shape[1:]))
     if isinstance(like, Tensor):
         return row.to(like.dtype)
@@ -160,7 +170,7 @@ def _convert_like(row: Tensor, like: Any) -> Any:
 
 
 def _mean(values: Any, share: np.ndarray) -> Any:
-    """Return the mean of whole numbers or truth values [n, *shape], rounded to such."""
+    """Return the mean of whole numbers or truth values [n, *shape], rounded to their dtype."""
     plain = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     mean = np.rint(np.tensordot(share, plain.astype(np.float64), 1)).astype(plain.dtype)
     if isinstance(values, Tensor):

@@ -1,6 +1,6 @@
-"""Simulate the uplink alone, for people with a training loop of their own.
+"""Simulation of only the uplink, for a user's own training loop.
 
-`over_the_air` is one aggregation, `WirelessUplink` those of a loop.
+`over_the_air` simulates one aggregation, `WirelessUplink` the aggregations of a loop.
 """
 
 from __future__ import annotations
@@ -39,33 +39,44 @@ PolicyFunction = Callable[[Link], tuple[Tensor, Tensor]]
 
 
 class WirelessUplink:
-    """Simulate the uplink of K devices, for the rounds of a training loop.
+    """Uplink of K devices for the rounds of a training loop.
 
         uplink = otafl.WirelessUplink(10, channel="rayleigh", power="gbma", snr_db=10)
         mean, report = uplink(round, updates)
 
-    From call to call it keeps each device's codec memory (error feedback) and the policy's state
-    (long-term budgets); fading and noise depend on the round alone. torch device, precision and
-    shapes are those of the first call. `totals`: what all calls cost.
+    Between calls it keeps the codec memory of each device (error feedback) and the state of the
+    power policy (long-term budgets). Fading and noise depend only on the round. The first call
+    fixes torch device, precision and shapes. `totals` is the cost of all calls.
 
     Parameters
     ----------
     devices : int
-        K.
-    channel, csi, receiver, power, codec, transport : str or mapping
-        A name, or a mapping with its settings, like the sections of a scenario. power may also be a
-        function or module of yours, policy(link) -> (p, eta), as in `otafl.power.custom`.
-    impairments, signalling : mapping
-        Sections of a scenario.
-    snr_db : float
-        Budget on the mean symbol power over the receiver's noise variance, dB.
-    seed, trial : int
-        Choose all draws, which are those of that trial of a scenario of this seed.
+        Number of devices, K.
+    channel, power : str or mapping
+        Name of a component, or a mapping with its settings, as in the sections of a scenario.
+        `power` may also be a user-defined function or module, policy(link) -> (p, eta), as in
+        `otafl.power.custom`.
+    snr_db : float, optional
+        Budget on the mean symbol power over the receiver's noise variance, in dB.
+    csi, receiver : str or mapping
+        Components, given as `channel` is.
+    impairments : mapping, optional
+        Section of a scenario.
+    codec, transport : str or mapping
+        Components, given as `channel` is.
+    signalling : mapping, optional
+        Section of a scenario.
+    seed, trial : int, default 0
+        Root seed and trial number, which choose all draws. They equal those of a scenario.
+    caller : str, default "WirelessUplink"
+        Name at the start of messages.
+    **others : Never
+        No other settings exist; a misspelt name raises UserError.
 
     Raises
     ------
     UserError
-        For settings that cannot be.
+        If a setting is not valid.
     """
 
     def __init__(
@@ -86,7 +97,7 @@ class WirelessUplink:
         caller: str = "WirelessUplink",
         **others: Never,
     ) -> None:
-        """Set the uplink up. caller: the name that messages begin with."""
+        """Set up the uplink."""
         for name in others:
             settings = inspect.signature(WirelessUplink).parameters
             known = [one for one in settings if one not in ("devices", "caller", "others")]
@@ -125,38 +136,39 @@ class WirelessUplink:
     def __call__(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
     ) -> tuple[Any, UplinkReport]:
-        """Return the estimate of the weighted mean of a round's updates, and what it cost.
+        """Estimate the weighted mean of a round's updates.
 
-        Gradients pass to updates that are tensors and to a policy of yours, not through codec
-        memory.
+        Gradients pass to updates that are tensors and to a user-defined policy, but not through
+        codec memory.
 
         Parameters
         ----------
         round : int
-            From 0 on; it chooses fading and noise.
+            Number of the round, from 0. It chooses fading and noise.
         updates : array, tensor, mapping or list of mappings
-            [n, ...] floating-point NumPy array or torch tensor, a row a device; a mapping name
-            -> [n, *shape], which is one payload; or a list of n state_dicts. Entries of whole
-            numbers and truth values (`num_batches_tracked`) do not pass the uplink: their weighted
-            mean over the senders, rounded, comes free of error and of charge.
+            [n, ...] floating-point NumPy array or torch tensor, one row per device. A mapping name
+            -> [n, *shape] is one payload, as is a list of n state_dicts. Entries of whole numbers
+            and truth values (`num_batches_tracked`) do not pass the uplink. The server gets their
+            weighted mean over the transmitters, rounded, without error and without cost.
         weights : array, optional
-            [n], of the mean; equal if not given.
+            [n] weights of the mean, equal by default.
         senders : array, optional
             [n] int, the device of each row, from 0 to K - 1; or [K] bool, with updates and weights
-            of all devices, of whom those send. Without it row k is device k.
+            of all devices, where true marks the transmitters. By default row k is device k.
 
         Returns
         -------
         mean : array, tensor or mapping
-            [*shape], or a mapping of such, or a state_dict, in the kinds, dtypes and on the torch
-            devices that came in; 0 where nobody was heard, as is `participants`.
+            [*shape], a mapping of such, or a state_dict, in the kinds, dtypes and on the torch
+            devices of the updates. If no update was delivered, it and `report.participants` are 0.
         report : UplinkReport
-            What it cost.
+            Cost and error of the aggregation.
 
         Raises
         ------
         UserError
-            For updates, weights or senders that cannot be, and for NaN or infinity of a sender.
+            If updates, weights or senders are not valid, or a transmitter's update holds NaN or
+            infinity.
         """
         delivery = self.deliver(round, updates, weights, senders)
         return delivery.mean, delivery.report
@@ -164,7 +176,24 @@ class WirelessUplink:
     def deliver(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
     ) -> Delivery:
-        """Send as a call does, the updates one by one where the transport tells devices apart."""
+        """Transmit as `__call__` does, and return single updates where the transport has them.
+
+        Parameters
+        ----------
+        round : int
+            Number of the round, from 0.
+        updates : array, tensor, mapping or list of mappings
+            Updates, as for `__call__`.
+        weights : array, optional
+            [n] weights of the mean, equal by default.
+        senders : array, optional
+            Device of each row or mask of the devices, as for `__call__`.
+
+        Returns
+        -------
+        Delivery
+            The mean, the report and the single updates.
+        """
         round = _whole(round, "round", self._caller)
         sent = Updates.read(updates, self._caller)
         weight = _weights(weights, sent.count, self._caller)
@@ -172,7 +201,9 @@ class WirelessUplink:
         if rows is not None:
             sent, weight = sent.take(rows), weight[rows]
         if not weight.sum() > 0:
-            raise UserError(f"{self._caller}: the weights of those who send are all zero")
+            raise UserError(
+                f"{self._caller}: the transmitters' weights are all zero; one must be positive"
+            )
         share = weight / weight.sum()
         order = np.argsort(device, kind="stable")  # a cohort's rows are ordered by device
         ordered = sent if (order == np.arange(len(order))).all() else sent.take(order)
@@ -195,7 +226,7 @@ class WirelessUplink:
         return Delivery(sent.back(mean, share), report, each)
 
     def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the device [n] of each row that is sent, and which rows these are, if not all."""
+        """Return the device [n] of each transmitted row, and the rows, or None for all."""
         everyone = np.arange(self.devices)
         if senders is None:
             if count != self.devices:
@@ -288,7 +319,7 @@ class WirelessUplink:
         self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
 
     def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
-        """Return the rows of the cohort as they arrived, in the order of `places` [n]."""
+        """Return the received rows of the cohort, in the order of `places` [n]."""
         assert received.each is not None
         came = np.ones(len(places), dtype=bool)
         if received.came is not None and received.came[0] is not None:
@@ -305,35 +336,36 @@ class WirelessUplink:
 def over_the_air(
     updates: Any, *, weights: Any = None, round: int = 0, **settings: Any
 ) -> tuple[Any, UplinkReport]:
-    """Aggregate the updates of K devices over a simulated uplink, once.
+    """Aggregate the updates of K devices once over a simulated uplink.
 
-    `WirelessUplink` keeps what lasts from round to round.
+    `WirelessUplink` keeps the state between the rounds of a loop.
 
     Parameters
     ----------
     updates : array, tensor, dict or list of dicts
-        [K, *shape] floating-point NumPy array or torch tensor, or a dict of them, which is one
-        payload, or a list of state_dicts.
+        [K, *shape] floating-point NumPy array or torch tensor. A dict of these is one payload, as
+        is a list of state_dicts.
     weights : sequence of float, optional
-        [K], of the mean; equal, if not given.
-    round : int
-        With the seed it chooses the draws: round t of a loop should say round=t.
-    settings
-        As of `WirelessUplink`: channel, power, snr_db, csi, receiver, impairments, codec,
+        [K] weights of the mean, equal by default.
+    round : int, default 0
+        Number of the round. With the seed it chooses the draws, so pass round=t in round t of a
+        loop.
+    **settings : Any
+        Settings of `WirelessUplink`: channel, power, snr_db, csi, receiver, impairments, codec,
         transport, signalling, seed, trial.
 
     Returns
     -------
     mean : array, tensor or dict
-        The estimate of the weighted mean, [*shape] of the kind, dtype and device that came in. It
-        passes gradients to updates that are tensors and to the parameters of a policy of yours.
+        Estimate of the weighted mean, [*shape] in the kind, dtype and on the device of the updates.
+        Gradients pass to updates that are tensors and to the parameters of a user-defined policy.
     report : UplinkReport
-        What it cost, in plain numbers.
+        Cost and error of the aggregation, in plain numbers.
 
     Raises
     ------
     UserError
-        For settings or shapes that cannot be.
+        If a setting or a shape is not valid.
     """
     devices = Updates.read(updates, "over_the_air").count
     return WirelessUplink(devices, caller="over_the_air", **settings)(round, updates, weights)
@@ -369,7 +401,7 @@ def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
 
 
 def _said(blocks: Tensors) -> dict[str, str]:
-    """Say what each block is: precision, shape of a row and torch device."""
+    """Describe each tensor: precision, shape of a row and torch device."""
     return {
         name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"
         for name, block in blocks.items()

@@ -118,7 +118,8 @@ class DryRun:
 
 def reduced(scenario: Scenario) -> Scenario:
     """Return a scenario of one round and one trial in which few devices take part and do little;
-    the population is what it was, up to a bound."""
+    the population is what it was, up to a bound.
+    """
     devices, training = scenario.devices, scenario.training
     count = min(devices.count, MOST_DEVICES)
     few = min(devices.participants or count, count, PARTICIPANTS)

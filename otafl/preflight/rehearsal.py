@@ -73,7 +73,8 @@ def rehearse(scenario: Scenario, fits: bool = True) -> list[Problem]:
 def attempted(attempt: Callable[[], Any]) -> Problem | None:
     """Return the UserError of an attempt, or what the user's own code raises, with the key that it
     begins with. Any other error, which made-up samples may be the cause of, says nothing of a
-    run."""
+    run.
+    """
     try:
         attempt()
     except Exception as raised:

@@ -131,7 +131,8 @@ class _Walk:
 
 def _estimate_size(scenario: Scenario) -> _Size:
     """Return what a point takes, as far as it is known before the data are read. What raises an
-    error here is left to the trial of the point."""
+    error here is left to the trial of the point.
+    """
     if _find_unimported(scenario):
         return _Size()
     try:

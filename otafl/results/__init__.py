@@ -1,0 +1,1 @@
+"""Results: their variables, files and models."""

@@ -1,0 +1,1 @@
+"""Runs of one stack: memory, chunks, checkpoints, tracking."""

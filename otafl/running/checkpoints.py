@@ -106,7 +106,8 @@ def change_scenarios(
     source: Path, target: Path, before: Sequence[Point], now: Sequence[Point]
 ) -> None:
     """Write a checkpoint of points again, as one of points whose scenarios differ in nothing that
-    it depends on. Nothing is written if it is of others; raises what `plain.load` does."""
+    it depends on. Nothing is written if it is of others; raises what `plain.load` does.
+    """
     kept = plain.load(source)
     if kept["scenario"] == [scenario_hash(point.scenario) for point in before]:
         kept["scenario"] = [scenario_hash(point.scenario) for point in now]

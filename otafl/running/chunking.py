@@ -58,7 +58,8 @@ FASTER = 0.97
 
 def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None:
     """Return `engine.chunk_mb` for points of one stack key: as it is set, was measured before or
-    now; None for the default. tell: is told of what was measured now."""
+    now; None for the default. tell: is told of what was measured now.
+    """
     scenario = points[0].scenario
     if scenario.engine.chunk_mb is not None:
         return scenario.engine.chunk_mb
@@ -97,7 +98,8 @@ def busy() -> bool:
 
 def fastest(seconds: Iterable[tuple[float, float]]) -> float:
     """Return the size of the shortest time, of pairs (size, time of a device) from the smallest
-    size on; larger ones only where they are clearly faster."""
+    size on; larger ones only where they are clearly faster.
+    """
     best, least = 0.0, float("inf")
     for size, time_s in seconds:
         if time_s < FASTER * least:
@@ -108,7 +110,8 @@ def fastest(seconds: Iterable[tuple[float, float]]) -> float:
 def measured(points: Sequence[Point], budget_s: float) -> float | None:
     """Return the fastest `engine.chunk_mb` for points of one stack key, measured on local work of
     their first round from the smallest size on, as many as there is time for; None where that is
-    not enough to compare."""
+    not enough to compare.
+    """
     first = points[0].scenario
     known = estimate_trial(first, read_shape(first.data)).bytes
     room = int(first.engine.memory_gb * 2**30 // max(1, known))

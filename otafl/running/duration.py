@@ -18,7 +18,8 @@ MOST_FLOPS_PER_S = 1e11
 
 def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     """Return how long a trial computes at least, in seconds of all threads: its local work, at the
-    speed that no thread exceeds."""
+    speed that no thread exceeds.
+    """
     training = scenario.training
     held = np.full((1, 1), shape.samples / scenario.devices.count)
     load = Workload(training.local_steps, training.batch_size, held)

@@ -25,7 +25,8 @@ from otafl.tracking.base import Log, Run, Tracker
 @dataclass
 class Tracks:
     """Say where trackers keep what they write. lost: what could not be followed to its end, a
-    sentence each."""
+    sentence each.
+    """
 
     folder: Path
     lost: list[str] = field(default_factory=list, init=False)

@@ -214,7 +214,8 @@ def _with_numbers(scenario: Scenario, model: Model) -> int:
 
 def _without_numbers(scenario: Scenario, model: Model) -> int | None:
     """Return the bytes of a trial's state without making it; None for a method that must look at
-    its numbers, and of more numbers than can be addressed."""
+    its numbers, and of more numbers than can be addressed.
+    """
     streams = _Unmade(scenario)
     try:
         with torch.device("meta"):
@@ -256,7 +257,8 @@ def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
 def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
     """Return of how many devices' worth the state of a trial's devices is at most: what is kept,
     and a round's work beside it or the state of all that is put together for a test
-    (`Algorithm.apart`)."""
+    (`Algorithm.apart`).
+    """
     count, kept = scenario.devices.count, _rows_kept(scenario)
     if kept == count:
         return 2 * count
@@ -266,7 +268,8 @@ def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
 def _rows_kept(scenario: Scenario) -> int:
     """Return how many rows of state there are at most for the devices of a trial (`DeviceStore`):
     one each if half of them may take part in the run; else those of who does, and while there is
-    made room for more twice as many again."""
+    made room for more twice as many again.
+    """
     count = scenario.devices.count
     took_part = count_participants(scenario) * scenario.training.rounds
     return count if 2 * took_part > count else 3 * took_part
@@ -279,7 +282,8 @@ def _precision(scenario: Scenario) -> torch.dtype:
 
 def _peak(point: Point, trials: Sequence[int]) -> int:
     """Return the most bytes at a time while a stack is put together and goes through a round, and
-    those of the rows that devices get in the rounds to come."""
+    those of the rows that devices get in the rounds to come.
+    """
     counter = Counter()
     with counter:
         engine = Engine(assemble([point], trials))
@@ -294,7 +298,8 @@ def _peak(point: Point, trials: Sequence[int]) -> int:
 
 class Counter(TorchDispatchMode):
     """Count the bytes of all tensors that are made within it. peak: the most at a time. Raises
-    RuntimeError once they are more than `most`."""
+    RuntimeError once they are more than `most`.
+    """
 
     def __init__(self, most: float = math.inf) -> None:
         super().__init__()

@@ -27,7 +27,8 @@ Progress = Callable[[int, int], None]
 @functools.cache
 def spare_libraries() -> None:
     """Leave what exists before the first run out of garbage collection from then on: the clocks
-    make many small objects, and each collection would else walk through all of torch's."""
+    make many small objects, and each collection would else walk through all of torch's.
+    """
     gc.collect()
     gc.freeze()
 

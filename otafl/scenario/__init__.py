@@ -1,4 +1,4 @@
-"""Read a scenario, which is everything a run depends on: from YAML to validated points."""
+"""Scenarios: everything that a run depends on, from YAML to validated points."""
 
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (

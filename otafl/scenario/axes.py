@@ -1,4 +1,4 @@
-"""Read the sweep of a scenario: its axes, their coordinates, and the settings of each point."""
+"""The sweep of a scenario: its axes, their coordinates, and the settings of each point."""
 
 from __future__ import annotations
 
@@ -31,26 +31,33 @@ from otafl.scenario.keys import (
 from otafl.scenario.wording import unit_of
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
-"""Keys that no axis may have: they do not change what a trial is."""
+"""Keys that no axis may have, because they do not change a trial."""
 
 RESERVED = frozenset(
     {"trial", "round", "device", "level", "class", "cause", "event", "present", "point", "zip"}
     | {"participants"}
 )
-"""Names that a result uses itself: an axis of that name is named after its whole key."""
+"""Names in every result: an axis of such a name is named after its whole key."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Describe a dim of the results.
+    """A dim of the results.
 
     Parameters
     ----------
-    keys : the scenario's keys that it sets.
-    values : its coordinate; of joint axes (`zip`) the positions 0, 1, ....
-    units : "1" for a plain number, empty for a choice.
-    long_name : in words.
-    zipped : of joint axes, a coordinate for each key.
+    dim : str
+        Name of the dim.
+    keys : tuple of str
+        Keys of the scenario that it sets.
+    values : tuple
+        Its coordinate; for joint axes (`zip`) the positions 0, 1, ....
+    units : str
+        "1" for a plain number, empty for a choice.
+    long_name : str
+        Description in words.
+    zipped : dict of Axis
+        For joint axes, a coordinate for each key.
     """
 
     dim: str
@@ -62,19 +69,28 @@ class Axis:
 
     @property
     def coords(self) -> dict[str, Axis]:
-        """Return every coordinate along the dim, by name."""
+        """Every coordinate along the dim, by name."""
         return self.zipped or {self.dim: self}
 
 
 @dataclass(frozen=True)
 class Track:
-    """Hold a key and the values it takes.
+    """A key of a sweep and its values.
 
     Parameters
     ----------
-    place : where the scenario says so.
-    joint : belongs to `zip`.
-    info : the field of the key; None where the user's own component keeps it to itself.
+    key : str
+        The key as written.
+    path : Path
+        The key's path; a component's `name` stands for its section.
+    values : tuple
+        Its values.
+    place : Path
+        Path of the values in the scenario.
+    joint : bool
+        Whether it belongs to `zip`.
+    info : FieldInfo, optional
+        Field of the key; None if only a user-defined component knows the key.
     """
 
     key: str
@@ -86,16 +102,16 @@ class Track:
 
     @property
     def axis(self) -> str:
-        """Return what the scenario calls its axis."""
+        """The name of its axis in the scenario."""
         return "zip" if self.joint else self.key
 
     @property
     def chooses(self) -> bool:
-        """Say whether the values replace a section of the scenario."""
+        """Whether the values replace a section of the scenario."""
         return self.path in CHOICES
 
     def place_of(self, position: int) -> Path:
-        """Return where the scenario gives a value."""
+        """Return the path of a value in the scenario."""
         if self.joint:
             return ("sweep", "zip", position, self.key)
         return (*self.place, position)
@@ -106,8 +122,10 @@ Sweep = list[list[Track]]
 
 
 def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Problem]]:
-    """Return the sound axes of the section `sweep`, and what is wrong with the others. tree: of the
-    whole."""
+    """Return the valid axes of the section `sweep`, and the errors of the others.
+
+    tree: the whole scenario.
+    """
     if not isinstance(sweep, Mapping):
         return [], []  # the schema says what is wrong
     axes: Sweep = []
@@ -172,7 +190,7 @@ def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
 def applied(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict[str, Any]:
     """Return the scenario with a point's values.
 
-    Choices go first, so that another axis can set a key of what was chosen.
+    Choices go first, so that another axis can set a key of the chosen component.
     """
     out = dict(tree)
     for track, place in sorted(point, key=lambda one: (not one[0].chooses, len(one[0].path))):
@@ -235,7 +253,7 @@ def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
 
 
 def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
-    """Return section -> what it may be at some point of the sweep."""
+    """Return section -> every value that it has at a point of the sweep."""
     chosen = {}
     for path in CHOICES:
         tracks = (one for axis in sweep for one in axis if one.path == path)
@@ -246,7 +264,7 @@ def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
 def _fault(
     track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]], tree: Any
 ) -> str:
-    """Say what is wrong with a track, or nothing."""
+    """Describe the error of a track, or return an empty text."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
         return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
@@ -272,7 +290,7 @@ def _fault(
 
 
 def _listed_twice(track: Track) -> list[Any]:
-    """Return the labels that an axis of its own has twice."""
+    """Return the labels that a single axis has twice."""
     if track.joint:
         return []
     labels = [label(value) for value in track.values]
@@ -289,7 +307,7 @@ def _has_name(value: Any) -> bool:
 
 
 def _takes_any(track: Track, chosen: Mapping[Path, Sequence[Any]]) -> bool:
-    """Say whether the key is one of a component whose keys only others know, as the user's own."""
+    """Return whether the key may belong to a component with unknown keys, as a user-defined one."""
     above = track.path[:-1]
     if above not in CHOICES:
         return False

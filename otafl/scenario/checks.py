@@ -1,4 +1,4 @@
-"""Check what no section of a scenario can tell alone."""
+"""Checks between the sections of a scenario."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from otafl.user_code import loading
 
 
 def check(scenario: Scenario) -> list[Problem]:
-    """Return everything that is wrong between the sections of a point; within
-    `loading.without_code` what can be told without code of the user's."""
+    """Return every conflict between the sections of a point.
+
+    Within `loading.without_code` these are the conflicts that need no user-defined code.
+    """
     found = [
         one
         for path, section in sections(scenario)
@@ -30,7 +32,7 @@ def check(scenario: Scenario) -> list[Problem]:
         for one in _told(scenario, path, section)
     ]
     if any(one.path[0] == "algorithm" for one in found):
-        return found  # a method that cannot be had needs nothing of others
+        return found  # a method that cannot be made needs nothing of others
     wrong = {one.path for one in found}
     for look in (_server, _transport, functools.partial(_increments, wrong=wrong)):
         with contextlib.suppress(loading.NotImported):
@@ -39,14 +41,14 @@ def check(scenario: Scenario) -> list[Problem]:
 
 
 def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
-    """Return what a section finds wrong with the rest of the scenario."""
+    """Return the conflicts of a section with the rest of the scenario."""
     found: list[Problem] = []
     try:
         for one in section.check(scenario):
             found.append(one)  # kept, should the next question need code that is not imported
     except loading.NotImported:
         pass
-    except ValidationError as error:  # of the settings of a component of the user's
+    except ValidationError as error:  # of the settings of a user-defined component
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
@@ -55,7 +57,7 @@ def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
 
 
 def _server(scenario: Scenario) -> Iterator[Problem]:
-    """Check that there is an averaged increment for the server to optimise over."""
+    """Check that the server optimiser has an averaged increment."""
     algorithm, server = scenario.algorithm, scenario.server.name
     if server == "average" or averages(class_of(algorithm)):
         return
@@ -66,14 +68,14 @@ def _server(scenario: Scenario) -> Iterator[Problem]:
     ]
     text = (
         f"server: '{server}' steps along averaged increments, which algorithm "
-        f"'{algorithm.name}' does not have; server: average would do, or one of the algorithms "
+        f"'{algorithm.name}' does not have; use server: average, or one of the algorithms "
         f"{', '.join(would_do)}"
     )
     yield Problem(text, ("server",), (("algorithm",),))
 
 
 def find_otherwise(section: str, settings: Settings, would_do: Callable[[Settings], bool]) -> str:
-    """Say with which choice of one of its keys a section would do; empty if with none."""
+    """Write which choice of one of its keys makes a section fit; empty if none does."""
     for key, info in type(settings).model_fields.items():
         choices = (False, True) if info.annotation is bool else get_args(info.annotation)
         found = []
@@ -87,11 +89,12 @@ def find_otherwise(section: str, settings: Settings, would_do: Callable[[Setting
 
 
 def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
-    """Check that devices send increments where a section's part takes them for such.
+    """Check that devices send increments if a component of a section requires them.
 
     Parameters
     ----------
-    wrong : paths of problems that were found; a section with one is not asked.
+    wrong : set of Path
+        Paths of known errors; sections with one are skipped.
     """
     method = scenario.algorithm
     kind = class_of(method)
@@ -110,16 +113,16 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
             find_otherwise("algorithm", method.values, kind.sends_increments),
             find_otherwise(name, settings, lambda other: not other.assumes_increments),
         ]
-        hint = " or ".join(filter(None, otherwise)) or "an algorithm that does, such as fedavg,"
+        hint = " or ".join(filter(None, otherwise)) or "an algorithm that does, such as fedavg"
         text = (
             f"{name}: '{settings.name}' {settings.assumes_increments}, so it needs increments, and "
-            f"algorithm '{method.name}' with these settings sends none; {hint} would do"
+            f"algorithm '{method.name}' with these settings sends none; use {hint}"
         )
         yield Problem(text, path, (("algorithm",),))
 
 
 def _transport(scenario: Scenario) -> Iterator[Problem]:
-    """Check that the server gets what the method needs of the updates."""
+    """Check that the transport delivers the updates in the form that the method needs."""
     method = scenario.algorithm
     needs, transport = class_of(method).needs_of(method.values), scenario.transport
     kind = registry.component("transport", transport.name)
@@ -136,6 +139,6 @@ def _transport(scenario: Scenario) -> Iterator[Problem]:
     text = (
         f"transport: '{transport.name}' gives the server only the {' and '.join(kind.gives)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
-        f"transports that would do: {', '.join(would_do)}{otherwise and '; or '}{otherwise}"
+        f"use one of the transports {', '.join(would_do)}{otherwise and '; or '}{otherwise}"
     )
     yield Problem(text, ("transport",), (("algorithm",),))

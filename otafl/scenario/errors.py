@@ -1,4 +1,4 @@
-"""Say what is wrong with a scenario in the user's words: key, value, remedy and place."""
+"""Errors of a scenario in the user's words: key, value, remedy and place."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from otafl.scenario.keys import CHOICES, child, dotted, model_at, value_at
 T = TypeVar("T")
 
 MOST_WHOLE = 10**9
-"""The largest whole number, where a key has no bound of its own: nothing can be counted so far."""
+"""The largest whole number for a key without a bound of its own; no count reaches it."""
 
 
 MOST_UNKNOWN = 20
-"""Unknown keys that are each told, with the closest known one."""
+"""Largest number of unknown keys that are listed, each with the closest known one."""
 
 
 class ScenarioError(UserError):
-    """Tell everything that is wrong with a scenario, a line each."""
+    """All errors of a scenario, one per line."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__("\n".join(lines))
@@ -39,13 +39,16 @@ class ScenarioError(UserError):
 
 @dataclass(frozen=True)
 class Where:
-    """Remember where a scenario's keys were given.
+    """Places of a scenario's keys.
 
     Parameters
     ----------
-    label : the file, or empty.
-    places : path -> (line, column).
-    overrides : path -> the text of `--set`.
+    label : str
+        The file, or empty.
+    places : mapping
+        Path -> (line, column).
+    overrides : mapping
+        Path -> the text of `--set`.
     """
 
     label: str = ""
@@ -68,7 +71,7 @@ class Where:
     def _override(self, path: Path) -> str | None:
         """Return the override that set the key or its section.
 
-        Of a key that the file does not have, it is one that set something below it.
+        For a key that is not in the file, it is one that set a key below it.
         """
         found = _nearest(path, self.overrides)
         if found is not None or path in self.places:
@@ -77,7 +80,7 @@ class Where:
         return next(below, None)
 
     def _place(self, path: Path) -> tuple[int, int]:
-        """Return the place of the key, or of the section that lacks it; (0, 0) without a file."""
+        """Return the place of the key, or of the section without it; (0, 0) without a file."""
         return _nearest(path, self.places) or (0, 0)
 
     def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
@@ -85,7 +88,7 @@ class Where:
 
 
 def _nearest(path: Path, known: Mapping[Path, T]) -> T | None:
-    """Return what is known of the key, or else of the closest section that holds it."""
+    """Return the entry of the key, or else of the closest section that contains it."""
     above = (path[:depth] for depth in range(len(path), -1, -1))
     return next((known[one] for one in above if one in known), None)
 
@@ -96,11 +99,11 @@ _WANTED = {
     "string_pattern_mismatch": "of the form module:callable",
     "too_short": "a list of at least {min_length}",
 }
-"""Kind of an error -> what the value must be."""
+"""Kind of an error -> the required kind of value."""
 
 
 def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Turn pydantic's errors over what the scenario gave (`tree`) into problems, one a key."""
+    """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key."""
     at: dict[Path, list[Any]] = {}
     branches: set[Path] = set()
     for one in error.errors(include_url=False):
@@ -109,8 +112,8 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
         if branch is not None:
             branches.add(branch)
     for path, errors in list(at.items()):
-        # a fault inside a value says what to mend: that the value then fits no alternative, or
-        # is too short without the faulty item, says nothing more
+        # an error inside a value names the remedy; that the value then fits no alternative, or
+        # is too short without the faulty item, adds nothing
         implied = path in branches or errors[0]["type"] == "too_short"
         if implied and any(len(one) > len(path) and one[: len(path)] == path for one in at):
             del at[path]
@@ -126,8 +129,11 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
 
 
 def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
-    """Find what pydantic would take, but nothing else can: `trials: true` (read as one), whole
-    numbers beyond all that can be counted, and texts that no file can hold."""
+    """Find values that pydantic accepts, but that are certainly wrong.
+
+    These are truth values for numbers (`trials: true`, read as one), whole numbers beyond any
+    count, and texts that no file can contain.
+    """
     problems = []
     for path, value in _plain_values(tree):
         fault = _slip(path, value, tree, root)
@@ -137,7 +143,7 @@ def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
 
 
 def _slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
-    """Say what is wrong with a value, or nothing."""
+    """Describe the error of a value, or return an empty text."""
     if isinstance(value, str):
         return _fault_of_text(value)
     truth = isinstance(value, bool)
@@ -166,7 +172,7 @@ def _fault_of_text(value: str) -> str:
 
 
 def _field_at(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
-    """Return the field of a value, or of the list that it is in."""
+    """Return the field of a value, or of the list that contains it."""
     keys = [part for part in path if isinstance(part, str)]
     section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
     model = model_at(root, section, tree)
@@ -174,7 +180,7 @@ def _field_at(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
 
 
 def _plain_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield every value that holds no others with its path, those of the sweep left out."""
+    """Yield every scalar value with its path, except those of the sweep."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             if above or key != "sweep":
@@ -187,12 +193,12 @@ def _plain_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """Return the types that an annotation is made of."""
+    """Return the types in an annotation."""
     return {annotation}.union(*(_kinds(arg) for arg in get_args(annotation) if arg is not ...))
 
 
 def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
-    """Return the sentence for a key that does not exist, with the one that was meant."""
+    """Return the message for an unknown key, with the closest known one."""
     model = model_at(root, path[:-1], tree)
     known = list(model.model_fields) if model else []
     return f"{dotted(path)}: unknown key{hint(path, tree, root)} (known keys: {', '.join(known)})"
@@ -208,7 +214,7 @@ def shown(value: Any) -> str:
 def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:
     """Return the keys of an error's location, and the path at which the value had alternatives.
 
-    Left out are the kinds of the alternatives, which pydantic puts in between.
+    The kinds of the alternatives, which pydantic puts in between, are left out.
     """
     path: Path = ()
     branch: Path | None = None
@@ -255,7 +261,7 @@ def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) ->
 
 
 def _requirement(error: Any) -> str:
-    """Say what a value must be, after "must be"."""
+    """Describe the required value, after "must be"."""
     if error["type"] in _WANTED:
         return _WANTED[error["type"]].format(**error.get("ctx", {}))
     text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
@@ -271,5 +277,5 @@ def _closest_literal(errors: list[Any], value: Any) -> str:
 
 
 def _literals(error: Any) -> list[str]:
-    """Return the texts that a literal_error would have taken."""
+    """Return the texts that a literal_error would accept."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"])

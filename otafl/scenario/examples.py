@@ -1,4 +1,4 @@
-"""Write a small scenario for every component, with what it cannot do without."""
+"""A small scenario for every component, with the keys that it requires."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ ORDER = ("data", "model", "algorithm", "channel", "csi", "receiver", "power", "c
 
 
 def example(table: str, name: str) -> dict[str, Any]:
-    """Return the keys of a small scenario that uses a component; what is left out has its
-    default."""
+    """Return the keys of a small scenario that uses a component; other keys have their defaults."""
     tree: dict[str, Any] = {"name": f"{table}_{name}"}
     chosen = {f"{registry.TABLES[table].section}.name": name}
     for key, value in (chosen | dict(registry.settings(table, name).example)).items():

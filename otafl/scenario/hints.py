@@ -1,4 +1,4 @@
-"""The key that a user may have meant by one that does not exist."""
+"""Suggestions of the key that an unknown key may stand for."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from otafl.scenario.keys import CHOICES, dotted, fields, model_at, value_at
 
 
 def hint(path: Path, tree: Any, root: type[BaseModel], whole: bool = False) -> str:
-    """Return what was meant by a key that does not exist, after a semicolon; nothing without a
-    guess.
+    """Return the suggested key for an unknown one, after a semicolon, or an empty text.
 
-    A key of the same name, or of one that says the same, comes before one that is only spelled
-    alike: first in the section, then in the section's other choices, then anywhere.
+    A key of the same name or meaning comes before one with a similar spelling. The search is first
+    in the section, then in the section's other choices, then anywhere.
 
     Parameters
     ----------
-    path : of the unknown key.
-    tree : the scenario.
-    root : the class of its settings.
-    whole : keys of the section are named from the scenario's top on.
+    path : Path
+        Path of the unknown key.
+    tree : Any
+        The scenario.
+    root : type of BaseModel
+        Class of its settings.
+    whole : bool, default False
+        Whether keys of the section are written with their whole path.
     """
     word, section = str(path[-1]), path[:-1]
     model = model_at(root, section, tree)
@@ -42,14 +45,14 @@ def hint(path: Path, tree: Any, root: type[BaseModel], whole: bool = False) -> s
 
 
 def _choices(section: Path) -> dict[str, list[str]]:
-    """Return the keys of each component that a section may choose; none where it chooses none."""
+    """Return the keys of each component that a section may choose; empty for other sections."""
     choice = CHOICES.get(section)
     every = {} if choice is None else choice.every()
     return {name: list(kind.model_fields) for name, kind in every.items()}
 
 
 def _of_others(word: str, guess: str, section: Path, keys: dict[str, list[str]], tree: Any) -> str:
-    """Say which components of a section have the key that was meant."""
+    """Write which components of a section have the suggested key."""
     owners = [name for name, own in keys.items() if guess in own]
     found = value_at(tree, section)
     chosen = CHOICES[section].named({} if found is None else found)["name"]
@@ -58,7 +61,7 @@ def _of_others(word: str, guess: str, section: Path, keys: dict[str, list[str]],
 
 
 def _elsewhere(word: str, root: type[BaseModel]) -> str | None:
-    """Return the dotted key that other programs call so, or that has this name."""
+    """Return the dotted key for which other programs use this word, or that has this name."""
     if word == "name":
         return None
     key = synonym(word)

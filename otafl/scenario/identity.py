@@ -1,7 +1,7 @@
-"""Tell whether two scenarios are the same: by a hash of all that results depend on.
+"""Identity of scenarios, by a hash of everything that results depend on.
 
-And which files of the user's own they name, and the key that points have in common which share a
-stack.
+The module also lists the user-defined files that a scenario names, and the common key of points
+that share a stack.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from otafl.user_code import loading, sources
 from otafl.user_code.sources import Sources
 
 Change = Callable[[type[BaseModel], dict[str, Any]], dict[str, Any]]
-"""Changes a component's section, given its settings class."""
+"""Function that changes a component's section, given its settings class."""
 
 NO_RESULT = re.compile(r"name$|track\b|output\.folder$|engine\.(?!dtype)")
 """Keys that no result depends on."""
 
 
 def scenario_hash(scenario: Scenario, former: bool = False) -> str:
-    """Return the SHA-256 of all that the results depend on: not the name, the folder, who tracks it
-    nor, but for the precision, the engine.
+    """Return the SHA-256 of everything that the results depend on.
 
-    A key that stands at the default that it was introduced with, or says what holds without it, is
-    left out, so a scenario keeps its hash when a key is added. A default that changes says the
-    first one: `Field(2.0, json_schema_extra={"introduced": 1.0})`. The same holds for what an axis
-    chooses: the hash has the keys that are not given and whose default has changed, and leaves out
-    those that are given their first default.
+    Name, folder, tracker and engine do not count, except the precision. A key with the default that
+    it was introduced with, or with the implied value, is left out, so a scenario keeps its hash
+    when a key is added. A changed default names the first one: `Field(2.0,
+    json_schema_extra={"introduced": 1.0})`. The same applies to the components that an axis
+    chooses. The hash contains their keys that are not given and whose default has changed, and
+    leaves out those given at their first default.
 
-    former: read what an axis chooses as before defaults changed: keys that are not given have the
-        first default.
+    former: read the components of an axis as before defaults changed: keys that are not given have
+    the first default.
     """
     tree = _set(scenario)
     tree.pop("name")
@@ -60,15 +60,15 @@ def scenario_hash(scenario: Scenario, former: bool = False) -> str:
 
 
 def about(scenario: Scenario) -> dict[str, str]:
-    """Return what a file says of the scenario that it is of, see `same`."""
+    """Return the attributes of a file that identify its scenario, see `same`."""
     return {"scenario": to_yaml(scenario), "scenario_hash": scenario_hash(scenario)}
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two files are of one scenario.
+    """Return whether two files have the same scenario.
 
-    They are by the `scenario_hash` that they have, or, where one was written by another version of
-    otafl that reckoned it differently, by the `scenario` that they hold as YAML.
+    They do if their `scenario_hash` is equal. Another version of otafl may have computed the hash
+    differently; then the `scenario` that they contain as YAML decides.
     """
     if one["scenario_hash"] == other["scenario_hash"]:
         return True
@@ -76,14 +76,15 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scenario that a file holds, as a mapping for `load_scenario`.
+    """Return the scenario in a file, as a mapping for `load_scenario`.
 
-    In a file that was written before a default changed, what an axis chooses gets the first default
+    If a default changed after the file was written, the components of an axis get the first default
     of each key that the file does not give.
 
     Parameters
     ----------
-    stored : the `scenario` and its `scenario_hash`, see `about`.
+    stored : mapping
+        The `scenario` and its `scenario_hash`, see `about`.
     """
     tree: dict[str, Any] = parse(str(stored["scenario"])).data
     if _is_former(str(stored["scenario"]), str(stored["scenario_hash"])):
@@ -94,12 +95,17 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]:
-    """List the keys that the scenario of a file and another both have, and in which their results
-    can differ; a section is one key where they choose different components.
+    """List the keys that differ between a stored scenario and another, and that results depend on.
+
+    Keys that only one of them has are left out. A section counts as one key if the scenarios choose
+    different components for it.
 
     Parameters
     ----------
-    stored : the `scenario` and its `scenario_hash`, see `about`.
+    stored : mapping
+        The `scenario` and its `scenario_hash`, see `about`.
+    scenario : Scenario
+        The other scenario.
     """
     before, now = restore_tree(stored), parse(to_yaml(scenario)).data
     for tree in (before, now):
@@ -120,8 +126,10 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str =
 
 
 def sources_of(scenario: Scenario) -> Sources:
-    """Return the files of the user's own modules that a scenario's results depend on, and their
-    hashes. Raises UserError where one that it names cannot be imported."""
+    """Return the files of user-defined modules that results depend on, and their hashes.
+
+    Raises UserError if a named module cannot be imported.
+    """
     found: Sources = {}
     for path, section in custom_sections(scenario):
         own = loading.source(section.name, f"{dotted(path)}.name")
@@ -138,28 +146,29 @@ def files_of(scenario: Scenario) -> dict[str, str]:
 
 
 def stack_key(scenario: Scenario) -> str:
-    """Return what points that can run in one stack have in common: they differ in stackable fields
-    alone."""
+    """Return the common key of points that can run in one stack.
+
+    Such points differ only in stackable fields.
+    """
     outside = {"name", "trials", "seed", "sweep", "engine", "output", "track"}
     return _digest(structure(scenario, outside))
 
 
 def _hash_of_stored(stored: Mapping[str, Any]) -> str:
-    """Return the hash of the scenario that a file holds; empty where it holds none."""
+    """Return the hash of the scenario in a file; empty without one."""
     text = str(stored.get("scenario", ""))
     return _hash_of(text, _is_former(text, str(stored["scenario_hash"])))
 
 
 def _is_former(text: str, digest: str) -> bool:
-    """Say whether a file is read otherwise than today because it was written before a default of
-    what its axes choose changed."""
+    """Return whether a file dates from before a change of a default that its axes depend on."""
     now = _hash_of(text, False)
     return digest != now != _hash_of(text, True)
 
 
 @functools.cache
 def _hash_of(text: str, former: bool) -> str:
-    """Return the hash of a scenario as YAML; empty where it is none."""
+    """Return the hash of a scenario as YAML; empty if the text is no scenario."""
     try:
         return scenario_hash(Scenario.model_validate(parse(text).data), former)
     except (UserError, ValidationError):
@@ -167,7 +176,7 @@ def _hash_of(text: str, former: bool) -> str:
 
 
 def _normalise_axis(key: str, values: Sequence[Any], former: bool) -> tuple[str, list[Any]]:
-    """Return an axis of the sweep with what it chooses as the hash has it."""
+    """Return an axis of the sweep with its components as the hash includes them."""
     return key, [_apply(key, value, functools.partial(_normalise, former)) for value in values]
 
 
@@ -177,8 +186,10 @@ def _fill_in(key: str, value: Any) -> Any:
 
 
 def _normalise(former: bool, kind: type[BaseModel], section: dict[str, Any]) -> dict[str, Any]:
-    """Return a section that an axis chooses without keys at their first default, and, unless it is
-    `former`, with the present default of keys that it does not give."""
+    """Return a section of an axis without keys at their first default.
+
+    Unless it is `former`, keys that it does not give get their present default.
+    """
     first = list_former_defaults(kind)
     given = {key: value for key, value in section.items() if first.get(key, ...) != value}
     if former:
@@ -188,8 +199,10 @@ def _normalise(former: bool, kind: type[BaseModel], section: dict[str, Any]) -> 
 
 
 def _apply(key: str, value: Any, change: Change) -> Any:
-    """Return a value of an axis in which `change` was made to each component that it chooses and of
-    which a default has changed; other values stay as they are."""
+    """Return a value of an axis with `change` made to each chosen component with a changed default.
+
+    Other values stay as they are.
+    """
     if key == "zip":
         return {own: _apply(own, one, change) for own, one in value.items()}
     path = tuple(key.removesuffix(".name").split("."))
@@ -204,13 +217,13 @@ def _apply(key: str, value: Any, change: Change) -> Any:
 def _set(settings: Settings, default: str = "") -> dict[str, Any]:
     """Return the keys that are not at the default they were introduced with, as plain data.
 
-    default: the name that a section has if it gives none.
+    default: the name of a section that gives none.
     """
     plain = settings.model_dump(mode="json")
     tree = {}
     for key, value in settings:
         info = type(settings).model_fields.get(key)
-        if info is None:  # of the user's own component
+        if info is None:  # of a user-defined component
             tree[key] = plain[key]
         elif key == "name":
             tree |= {} if value == default else {key: value}
@@ -226,7 +239,7 @@ def _set(settings: Settings, default: str = "") -> dict[str, Any]:
 
 
 def _has_changed_default(value: Any) -> bool:
-    """Say whether a section at its defaults differs from one at its first defaults."""
+    """Return whether a section at its defaults differs from one at its first defaults."""
     return isinstance(value, Settings) and bool(list_former_defaults(type(value)))
 
 
@@ -238,7 +251,7 @@ def _introduced(info: FieldInfo, section: dict[str, Any]) -> Any:
 
 
 def structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
-    """Return what of settings forces a stack of its own, as plain data; but for these keys."""
+    """Return the settings that require a separate stack, as plain data, except these keys."""
     if isinstance(settings, Settings):
         skip = {*settings.stackable, *outside}
         every = vars(settings) | (settings.model_extra or {})

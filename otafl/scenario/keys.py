@@ -1,6 +1,4 @@
-"""Know the keys of a scenario, which settings class holds each, and how one is set by its dotted
-name.
-"""
+"""Keys of a scenario, their settings classes, and access by dotted name."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def split(key: str) -> Path:
 
 
 def child(tree: Any, part: str | int) -> Any:
-    """Return what stands below a key or index, or None."""
+    """Return the value below a key or index, or None."""
     if isinstance(tree, Mapping):
         return tree.get(part)
     if isinstance(tree, list | tuple) and isinstance(part, int) and part < len(tree):
@@ -46,14 +44,14 @@ def child(tree: Any, part: str | int) -> Any:
 
 
 def value_at(tree: Any, path: Path) -> Any:
-    """Return what stands at a path, or None."""
+    """Return the value at a path, or None."""
     return functools.reduce(child, path, tree)
 
 
 def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:
     """Return a copy of the tree with the value at the path.
 
-    Raises KeyError(path) where a key on the way holds something that has no keys.
+    Raises KeyError(path) if a key above it has a value without keys.
     """
     first, rest = path[0], path[1:]
     if not rest:
@@ -72,8 +70,8 @@ def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> di
 def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted key below a settings class with its field.
 
-    Those of all components of a table are included; a key that several of them have comes several
-    times. Imports all of them.
+    The keys of all components of a table are included. A key of several components appears several
+    times. All components are imported.
     """
     for name, info in root.model_fields.items():
         path = (*above, name)
@@ -85,14 +83,18 @@ def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, Field
 def field_at(
     root: type[BaseModel], path: Path, chosen: Mapping[Path, Iterable[Any]]
 ) -> FieldInfo | None:
-    """Return the field of a key, as far as some of the components that a scenario may choose have
-    it.
+    """Return the field of a key, if one of the components that a scenario may choose has it.
 
-    Imports those alone; None where none of them has the key.
+    Only those components are imported. None if none of them has the key.
 
     Parameters
     ----------
-    chosen : section -> what it may be.
+    root : type of BaseModel
+        Settings class of the scenario.
+    path : Path
+        Path of the key.
+    chosen : mapping
+        Section -> its possible values.
     """
     kinds = [root]
     for depth, part in enumerate(path, 1):
@@ -109,7 +111,7 @@ def field_at(
 
 
 def sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
-    """Yield every section below settings that are there, with its keys."""
+    """Yield every present section below settings, with its keys."""
     for name, value in vars(settings).items():  # a third of the time of pydantic's own loop
         if isinstance(value, Settings):
             yield (*above, name), value
@@ -117,19 +119,19 @@ def sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Setti
 
 
 def custom_sections(settings: Settings) -> Iterator[tuple[Path, OwnPart]]:
-    """Yield the sections that name a component of the user's, with their keys."""
+    """Yield the sections that name a user-defined component, with their keys."""
     for path, section in sections(settings):
         if isinstance(section, OwnPart):
             yield path, section
 
 
 def is_section(info: FieldInfo) -> bool:
-    """Say whether a field has keys of its own in every scenario, which can be swept."""
+    """Return whether a field has keys of its own in every scenario, which can be swept."""
     return of_field(info) is not None or _is_settings(info.annotation)
 
 
 def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | None:
-    """Return the settings class that holds the keys below a path, as the tree chooses it."""
+    """Return the settings class with the keys below a path, as the tree chooses it."""
     model: type[BaseModel] | None = root
     for part in path:
         tree = child(tree, part)
@@ -149,7 +151,7 @@ def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | 
 
 
 def _kinds(info: FieldInfo) -> Iterator[type[BaseModel]]:
-    """Yield the settings classes that a field may hold, but those in lists and alternatives."""
+    """Yield the settings classes of a field, except those in lists and alternatives."""
     found = of_field(info)
     if isinstance(found, Choice):
         yield from dict.fromkeys(found.every().values())

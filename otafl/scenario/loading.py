@@ -1,4 +1,4 @@
-"""Read a scenario, check it, and expand its sweep into points."""
+"""Reading of a scenario, its checks, and the expansion of its sweep into points."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
 
 MOST_BYTES = 2_000_000
-"""Of a scenario's file."""
+"""Largest size of a scenario's file."""
 
 MOST_POINTS = 10_000
-"""Of a sweep: each of them is checked, and is a place in the results."""
+"""Largest number of points of a sweep: each of them is checked and has a place in the results."""
 
 Further = Callable[[Scenario], list[Problem]]
 
@@ -34,17 +34,26 @@ def load_scenario(
     source: str | FilePath | Mapping[str, Any],
     overrides: Sequence[str] = (),
 ) -> Scenario:
-    """Read a scenario from the path of a YAML file or from a mapping, and check every point of its
-    sweep.
+    """Read a scenario from a YAML file or a mapping.
+
+    Every point of its sweep is checked.
 
     Parameters
     ----------
-    source : the path, or the mapping.
-    overrides : texts `a.b=c`, c as in YAML, applied before anything is checked.
+    source : str, Path or mapping
+        Path of the YAML file, or the mapping of keys.
+    overrides : sequence of str, optional
+        Texts `a.b=c`, with c in YAML, which are applied before the checks.
+
+    Returns
+    -------
+    Scenario
+        The validated scenario.
 
     Raises
     ------
-    ScenarioError : which lists everything that is wrong.
+    ScenarioError
+        If the scenario is not valid. The message lists every error.
     """
     return load_points(source, overrides)[0]
 
@@ -56,7 +65,7 @@ def load_points(
 ) -> tuple[Scenario, list[Point]]:
     """Read a scenario as `load_scenario`, and return the points of its sweep too.
 
-    further: returns what else is wrong with a point whose sections are sound.
+    further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
         tree, where = _plain(source), Where()
@@ -76,7 +85,7 @@ def load_points(
     problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
     if any(one.path[:1] != ("sweep",) for one in problems) or _too_many(sweep):
         raise where.error(problems)
-    if problems:  # the values of the other axes are looked at all the same
+    if problems:  # the values of the other axes are still checked
         scenario = Scenario.model_validate({**tree, "sweep": {}})
     return scenario, _points(scenario, sweep, where, further, problems)
 
@@ -84,13 +93,13 @@ def load_points(
 def expand(scenario: Scenario) -> list[Point]:
     """Return every point of the sweep, the last axis fastest; one point without a sweep.
 
-    Raises ScenarioError for points that cannot be.
+    Raises ScenarioError for invalid points.
     """
     return _points(scenario, _sweep(scenario), Where())
 
 
 def is_scenario(file: FilePath) -> bool:
-    """Say whether a file is a scenario, by its name or by what it holds."""
+    """Return whether a file is a scenario, by its name or its content."""
     if file.suffix in (".yaml", ".yml"):
         return True
     try:
@@ -106,8 +115,10 @@ def axes_of(scenario: Scenario) -> dict[str, Axis]:
 
 
 def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
-    """Return what a file says and where. Raises ScenarioError with the place where it is no
-    mapping."""
+    """Return the content of a file and its places.
+
+    Raises ScenarioError with the place if it is no mapping.
+    """
     text = _text(file)
     try:
         source = parse(text)
@@ -125,7 +136,7 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
 
 
 def _text(file: FilePath) -> str:
-    """Return the text of a scenario's file. Raises ScenarioError where it can be none."""
+    """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
     try:
         with open_regular(file) as opened:
             data = opened.read(MOST_BYTES + 1)
@@ -157,7 +168,7 @@ def _unreadable(file: FilePath, error: OSError) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return mappings, sequences, paths and NumPy's numbers as YAML would give them."""
+    """Return mappings, sequences, paths and NumPy's numbers in the form that YAML would give."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -205,7 +216,7 @@ def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
 
 
 def _too_many(sweep: axes.Sweep) -> list[Problem]:
-    """Return the sweep's problem if it has more points than can be."""
+    """Return the sweep's problem if it has too many points."""
     count = axes.size(sweep)
     if count <= MOST_POINTS:
         return []
@@ -233,10 +244,10 @@ def _points(
     further: Further | None = None,
     faults: Sequence[Problem] = (),
 ) -> list[Point]:
-    """Return the points of a sweep. Raises ScenarioError for all that is wrong at some of them.
+    """Return the points of a sweep. Raises ScenarioError with all their errors.
 
-    faults: of other axes, raised with the rest. Without those axes nobody knows how the parts of a
-    point go together, which is then not looked at.
+    faults: errors of other axes, raised with the rest. With such errors the points are incomplete,
+    so the checks between their sections are skipped.
     """
     base = scenario.model_dump(exclude_unset=True, exclude={"sweep"})
     # sections that no axis changes need no second validation, which is what takes the time
@@ -265,8 +276,7 @@ def _points(
 
 
 class _Collected:
-    """Collect the problems of points, each said once, with the values of the axes that it comes
-    from."""
+    """The errors of points, each listed once, with the values of the axes that cause it."""
 
     def __init__(self, where: Where) -> None:
         self._where = where
@@ -284,7 +294,7 @@ class _Collected:
                 said[axes.said(touched)] = None
 
     def raise_any(self, others: Sequence[Problem]) -> None:
-        """Raise what was collected, and other problems with it, if there are any."""
+        """Raise the collected errors and the others, if there are any."""
         problems = list(others)
         for (message, _), (place, said) in self._found.items():
             more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
@@ -295,5 +305,5 @@ class _Collected:
 
 
 def _touches(path: Path, paths: Sequence[Path]) -> bool:
-    """Say whether a key is above or below one of the others."""
+    """Return whether a key is above or below one of the others."""
     return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)

@@ -1,4 +1,4 @@
-"""Say what a scenario asks for that makes no difference: no error, but hardly what is meant."""
+"""Valid settings without effect, which are probably not intended."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from otafl.scenario.checks import find_otherwise
 from otafl.scenario.schema import Point, Scenario
 
 MOST_ASKED = 50
-"""Different methods and data, or transports, topologies and channels, of a sweep that are asked for
-notes of their own."""
+"""Largest number of combinations (of method and data, or of transport, topology and channel) that
+are asked for notes."""
 
 
 def notes_on(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each such thing: power policies that are asked by nobody, models that
-    are clipped, and what methods, transports and topologies say themselves."""
+    """Return a sentence for each valid setting that is probably not intended.
+
+    These are power policies without effect, clipped models, and the notes of methods, transports
+    and topologies.
+    """
     return [*_idle_policies(points), *_clipped_models(points), *_of_sections(points)]
 
 
 def _clipped_models(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each method that sends models, which the norm of `privacy.clip`
-    bounds, where an increment's is meant."""
+    """Return a sentence for each method that sends models under `privacy.clip`.
+
+    The bound is intended for the norm of an increment.
+    """
     said = []
     for scenario in (point.scenario for point in points):
         method, clip = scenario.algorithm, scenario.privacy.clip
@@ -35,13 +40,13 @@ def _clipped_models(points: Sequence[Point]) -> list[str]:
         said.append(
             f"privacy.clip: algorithm '{method.name}' with these settings sends models, which are "
             f"scaled down to norm {clip:g}, and so is the server's; "
-            f"{instead or 'an algorithm that sends increments, such as fedavg,'} would do"
+            f"use {instead or 'an algorithm that sends increments, such as fedavg'}"
         )
     return list(dict.fromkeys(said))
 
 
 def _of_sections(points: Sequence[Point]) -> list[str]:
-    """Return what methods, transports and topologies of the points say, each sentence once."""
+    """Return the notes of methods, transports and topologies of the points, each sentence once."""
     said: list[str] = []
     for names, about in (
         (("algorithm",), ("algorithm", "transport", "data")),
@@ -58,10 +63,10 @@ def _of_sections(points: Sequence[Point]) -> list[str]:
 
 
 def _idle_policies(points: Sequence[Point]) -> list[str]:
-    """Return a sentence for each transport that asks no power policy, where one is given.
+    """Return a sentence for each transport without power policy, if one is given.
 
-    The default policy alone is none of them, whoever wrote it out; nor is one that has an effect at
-    other points of the sweep.
+    Only the default policy does not count, even if it is written out, nor does one that has an
+    effect at other points of the sweep.
     """
     default = Choice("power").default()
     idle: dict[str, dict[str, bool]] = {}
@@ -86,7 +91,8 @@ def _idle_policies(points: Sequence[Point]) -> list[str]:
         if registry.component("transport", name).obeys_power
     ]
     return [
-        f"power: {' and '.join(map(repr, policies))} without effect, as transport '{transport}' "
-        f"asks no power policy: every device sends at full power; {' or '.join(obeying)} asks it"
+        f"power: {' and '.join(map(repr, policies))} without effect, because transport "
+        f"'{transport}' uses no power policy: every device sends at full power; use transport "
+        f"{' or '.join(obeying)}"
         for transport, policies in told.items()
     ]

@@ -1,7 +1,7 @@
-"""Describe a scenario: its sections, and what each of them holds.
+"""The schema of a scenario: its sections and their keys.
 
-A section that chooses from a table of `otafl.core.registry` is a mapping with a `name`, or the name
-alone; without a name it keeps its default choice.
+A section that chooses from a table of `otafl.core.registry` is a mapping with a `name`, or only the
+name. Without a name it has its default choice.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ PRIVACY = "otafl.privacy.mechanism:Privacy.Settings"
 SIGNALLING = "otafl.uplink.signalling:Signalling.Settings"
 
 MOST_LETTERS = 150
-"""Bytes of a name: a file's has 255 at most, and endings of otafl's."""
+"""Largest number of bytes in a name: a file's name has at most 255, with endings of otafl's."""
 
 MOST_TRIALS = 10**6
-"""Of a point: the plan of a sweep lists them."""
+"""Largest number of trials of a point: the plan of a sweep lists them."""
 
 
 def _file_name(name: str) -> str:
     if not re.fullmatch(r"\w[\w.\-]*", name):
         raise ValueError(
-            f"got {_short(name)!r}; must be letters, digits, '_', '-' and '.', as files are named "
-            "after it"
+            f"got {_short(name)!r}; must be letters, digits, '_', '-' and '.', because files are "
+            "named after it"
         )
     if len(name.encode()) > MOST_LETTERS:
         raise ValueError(
             f"got {_short(name)!r}, {len(name):,} letters; must have at most {MOST_LETTERS} bytes, "
-            "as files are named after it"
+            "because files are named after it"
         )
     return name
 
@@ -52,26 +52,26 @@ def _short(name: str) -> str:
 
 
 class Scenario(Settings):
-    """A scenario is a wireless federated-learning experiment."""
+    """A wireless federated-learning experiment."""
 
     name: Annotated[str, AfterValidator(_file_name)]
     """name of the run and of its files"""
     data: Any = chosen("data", "data set and its partition over devices")
-    model: Any = chosen("model", "what is trained")
+    model: Any = chosen("model", "model that is trained")
     algorithm: Any = chosen("algorithm", "federated method")
     channel: Any = chosen("channel", "radio channel of the uplink")
-    csi: Any = chosen("csi", "what is known of the channel")
+    csi: Any = chosen("csi", "channel knowledge of server and devices")
     receiver: Any = chosen("receiver", "combining and receive scaling")
     power: Any = chosen("power", "power control of the uplink")
-    impairments: Any = section(IMPAIRMENTS, "what else goes wrong on the uplink")
-    faults: Any = section(FAULTS, "what is done on purpose against the training")
-    codec: Any = chosen("codec", "compression of what is sent")
+    impairments: Any = section(IMPAIRMENTS, "further impairments of the uplink")
+    faults: Any = section(FAULTS, "faults of devices and attacks on the training")
+    codec: Any = chosen("codec", "compression of the updates")
     transport: Any = chosen("transport", "how updates reach the server")
-    signalling: Any = section(SIGNALLING, "what a slot takes beside its payload")
-    privacy: Any = section(PRIVACY, "what the uplink's noise hides of the devices' data")
-    server: Any = chosen("server", "what the server makes of the averaged increment")
+    signalling: Any = section(SIGNALLING, "control overhead of a slot")
+    privacy: Any = section(PRIVACY, "privacy of the devices' data by the uplink's noise")
+    server: Any = chosen("server", "server optimiser, applied to the averaged increment")
     downlink: Any = chosen("downlink", "how the model reaches the devices")
-    topology: Any = chosen("topology", "servers, and who hears whom")
+    topology: Any = chosen("topology", "servers, and the devices that each of them receives")
     devices: DevicesSettings = Field(default_factory=DevicesSettings)
     """the devices"""
     training: TrainingSettings = TrainingSettings()
@@ -84,20 +84,24 @@ class Scenario(Settings):
     """axes: dotted key -> values; a choice (power, power.name) replaces its whole section. zip: a
     list of mappings of keys that advance together"""
     engine: EngineSettings = EngineSettings()
-    """how it is computed"""
+    """memory, precision and processor of the computation"""
     output: OutputSettings = OutputSettings()
-    """what is written"""
-    track: Any = chosen("track", "who is told of every evaluation while it runs")
+    """files and variables of the results"""
+    track: Any = chosen("track", "tracker that receives every evaluation during the run")
 
 
 @dataclass(frozen=True)
 class Point:
-    """Hold a point of the sweep.
+    """A point of the sweep.
 
     Parameters
     ----------
-    coords : coordinate name -> value.
-    scenario : without a sweep.
+    index : int
+        Number of the point, from 0.
+    coords : dict
+        Coordinate name -> value.
+    scenario : Scenario
+        Its scenario, without a sweep.
     """
 
     index: int

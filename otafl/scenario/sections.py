@@ -1,5 +1,4 @@
-"""Describe the sections of a scenario that choose from no table: the devices, the training, how it
-is computed and what is written."""
+"""Sections of a scenario that choose from no table: devices, training, engine and output."""
 
 from __future__ import annotations
 
@@ -25,37 +24,35 @@ DeviceState = Literal["memory", "host", "disk"]
 
 
 class DevicesSettings(Settings):
-    """Describe the devices that train."""
+    """The devices that train."""
 
     count: int = Field(10, ge=1)
     """devices in the population, K"""
     participants: int | None = Field(None, ge=1)
     """devices asked to take part in a round; all if not given"""
     senders: int | None = Field(None, ge=1)
-    """participants whose update is aggregated, drawn anew each round; the others train all the
-    same. All if not given"""
+    """participants whose update is aggregated, drawn again in each round; the others only train.
+    All if not given"""
     selection: Any = chosen("selection", "how participants are chosen")
-    levels: Any = chosen(
-        "levels", "which model size each device trains, of methods that have several"
-    )
-    compute: Any = chosen("compute", "what the devices are made of, and how fast they compute")
+    levels: Any = chosen("levels", "model size that each device trains, for methods with several")
+    compute: Any = chosen("compute", "hardware of the devices and its speed")
     protocol: Any = chosen("protocol", "when the uplink slot opens")
-    availability: Any = chosen("availability", "when devices are there")
+    availability: Any = chosen("availability", "when devices are available")
     frequency: Any = chosen("frequency", "the clock frequency of the local work")
     round_budget_j: float | None = stackable(None, gt=0)
-    """joules that a device may spend in a round: one whose local work takes more stays away, the
-    others radiate what is left at most; no bound if not given"""
+    """joules that a device may spend in a round: a device whose local work takes more does not take
+    part, the others radiate at most the remainder; no bound if not given"""
     deadline_s: float | None = stackable(None, gt=0)
     """seconds from the start of a round to its uplink slot; without it the slot waits for the
     slowest participant"""
     late: Late = "drop"
-    """what becomes of an update that misses the slot: dropped, or delivered in the next slot that
-    it is ready for"""
+    """treatment of an update that misses the slot: dropped, or delivered in the next slot that it
+    is ready for"""
     downlink_rate_bps: float = stackable(1e7, gt=0)
     """bit rate at which the server's model reaches the devices"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return whether more devices are asked for than there are."""
+        """Check that no more devices are requested than exist."""
         if self.participants is not None and self.participants > self.count:
             text = (
                 f"got {self.participants}, more than devices.count ({self.count}); leave it out "
@@ -72,7 +69,7 @@ class DevicesSettings(Settings):
 
 
 class TrainingSettings(Settings):
-    """Describe rounds, local work and evaluation."""
+    """Rounds, local work and evaluation."""
 
     rounds: int = Field(100, ge=1)
     """communication rounds"""
@@ -81,8 +78,8 @@ class TrainingSettings(Settings):
     batch_size: int = Field(20, ge=1)
     """samples in a minibatch"""
     weights: Literal["samples", "uniform"] = "samples"
-    """how devices weigh in the server's mean: by their numbers of training samples (FedAvg), or all
-    alike (pFedMe, Per-FedAvg)"""
+    """weights of the devices in the server's mean: their numbers of training samples (FedAvg), or
+    equal weights (pFedMe, Per-FedAvg)"""
     eval_every: int = Field(10, ge=1)
     """rounds between evaluations; the last round is always evaluated"""
     eval_samples: int | None = Field(None, ge=1)
@@ -93,23 +90,24 @@ class TrainingSettings(Settings):
     fine_tune_learning_rate: float = Field(0.01, gt=0)
     """step size of the fine-tuning before a test"""
     cross_test: bool = False
-    """evaluate devices' models on the common test samples too, where they have test samples of
-    their own"""
+    """evaluate devices' models on the common test samples too, if they have test samples of their
+    own"""
     class_losses: bool = False
-    """keep the test losses of the devices' personal models by class"""
+    """save the test losses of the devices' personal models by class"""
     norm_samples: int | None = Field(None, ge=1)
     """training samples that the statistics of batch normalisation are estimated on before a test;
     all if not given"""
     norm_from_round: int = Field(0, ge=0)
-    """round from which on they are; before it a model is tested on the statistics of its test
-    samples"""
+    """round from which those statistics are estimated; before it, a model is tested on the
+    statistics of its test samples"""
     duration_s: float | None = stackable(None, gt=0)
-    """simulated seconds after which a trial ends, whatever the rounds; none if not given"""
+    """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
+    given"""
     stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = None
     """a trial stops once one of these results reaches its value"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return whether there are samples for what the training is to stop at."""
+        """Check that the samples for the targets of `stop_at` exist."""
         targets, data, key = self.stop_at or {}, scenario.data, "training.stop_at"
         if "validation_accuracy" in targets and not data.validation:
             text = "there are no validation samples; set data.validation, e.g. to 0.1"
@@ -117,52 +115,52 @@ class TrainingSettings(Settings):
         own = data.own_test or data.test == "per_device"
         if "personal_own_test_accuracy" in targets and not own:
             text = (
-                "devices have no test samples of their own; data.own_test: true or data.test: "
-                "per_device would do"
+                "devices have no test samples of their own; set data.own_test: true or data.test: "
+                "per_device"
             )
             yield problem(text, f"{key}.personal_own_test_accuracy", "data.own_test", "data.test")
 
 
 class EngineSettings(Settings):
-    """Say how it is computed; the results do not depend on it, up to rounding."""
+    """Computation of a run; except for rounding, the results do not depend on it."""
 
     memory_gb: float = Field(2.0, gt=0)
-    """bound on the tensors of one stack"""
+    """bound on the memory of the tensors of one stack"""
     chunk_mb: float | None = Field(None, gt=0)
-    """memory of the devices worked on together, which should fit the processor's cache; if not
-    given, what was measured to be best on this machine"""
+    """memory of the devices that are computed together, which should fit the processor's cache; if
+    not given, the best value measured on this machine"""
     dtype: Literal["float32", "float64"] = "float32"
     """precision"""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """processor; auto takes a GPU where there is one"""
+    """processor; auto takes a GPU if there is one"""
     device_state: DeviceState = "memory"
-    """where the devices' own models lie between rounds: in the processor's memory; in the host's,
-    for a GPU that has less; on disk, in temporary files ($TMPDIR)"""
+    """storage of the devices' own models between rounds: memory of the processor; host memory, for
+    a GPU with less; or disk, in temporary files ($TMPDIR)"""
     threads: int | None = Field(None, ge=1, le=1024)
     """processor threads; torch's choice if not given"""
 
 
 class OutputSettings(Settings):
-    """Say what is written and where."""
+    """Files and variables of the results."""
 
     folder: str = Field("results", min_length=1)
     """folder of the results"""
     save_link: bool = False
-    """keep channels and transmit and receive scalars of recorded rounds"""
+    """save channels, transmit scalars and receive scaling of recorded rounds"""
     save_timeline: bool = False
-    """keep what every device did when, a row an event"""
+    """save the activities of every device, one row per event"""
     save_models: bool = False
-    """keep the trained models at the end of each trial"""
+    """save the trained models at the end of each trial"""
     each_device_up_to: int = Field(10_000, ge=0)
-    """largest population of which each device is recorded by itself; of a larger one joules are
-    recorded as sums over the devices, and other variables of devices left out"""
+    """largest population whose devices are recorded one by one; for a larger one, joules are
+    recorded as sums over the devices, and other variables of devices are left out"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return whether links of too many devices are to be kept."""
+        """Check that the links of no more devices are saved than are recorded one by one."""
         count = scenario.devices.count
         if self.save_link and count > self.each_device_up_to:
             text = (
-                f"keeps the channel of each of {count} devices, and output.each_device_up_to is "
-                f"{self.each_device_up_to}; fewer devices, or a larger bound, would do"
+                f"saves the channel of each of {count} devices, but output.each_device_up_to is "
+                f"{self.each_device_up_to}; use fewer devices or a larger bound"
             )
             yield problem(text, "output.save_link", "output.each_device_up_to", "devices.count")

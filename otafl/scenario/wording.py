@@ -1,5 +1,7 @@
-"""Say in words what the keys of settings are: type, unit, bounds and default, from the pydantic
-classes that are the schema."""
+"""The keys of settings in words: type, unit, bounds and default.
+
+The source are the pydantic classes of the schema.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,27 @@ UNITS = {
     "mb": "MiB",
     "gb": "GB",
 }
-"""What the end of a key's name says of its unit."""
+"""End of a key's name -> its unit."""
 
 NAMES = {float: "number", int: "whole number", bool: "true or false", str: "text"}
 
 
 @dataclass(frozen=True)
 class Key:
-    """Describe a key of a section.
+    """A key of a section.
 
     Parameters
     ----------
-    name : dotted, from the section on.
-    default : as YAML says it; None for a key that must be given, "of its keys" for a mapping.
-    kind : type, unit and bounds.
-    stackable : whether points that differ in it run in one batched program.
+    name : str
+        Dotted name within the section.
+    default : str, optional
+        Default as YAML; None for a required key, "of its keys" for a mapping.
+    kind : str
+        Type, unit and bounds.
+    meaning : str
+        Description.
+    stackable : bool
+        Whether points that differ in it run in one batched program.
     """
 
     name: str
@@ -60,7 +68,7 @@ class Key:
 def keys(
     config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
 ) -> Iterator[Key]:
-    """Yield the keys of a settings class, those of classes inside it after their own."""
+    """Yield the keys of a settings class, followed by those of the classes inside it."""
     stackable = stackable_fields(config)
     for name, info in config.model_fields.items():
         if name in skip:
@@ -92,7 +100,7 @@ def kind_of(info: FieldInfo, key: str) -> str:
 
 
 def unit_of(key: str) -> str:
-    """Return the unit that the end of a key's name says, or nothing."""
+    """Return the unit by the end of a key's name, or nothing."""
     stem, _, end = key.rpartition("_")
     return UNITS.get(end, "") if stem and not key.endswith("per_s") else ""
 
@@ -167,8 +175,10 @@ def _number(value: float) -> str:
 
 
 def default(info: FieldInfo, section: str) -> str | None:
-    """Return what a key is if it is not given, as YAML says it; None if it must be. It may follow
-    from the component's name, which ends the section's: `channel-tdl-a`."""
+    """Return the default of a key as YAML; None if it is required.
+
+    It may follow from the component's name, the end of the section's: `channel-tdl-a`.
+    """
     table = chosen_from(info)
     if table:
         return TABLES[table].default
@@ -180,7 +190,7 @@ def default(info: FieldInfo, section: str) -> str | None:
 
 
 def value_text(value: Any) -> str:
-    """Return a default as a YAML file would say it."""
+    """Return a default in YAML's notation."""
     if value is None:
         return "null"
     if isinstance(value, bool):

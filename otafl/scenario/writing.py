@@ -1,4 +1,4 @@
-"""Write a scenario as text: YAML that reads back, and the JSON schema."""
+"""A scenario as text: YAML that reads back, and the JSON schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from otafl.scenario.yaml_source import dump
 def to_yaml(scenario: Scenario) -> str:
     """Return the scenario with all defaults filled in, as YAML that `load_scenario` reads back.
 
-    What a section implies is filled in where no axis sets a key of it.
+    Implied values of a section are filled in if no axis sets a key of it.
     """
     tree = scenario.model_dump(mode="json")
     axes = [key for row in (scenario.sweep, *scenario.sweep.get("zip", ())) for key in row]
@@ -27,8 +27,10 @@ def to_yaml(scenario: Scenario) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a scenario, for editors. `stackable: true` marks the numbers whose
-    sweep costs least."""
+    """Return the JSON schema of a scenario, for editors.
+
+    `stackable: true` marks the numbers whose sweep costs least.
+    """
     schema = Scenario.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -1,9 +1,8 @@
-"""Read YAML with positions: where in the file each key stands, and what a plain value means.
+"""YAML with positions: the place of each key in the file, and the meaning of plain values.
 
-Plain values are read as YAML 1.2 reads them, so that 5e-4 is a number, 010 is ten, and `on`, `no`
-or 12:30 are text. A key that is given twice is an error. So is what no scenario needs and what
-would keep the program busy for long: very many values, aliases that stand for as many, deep
-nesting.
+Plain values are read as in YAML 1.2, so that 5e-4 is a number, 010 is ten, and `on`, `no` or 12:30
+are text. A key that is given twice is an error. So are contents that no scenario needs and that
+would block the program for long: very many values, aliases that stand for as many, deep nesting.
 """
 
 from __future__ import annotations
@@ -19,23 +18,25 @@ from otafl.core.errors import UserError
 from otafl.core.problems import Path
 
 MOST_VALUES = 50_000
-"""Keys and values of a text, those that its aliases stand for included."""
+"""Largest number of keys and values of a text, including those that its aliases stand for."""
 
 MOST_DEEP = 40
-"""Lists and mappings within each other."""
+"""Largest depth of lists and mappings."""
 
 MOST_DIGITS = 100
-"""Digits of a whole number; the largest number in double precision has 309."""
+"""Largest number of digits of a whole number; the largest number in double precision has 309."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Hold what a text says, and where.
+    """Content of a text, and its places.
 
     Parameters
     ----------
-    data : what it says.
-    places : path -> (line, column) of its key or item, from 1.
+    data : Any
+        Content.
+    places : dict
+        Path -> (line, column) of its key or item, from 1.
     """
 
     data: Any
@@ -43,7 +44,7 @@ class Source:
 
 
 class YamlError(UserError):
-    """Say that a text is no YAML. place: (line, column) from 1, where known."""
+    """An error in a YAML text. place: (line, column) from 1, if known."""
 
     def __init__(self, message: str, place: tuple[int, int] | None = None) -> None:
         super().__init__(message)
@@ -51,7 +52,7 @@ class YamlError(UserError):
 
 
 def parse(text: str) -> Source:
-    """Return what a YAML text says and where. Raises YamlError with its first fault."""
+    """Return the content of a YAML text and its places. Raises YamlError with its first error."""
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -80,7 +81,7 @@ def parse(text: str) -> Source:
 
 
 def dump(data: Any) -> str:
-    """Return YAML text that `parse` reads back as it was; lists of plain values on one line."""
+    """Return YAML text that `parse` reads back unchanged; lists of plain values are on one line."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
 
@@ -103,7 +104,7 @@ def _too_deep(node: Any) -> YamlError:
 
 
 class _Walk:
-    """Go through all that a text says, aliases and merged mappings included."""
+    """Traversal of a whole text, including aliases and merged mappings."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -111,8 +112,9 @@ class _Walk:
     def below(
         self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
     ) -> Iterator[tuple[Path, tuple[int, int]]]:
-        """Yield paths and places below a node; raise YamlError for a doubled key, one that is not
-        text, and for more than there may be.
+        """Yield paths and places below a node.
+
+        Raises YamlError for a duplicate key, a key that is not text, and too large contents.
         """
         if node in above:
             raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
@@ -181,7 +183,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """A writer in C, which takes a quarter of the time, where PyYAML was built with libyaml."""
+    """A writer in C if PyYAML was built with libyaml; it takes a quarter of the time."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012
 
@@ -200,7 +202,7 @@ _PLAIN = {
     ),
     "merge": (r"<<", "<"),
 }
-"""Tag -> what a plain value of it looks like and what it may begin with; int goes before float."""
+"""Tag -> pattern of its plain values and their possible first characters; int goes before float."""
 
 for _name, (_pattern, _first) in _PLAIN.items():
     for _class in (_Loader, _Dumper):

@@ -45,7 +45,8 @@ def remember(path: str, key: str) -> None:
 
 def told(error: Exception) -> Exception:
     """Return the error, or where it comes out of the user's own code the UserError that says so,
-    whose cause it is."""
+    whose cause it is.
+    """
     if isinstance(error, UserError):
         return error
     places = list(_places(error))
@@ -58,7 +59,8 @@ def told(error: Exception) -> Exception:
 @contextlib.contextmanager
 def blamed(path: str, key: str) -> Iterator[None]:
     """Tell what is raised within it as an error of the user's `module:callable`, wherever that is:
-    a module made of torch's layers has no line of his."""
+    a module made of torch's layers has no line of his.
+    """
     try:
         yield
     except UserError:
@@ -116,7 +118,8 @@ def _is_library(file: str) -> bool:
 
 def _object(entry: FrameType) -> str:
     """Name the object whose code a frame runs: `key: 'module:callable'`; all of its module where
-    the frame does not tell."""
+    the frame does not tell.
+    """
     own = [path for path in _loaded if path.partition(":")[0] == _module(entry)]
     first = entry.f_code.co_qualname.partition(".")[0]
     exact = [path for path in own if path.partition(":")[2] == first] or own
@@ -186,7 +189,8 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> str:
     """Return a tensor's shape and type, a number or a short text, the keys of a mapping; else
-    nothing."""
+    nothing.
+    """
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype"):
         return f"{list(shape)} {str(value.dtype).removeprefix('torch.')}"

@@ -32,7 +32,8 @@ class NotImported(Exception):
 @contextlib.contextmanager
 def named_by(file: object, trust: bool) -> Iterator[None]:
     """Refuse to import, within it, what a file names that someone else may have written; with
-    `trust` it is imported."""
+    `trust` it is imported.
+    """
     token = _stranger.set(None if trust else str(file))
     try:
         yield
@@ -108,7 +109,8 @@ def load(path: str, key: str) -> Any:
 
 def _is_of_python(found: Any) -> bool:
     """Say whether a callable is built in, or of the standard library: made for something else, it
-    would do that with what a scenario says."""
+    would do that with what a scenario says.
+    """
     while isinstance(found, functools.partial):
         found = found.func
     if inspect.isbuiltin(found):
@@ -126,7 +128,8 @@ def _is_of_python(found: Any) -> bool:
 
 def source(path: str, key: str) -> Sources:
     """Return which files the user's `module:callable` was imported from, and their hashes. Raises
-    UserError as `load`."""
+    UserError as `load`.
+    """
     load(path, key)
     return sources.of_module(path.partition(":")[0])
 
@@ -134,7 +137,8 @@ def source(path: str, key: str) -> Sources:
 @dataclass(frozen=True)
 class Keys:
     """Hold the keyword arguments that a callable takes. names: all; required: those without a
-    default. any: it takes whatever it is given."""
+    default. any: it takes whatever it is given.
+    """
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -143,7 +147,8 @@ class Keys:
 
 def keys_of(function: Any, positional: int = 0) -> Keys:
     """Return the keys of a section that the user's callable takes, after so many arguments by
-    position."""
+    position.
+    """
     parameters = list(inspect.signature(function).parameters.values())
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
@@ -156,7 +161,8 @@ def keys_of(function: Any, positional: int = 0) -> Keys:
 
 def fitting(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
     """Return the user's callable. Raises UserError if there is none, or the keys of its section do
-    not fit it."""
+    not fit it.
+    """
     function = load(path, key)
     check_keys(function, path, key, options, *positional)
     return function
@@ -174,7 +180,8 @@ def check_keys(
     function: Any, path: str, key: str, options: dict[str, Any], *positional: str
 ) -> None:
     """Raise UserError if the keys of a section do not fit the user's callable, which is also given
-    arguments by position."""
+    arguments by position.
+    """
     section = key.removesuffix(".name")
     try:
         inspect.signature(function).bind(*positional, **options)

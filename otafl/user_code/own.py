@@ -50,7 +50,8 @@ class OwnPart(Settings):
 
     def found(self) -> Any:
         """Import what the section names, and return it. Raises UserError where it cannot be had, or
-        does not take the section's keys."""
+        does not take the section's keys.
+        """
         raise NotImplementedError
 
     def refuse(self, fault: str) -> NoReturn:
@@ -78,7 +79,8 @@ class OwnFunction(OwnPart):
 
 class OwnClass(OwnPart):
     """The section names a class of the user's, `module:Class`, whose settings' fields are the
-    section's other keys."""
+    section's other keys.
+    """
 
     noun: ClassVar[str] = ""
     """What a component is called, where that is not the table's word."""
@@ -132,7 +134,8 @@ class OwnClass(OwnPart):
 
     def made(self, *given: Any) -> Any:
         """Make the user's component, whose methods' results are checked; those that the contract
-        itself has are not."""
+        itself has are not.
+        """
         kind = self.kind
         body: dict[str, Any] = {"__module__": kind.__module__}
         for method, check in self.returns.items():
@@ -146,7 +149,8 @@ class OwnClass(OwnPart):
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return also which keys are not the class's. Raises pydantic's ValidationError, as if the
-        whole scenario had been read, where their values cannot be."""
+        whole scenario had been read, where their values cannot be.
+        """
         path = registry.TABLES[self.table].path
         try:
             kind = registry.settings_of(self.kind)
@@ -171,7 +175,8 @@ class OwnClass(OwnPart):
 @functools.cache
 def _named(kind: type[Settings]) -> type[Settings]:
     """Return a settings class with the name that the scenario gives, whatever name its parent
-    has."""
+    has.
+    """
     name: Any = (str, ...)
     return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, name=name)
 

@@ -52,7 +52,8 @@ def wrap_method(
     kind: type[Any], contract: type[Any], method: str, check: Check, said: str
 ) -> Callable[..., Any]:
     """Return the method of a class with a check of what it returns; it gets arrays of its own, and
-    the check the arguments under the contract's names."""
+    the check the arguments under the contract's names.
+    """
     written = getattr(kind, method)
     names = list(inspect.signature(getattr(contract, method)).parameters)[1:]
     place = blame.locate(written)

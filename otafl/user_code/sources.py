@@ -69,7 +69,8 @@ def of_file(path: str) -> str:
 
 def refresh() -> None:
     """Forget the modules of the user's whose source has changed since they were imported, so that
-    they are imported anew. A run looks once, before it begins."""
+    they are imported anew. A run looks once, before it begins.
+    """
     for name, known in list(_imported.items()):
         module = sys.modules.get(name)
         if module is None or _hashes(module) != known:
@@ -94,7 +95,8 @@ def _forget(name: str, module: ModuleType | None) -> None:
 
 def _lies(module: ModuleType) -> Iterator[Path]:
     """Yield the file of a module, or of a package without one its folder, and all that they are
-    in."""
+    in.
+    """
     where = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     if where is not None and Path(where).is_absolute():
         yield Path(where)
@@ -136,7 +138,8 @@ def _places(module: ModuleType) -> dict[Path, list[Path]]:
 
 def _place(module: ModuleType) -> Path | None:
     """Return the file of a module, or the folder of the package that it lies in; None where there
-    is none, and of otafl's own, which have a version."""
+    is none, and of otafl's own, which have a version.
+    """
     top = module.__name__.partition(".")[0]
     file = getattr(module, "__file__", None)
     if top == "otafl" or file is None:
@@ -159,7 +162,8 @@ def _beside(text: bytes, root: Path) -> Iterator[Path]:
 @functools.lru_cache(maxsize=1024)
 def _named(text: bytes) -> frozenset[str]:
     """Return the first parts of the names that a text's import statements have; a sweep asks anew
-    before each stack, and most texts have not changed."""
+    before each stack, and most texts have not changed.
+    """
     names = set()
     with contextlib.suppress(SyntaxError, ValueError):
         with _parsing:

@@ -58,7 +58,7 @@ def test_act_is_refused_over_the_air() -> None:
         "devices": {"count": 2},
         "training": {"rounds": 1, "batch_size": 2},
     }
-    with pytest.raises(UserError, match="'tdpfed' needs each of them; transports that would do"):
+    with pytest.raises(UserError, match="'tdpfed' needs each of them; use one of the transports"):
         load_scenario(tree)
     load_scenario(tree | {"algorithm": {"name": "tdpfed"}})
     load_scenario(tree | {"transport": "ideal"})

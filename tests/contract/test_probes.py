@@ -306,7 +306,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
 
 def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FedAvg, "needs", "each")
-    with pytest.raises(UserError, match=r"needs each of them; transports that would do: ideal, d"):
+    with pytest.raises(UserError, match=r"needs each of them; use one of the transports ideal, d"):
         load_scenario(tree({"transport": "over_the_air"}))
     one = run(probed(DIGITAL, probes.Probe), 1)
     each = one.parts.algorithm.heard[0].received.each

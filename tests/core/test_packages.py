@@ -18,6 +18,6 @@ def test_what_is_missing_is_told_with_the_remedies() -> None:
     with pytest.raises(UserError) as error:
         import_extra("--to onnx", "onnx", "json", "otafl_has_no_such", instead=", or --to torch")
     assert str(error.value) == (
-        "--to onnx needs a package (No module named 'otafl_has_no_such'); pip install "
-        "'otafl[onnx]' would do, or --to torch"
+        "--to onnx needs a package (No module named 'otafl_has_no_such'); run pip "
+        "install 'otafl[onnx]', or --to torch"
     )

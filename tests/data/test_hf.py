@@ -16,7 +16,7 @@ pytestmark = pytest.mark.exact
 
 def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    message = r"^data.name: 'hf' needs a package \(.*datasets.*\); pip install 'otafl\[hf\]' would"
+    message = r"^data.name: 'hf' needs a package \(.*datasets.*\); run pip install 'otafl\[hf\]'"
     with pytest.raises(UserError, match=message):
         load(HuggingFace(dataset="owner/name"))
 

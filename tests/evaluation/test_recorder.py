@@ -51,7 +51,7 @@ def test_joules_are_sums_and_other_things_of_devices_are_left_out() -> None:
 def test_links_of_too_many_devices_are_refused() -> None:
     keys = {"output.save_link": True, "output.each_device_up_to": 3}
     with pytest.raises(
-        UserError, match=r"output.save_link: keeps the channel of each of 4 devices"
+        UserError, match=r"output.save_link: saves the channel of each of 4 devices"
     ):
         points(keys)
     assert points(keys | {"output.each_device_up_to": 4})

@@ -81,7 +81,7 @@ def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(FedAvg, "needs", "each")
     assert lines({}) == [
         "transport: 'over_the_air' gives the server only the mean of the updates, but algorithm "
-        "'fedavg' needs each of them; transports that would do: ideal, digital"
+        "'fedavg' needs each of them; use one of the transports ideal, digital"
     ]
     assert load_scenario({"name": "x", "transport": "digital"}).transport.name == "digital"
 
@@ -187,17 +187,17 @@ def test_increments_go_everywhere(part: dict[str, Any]) -> None:
 def test_what_would_do_in_the_place_of_models() -> None:
     assert said({"algorithm": WHOLE[0], "codec": "obda"}) == (
         "codec: 'obda' takes a vote of signs, along which the server steps, so it needs "
-        "increments, and algorithm 'fedavg' with these settings sends none; algorithm.sends: "
-        "increment would do"
+        "increments, and algorithm 'fedavg' with these settings sends none; use "
+        "algorithm.sends: increment"
     )
     assert said({"algorithm": "prox_sgd", "transport": "fsk_majority_vote"}).endswith(
-        "sends none; an algorithm that does, such as fedavg, would do"
+        "sends none; use an algorithm that does, such as fedavg"
     )
     assert said({"algorithm": "prox_sgd", "codec": "topk"}).endswith(
-        "sends none; codec.error_feedback: false would do"
+        "sends none; use codec.error_feedback: false"
     )
     assert said({"algorithm": WHOLE[0], "codec": "random_subset"}).endswith(
-        "algorithm.sends: increment or codec.fill: keep would do"
+        "; use algorithm.sends: increment or codec.fill: keep"
     )
 
 

@@ -215,8 +215,8 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ({"name": 3}, "name: got 3; must be text"),
         (
             {"name": "a/b"},
-            "name: got 'a/b'; must be letters, digits, '_', '-' and '.', as files are named after "
-            "it",
+            "name: got 'a/b'; must be letters, digits, '_', '-' and '.', because files are named "
+            "after it",
         ),
     ],
 )

@@ -26,8 +26,8 @@ def noted(**keys: Any) -> list[str]:
 def test_a_policy_that_no_transport_asks() -> None:
     for transport in ("digital", "ideal"):
         assert noted(power="tci", transport=transport) == [
-            f"power: 'tci' without effect, as transport '{transport}' asks no power policy: every "
-            "device sends at full power; over_the_air or ofdm or type_based asks it"
+            f"power: 'tci' without effect, because transport '{transport}' uses no power policy: "
+            "every device sends at full power; use transport over_the_air or ofdm or type_based"
         ]
     assert not noted(power="tci")
     (said,) = noted(transport="digital", sweep={"power": ["gbma", "ci"]})
@@ -88,7 +88,9 @@ def test_check_tells_it(
     monkeypatch.chdir(tmp_path)
     Path("s.yaml").write_text("name: s\npower: ci\ntransport: digital\n")
     call("check", "s.yaml")
-    assert "otafl: warning: power: 'ci' without effect, as transport" in capsys.readouterr().err
+    assert (
+        "otafl: warning: power: 'ci' without effect, because transport" in capsys.readouterr().err
+    )
 
 
 def test_models_over_the_air_of_stale_devices() -> None:
@@ -108,7 +110,7 @@ def test_models_that_privacy_clips() -> None:
     (said,) = noted(algorithm={"name": "fedavg", "sends": "model"}, **private)
     assert said == (
         "privacy.clip: algorithm 'fedavg' with these settings sends models, which are scaled down "
-        "to norm 2, and so is the server's; algorithm.sends: increment would do"
+        "to norm 2, and so is the server's; use algorithm.sends: increment"
     )
     algorithms = ["fedavg", {"name": "fedmid", "bias_mode": "ota"}]
     sweep = {"algorithm": algorithms, "privacy.clip": [None, 1.0, 2.0]}
@@ -116,7 +118,7 @@ def test_models_that_privacy_clips() -> None:
     assert [one.partition(" with ")[0] for one in said_in_sweep] == [
         "privacy.clip: algorithm 'fedmid'"
     ] * 2
-    assert said_in_sweep[0].endswith("that sends increments, such as fedavg, would do")
+    assert said_in_sweep[0].endswith("use an algorithm that sends increments, such as fedavg")
     assert not noted(algorithm={"name": "fedavg", "sends": "model"})
     assert not noted(**private)
 
