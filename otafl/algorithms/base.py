@@ -181,7 +181,7 @@ class Algorithm(Stateful, ABC):
 
     @property
     def has_on_ack(self) -> bool:
-        """Say whether the method has an `on_ack` of its own, which alone is asked."""
+        """Whether the method overrides `on_ack`; otherwise it is not called."""
         return type(self).on_ack is not Algorithm.on_ack
 
     def on_ack(

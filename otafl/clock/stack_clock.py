@@ -66,7 +66,7 @@ class Clock:
 
     @property
     def must_ask(self) -> bool:
-        """Say whether it is found out only by asking who is there: see `select_first_available`."""
+        """Whether presence is known only by asking devices: see `select_first_available`."""
         return any(trial.must_ask for trial in self.trials)
 
     def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:

@@ -94,7 +94,7 @@ class TrialClock:
 
     @property
     def must_ask(self) -> bool:
-        """Say whether it is found out only by asking who is there, one device at a time."""
+        """Whether presence is known only by asking one device at a time."""
         return self._presence is not None
 
     def select_first_available(self, devices: Iterable[int], wanted: int) -> list[int]:

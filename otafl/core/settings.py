@@ -109,6 +109,10 @@ class Settings(BaseModel):
         """Return conflicts between fields as sentences; the first is reported."""
         return ()
 
+    def is_default(self, key: str) -> bool:
+        """Return whether a field has its default value, as in a stored scenario that names all."""
+        return bool(getattr(self, key) == type(self).model_fields[key].default)
+
     @model_validator(mode="after")
     def _refuse_conflicts(self) -> Self:
         for text in self.find_conflicts():

@@ -156,7 +156,7 @@ class TrainingData:
 
 
 class LocalWork:
-    """Give the local data of the rows of `cohort` in one round; see `contracts.LocalData`."""
+    """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
 
     def __init__(self, data: TrainingData, round: int, cohort: Cohort) -> None:
         self.round, self.steps, self.cohort = round, data.steps, cohort

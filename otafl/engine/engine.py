@@ -309,7 +309,7 @@ class Engine(Stateful):
         self.server, self.server_memory = state, memory
 
     def acknowledge(self, update: Update, report: c.LinkReport | None, t: int) -> None:
-        """Let devices settle what depends on whether the server has received their update.
+        """Update the state of devices that depends on whether the server received their update.
 
         report: of the slot that is over; None for updates that will never be in one.
         """

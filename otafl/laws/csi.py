@@ -21,7 +21,7 @@ from otafl.laws.mutations import build_mutations, made, replaced, scaled, turned
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4, 8)
 BUDGETS_DB = (0.0, -8.0, 4.0)
-"""Of a device after the other."""
+"""Power budgets of three devices."""
 ESTIMATORS = ("ls", "mmse")
 TOLD = {"over_the_air": 1, "digital": 0}
 """What a device tells beside its pilots, by transport."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import stats
+from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.core.rng import Streams
@@ -20,6 +21,8 @@ from otafl.laws.mutations import build_mutations, constant, made, turned
 TRIALS, DEVICES, ROUNDS = 2, 50, 200
 
 PAIRS = "devices, rounds and trials"
+CHANCES = (0.1, 0.4)
+"""Of a fault, in two trials."""
 
 
 def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
@@ -52,23 +55,24 @@ def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
         yield share(chance, int(both.sum()), both.size, f"two {case}")
 
 
+def _draw_rounds(bench: Bench, draw: Callable[[Cohort, int], Tensor | None]) -> np.ndarray:
+    """Draw a fault of all devices in many rounds, [R, S, K]."""
+    cohort = _everyone(bench)
+    rounds = [draw(cohort, round) for round in range(bench.size(4 * ROUNDS))]
+    return torch.stack([one for one in rounds if one is not None]).cpu().numpy()
+
+
 @stated("faults: crashes", f"binomial over {PAIRS}; a uniform share of the symbols")
 def _crashes(bench: Bench) -> Iterator[Check]:
-    chances, cohort = (0.1, 0.4), _everyone(bench)
-    faults = _faults(bench, crash_probability=chances)
-    drawn = [faults.crashes(cohort, round) for round in range(bench.size(4 * ROUNDS))]
-    part = torch.stack([one for one in drawn if one is not None]).cpu().numpy()
-    yield from _shares(part != 1.0, chances)
+    part = _draw_rounds(bench, _faults(bench, crash_probability=CHANCES).crashes)
+    yield from _shares(part != 1.0, CHANCES)
     yield law_of(part[part != 1.0], stats.uniform.cdf, "share of the symbols sent")
 
 
 @stated("faults: copies", f"binomial over {PAIRS}; once or twice")
 def _copies(bench: Bench) -> Iterator[Check]:
-    chances, cohort = (0.1, 0.4), _everyone(bench)
-    faults = _faults(bench, duplicate_probability=chances)
-    drawn = [faults.copies(cohort, round) for round in range(bench.size(4 * ROUNDS))]
-    times = torch.stack([one for one in drawn if one is not None]).cpu().numpy()
-    yield from _shares(times == 2.0, chances)
+    times = _draw_rounds(bench, _faults(bench, duplicate_probability=CHANCES).copies)
+    yield from _shares(times == 2.0, CHANCES)
     yield check_exact(
         0.0, float((~np.isin(times, (1.0, 2.0))).sum()), 0.0, "neither once nor twice"
     )

@@ -18,7 +18,7 @@ from otafl.laws.checks import Check, counts, largest, law_of, mean, stated
 from otafl.laws.mutations import build_mutations, replaced, turned
 
 BITS = 46
-"""Of a word in use, 23 of each uniform number."""
+"""Bits of a word that are used; a uniform number uses 23."""
 
 CELLS = 32
 KEYS = ("devices", "rounds")

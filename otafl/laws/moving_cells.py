@@ -47,7 +47,7 @@ def each() -> Iterator[Law]:
 
 @functools.lru_cache(maxsize=4)
 def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
-    """Let devices walk outdoors, not near the server, where path loss hardly changes."""
+    """Draw outdoor devices that walk; none is near the server, where path loss hardly changes."""
     way = {"mobility": "linear", "speed_kmh": SPEED_KMH, "round_interval_s": 1.0}
     size = {"cell_radius_m": RADIUS_M[name], "min_distance_m": DISTANCE_M[name]}
     trials = 8 if bench.quick else 16

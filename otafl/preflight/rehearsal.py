@@ -139,7 +139,7 @@ def _run_first_round(scenario: Scenario) -> None:
 
 
 def _is_as_small(scenario: Scenario, small: Mapping[str, Settings]) -> bool:
-    """Say whether a small copy would differ in nothing but its numbers of participants and work."""
+    """Return whether a small copy differs only in the numbers of participants and of steps."""
     devices = scenario.devices
     plain = DevicesSettings(count=devices.count, participants=devices.participants)
     return devices == plain and all(

@@ -109,7 +109,7 @@ def _create(file: h5py.File, name: str, variable: xr.Variable, checked: bool) ->
         attributes["_FillValue"] = options["fillvalue"] = fill
     if checked:
         options |= {"compression": "gzip", "compression_opts": CHECKED["complevel"]}
-        options |= {"shuffle": True, "fletcher32": True}
+        options |= {key: CHECKED[key] for key in ("shuffle", "fletcher32")}
     made = file.create_dataset(name, data=values, track_order=True, **options)
     _write_attributes(made, attributes)
     return made

@@ -183,7 +183,7 @@ class CellsSettings(Topology.Settings):
                 f"whose servers do not hear each other (reuse: {self.servers})"
             )
             for key in ("carrier_offset", "timing_offset", "clip_db"):
-                if not scenario.impairments.absent(key):
+                if not scenario.impairments.is_default(key):
                     yield problem(text, f"impairments.{key}", "topology")
 
 

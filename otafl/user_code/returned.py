@@ -100,7 +100,8 @@ def check_blocks(argument: str, whose: str, note: str = "as before") -> Check:
 def check_tensors(call: Call, value: Any) -> Any:
     """Require named tensors of any names and shapes."""
     found = describe_shapes(value)
-    call.require(not isinstance(found, str), f"{found}", "a dict of tensors")
+    if isinstance(found, str):
+        call.refuse(found, "a dict of tensors")
     return value
 
 

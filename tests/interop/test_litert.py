@@ -162,5 +162,5 @@ def test_what_has_no_translation_is_named(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    with pytest.raises(UserError, match=r"tensorflow\b.* 'otafl\[tensorflow\]'"):
+    with pytest.raises(UserError, match=r"tensorflow .*; run pip install 'otafl\[tensorflow\]'"):
         litert.write(nn.ReLU(), (4,), tmp_path / "m.tflite")

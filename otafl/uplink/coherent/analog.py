@@ -11,11 +11,12 @@ n / (K W), W the weight that was on air.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from otafl.core.settings import Reveals
 from otafl.csi.base import Csi
@@ -58,18 +59,14 @@ class AnalogSettings(Transport.Settings):
         "over all fades; else they fill the cells in order",
     )
 
-    @model_validator(mode="after")
-    def _one_stretch(self) -> Self:
+    def find_conflicts(self) -> Iterator[str]:
         if self.quadrature and self.normalise == "block":
-            raise ValueError(
-                "quadrature pairs reals of the whole payload; normalise: payload goes with it"
-            )
+            yield "quadrature pairs reals of the whole payload; normalise: payload goes with it"
         if self.interleave and self.normalise == "block":
-            raise ValueError(
+            yield (
                 "interleave: true mixes the symbols of all blocks, so that none has a stretch "
                 "of its own; normalise: payload goes with it"
             )
-        return self
 
 
 def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slot:

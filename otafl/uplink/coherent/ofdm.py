@@ -33,10 +33,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl import channels
@@ -146,22 +146,18 @@ class Ofdm(Transport):
             "distortion outside of the band is filtered out, at 1 it falls into it",
         )
 
-        @model_validator(mode="after")
-        def _fits(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.prefix > self.subcarriers:
-                raise ValueError(
+                yield (
                     f"prefix {self.prefix} is longer than the OFDM symbol of {self.subcarriers} "
                     f"samples that it repeats; {self.subcarriers} or less would do"
                 )
-            fields = type(self).model_fields
             for key in ("backoff_db", "smoothness"):
-                value = getattr(self, key)
-                if self.amplifier == "linear" and value != fields[key].default:
-                    raise ValueError(
-                        f"{key} {value:g} is without effect on a linear amplifier; leave it out, "
-                        "or set amplifier to rapp"
+                if self.amplifier == "linear" and not self.is_default(key):
+                    yield (
+                        f"{key} {getattr(self, key):g} is without effect on a linear amplifier; "
+                        "leave it out, or set amplifier to rapp"
                     )
-            return self
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             groups = getattr(scenario.channel, "subcarrier_groups", None) or 1

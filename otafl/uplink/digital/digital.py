@@ -21,12 +21,12 @@ sequence number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec
@@ -177,34 +177,30 @@ class Digital(Transport):
             "rounded stochastically between each block's extremes",
         )
 
-        @model_validator(mode="after")
-        def _consistent(self) -> Self:
+        def find_conflicts(self) -> Iterator[str]:
             if self.mcs_index is not None:
                 most = len(MCS_TABLES[self.mcs_table]) - 1
                 if self.rate != "mcs":
-                    raise ValueError(f"mcs_index ({self.mcs_index}) needs rate: mcs")
+                    yield f"mcs_index ({self.mcs_index}) needs rate: mcs"
                 if self.mcs_index > most:
-                    raise ValueError(
+                    yield (
                         f"mcs_index: got {self.mcs_index}, but table {self.mcs_table} ends at "
                         f"{most}"
                     )
             if self.coding == "ldpc":
                 if self.rate != "mcs":
-                    raise ValueError(
+                    yield (
                         "coding: 'ldpc' takes its modulation and code rate from a scheme; set "
                         "rate: mcs"
                     )
                 if not self.outage:
-                    raise ValueError(
-                        "outage: false needs coding: ideal; LDPC blocks fail or do not"
-                    )
+                    yield "outage: false needs coding: ideal; LDPC blocks fail or do not"
                 if self.over_budget == "quantise":
-                    raise ValueError("over_budget: 'quantise' needs coding: ideal")
+                    yield "over_budget: 'quantise' needs coding: ideal"
             elif self.on_block_error == "keep":
-                raise ValueError("on_block_error: 'keep' needs coding: ldpc")
+                yield "on_block_error: 'keep' needs coding: ldpc"
             if self.over_budget == "quantise" and not self.max_symbols:
-                raise ValueError("over_budget: 'quantise' needs max_symbols, the bound to fit into")
-            return self
+                yield "over_budget: 'quantise' needs max_symbols, the bound to fit into"
 
         @property
         def has_access_plan(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core import registry, settings
@@ -116,33 +116,26 @@ class Impairments:
             3, ge=1, description="devices of neighbouring cells that are heard"
         )
 
-        @model_validator(mode="after")
-        def _one_interference(self) -> Impairments.Settings:
+        def find_conflicts(self) -> Iterator[str]:
             if self.interference == "gaussian":
-                if not self.absent("tail_index"):
-                    raise ValueError(
+                if not self.is_default("tail_index"):
+                    yield (
                         f"tail_index {self.tail_index:g}: gaussian interference has no heavy "
                         "tails; leave it out, or set interference to alpha_stable"
                     )
-                return self
+                return
             if self.interference_db is None:
-                raise ValueError("interference 'alpha_stable' needs interference_db, say 0")
-            if not self.absent("interferers"):
-                raise ValueError(
+                yield "interference 'alpha_stable' needs interference_db, say 0"
+            if not self.is_default("interferers"):
+                yield (
                     f"interferers {self.interferers}: alpha_stable interference is that of all; "
                     "leave it out, or set interference to gaussian"
                 )
             if self.timing_offset and self.timing_receiver != "matched_filter":
-                raise ValueError(
+                yield (
                     f"timing_receiver '{self.timing_receiver}' is not defined for interference "
                     "without a variance, alpha_stable; matched_filter would do"
                 )
-            return self
-
-        def absent(self, key: str) -> bool:
-            """Say whether a key stands at its default, as all do that a stored scenario spells
-            out."""
-            return bool(getattr(self, key) == type(self).model_fields[key].default)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             transport = registry.component("transport", scenario.transport.name)
@@ -262,7 +255,7 @@ def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iter
     """
     impairments = scenario.impairments
     for key in keys:
-        if not impairments.absent(key):
+        if not impairments.is_default(key):
             yield problem(
                 f"{getattr(impairments, key)} does not go with transport: "
                 f"'{scenario.transport.name}', which computes {computes} and not waveforms; leave "
