@@ -78,7 +78,7 @@ class CustomAlgorithm(OwnClass):
         "flops": check_shape(
             lambda given: given["load"].samples.shape,
             "an array of shape ",
-            " as load.samples,",
+            " as load.samples",
             one=True,
         ),
     }

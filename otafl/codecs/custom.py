@@ -30,7 +30,7 @@ class CustomCodec(OwnClass):
     contract: ClassVar = Codec
     returns: ClassVar = {
         "encode_group": check_parts(
-            "(group, memory), the group an otafl.core.contracts.Group,",
+            "(group, memory), the group an otafl.core.contracts.Group",
             check_group,
             check_blocks("memory", "the memory's", "as init made it"),
         )

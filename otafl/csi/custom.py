@@ -15,7 +15,7 @@ from otafl.csi.base import Csi
 from otafl.user_code.own import OwnClass
 from otafl.user_code.returned import Call, check_shape
 
-H_HAT = check_shape(lambda given: given["h"].shape, note=", as h,")
+H_HAT = check_shape(lambda given: given["h"].shape, note=", as h")
 
 
 def check_estimate(call: Call, h_hat: Any) -> Tensor:

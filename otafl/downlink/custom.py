@@ -15,7 +15,7 @@ from otafl.downlink.base import Arrival, Downlink
 from otafl.user_code.own import OwnClass
 from otafl.user_code.returned import Call, check_shape, describe_kind
 
-HEARD = check_shape(lambda given: [given["cohort"].size], "heard of shape ", ", a row a device,")
+HEARD = check_shape(lambda given: [given["cohort"].size], "heard of shape ", ", one row per device")
 OF_TRIALS = {
     name: check_shape(lambda given: [given["cohort"].trials], f"{name} of shape ", one=True)
     for name in ("seconds", "bits")

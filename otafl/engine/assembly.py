@@ -1,4 +1,4 @@
-"""Put the parts of a stack together; each package builds its own."""
+"""Assembly of the parts of a stack, each built by its package."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ from otafl.uplink.signalling import Signalling
 
 @dataclass(frozen=True)
 class Parts:
-    """Hold the parts of one stack of S rows over K devices, as `engine.Engine` uses them. A row is
-    a trial, or one server of it (`topology`).
+    """Parts of one stack of S rows over K devices, as `engine.Engine` uses them.
+
+    A row is a trial, or one server of it (`topology`).
 
     hyper, server_hyper: the stackable fields of method and server, [S] each. duration_s: [S], inf
-    where a trial has all the time it needs.
+    without a bound.
     """
 
     scenario: Scenario
@@ -73,7 +74,7 @@ class Parts:
     duration_s: np.ndarray
 
     def context(self, cohort: Cohort, t: int) -> Context:
-        """Return what the method is told of a cohort in a round."""
+        """Return the method's context of a cohort in a round."""
         return Context(cohort, self.hyper, self.streams, t)
 
 
@@ -82,11 +83,12 @@ def assemble(
     trials: Sequence[int],
     samples_of: Callable[..., Samples] = data.build,
 ) -> Parts:
-    """Build the parts for points of one stack key and these trial numbers; S = points x trials x
-    servers, point by point.
+    """Build the parts for points of one stack key and these trial numbers.
 
-    samples_of: reads and deals out the samples, or makes others up. Raises UserError for what no
-    section of the scenario could tell.
+    S = points x trials x servers, point by point.
+
+    samples_of: reads and partitions the samples, or makes synthetic ones. Raises UserError for
+    errors that no section of the scenario shows.
     """
     scenario = points[0].scenario
     laid_out = topology.Rows.of(
@@ -159,23 +161,23 @@ def assemble(
 
 
 def method_of(scenario: Scenario, model: Model) -> Algorithm:
-    """Make the scenario's method over a model. Raises UserError for what the model cannot give."""
+    """Make the scenario's method for a model. Raises UserError if the model lacks a requirement."""
     made: Algorithm = registry.make("algorithm", scenario.algorithm, model, scenario.devices.count)
     return made
 
 
 def load_of(scenario: Scenario, samples: Samples) -> Workload:
-    """Return what the devices [S, K] go through in a round's local work."""
+    """Return the local work of the devices [S, K] in a round."""
     training, held = scenario.training, samples.share.double().cpu().numpy()
     return Workload(training.local_steps, training.batch_size, held)
 
 
 def torch_device(name: str) -> torch.device:
-    """Return the torch device of `engine.device`: auto takes a GPU where there is one."""
+    """Return the torch device of `engine.device`: auto takes a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("engine.device: 'cuda' was asked for but torch sees no GPU; auto or cpu do")
+        raise UserError("engine.device: got 'cuda', but torch sees no GPU; use auto or cpu")
     return torch.device(name)
 
 

@@ -1,4 +1,4 @@
-"""Draw who takes part in a round, and say with what weight, of what size, and who of them sends."""
+"""The cohort of a round: the participants, their weights and sizes, and the transmitters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from otafl.selection.choosing import draw_subset
 
 
 class Cohorts:
-    """Draw the cohorts of a stack of S trials over K devices.
+    """Cohorts of a stack of S trials over K devices.
 
-    share: [S, K], the devices' samples, or ones where they weigh alike. wanted: devices a round and
-    trial. must_ask: whether devices are asked one after the other if they are there, in place of
-    choosing among all who are.
+    share: [S, K], the devices' numbers of samples, or ones for uniform weights. wanted: devices per
+    round and trial. must_ask: whether devices are asked for their availability one after the other,
+    instead of a choice among all available ones.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -37,7 +37,7 @@ class Cohorts:
 
     @functools.cached_property
     def outline(self) -> ChannelState:
-        """Return a channel of no device in particular, for who does not look at it."""
+        """A channel of no particular device, for components that do not use it."""
         return self._parts.link.channel.outline(0)
 
     def drawn(
@@ -48,16 +48,20 @@ class Cohorts:
         t: int,
         channel: ChannelState | None = None,
     ) -> Cohort:
-        """Take `devices.participants` of the available devices of each trial, as
-        `devices.selection` chooses.
+        """Choose `devices.participants` available devices of each trial by `devices.selection`.
 
         Parameters
         ----------
-        available : [S, K] bool; None for everyone, or if they are asked.
-        running : [S] bool.
-        version : [S], of the model that is sent, where the method says; else it is the round.
-        t : the round.
-        channel : of the round; need not be given to who is blind.
+        available : ndarray, bool [S, K], optional
+            None for all devices, or if they are asked.
+        running : ndarray, bool [S]
+            Running trials.
+        version : Tensor [S], optional
+            Version of the broadcast model, if the method has one; otherwise it is the round.
+        t : int
+            The round.
+        channel : ChannelState, optional
+            Channel of the round; not needed by a selection that does not use it.
         """
         selection = self._parts.selection
         whole = self.wanted == self._population and not selection.is_narrowing
@@ -81,18 +85,16 @@ class Cohorts:
         return self._described(cohort, version, t, channel)
 
     def weighted(self, cohort: Cohort, t: int) -> Cohort:
-        """Return the cohort with the weights that the method gives to those who are in it."""
+        """Return the cohort with the weights that the method gives to its devices."""
         share = self._shares(cohort.trial, cohort.device)
         return self._by_method(replace(cohort, weight=share), t)
 
     def forget(self) -> None:
-        """Draw anew, as a trial has stopped."""
+        """Draw the next cohort again, because a trial has stopped."""
         self._everyone = None
 
     def _vacancies(self) -> np.ndarray | int:
-        """Return how many devices are wanted; [S] where those of earlier rounds are still at
-        work.
-        """
+        """Return the number of devices to choose; [S] if those of earlier rounds still work."""
         if not self._parts.scenario.devices.protocol.goes_on:
             return self.wanted
         busy = self._parts.clock.at_work().sum(1)
@@ -100,7 +102,7 @@ class Cohorts:
         return vacant
 
     def _asked(self, running: np.ndarray, t: int) -> np.ndarray:
-        """Return the first devices that are there of the selection's order, [S, K] bool."""
+        """Return the first available devices in the selection's order, [S, K] bool."""
         chosen = np.zeros((self._trials, self._population), bool)
         keys = self._parts.selection.keys(t, self._population)
         assert keys is not None
@@ -125,7 +127,7 @@ class Cohorts:
     def _described(
         self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None
     ) -> Cohort:
-        """Return the cohort with levels, the method's weights and versions, and who sends."""
+        """Return the cohort with levels, the method's weights and versions, and transmitters."""
         cohort = self._parts.sizes.assign(cohort, t, channel)
         if version is not None:
             cohort = replace(cohort, version=version[cohort.trial])

@@ -1,7 +1,7 @@
-"""Keep what devices remember between rounds: a row for each device that has taken part.
+"""State of the devices between rounds: one row for each device that has taken part.
 
-The others are still at the start, which is kept once. So memory grows with who takes part, not with
-the population.
+All other devices have the initial state, which is stored once. So memory grows with the number of
+past participants, not with the population.
 """
 
 from __future__ import annotations
@@ -19,26 +19,32 @@ from otafl.core.stateful import Stateful
 from otafl.scenario.sections import DeviceState
 
 MANY = 4096
-"""Devices up to which all are tested, each by itself, if their models take little memory."""
+"""Number of devices up to which each is tested separately, if their models take little memory."""
 
 MODELS_CHUNK = 1 << 26
 """Real numbers of devices' models that are evaluated together."""
 
 
 class DeviceStore(Stateful):
-    """Keep blocks of state of K devices of S trials.
+    """Tensors of state of K devices of S trials.
 
-    A device has rows of its own from when it first takes part. Once half of them would, all get
-    them: in the order of trials and devices, where nothing need be looked up.
+    A device gets rows at its first participation. Once half of the devices would have rows, all get
+    them, in the order of trials and devices, so no lookup is needed.
 
     Parameters
     ----------
-    trials, num_devices : S, K.
-    device : where cohorts are.
-    place : "memory" of the torch device; "host", for a GPU that has less; or "disk", in temporary
-        files that the system reads and writes as needed.
-    hands_over : rows of all devices are the tables themselves, and what is put back takes their
-        place: nothing is copied. For those alone who do not keep what they get and give.
+    trials : int
+        Number of trials, S.
+    num_devices : int
+        Number of devices, K.
+    device : torch.device
+        Torch device of the cohorts.
+    place : {"memory", "host", "disk"}
+        Memory of the torch device; host memory, for a GPU with less; or temporary files that the
+        system reads and writes as needed.
+    hands_over : bool
+        Whether rows of all devices are the tables themselves, and new rows replace them without a
+        copy. Only for callers that keep no reference to the rows that they get and give.
     """
 
     def __init__(
@@ -58,16 +64,17 @@ class DeviceStore(Stateful):
         self._count = self._capacity = 0
 
     def add(self, blocks: Tensors) -> None:
-        """Add those blocks that are not there, by their start: name -> [S, K, *shape], or [S, 1,
-        *shape] for one that all devices of a trial share.
+        """Add the tensors that are missing, by their initial state: name -> [S, K, *shape].
+
+        [S, 1, *shape] for a tensor that all devices of a trial share.
         """
         if blocks and not len(self._row):
             self._nobody()
         for name, block in blocks.items():
             if name in self._start:
                 continue
-            self._start[name] = block[:, :1].clone()  # the server may write to its own
-            if name in self._table:  # restored
+            self._start[name] = block[:, :1].clone()  # the server may write to its tensors
+            if name in self._table:  # loaded from a checkpoint
                 continue
             self._table[name] = self._new(block, self._capacity)
             self._begin(name, self._having())
@@ -78,7 +85,7 @@ class DeviceStore(Stateful):
 
     @property
     def allocated(self) -> int:
-        """Count the devices, of all trials, that have rows."""
+        """The number of devices, of all trials, that have rows."""
         return self._count
 
     @property
@@ -103,7 +110,7 @@ class DeviceStore(Stateful):
         return {name: taken(table, rows) for name, table in self._table.items()}
 
     def put(self, cohort: Cohort, state: Tensors) -> None:
-        """Keep the state [n, *shape] of the cohort's rows."""
+        """Store the state [n, *shape] of the cohort's rows."""
         if not self._table:
             return
         if self._hands_over and cohort.size == self._cells:
@@ -116,7 +123,7 @@ class DeviceStore(Stateful):
             table.index_copy_(0, rows.to(table.device), values.to(table.device))
 
     def blocks(self) -> Tensors:
-        """Return the state [S, K, *shape] of all."""
+        """Return the state [S, K, *shape] of all devices."""
         if self._count == self._cells:
             return {name: self._whole(name) for name in self._table}
         return {
@@ -125,10 +132,11 @@ class DeviceStore(Stateful):
         }
 
     def different(self, model_reals: int) -> tuple[Tensors, Tensor | None]:
-        """Return the state of all as far as it differs: [S, M, *shape] of the start and of those
-        who have left it; and whose is which, [S * K] int64 rows of [S * M].
+        """Return the state of all devices without repetitions, and the row of each device in it.
 
-        As `blocks`, and None, of few devices with models of few reals.
+        The state is [S, M, *shape], with the initial state first and the states that have left it
+        after it. The rows are [S * K] int64, of [S * M]. For few devices with small models the
+        result is that of `blocks`, and None.
         """
         cells, reals = self._cells, max(self.reals, model_reals)
         few = cells <= MANY and cells * reals <= MODELS_CHUNK
@@ -175,7 +183,7 @@ class DeviceStore(Stateful):
         return (self._row >= 0).nonzero().squeeze(1)
 
     def _rows(self, cohort: Cohort) -> Tensor:
-        """Return the cohort's rows in the tables, [n]; who has none gets one."""
+        """Return the cohort's rows in the tables, [n]; devices without a row get one."""
         if self._count == self._cells:
             return cohort.cell
         rows = self._row[cohort.cell]
@@ -194,13 +202,13 @@ class DeviceStore(Stateful):
         return rows
 
     def _begin(self, name: str, cells: Tensor) -> None:
-        """Put the rows of devices at a block's start."""
+        """Set the rows of devices to a tensor's initial state."""
         table, start = self._table[name], self._start[name].squeeze(1)
         rows = self._row[cells].to(table.device)
         table.index_copy_(0, rows, start[cells // self._population].to(table.device))
 
     def _reserve(self, count: int) -> None:
-        """Make room for so many rows, and as many again for those to come."""
+        """Make room for `count` rows, and for the same number of later ones."""
         if count <= self._capacity:
             return
         self._capacity = 2 * count
@@ -209,7 +217,7 @@ class DeviceStore(Stateful):
             self._table[name][: self._count] = old[: self._count]
 
     def _give_all(self) -> None:
-        """Give each device its rows, in order."""
+        """Give rows to every device, in order."""
         if self._count < self._cells:
             self._table = self._all()
             self._row = torch.arange(self._cells, device=self._device)
@@ -222,22 +230,22 @@ class DeviceStore(Stateful):
             whole = all_[name] = self._new(table[None], self._cells)
             by_trial = whole.view(self._trials, -1, *whole.shape[1:])
             for own, start in zip(by_trial, self._start[name], strict=True):
-                own.copy_(start.expand_as(own))  # in turn, so that no second copy is made
+                own.copy_(start.expand_as(own))  # one by one, so that no second copy is made
             having = taken(table, self._row[cells])
             whole.index_copy_(0, cells.to(whole.device), having.to(whole.device))
         return all_
 
     def _whole(self, name: str) -> Tensor:
-        """View the table of a block of which each device has a row as [S, K, *shape]."""
+        """View the table of a tensor, with a row for each device, as [S, K, *shape]."""
         return self._table[name].view(self._trials, -1, *self._table[name].shape[1:])
 
     def _new(self, like: Tensor, rows: int) -> Tensor:
-        """Return room for so many rows of a block like [.., .., *shape]."""
+        """Return room for `rows` rows of a tensor like [.., .., *shape]."""
         shape = (rows, *like.shape[2:])
         if self._place == "memory":
             return like.new_empty(shape)
         if self._place == "host" or not rows:
             return torch.empty(shape, dtype=like.dtype)
         with tempfile.NamedTemporaryFile(prefix="otafl-devices-") as file:
-            size = math.prod(shape)  # what is mapped stays when the name is gone
+            size = math.prod(shape)  # the mapping stays after the file's name is removed
             return torch.from_file(file.name, shared=True, size=size, dtype=like.dtype).view(shape)

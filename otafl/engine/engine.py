@@ -1,7 +1,7 @@
-"""Run the round of a stack of trials.
+"""The round of a stack of trials.
 
 channel -> plan -> select -> local work -> encode -> admit -> transport -> combine -> measure. A
-round is an uplink slot; who works for it and who is in it, the clock says.
+round is an uplink slot. The clock determines which devices work for it and which updates are in it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplica
 
 
 class Engine(Stateful):
-    """Hold a stack of S trials over K devices, the server and devices of all, and run their rounds.
-    Of trials with several servers each counts as a trial here.
+    """A stack of S trials over K devices: the state of servers and devices, and their rounds.
 
-    server: blocks [S, *shape]. devices, memory: what devices and their codecs keep. running: [S]
-    bool on the host, False for a trial that has stopped. ended: [S] bool, True for one that has no
-    time or no device left. counts: name -> [S] updates so far.
+    For trials with several servers, each server counts as a trial here.
+
+    server: tensors [S, *shape]. devices, memory: state of devices and their codecs. running: [S]
+    bool on the host, False for a stopped trial. ended: [S] bool, True for a trial without time or
+    devices left. counts: name -> [S] updates so far.
     """
 
     state_attrs: ClassVar = (
@@ -74,7 +75,7 @@ class Engine(Stateful):
         self._blind = parts.selection.blind and not parts.sizes.by_channel
         self._deaf = self._blind and not parts.link.transport.uses_fading
         self._on_empty: Update | None = None
-        self._began = 0  # devices that began to train in this round
+        self._began = 0  # number of devices that began to train in this round
 
     @torch.inference_mode()
     def round(self, t: int) -> None:
@@ -111,8 +112,9 @@ class Engine(Stateful):
             self.exchange(done)
 
     def channel(self, t: int, cohort: c.Cohort | None = None) -> c.ChannelState:
-        """Return the channel of a round; where a cohort is given, as far as its devices go, and
-        those that are late. Where nobody looks at it that is no device's.
+        """Return the channel of a round, with a cohort only for its devices and late ones.
+
+        If no component uses fading, it is a channel of no particular device.
         """
         parts = self.parts
         if self._deaf:
@@ -125,10 +127,10 @@ class Engine(Stateful):
         return parts.faults.fade(parts.link.channel.get_state_of_devices(t, devices), t)
 
     def plan(self, t: int) -> np.ndarray | None:
-        """Return who could take part, [S, K] bool, or None for everyone, or if they are asked.
+        """Return the devices that could take part, [S, K] bool; None for all, or if they are asked.
 
-        It waits for somebody to come where nobody is there; a trial to which nobody ever will has
-        ended.
+        If no device is available, the clock advances to the next arrival. A trial without any
+        further arrival has ended.
         """
         clock = self.parts.clock
         for trial in clock.wait_for_devices():
@@ -136,14 +138,14 @@ class Engine(Stateful):
             self.ended[trial] = True
         if self.pending is None and self.running.all() and clock.are_all_available():
             return None
-        if self.pending is not None:  # less what was lost since the last slot
+        if self.pending is not None:  # without updates lost since the last slot
             self.pending = self._not_lost(self.pending, t)
         if self.cohorts.must_ask:
             return None
         return clock.available() & self.running[:, None]
 
     def _of_cells(self, chosen: np.ndarray) -> Tensor:
-        """Turn an array of bool into a flat tensor on the torch device."""
+        """Convert an array of bool into a flat tensor on the torch device."""
         return torch.from_numpy(chosen.ravel()).to(self.share.device)
 
     def select(
@@ -156,8 +158,10 @@ class Engine(Stateful):
     def start_clock(
         self, cohort: c.Cohort, broadcast: Arrival, channel: c.ChannelState, t: int
     ) -> tuple[c.Cohort, Arrival]:
-        """Begin downlink and local work in simulated time. Returns cohort and broadcast of those
-        who heard it and can afford the work.
+        """Begin downlink and local work in simulated time.
+
+        Returns cohort and broadcast of the devices that received it and can do the work within
+        their budget.
         """
         if broadcast.heard is not None:
             cohort, broadcast = _taken(cohort, broadcast, broadcast.heard)
@@ -182,8 +186,9 @@ class Engine(Stateful):
         return cohort, broadcast
 
     def work(self, broadcast: Arrival, cohort: c.Cohort, t: int) -> tuple[Update | None, Tensor]:
-        """Return what the cohort has to send after local work, encoded, and its loss [N]; None
-        where nobody takes part.
+        """Return the encoded update after local work (None without participants), and the loss.
+
+        The loss is that of each row, [N].
         """
         if not cohort.size:
             return None, cohort.weight
@@ -197,7 +202,7 @@ class Engine(Stateful):
         return (update.coded(coded) if has_on_ack else Update(update.cohort, coded)), loss
 
     def sound(self, update: Update) -> Update:
-        """Keep what the modems do not refuse of what the cohort could send."""
+        """Return the updates that the modems accept."""
         keep = self.parts.faults.refuse(update.payload, update.cohort)
         if keep is None:
             return update
@@ -206,20 +211,21 @@ class Engine(Stateful):
         return kept
 
     def chosen(self, update: Update) -> Update:
-        """Keep what a selection by the updates lets through of what the cohort could send."""
+        """Return the updates that a selection by updates accepts."""
         keep = self.parts.selection.senders(update.payload, update.cohort, self.cohorts.wanted)
         return update if keep is None else update.take(keep)
 
     def local_work(
         self, broadcast: c.Broadcast | Arrival, cohort: c.Cohort, t: int
     ) -> tuple[c.Payload, Tensor]:
-        """Train every row of the cohort. Returns the payload of the rows that send, in their order,
-        and the loss [N] of all.
+        """Train every row of the cohort.
+
+        Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
         """
         return self.training.of(broadcast, cohort, t)
 
     def first_work(self) -> tuple[Arrival, c.Cohort]:
-        """Return what local work of the first round begins with: the broadcast, and the cohort."""
+        """Return the inputs of local work in the first round: the broadcast, and the cohort."""
         channel = None if self._blind else self.channel(0)
         cohort = self.select(self.plan(0), 0, channel)
         sent = self.parts.algorithm.broadcast(self.server, cohort)
@@ -231,8 +237,9 @@ class Engine(Stateful):
         return encode(parts.link.codec, payload, self.memory, cohort, t, parts.streams)
 
     def admit(self, update: Update | None, t: int) -> Update | None:
-        """Return what made the slot, on time or from an earlier round and ready now; None if
-        nothing.
+        """Return the updates in the slot: on time, or from an earlier round and ready now.
+
+        None if there are none.
         """
         clock = self.parts.clock
         admitted = np.zeros((self.trials, self.num_devices), bool)
@@ -259,15 +266,13 @@ class Engine(Stateful):
         return replace(now, cohort=self.cohorts.weighted(cohort, t))
 
     def _not_lost(self, update: Update, t: int) -> Update:
-        """Return the updates whose devices are still at work on them; the others will never be in a
-        slot.
-        """
+        """Return the updates whose devices still work on them; the others never reach a slot."""
         keep = self._of_cells(self.parts.clock.at_work())[update.cohort.cell]
         self.acknowledge(update.take(~keep), None, t)
         return update.take(keep)
 
     def limits(self, update: Update | None, t: int) -> c.TransmitLimits:
-        """Return what bounds the slot's transmissions, and who crashes in it or is heard twice."""
+        """Return the bounds of the slot's transmissions, and the crashed and duplicated ones."""
         limits, faults = self.parts.workload.limits(), self.parts.faults
         if not self.running.all():
             limits = replace(limits, running=self._of_cells(self.running))
@@ -281,9 +286,9 @@ class Engine(Stateful):
         return replace(limits, sent=sent, copies=copies)
 
     def hold(self, channel: c.ChannelState, t: int, limits: c.TransmitLimits) -> None:
-        """Let the transport account for a slot in which no device of any trial transmits."""
+        """Account for a slot in which no device of any trial transmits."""
         parts = self.parts
-        if self._on_empty is None:  # what a device would send has the shapes of what all do
+        if self._on_empty is None:  # the payload of one device has the shapes of all
             pair = torch.zeros(1, dtype=torch.int64, device=self.share.device)
             counts = (1,) + (0,) * (self.trials - 1)
             one = c.Cohort.fresh(pair, pair, self.share.new_ones(1), counts, self.num_devices)
@@ -296,7 +301,7 @@ class Engine(Stateful):
         deliver(parts.link.transport, nobody.payload, nobody.cohort, channel, t, limits)
 
     def combine(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
-        """Take the algorithm's server step, undone for trials to which nothing came."""
+        """Take the algorithm's server step, undone for trials without a delivered update."""
         parts = self.parts
         received = parts.link.codec.decode(received)
         state = parts.algorithm.combine(self.server, received, parts.context(cohort, t))
@@ -311,7 +316,7 @@ class Engine(Stateful):
     def acknowledge(self, update: Update, report: c.LinkReport | None, t: int) -> None:
         """Update the state of devices that depends on whether the server received their update.
 
-        report: of the slot that is over; None for updates that will never be in one.
+        report: of the past slot. It is None for updates that never reach one.
         """
         settling.settle(self.parts, self.devices, self.memory, update, report, t)
 
@@ -323,7 +328,7 @@ class Engine(Stateful):
         broadcast: Arrival,
         loss: Tensor,
     ) -> None:
-        """Add up what the round cost, and let the clock pass over its slot."""
+        """Add the costs of the round, and advance the clock past its slot."""
         parts = self.parts
         self.downlink_bits += self.running * broadcast.bits
         self.means.add(report, cohort, loss)
@@ -336,18 +341,18 @@ class Engine(Stateful):
             parts.faults.downtime_s,
         )
         self.ended |= parts.clock.now() >= parts.duration_s
-        if parts.scenario.output.save_link:  # empty where nobody transmitted
+        if parts.scenario.output.save_link:  # empty if no device transmitted
             self.link.append({name: value.cpu() for name, value in report.saved.items()})
 
     def exchange(self, done: Exchange) -> None:
-        """Take what the servers of a trial have told each other, for which all have waited."""
+        """Take the servers' state after their exchange, and advance their clocks to its end."""
         clock = self.parts.clock
         self.server = done.server
         clock.meet(self.parts.topology.rows.servers, done.seconds.tolist())
         self.ended |= clock.now() >= self.parts.duration_s
 
     def state_dict(self) -> dict[str, Any]:
-        """Return also what devices keep, what is on its way, and what the parts keep."""
+        """Return also the state of devices, pending updates and parts."""
         pending = None if self.pending is None else self.pending.plain()
         parts = {name: part.state_dict() for name, part in self._list_stateful().items()}
         return {**super().state_dict(), "pending": pending, "parts": parts}
@@ -360,7 +365,7 @@ class Engine(Stateful):
             part.load_state_dict(state["parts"][name])
 
     def _list_stateful(self) -> dict[str, Stateful]:
-        """Return the parts that change from round to round; the clock keeps a journal instead."""
+        """Return the parts that change from round to round; the clock has a journal instead."""
         parts = self.parts
         return {
             "devices": self.devices,
@@ -376,19 +381,19 @@ class Engine(Stateful):
         }
 
     def stop(self, trial: int) -> None:
-        """End a trial; the others go on."""
+        """End a trial; the others continue."""
         self.running[trial] = False
         self.parts.clock.stop(trial)
         self.cohorts.forget()
 
 
 def _taken(cohort: c.Cohort, broadcast: Arrival, keep: Tensor) -> tuple[c.Cohort, Arrival]:
-    """Return the rows [N] bool that are kept, of a cohort and of what reaches it."""
+    """Return the rows [N] bool to keep, of a cohort and its broadcast."""
     return cohort.take(keep.nonzero().squeeze(1)), broadcast.taken(keep)
 
 
 def _of_alive(any_delivered: Tensor, new: c.Tensors, old: c.Tensors) -> c.Tensors:
-    """Take new blocks [S, *shape] for the trials alive [S] bool, old ones for the others."""
+    """Select new tensors [S, *shape] for trials with a delivered update [S], old ones otherwise."""
     return {
         name: torch.where(c.column(any_delivered, block), block, old[name])
         for name, block in new.items()

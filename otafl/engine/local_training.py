@@ -1,4 +1,4 @@
-"""Train a cohort's rows, a chunk at a time that fits the processor's cache."""
+"""Local training of a cohort's rows, in chunks that fit the processor's cache."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from otafl.engine.device_store import DeviceStore
 from otafl.engine.stacking import Collector, sending
 
 CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
-"""Memory of the rows that are trained together, where it is neither set nor measured: in reach of a
-core's own cache; a GPU works on many at once."""
+"""Default memory of the rows that are trained together, if it is neither set nor measured.
+
+It fits a core's own cache; a GPU processes many rows at once.
+"""
 
 LEAST_ROWS = 8
-"""Rows that are trained together then at least: with fewer the operations' dispatch costs more than
-what the cache saves."""
+"""Least number of rows trained together by default.
+
+With fewer rows, the dispatch of operations costs more than the cache saves.
+"""
 
 
 class LocalTraining:
-    """Do the local work of a stack's devices."""
+    """Local work of a stack's devices."""
 
     def __init__(self, parts: Parts, devices: DeviceStore) -> None:
         self._parts, self._devices = parts, devices
@@ -30,8 +34,9 @@ class LocalTraining:
         self._buffers: dict[tuple[int, str], Tensor] = {}
 
     def of(self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
-        """Train every row of the cohort. Returns the payload of the rows that send, in their order,
-        and the loss [N] of all.
+        """Train every row of the cohort.
+
+        Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
         """
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
@@ -56,7 +61,7 @@ class LocalTraining:
     def train(
         self, broadcast: Broadcast | Arrival, cohort: Cohort, start: int, stop: int, t: int
     ) -> tuple[Cohort, Outcome]:
-        """Train the rows start..stop of the cohort together. Returns them, and what comes of it."""
+        """Train the rows start..stop of the cohort together. Returns them and the outcome."""
         parts = self._parts
         chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
         work = parts.samples.local_data.work(t, chunk)
@@ -65,9 +70,7 @@ class LocalTraining:
         return chunk, parts.algorithm.local(received, self._devices.rows(chunk), context)
 
     def row_bytes(self, broadcast: Broadcast | Arrival) -> int:
-        """Reckon the memory that a row works on: its copies of the model and of its state, a
-        minibatch.
-        """
+        """Estimate the memory that a row works on: its copies of model and state, a minibatch."""
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
         reals = 2 * broadcast.reals + 2 * self._devices.reals
@@ -76,8 +79,9 @@ class LocalTraining:
 
 
 def rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
-    """Say how many rows fit `engine.chunk_mb`, one at least; the default is that of a kind of
-    processor.
+    """Return the number of rows that fit `engine.chunk_mb`, at least one.
+
+    The default depends on the kind of processor.
     """
     if chunk_mb is None:
         return max(LEAST_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))

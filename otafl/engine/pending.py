@@ -1,4 +1,4 @@
-"""Keep the payloads of devices that missed their slot until the one at which they are ready."""
+"""Updates of devices that missed their slot, until the slot at which they are ready."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _IN_FILES = {"num_devices": "population", "all_transmit": "all_send"}
 
 @dataclass(frozen=True)
 class Update:
-    """Hold a cohort and what it sends.
+    """A cohort and its payload.
 
-    made: what the method gave it to send, where somebody asks for it and faults or the codec have
-    made something else of it; else ().
+    made: the method's payload, if it is needed later and faults or the codec have changed it;
+    otherwise ().
     """
 
     cohort: Cohort
@@ -29,11 +29,11 @@ class Update:
 
     @property
     def own(self) -> Payload:
-        """Return what the method gave it to send."""
+        """The payload that the method made."""
         return self.made or self.payload
 
     def coded(self, payload: Payload) -> Update:
-        """Return the update that is sent as this payload, and made as this one was."""
+        """Return the update with this payload to transmit, and the same method's payload."""
         same = all(new is old for new, old in zip(payload, self.own, strict=True))
         return Update(self.cohort, payload, () if same else self.own)
 
@@ -47,7 +47,7 @@ class Update:
 
     @staticmethod
     def of_plain(kept: Mapping[str, Any]) -> Update:
-        """Return what `plain` was taken of."""
+        """Return the update that `plain` has converted."""
         payload, made = (tuple(Group(**one) for one in kept[name]) for name in ("payload", "made"))
         return Update(Cohort(**_of_file(kept["cohort"])), payload, made)
 
@@ -56,7 +56,7 @@ class Update:
         return self.take(keep), self.take(~keep)
 
     def nobody(self) -> Update:
-        """Return no rows, of a payload with the same groups and shapes."""
+        """Return an update without rows, with the same groups and shapes."""
         return self.take(torch.zeros_like(self.cohort.sends))
 
     def take(self, keep: Tensor) -> Update:
@@ -69,7 +69,7 @@ class Update:
         return Update(self.cohort.take(keep.nonzero().squeeze(1)), payload, made)
 
     def join(self, other: Update) -> Update:
-        """Return both together, rows in order of trial and device."""
+        """Return both together, with rows in the order of trial and device."""
         cohort, order = Cohort.join(self.cohort, other.cohort)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
@@ -95,7 +95,7 @@ def _of_file(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _placed(group: Group, place: Tensor) -> Group:
-    """Return the group of a cohort whose rows go to other places [N]; its rows stay in order."""
+    """Return the group of a cohort whose rows move to other places [N]; its rows stay in order."""
     assert group.rows is not None
     rows = place[group.rows]
     order = torch.argsort(rows, stable=True)

@@ -13,9 +13,9 @@ from otafl.core.stateful import Stateful
 
 
 class RoundMeans(Stateful):
-    """Gather means over the rounds since the last record, and totals since the first.
+    """Means over the rounds since the last record, and totals since the first.
 
-    Nothing leaves the torch device before `take`.
+    No data leave the torch device before `take`.
     """
 
     state_attrs: ClassVar = ("_trial", "_device", "_loss", "_trained", "_rounds")
@@ -48,8 +48,9 @@ class RoundMeans(Stateful):
         self._device += torch.stack([said[name] for name in self._PER_DEVICE.values()])
 
     def take(self) -> dict[str, Tensor]:
-        """Return means since the last call (NaN if there was no round) and totals, float64, [S] or
-        [S, K].
+        """Return means since the last call (NaN without a round) and totals.
+
+        They are float64, [S] or [S, K].
         """
         rounds = float(self._rounds) if self._rounds else torch.nan
         out = {"train_loss": self._loss / self._trained, "trained": self._trained.clone()}

@@ -1,4 +1,4 @@
-"""Tell the devices' codecs and methods what the server has received of their updates."""
+"""Acknowledgement of updates at the devices' codecs and methods."""
 
 from __future__ import annotations
 
@@ -19,13 +19,20 @@ def settle(
     report: LinkReport | None,
     t: int,
 ) -> None:
-    """Settle what codec and method keep at the devices of an update.
+    """Acknowledge an update at its devices' codecs and methods.
 
     Parameters
     ----------
-    devices, memory : of all devices, written to.
-    report : of the update's slot; None of updates that will never be in one.
-    t : round of the slot, or in which that is known.
+    parts : Parts
+        Parts of the stack.
+    devices, memory : DeviceStore
+        State of all devices and of their codecs, written to.
+    update : Update
+        The update.
+    report : LinkReport, optional
+        Report of the update's slot; None for updates that never reach one.
+    t : int
+        Round of the slot, or in which the loss is known.
     """
     cohort, codec, algorithm = update.cohort, parts.link.codec, parts.algorithm
     if not cohort.size or not (algorithm.has_on_ack or codec.has_memory):
@@ -41,8 +48,9 @@ def settle(
 
 
 def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
-    """Return what the server has received of the payload of a slot's senders; nothing without a
-    report, of those who were in no slot.
+    """Return the delivered coordinates of the payload of a slot's transmitters.
+
+    Without a report, for devices in no slot, none is delivered.
     """
     if report is None:
         return (torch.zeros_like(cohort.sends)[:, None],) * len(payload)
@@ -53,24 +61,31 @@ def heard(report: LinkReport | None, payload: Payload, cohort: Cohort) -> Delive
 def acknowledge_memory(
     codec: Codec, payload: Payload, memory: DeviceStore, came: DeliveredMasks, context: Context
 ) -> None:
-    """Settle the memory of the senders.
+    """Update the codec memory of the transmitters.
 
     Parameters
     ----------
-    payload : what they sent, as it was encoded.
-    memory : of all devices' codecs, written to.
-    came : what of it the server has received.
+    codec : Codec
+        The codec.
+    payload : Payload
+        Encoded payload.
+    memory : DeviceStore
+        Memory of all devices' codecs, written to.
+    came : DeliveredMasks
+        Delivered coordinates of the payload.
+    context : Context
+        Context of the transmitters.
     """
     rows = codec.on_ack(memory.rows(context.cohort), payload, came, context)
     memory.put(context.cohort, {name: kept.detach() for name, kept in rows.items()})
 
 
 def counted(codec: Codec, update: Update, came: DeliveredMasks) -> DeliveredMasks:
-    """Return what of a method's own payload counts as received, given what was of the payload as it
-    was sent.
+    """Return the coordinates of a method's own payload that count as delivered.
 
-    What a codec remembers is sent later, so it counts. Where a codec has mixed the reals of a row,
-    nothing of the row does unless all came.
+    came: the delivered coordinates of the transmitted payload. A coordinate in the codec's memory
+    is transmitted later, so it counts. If a codec has mixed the coordinates of a row, the row
+    counts only if all of them were delivered.
     """
     out = []
     for sent, own, rows in zip(update.payload, update.own, came, strict=True):

@@ -1,4 +1,4 @@
-"""Say who trains which model size in a round, and what that costs."""
+"""Model sizes of the participants in a round, and their costs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from otafl.levels.base import SubmodelAssignment
 
 
 class Sizes(Stateful):
-    """Hold the operations of each device's round and, where a method has sizes, of its levels.
+    """Operations of each device's round and, for a method with several sizes, of its levels.
 
-    load: of the local work of all devices, [S, K].
+    load: local work of all devices, [S, K].
     """
 
     state_attrs: ClassVar = ("_since", "_total", "_samples", "_rounds")
@@ -45,7 +45,7 @@ class Sizes(Stateful):
 
     @property
     def by_channel(self) -> bool:
-        """Say whether levels may depend on the channel."""
+        """Whether levels may depend on the channel."""
         return self._assigned is not None
 
     def assign(self, cohort: Cohort, t: int, channel: ChannelState | None) -> Cohort:
@@ -62,7 +62,7 @@ class Sizes(Stateful):
         return flops
 
     def count(self, cohort: Cohort) -> None:
-        """Count the rows, whose work begins."""
+        """Count the rows at the beginning of their work."""
         self._rounds += 1
         if self.levels:
             rows = cohort.host_trial_device[0], cohort.level.cpu().numpy()
@@ -70,7 +70,7 @@ class Sizes(Stateful):
             np.add.at(self._samples, rows, self._trained[self._holds_of(cohort)])
 
     def once(self) -> dict[str, np.ndarray]:
-        """Return what holds for the whole run, [S, L]."""
+        """Return the values for the whole run, [S, L]."""
         if not self.levels:
             return {}
         rows = (len(self._since), 1)
@@ -80,8 +80,9 @@ class Sizes(Stateful):
         }
 
     def take(self) -> dict[str, np.ndarray]:
-        """Return the participants of each level [S, L], mean over the rounds since the last call;
-        parameters exchanged and multiplications of training so far [S].
+        """Return the mean participants of each level [S, L] over the rounds since the last call.
+
+        Also returned are the parameters exchanged and multiplications of training so far, [S].
         """
         if not self.levels:
             return {}

@@ -1,6 +1,4 @@
-"""Put the payloads of a stack's chunks together, and encode them with what each device's codec
-remembers.
-"""
+"""Payloads of a stack's chunks, joined and encoded with each device's codec memory."""
 
 from __future__ import annotations
 
@@ -17,9 +15,9 @@ from otafl.engine.device_store import DeviceStore
 def encode(
     codec: Codec, payload: Payload, memory: DeviceStore, cohort: Cohort, t: int, streams: Streams
 ) -> Payload:
-    """Return the payload of a cohort as it is sent; what its masks leave out costs no bits.
+    """Return the encoded payload of a cohort; coordinates outside its masks cost no bits.
 
-    memory: what the devices' codecs remember, empty before the first call; kept by the caller.
+    memory: codec memory of the devices, empty before the first call; stored by the caller.
     """
     payload = tuple(group.add_known_fraction() for group in payload)
     starts = codec.init(payload).items()
@@ -30,7 +28,7 @@ def encode(
 
 
 def sending(payload: Payload, chunk: Cohort) -> Payload:
-    """Return the rows of a chunk's payload that send, counted among themselves."""
+    """Return the transmitting rows of a chunk's payload, numbered among themselves."""
     renumber = chunk.sends.cumsum(0) - 1
     out = []
     for group in payload:
@@ -41,11 +39,11 @@ def sending(payload: Payload, chunk: Cohort) -> Payload:
 
 
 class Collector:
-    """Put the payloads of the chunks of a cohort of N rows together.
+    """Join of the payloads of the chunks of a cohort of N rows.
 
-    Groups that have every row of a chunk are written straight to their place, in `buffers` that the
-    caller keeps from round to round: fresh memory of this size costs more than filling it. So a
-    payload is good for its own round only.
+    Groups with every row of a chunk are written directly to their place, in `buffers` that the
+    caller keeps from round to round. New memory of this size costs more than filling it. So a
+    payload is valid only in its own round.
     """
 
     def __init__(self, size: int, buffers: dict[tuple[int, str], Tensor]) -> None:
@@ -56,7 +54,7 @@ class Collector:
         self._whole: dict[int, Tensors] = {}
 
     def add(self, count: int, payload: Payload) -> None:
-        """Add the payload of the next so many rows."""
+        """Add the payload of the next `count` rows."""
         start = self._filled
         self._filled += count
         self._count_chunks.append((count, payload))
@@ -81,7 +79,7 @@ class Collector:
 
     @property
     def payload(self) -> Payload:
-        """Return the payload of all rows. Chunks must agree in their groups."""
+        """The payload of all rows. Chunks must agree in their groups."""
         if len(self._count_chunks) == 1:
             return self._count_chunks[0][1]
         first = self._count_chunks[0][1]

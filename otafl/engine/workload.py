@@ -1,4 +1,4 @@
-"""Work out what a round's local work asks of the devices: seconds, watts and joules."""
+"""Costs of a round's local work on the devices: seconds, watts and joules."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from otafl.frequency.base import CpuFrequency, Task
 
 @dataclass(frozen=True)
 class Load:
-    """Hold what the rows of a cohort [N] have to do.
+    """Local work of the rows of a cohort [N].
 
     Seconds until each has the model, seconds and watts of its local work, the joules of both, and
-    the share of its power budget that it keeps to (None: all).
+    the share of its power budget that it uses (None: all).
     """
 
     downlink_s: np.ndarray
@@ -34,16 +34,16 @@ class Load:
     power: np.ndarray | None
 
     def take(self, keep: np.ndarray) -> Load:
-        """Return the rows [N] bool that are kept."""
+        """Return the rows [N] bool to keep."""
         parts = {name: value[keep] for name, value in vars(self).items() if value is not None}
         return replace(self, **parts)
 
 
 @dataclass
 class WorkloadPlanner(Stateful):
-    """Keep what bounds each device's transmission until its slot.
+    """Local work of devices, and the resulting bounds on their transmissions.
 
-    deadline_s, round_budget_j: [S], inf where there is no bound.
+    deadline_s, round_budget_j: [S], inf without a bound.
     """
 
     state_attrs: ClassVar = ("_power", "_spent_j")
@@ -69,7 +69,7 @@ class WorkloadPlanner(Stateful):
     def of(
         self, cohort: Cohort, flops: np.ndarray, arrival: Arrival, channel: ChannelState, t: int
     ) -> Load:
-        """Return the load of rows that do so many operations [N]."""
+        """Return the load of rows with this number of operations [N]."""
         at = trial, device = cohort.host_trial_device
         own = self.hardware
         down_s = arrival.row_seconds
@@ -91,13 +91,13 @@ class WorkloadPlanner(Stateful):
         return Load(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
 
     def affordable(self, cohort: Cohort, load: Load) -> np.ndarray | None:
-        """Return whose work is within the budget of a round, [N] bool; None where there is none."""
+        """Return the rows whose work is within a round's budget, [N] bool; None for no budget."""
         if not self._check_bound:
             return None
         return load.joules <= self.round_budget_j[cohort.host_trial_device[0]]
 
     def begin(self, cohort: Cohort, load: Load) -> None:
-        """Take note of the work that the rows begin."""
+        """Record the work that the rows begin."""
         if self._check_bound:
             self._spent_j[cohort.host_trial_device] = load.joules
         if load.power is not None:
@@ -106,7 +106,7 @@ class WorkloadPlanner(Stateful):
             self._power[cohort.host_trial_device] = load.power
 
     def limits(self) -> TransmitLimits:
-        """Return what bounds the transmissions of the slot that has opened."""
+        """Return the bounds on the transmissions in the current slot."""
         left_j = None
         if not self.hardware.mains:
             left_j = self.clock.charge_j()

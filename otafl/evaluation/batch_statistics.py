@@ -1,11 +1,11 @@
-"""Give a model the batch normalisation statistics of its training data before it is tested.
+"""Batch normalisation statistics of the training data, estimated before a test.
 
-They are estimated afresh for each test (Diao, Ding, Tarokh 2021, "HeteroFL", section 3; nothing is
-averaged over devices), as torch's BatchNorm does with `momentum=None` after one pass in training
-mode: the mean over batches of their means and unbiased variances.
+They are estimated again for each test (Diao, Ding, Tarokh 2021, "HeteroFL", section 3) and not
+averaged over devices. The estimate is that of torch's BatchNorm with `momentum=None` after one pass
+in training mode: the mean over batches of their means and unbiased variances.
 
-A trial's model passes over the samples that its devices train on, together; a device's own model
-over that device's.
+A trial's model uses the training samples of all its devices together; a device's own model uses the
+samples of that device.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from otafl.core.contracts import MomentsFn, Tensors, View, taken
 from otafl.data.work import TrainingData
 
 BATCH = 250
-"""Samples of a batch, at most."""
+"""Largest number of samples in a batch."""
 
 
 class BatchStatistics:
-    """Estimate the statistics of devices' training data.
+    """Estimator of the statistics of devices' training data.
 
-    samples: how many to pass over, spread evenly; None for all.
+    samples: number of samples in a pass, evenly spread; None for all.
     """
 
     def __init__(self, data: TrainingData, samples: int | None) -> None:
@@ -34,8 +34,9 @@ class BatchStatistics:
         self._pooled: Tensor | None = None
 
     def added(self, view: View) -> View:
-        """Return the view with the statistics among its parameters; one without normalisation as it
-        is.
+        """Return the view with the statistics among its parameters.
+
+        A view without normalisation is returned unchanged.
         """
         if view.moments is None:
             return view
@@ -68,7 +69,7 @@ class BatchStatistics:
     def _pool(self) -> Tensor:
         """Return the samples of each trial's devices in the data set's order, equally many, [S, T].
 
-        [1, T] where all trials have the same.
+        [1, T] if all trials have the same.
         """
         data = self._data
         index = data.index.view(data.trials, data.num_devices, -1).cpu().numpy()
@@ -83,7 +84,7 @@ class BatchStatistics:
 
 
 def _spread(place: np.ndarray, samples: int | None) -> np.ndarray:
-    """Return so many of the places, evenly spread; all if None or fewer."""
+    """Return the given number of places, evenly spread; all if None or fewer."""
     if samples is None or samples >= len(place):
         return place
     return place[np.arange(samples) * len(place) // samples]

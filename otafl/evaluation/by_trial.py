@@ -1,4 +1,4 @@
-"""Make the values of a trial of those of its servers, which are rows of the stack."""
+"""Values of a trial from those of its servers, which are rows of the stack."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ALIKE = ("wall_time_s",)
 
 
 def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.ndarray]:
-    """Return the values [S, ...] of S trials, given those of their S C servers, [S C, ...].
+    """Return the values [S, ...] of S trials from those of their S C servers, [S C, ...].
 
-    Devices stand side by side, [S, C K, ...]. Of anything else the mean over the servers that have
-    it counts, or their largest value where `Variable.of_servers` says so; `server_<name>` [S, C]
-    has each server's own.
+    Devices are concatenated, [S, C K, ...]. Variables without a device dimension are averaged over
+    the servers that have them, or take the largest value if `Variable.of_servers` says so.
+    `server_<name>` [S, C] has the value of each server.
     """
     if servers == 1:
         return dict(values)
@@ -29,7 +29,7 @@ def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.nd
             out[name] = apart.reshape(len(apart), -1, *value.shape[2:])
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of no server has it
+            warnings.simplefilter("ignore", RuntimeWarning)  # of values that no server has
             out[name] = (np.nanmax if worst else np.nanmean)(apart, 1)
         if dims in (ROUNDS, TRIALS) and name not in _ALIKE:
             out[SERVER + name] = apart
@@ -37,8 +37,9 @@ def of_trials(values: Mapping[str, np.ndarray], servers: int) -> dict[str, np.nd
 
 
 def events(table: np.ndarray, servers: int, devices: int, name: str) -> np.ndarray:
-    """Return a column of the timelines [S C, events] as those of S trials, [S, C events]; devices
-    are numbered on from server to server.
+    """Return a column of the timelines [S C, events] as one of S trials, [S, C events].
+
+    Devices are numbered consecutively from server to server.
     """
     apart = table.reshape(-1, servers, table.shape[1])
     if name == "device":

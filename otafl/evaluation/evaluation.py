@@ -1,9 +1,10 @@
-"""Evaluate a method's views on the common test samples and on each device's own.
+"""Evaluation of a method's views on the common test samples and on each device's own.
 
-The views are the global model, and devices' local and personal models. Names of results: the model
-first (none for the global one, local_, personal_, mean_, or tuned_ for personal models, else the
-global one, that each device has fine-tuned by `training.fine_tune_steps` before it tests them),
-then own_ for the devices' own samples, all devices' samples counting alike.
+The views are the global model, and devices' local and personal models. The name of a result begins
+with the model: nothing for the global one, local_, personal_, mean_, or tuned_. The latter are
+personal models, or else the global one, after each device has fine-tuned them by
+`training.fine_tune_steps`. It continues with own_ for the devices' own samples, where the samples
+of all devices have equal weight.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"
 PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mean_"}
-"""View -> what the names of its results begin with."""
+"""View -> first part of the names of its results."""
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """Hold the scores of trials that run, NaN for others.
+    """Scores of running trials, NaN for others.
 
-    accuracy, loss: [S]. by_device: [S, K] accuracy, or None. by_class: [S, K, classes] loss, NaN
-    where a device has no sample of a class, or None.
+    accuracy, loss: [S]. by_device: [S, K] accuracy, or None. by_class: [S, K, classes] loss, NaN if
+    a device has no sample of a class, or None.
     """
 
     accuracy: np.ndarray
@@ -43,7 +44,7 @@ class _Scores:
 
 
 class Evaluation:
-    """Hold what one stack is evaluated on, and score its models."""
+    """Samples for the evaluation of one stack, and the scores of its models."""
 
     def __init__(self, samples: Samples, training: TrainingSettings) -> None:
         self._all, self._training = samples, training
@@ -57,8 +58,10 @@ class Evaluation:
             self._together = samples.own_test.together()
 
     def once(self) -> dict[str, np.ndarray]:
-        """Return what is known of the test samples before any round, [S, ...]: how many there are,
-        the share of their most frequent class, and the same of the devices' own.
+        """Return the properties of the test samples that hold before any round, [S, ...].
+
+        These are their number, the share of their most frequent class, and the same of the devices'
+        own.
         """
         own, trials = self._all.own_test, len(self._all.share)
         out: dict[str, np.ndarray] = {}
@@ -118,9 +121,7 @@ class Evaluation:
     def _models(
         self, views: Mapping[str, View]
     ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
-        """List the prefix of the results, the model, and how each device fine-tunes it before its
-        test.
-        """
+        """List the prefix of the results, the model, and the fine-tuning before its test."""
         tunings = {n: () if v.fine_tune is None else (v.fine_tune,) for n, v in views.items()}
         out: list[tuple[str, View, tuple[FineTuneSpec, ...]]] = []
         for name, view in views.items():
@@ -143,7 +144,7 @@ class Evaluation:
             own is None or not at.of_devices or self._training.cross_test
         ):
             out |= _named(prefix, "test", at.common(*self._test, classes))
-        elif on_own is not None and not at.of_devices:  # the union of all own samples
+        elif on_own is not None and not at.of_devices:  # the union of all devices' samples
             out |= _named(prefix, "test", replace(on_own, by_device=None))
         elif self._together is not None:
             out |= _named(prefix, "test", at.own(self._together, classes))
@@ -161,7 +162,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Evaluator:
-    """Score one view of the trials that run; `tune` makes each device's copy."""
+    """Scores of one view for the running trials; `tune` makes each device's copy."""
 
     samples: Samples
     view: View
@@ -170,11 +171,11 @@ class _Evaluator:
 
     @property
     def of_devices(self) -> bool:
-        """Say whether devices have models of their own."""
+        """Whether devices have models of their own."""
         return self.view.owner == "device" or self.tune is not None
 
     def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
-        """Score on the same samples for all; devices' models by the mean over devices."""
+        """Score on common samples; the score of devices' models is the mean over devices."""
         trials, devices = self.samples.share.shape
         if self.tune is not None or (classes and self.of_devices):
             cells = torch.arange(trials * devices, device=y.device)
@@ -193,14 +194,14 @@ class _Evaluator:
         return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
 
     def _shared(self, right: Tensor, loss: Tensor) -> _Scores:
-        """Return devices' scores, given those of models that many devices share."""
+        """Return devices' scores from those of models that several devices share."""
         devices = self.samples.share.shape[1]
         of = self.view.rows(self._rows(devices)).view(-1, devices)
         right, loss = right[of], loss[of]
         return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), self._full(right))
 
     def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
-        """Score on samples of each device, all samples of a trial counting alike."""
+        """Score on samples of each device, where all samples of a trial have equal weight."""
         devices = self.samples.share.shape[1]
         sums = evaluate_own(self.view, samples, self._rows(devices), self.tune)
         right, loss, count = (
@@ -215,12 +216,12 @@ class _Evaluator:
         )
 
     def _rows(self, each: int) -> Tensor:
-        """Return the rows of the trials that run, so many of each, [n] int64."""
+        """Return the rows of the running trials, `each` rows of every trial, [n] int64."""
         running = np.repeat(self.running, each)
         return torch.from_numpy(running.nonzero()[0]).to(self.samples.share.device)
 
     def _full(self, values: Tensor) -> np.ndarray:
-        """Return [running trials, ...] as [S, ...], NaN for trials that do not run."""
+        """Return [running trials, ...] as [S, ...], NaN for stopped trials."""
         full = np.full((len(self.running), *values.shape[1:]), np.nan)
         full[self.running] = values.cpu().numpy()
         return full
@@ -238,7 +239,7 @@ def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
 def _samples(
     x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
 ) -> tuple[Tensor, Tensor] | None:
-    """Return the first so many samples (all, if None) on the torch device; None of none."""
+    """Return the first `count` samples (all, if None) on the torch device; None without samples."""
     if not len(y):
         return None
     return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)

@@ -1,7 +1,7 @@
-"""Fine-tune models before a test.
+"""Fine-tuning of models before a test.
 
 Each device takes a few SGD steps with a copy of its model, on minibatches of its own training
-samples, and forgets them.
+samples. The copy is discarded after the test.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from otafl.models.base import cross_entropy
 
 @dataclass(frozen=True)
 class FineTuning:
-    """Take the steps of one evaluation.
+    """The fine-tuning steps of one evaluation.
 
-    tunings: taken in turn, as Per-FedAvg's own and then the trick FT of pFedBreD (appendix C.4).
+    tunings: applied in order, for example Per-FedAvg's own and then the trick FT of pFedBreD
+    (appendix C.4).
     """
 
     predict: PredictFn

@@ -1,7 +1,7 @@
-"""Take the record of a run at its evaluation rounds.
+"""The record of a run at its evaluation rounds.
 
-It evaluates the views, reads totals and clock, and stops trials that reached their target or
-diverged.
+The recorder evaluates the views, reads totals and clock, and stops trials that reached their target
+or diverged.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _ENDS = (
 
 
 def shown(engine: Engine) -> tuple[Tensors, Views]:
-    """Return what the method shows to be tested, and the devices' blocks that it was given for it:
-    all, or of a method that looks at devices one by one those that differ.
+    """Return the method's views for the test, and the devices' tensors that they are made of.
+
+    A method that treats devices separately gets only the tensors that differ; any other gets all.
     """
     algorithm = engine.parts.algorithm
     if not algorithm.apart:
@@ -50,7 +51,7 @@ def shown(engine: Engine) -> tuple[Tensors, Views]:
 
 
 class Recorder(Stateful):
-    """Take the records of S = points x trials."""
+    """Recorder of S = points x trials."""
 
     state_attrs: ClassVar = ("rounds", "taken", "once")
 
@@ -72,8 +73,9 @@ class Recorder(Stateful):
 
     @torch.inference_mode()
     def take(self, round: int, wall_time_s: float) -> None:
-        """Take the record after so many rounds; NaN for trials that had stopped before. Values are
-        those of the rows, until they become those of the trials.
+        """Take the record after `round` rounds; NaN for trials that had stopped before.
+
+        Values are those of the rows, until they are converted to those of the trials.
         """
         engine = self.engine
         values = {name: value.cpu().numpy() for name, value in engine.means.take().items()}
@@ -105,22 +107,24 @@ class Recorder(Stateful):
     def _each_trial(
         self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return of each trial, given its servers' [S C], whether it runs, all losses are finite,
-        and one of its servers has ended.
+        """Return for each trial whether it runs, has only finite losses, and has an ended server.
+
+        The arguments are those of the servers, [S C].
         """
         by_server = [one.reshape(-1, self._servers) for one in (running, finite, ended)]
         runs, sound, over = by_server
         return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
 
     def _finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
-        """Return which rows have no loss that is not finite."""
+        """Return which rows have only finite losses."""
         losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
         both: np.ndarray = np.logical_and(*(np.isfinite(loss) for loss in losses))
         return both
 
     def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return values [S, ...] without those of single devices, but for the sums of what adds up,
-        where there are more devices than are recorded each.
+        """Return values [S, ...], for a large population without those of single devices.
+
+        Variables that add up are replaced by their sums over devices.
         """
         if self._devices <= self.engine.parts.scenario.output.each_device_up_to:
             return values
@@ -129,7 +133,7 @@ class Recorder(Stateful):
         return {name: value for name, value in values.items() if name not in own} | sums
 
     def _of_clock(self) -> dict[str, np.ndarray]:
-        """Return what the clock says of devices, joules and updates."""
+        """Return the clock's values: devices, joules and updates."""
         engine, clock = self.engine, self.engine.parts.clock
         spent = clock.compute_spent_j()
         started, lost = clock.updates()
@@ -172,7 +176,7 @@ class Recorder(Stateful):
                 engine.stop(int(trial) * self._servers + server)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return also what the engine keeps."""
+        """Return also the state of the engine."""
         return {**super().state_dict(), "engine": self.engine.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -180,7 +184,7 @@ class Recorder(Stateful):
         self.engine.load_state_dict(state["engine"])
 
     def record(self, complete: bool) -> Record:
-        """Return everything taken so far, variables as `variables.VARIABLES` has them."""
+        """Return all records so far, with the variables of `variables.VARIABLES`."""
         names = self.taken[0].keys()
 
         def split(values: np.ndarray) -> np.ndarray:
@@ -211,7 +215,7 @@ class Recorder(Stateful):
 
 
 def _by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
-    """Name -> its arrays round by round; NaN (or 0, for flags) in rounds that have none."""
+    """Return name -> its arrays round by round; NaN (or 0, for flags) for missing rounds."""
     seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
     missing = {
         name: np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)

@@ -1,4 +1,4 @@
-"""Accuracy and cross-entropy of models on samples, common ones or those of each device."""
+"""Accuracy and cross-entropy of models on common samples or on those of each device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from otafl.data.own import OwnSamples
 from otafl.engine.device_store import MODELS_CHUNK
 
 EVALUATION_CHUNK = 1 << 21
-"""Real numbers of test inputs worked on at a time, all rows together."""
+"""Real numbers of test inputs that are processed together, for all rows."""
 
 
 def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return accuracy [n] and mean cross-entropy [n] of each of a view's models, or of given rows.
 
-    They are tested on samples x [T, *input], y [T], in chunks of samples.
+    The models are tested on samples x [T, *input], y [T], in chunks of samples.
     """
     n = next(iter(view.params.values())).shape[0]
     reals = sum(block[0].numel() for block in view.params.values())
@@ -48,13 +48,13 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
 
 
 Tune = Callable[[Tensors, Tensor], Tensors]
-"""(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned ones, not the same
-tensors."""
+"""(parameters [n, *shape], devices [n] as rows of [S * K]) -> fine-tuned copies."""
 
 
 @dataclass(frozen=True)
 class OwnScores:
-    """Hold how models of devices do on samples of their own, as sums over a device's samples.
+    """Scores of models on devices' own samples, as sums over a device's samples.
+
     right, loss, count: [n]. class_loss, class_count: [n, classes].
     """
 
@@ -70,7 +70,8 @@ def evaluate_own(
 ) -> OwnScores:
     """Score the devices cells [n], rows of [S * K], each with its own model of the view.
 
-    It is its trial's where the view has one for all, and is fine-tuned first where `tune` is given.
+    If the view has one model per trial, the device uses its trial's. With `tune`, the model is
+    fine-tuned first.
     """
     n, classes = len(cells), samples.classes
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
@@ -78,7 +79,7 @@ def evaluate_own(
     owner = view.rows(cells) if view.owner == "device" else samples.trial[cells]
     reals = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
-    order = count.argsort(descending=True)  # rows of like length together, little padding
+    order = count.argsort(descending=True)  # rows of similar length together, for little padding
     size = samples.x[0].numel()
     start = 0
     while start < n:

@@ -1,4 +1,4 @@
-"""Collect the models that a stack has trained, as they are tested."""
+"""The trained models of a stack, in the form in which they are tested."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from otafl.results.models import Trained, TrainedView
 from otafl.scenario import Point
 
 PROBES = 4
-"""Samples on which a module is compared with what was trained, before it is kept."""
+"""Number of samples on which a module is compared with the trained model before it is saved."""
 
 
 @torch.inference_mode()
 def collect(engine: Engine, points: Sequence[Point], trials: Sequence[int], round: int) -> Trained:
-    """Return the models of a stack after so many rounds, on the host.
+    """Return the models of a stack after `round` rounds, on the host.
 
-    points, trials: what the engine was assembled of.
+    points, trials: those that the engine was assembled from.
     """
     parts = engine.parts
     rows = [(point.index, trial) for point in points for trial in trials]
@@ -56,7 +56,7 @@ def collect(engine: Engine, points: Sequence[Point], trials: Sequence[int], roun
 
 
 def _tested(view: View, statistics: BatchStatistics, engine: Engine, round: int) -> View:
-    """Return the view as it is tested: with statistics of batch normalisations, fine-tuned."""
+    """Return the view as it is tested: with batch normalisation statistics, and fine-tuned."""
     view = statistics.added(view)
     if view.fine_tune is None:
         return view
@@ -71,8 +71,9 @@ def _tested(view: View, statistics: BatchStatistics, engine: Engine, round: int)
 
 
 def _stored(block: Tensor, kept: list[Tensor]) -> Tensor:
-    """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] where a row's models share
-    it. One that views share is kept once.
+    """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] if a row's models share it.
+
+    A block that views share is stored once.
     """
     if all(torch.equal(row, row[:1].expand_as(row)) for row in block):
         block = block[:, :1]
@@ -84,8 +85,9 @@ def _stored(block: Tensor, kept: list[Tensor]) -> Tensor:
 
 
 def _refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
-    """Return {"refused": why} where the module of a model does not score as the view does: a method
-    that predicts in a way of its own must not be exported as something else.
+    """Return {"refused": why} if the module of a model does not score as the view does.
+
+    A method with a prediction of its own must not be exported as a different model.
     """
     if "refused" in recipe:
         return {}
@@ -99,7 +101,7 @@ def _refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
         got = module_of(recipe, {name: block[0] for name, block in params.items()})(x)
     except UserError as error:
         return {"refused": str(error)}
-    except Exception as error:  # of a module of the user's own: no reason to lose the run
+    except Exception as error:  # in a user-defined module: no reason to lose the run
         return {"refused": f"model.name: no PyTorch module can be made of it: {error}"}
     if torch.allclose(got, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max())):
         return {}

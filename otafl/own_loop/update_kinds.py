@@ -57,18 +57,18 @@ class Updates:
             if tensor.dim() < 1 or 0 in tensor.shape[1:] or not (whole or name in real):
                 raise UserError(
                     f"{caller}: '{name}' has dtype {tensor.dtype} and shape {list(tensor.shape)}; "
-                    "a floating-point array [K, ...], a row a device, would do"
+                    "expected a floating-point array [K, ...], one row per device"
                 )
         if kind == "array" and tensors["updates"].dim() == 1:
             raise UserError(
-                f"{caller}: updates have shape {list(tensors['updates'].shape)}; a row a device, "
-                "[K, ...], would do: updates[None] for one device, updates[:, None] for one number "
-                "a device"
+                f"{caller}: updates have shape {list(tensors['updates'].shape)}; expected "
+                "[K, ...], one row per device: use updates[None] for one device, updates[:, None] "
+                "for one number per device"
             )
         counts = {name: len(tensor) for name, tensor in tensors.items()}
         if len(set(counts.values())) != 1 or 0 in counts.values():
             raise UserError(
-                f"{caller}: every array needs the same number of rows, one a device; got {counts}"
+                f"{caller}: every array needs the same number of rows, one per device; got {counts}"
             )
         if not real:
             raise UserError(
@@ -78,7 +78,7 @@ class Updates:
         places = {str(tensor.device) for tensor in real.values()}
         if len(places) > 1:
             raise UserError(
-                f"{caller}: updates lie on {' and '.join(sorted(places))}; one device would do"
+                f"{caller}: updates lie on {' and '.join(sorted(places))}; expected one device"
             )
         wide = any(tensor.dtype == torch.float64 for tensor in real.values())
         dtype = torch.float64 if wide else torch.float32
@@ -133,7 +133,7 @@ def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]
         if other:
             raise UserError(
                 f"{caller}: update {index} and update 0 do not both have "
-                f"{', '.join(map(repr, sorted(other)))}; state_dicts of one model would do"
+                f"{', '.join(map(repr, sorted(other)))}; expected state_dicts of one model"
             )
     out: dict[str, Any] = {}
     for name in first:
@@ -143,7 +143,7 @@ def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]
             index = next(i for i, shape in enumerate(shapes) if shape != shapes[0])
             raise UserError(
                 f"{caller}: '{name}' has shape {list(shapes[index])} in update {index} and "
-                f"{list(shapes[0])} in update 0; state_dicts of one model would do"
+                f"{list(shapes[0])} in update 0; expected state_dicts of one model"
             )
         tensors = all(isinstance(value, Tensor) for value in values)
         out[name] = torch.stack(values) if tensors else np.stack([np.asarray(v) for v in values])
@@ -155,8 +155,8 @@ def _tensor(name: str, value: Any, caller: str) -> Tensor:
         return value
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
         raise UserError(
-            f"{caller}: '{name}' is a {type(value).__name__}; a NumPy array or a torch tensor [K, "
-            "...], a row a device, would do"
+            f"{caller}: '{name}' is a {type(value).__name__}; expected a NumPy array or a torch "
+            "tensor [K, ...], one row per device"
         )
     return torch.as_tensor(np.asarray(value, order="C"))
 

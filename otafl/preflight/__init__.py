@@ -1,4 +1,4 @@
-"""Look at a scenario before it runs, and report what is found."""
+"""Preflight: checks of a scenario before a run, and their report."""
 
 from otafl.preflight.reporting import Report, report
 

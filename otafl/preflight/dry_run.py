@@ -1,8 +1,8 @@
-"""Run one small round of a scenario, to find what only a run can tell.
+"""One small round of a scenario, which finds errors that only a run can show.
 
-The data are read and dealt out, a few devices of the population train and send, what comes of it is
-evaluated and recorded as in a run; nothing is written. Each part of the user's own is tried first
-among built-in ones and those of his that work, so that all that fail are told, and each for itself.
+The data are read and partitioned, and a few devices train and transmit. The result is evaluated and
+recorded as in a run; nothing is written. Each user-defined part is tried first among built-in parts
+and working user-defined ones, so that every failing part is reported separately.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ PARTICIPANTS = 4
 LOCAL_STEPS = 2
 BATCH = 4
 TESTED = 100
-"""What a dry run keeps to: devices that take part, their work, and samples that test."""
+"""Bounds of a dry run: participants, their work, and test samples."""
 
 DATA = ("data",)
 
 
 class DryRun:
-    """Try points of a scenario.
+    """A trial of points of a scenario.
 
     Parameters
     ----------
-    tell : is told what was tried, and how long it took.
+    tell : callable
+        Function that is called with each tried part and its time.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -51,8 +52,8 @@ class DryRun:
         self.tries, self.seconds = 0, 0.0
 
     def __call__(self, scenario: Scenario, fits: bool = True) -> list[Problem]:
-        """Return what fails at a point. fits: whether this machine has the memory for it."""
-        # nothing is written, so runs are not followed: a tracker is looked for, and not called
+        """Return the errors of a point. fits: whether this machine has enough memory for it."""
+        # nothing is written, so runs are not tracked: a tracker is searched for, but not called
         failed = [one for one in (attempted(scenario.track.ready),) if one is not None]
         if not fits:
             return failed
@@ -68,7 +69,7 @@ class DryRun:
             if problem is not None:
                 failed.append(problem)
                 if path == DATA:
-                    break  # whatever looks at samples cannot be tried on others
+                    break  # parts that use the samples cannot be tried on others
         if not failed:
             method = f"{small.algorithm.name}, {small.channel.name}, {small.power.name}"
             last = self._try(small, f"a whole round ({method}, {small.transport.name})")
@@ -76,7 +77,7 @@ class DryRun:
         return failed
 
     def summary(self, scenario: Scenario) -> str:
-        """Say what was done, and how long it took."""
+        """Summarise the tried rounds and their time."""
         small = reduced(scenario)
         return (
             f"dry run: {counted(self.tries, 'round')} of at most {small.devices.participants} of "
@@ -91,7 +92,7 @@ class DryRun:
     def _try(
         self, scenario: Scenario, said: str, part: tuple[Path, OwnPart] | None = None
     ) -> Problem | None:
-        """Run a round, unless it has been; return what fails, which is the part's fault."""
+        """Run a round, once for each scenario; return its error, attributed to the part."""
         key = scenario_hash(scenario)
         if key in self._done:
             return None
@@ -117,8 +118,9 @@ class DryRun:
 
 
 def reduced(scenario: Scenario) -> Scenario:
-    """Return a scenario of one round and one trial in which few devices take part and do little;
-    the population is what it was, up to a bound.
+    """Return a scenario of one round and one trial with few participants and little work.
+
+    The population stays, up to a bound.
     """
     devices, training = scenario.devices, scenario.training
     count = min(devices.count, MOST_DEVICES)
@@ -159,7 +161,7 @@ def _without(scenario: Scenario, paths: list[Path]) -> Scenario:
 
 
 def _replaced(section: Settings, path: Path, choice: Choice) -> Settings:
-    """Return settings with the table's default below them, which keeps the keys that it knows."""
+    """Return settings with the table's default below them, with the keys that it accepts."""
     first, rest = str(path[0]), path[1:]
     inner = getattr(section, first)
     if rest:
@@ -169,6 +171,6 @@ def _replaced(section: Settings, path: Path, choice: Choice) -> Settings:
     shared = {key: value for key, value in inner if key in kind.model_fields and key != "name"}
     try:
         made = kind.model_validate({"name": name} | shared)
-    except ValidationError:  # what the user's part means by a key of that name
+    except ValidationError:  # the user-defined part has another meaning for a key
         made = choice.default()
     return section.model_copy(update={first: made})

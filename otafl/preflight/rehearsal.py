@@ -1,15 +1,16 @@
-"""A rehearsal of a run on synthetic samples: what would stop it, before its data are read.
+"""A rehearsal of a run on synthetic samples, which finds errors before the data are read.
 
-A point is put together as a run does, with synthetic samples of the shape that the data set
-declares, and its first round is run with few devices and little work. What a run would refuse, the
-rehearsal refuses with the same sentence. Unknown until a run are
+A point is assembled as in a run, with synthetic samples of the shape that the data set declares.
+Its first round runs with few devices and little work. The rehearsal reports an error with the same
+sentence as a run. It cannot know
 
-- what the samples hold: missing or damaged files, labels and users, and how draws deal them out to
-  devices; of a data set of the user's own also its shape, and so whether model and method fit it;
-- what only the machine of the run has: a GPU, memory, a disk;
-- what happens later: a function of the user's that fails in some round, devices that never come.
+- the samples: missing or damaged files, labels and users, and the random partition of the samples
+  over devices; for a user-defined data set also the shape, and so whether model and method fit it;
+- the machine of the run: a GPU, memory, a disk;
+- later events: a user-defined function that fails in some round, devices that never become
+  available.
 
-The first of these, and all functions of the user's in a round, `otafl.preflight.dry_run` tries.
+`otafl.preflight.dry_run` tries the first of these, and all user-defined functions in a round.
 """
 
 from __future__ import annotations
@@ -39,27 +40,28 @@ from otafl.user_code import blame
 from otafl.user_code.own import OwnPart
 
 MOST_DEVICES = 1000
-"""A point is put together for no more."""
+"""Largest number of devices for which a point is assembled."""
 
 FEW = 2
-"""Participants, and samples in a minibatch, of the round that is gone through."""
+"""Participants, and samples in a minibatch, of the rehearsed round."""
 
 ROWS_ALONE = ("data", "model", "algorithm")
-"""Sections whose parts see who takes part, and not the population."""
+"""Sections whose parts see only the participants, not the population."""
 
 SMALL_REALS = 2**24
-"""Most numbers in the models of all devices of a point that is not put together again for its
-round."""
+"""Bound on the numbers in the models of all devices, up to which a point is assembled only once."""
 
 MANY = 10**12
-"""Samples in a data set of which nobody knows how many there are."""
+"""Number of samples of a data set of unknown size."""
 
 
 def rehearse(scenario: Scenario, fits: bool = True) -> list[Problem]:
-    """Return what would stop a run of a point: all that is wrong with the modules that it names
-    and with how its data are dealt out; of the rest, where that is sound, the first.
+    """Return the errors that would stop a run of a point.
 
-    fits: whether this machine has the memory for it; else it is not put together.
+    These are all errors of the modules that it names and of its data partition. If there are none,
+    it is the first error of its assembly or first round.
+
+    fits: whether this machine has enough memory; otherwise the point is not assembled.
     """
     attempts = [section.found for _, section in custom_sections(scenario)]
     attempts += [scenario.track.ready, lambda: check_channel(scenario), lambda: _deal(scenario)]
@@ -71,9 +73,9 @@ def rehearse(scenario: Scenario, fits: bool = True) -> list[Problem]:
 
 
 def attempted(attempt: Callable[[], Any]) -> Problem | None:
-    """Return the UserError of an attempt, or what the user's own code raises, with the key that it
-    begins with. Any other error, which made-up samples may be the cause of, says nothing of a
-    run.
+    """Return the UserError of an attempt, or the error of user-defined code, as a problem.
+
+    Any other error may be due to the synthetic samples, and says nothing about a run.
     """
     try:
         attempt()
@@ -93,7 +95,7 @@ _OTHERS = tuple((name,) for name in ("data", "model", "algorithm", "codec", "tra
 
 
 def _deal(scenario: Scenario) -> None:
-    """Split the samples that a data set declares, and deal them out, by their counts alone."""
+    """Partition the samples that a data set declares, by their counts only."""
     source = scenario.data
     if isinstance(source, OwnPart):
         return
@@ -106,10 +108,10 @@ def _deal(scenario: Scenario) -> None:
 
 
 def _run_first_round(scenario: Scenario) -> None:
-    """Put a point together, and run its first round with few participants and little work.
+    """Assemble a point, and run its first round with few participants and little work.
 
-    Devices that may be absent, slow or faulty, other servers and large populations are put together
-    as they are, and left out of the round: that is run by a small copy.
+    Devices that may be absent, slow or faulty, several servers and large populations are assembled,
+    but left out of the round: a small copy runs it.
     """
     training = scenario.training
     less = {"local_steps": 1, "batch_size": min(training.batch_size, FEW), "duration_s": None}
@@ -125,14 +127,14 @@ def _run_first_round(scenario: Scenario) -> None:
     devices = scenario.devices.model_copy(update={"count": count})
     whole = scenario.model_copy(update=neutral | {"devices": devices})
     alike = _is_as_small(whole, small)
-    if alike:  # of what is put together, only samples depend on how much work there is
+    if alike:  # of the assembled parts, only the samples depend on the amount of work
         whole = whole.model_copy(update={"training": small["training"]})
     parts = _assembled(whole)
     if alike and parts.model.size * count <= SMALL_REALS:
         parts = replace(parts, scenario=whole.model_copy(update=small))
     else:
         own = [path for path, section in custom_sections(scenario) if section.decides]
-        if all(path[0] in ROWS_ALONE for path in own):  # another part may ask for all devices
+        if all(path[0] in ROWS_ALONE for path in own):  # other parts may need all devices
             small["devices"] = DevicesSettings(count=min(count, FEW))
         parts = _assembled(scenario.model_copy(update=neutral | small))
     Engine(parts).round(0)

@@ -1,8 +1,8 @@
-"""One pass over a scenario before it runs: errors, warnings, size and time.
+"""One pass over a scenario before a run: errors, warnings, size and time.
 
-Every point is validated, and tried if the caller says how: on synthetic samples
-(`otafl.preflight.rehearsal`) or on the data themselves (`otafl.preflight.dry_run`). Points that
-could share a stack are tried once. Nothing is computed that this machine has no memory for.
+Every point is validated, and optionally tried: on synthetic samples (`otafl.preflight.rehearsal`)
+or on the data themselves (`otafl.preflight.dry_run`). Points that could share a stack are tried
+once. Nothing that exceeds this machine's memory is computed.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ from otafl.scenario.loading import load_points
 from otafl.user_code import loading
 
 Look = Callable[[Scenario, bool], list[Problem]]
-"""(point, whether this machine has the memory for it) -> what would stop its run."""
+"""(point, whether this machine has enough memory for it) -> the errors that would stop its run."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is known of a scenario before it runs.
+    """Findings about a scenario before a run.
 
     Parameters
     ----------
-    scenario : None if there is an error.
-    points : of its sweep.
-    error : everything that is wrong, with its places in the file.
-    warnings : memory that this machine does not have, and valid settings that are probably not
-        intended.
-    unchecked : code of the user's that was not imported, within `loading.without_code`.
-    trial_bytes : memory of the largest trial at least, None if unknown.
-    seconds : of computing all trials at least, None if unknown.
+    scenario : Scenario, optional
+        The scenario; None if it has an error.
+    points : tuple of Point
+        Points of its sweep.
+    error : ScenarioError, optional
+        All errors, with their places in the file.
+    warnings : tuple of str
+        Memory that this machine lacks, and valid settings that are probably not intended.
+    unchecked : tuple of str
+        User-defined code that was not imported, within `loading.without_code`.
+    trial_bytes : int, optional
+        Lower bound on the memory of the largest trial; None if unknown.
+    seconds : float, optional
+        Lower bound on the time of all trials; None if unknown.
     """
 
     scenario: Scenario | None = None
@@ -64,14 +70,22 @@ def report(
     overrides: Sequence[str] = (),
     look: Look | None = rehearse,
 ) -> Report:
-    """Look at a scenario before it runs.
+    """Check a scenario before a run.
 
     Parameters
     ----------
-    source, overrides
-        As `otafl.load_scenario` takes them, or a scenario that it returned.
+    source : Scenario, str, Path or mapping
+        A scenario, or an argument of `otafl.load_scenario`.
+    overrides : sequence of str, optional
+        As for `otafl.load_scenario`.
     look : callable, optional
-        How points are tried. With None they are only validated, and size and time stay unknown.
+        Function that tries points. With None they are only validated, and size and time stay
+        unknown.
+
+    Returns
+    -------
+    Report
+        The findings.
     """
     if isinstance(source, Scenario):
         source = source.model_dump(exclude_unset=True)
@@ -100,7 +114,7 @@ def report(
 
 
 class _Size(NamedTuple):
-    """What a point takes at least: bytes of a trial, seconds of all; 0 for unknown.
+    """Lower bounds of a point: bytes of a trial, seconds of all trials; 0 if unknown.
 
     shortage: a sentence if this machine has less memory.
     """
@@ -111,7 +125,7 @@ class _Size(NamedTuple):
 
 
 class _Walk:
-    """Try points in turn, those that could share a stack once. sizes: of each point."""
+    """Tries points in turn, once for those that could share a stack. sizes: of each point."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -119,7 +133,7 @@ class _Walk:
         self.sizes: list[_Size] = []
 
     def __call__(self, scenario: Scenario) -> list[Problem]:
-        """Return what would stop a run of a point."""
+        """Return the errors that would stop a run of a point."""
         key = stack_key(scenario)
         if key not in self._known:
             size = _estimate_size(scenario)
@@ -130,8 +144,9 @@ class _Walk:
 
 
 def _estimate_size(scenario: Scenario) -> _Size:
-    """Return what a point takes, as far as it is known before the data are read. What raises an
-    error here is left to the trial of the point.
+    """Return the size of a point, as far as it is known before the data are read.
+
+    An error here is left to the trial of the point.
     """
     if _find_unimported(scenario):
         return _Size()
@@ -147,7 +162,7 @@ def _estimate_size(scenario: Scenario) -> _Size:
 
 
 def _find_unimported(scenario: Scenario) -> list[str]:
-    """Name the code of the user's that a point names, within `loading.without_code`."""
+    """Name the user-defined code of a point, within `loading.without_code`."""
     if loading.imports_code():
         return []
     names = (f"{dotted(path)}.name: {own.name!r}" for path, own in custom_sections(scenario))

@@ -1,9 +1,9 @@
-"""Keep a stack in the middle of its run on disk, so that a killed one goes on where it was.
+"""Checkpoints: the state of a stack on disk, from which a killed run continues.
 
-A checkpoint holds plain data: the blocks of server and devices, counters, what the parts of the
-round name in `state_attrs`, and the clocks' journals. The parts are made anew, take back what was
-kept, and the clocks, whose SimPy processes cannot be kept, go through their journals. On the same
-kind of processor the numbers go on bit by bit. Reading a checkpoint runs nothing that is in it.
+A checkpoint contains plain data: the tensors of server and devices, counters, the `state_attrs` of
+the round's parts, and the clocks' journals. To continue, the parts are assembled again and load
+their state. SimPy processes cannot be saved, so the clocks replay their journals. On the same kind
+of processor the numbers continue bit by bit. Reading a checkpoint runs no code from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from otafl.scenario import Point, scenario_hash, sources_of
 
 
 class Kept(NamedTuple):
-    """Hold a stack after so many rounds and seconds of computing."""
+    """A stack after a number of rounds and seconds of computing."""
 
     recorder: Recorder
     rounds: int
@@ -35,9 +35,9 @@ class Kept(NamedTuple):
 
 @dataclass
 class Checkpoint:
-    """Say where the state of a stack is kept, and after how many rounds each.
+    """File for the state of a stack, and the number of rounds between saves.
 
-    refused: why what was there could not be taken, or empty.
+    refused: the reason why an existing checkpoint was not used, or empty.
     """
 
     path: Path
@@ -45,14 +45,14 @@ class Checkpoint:
     refused: str = field(default="", init=False)
 
     def due(self, rounds: int) -> bool:
-        """Say whether the state after so many rounds is to be kept."""
+        """Return whether the state is saved after this number of rounds."""
         return rounds % self.every == 0
 
     def save(self, kept: Kept, points: Sequence[Point], trials: Sequence[int]) -> None:
-        """Save in place of what was kept before.
+        """Save the state, instead of the previous one.
 
-        Raises WriteError where the disk does not allow it, TypeError where a part of the user's
-        says that something in `state_attrs` is no plain data.
+        Raises WriteError if the disk does not allow it, and TypeError if an attribute in the
+        `state_attrs` of a user-defined part is not plain data.
         """
         parts = kept.recorder.engine.parts
         body = {
@@ -64,11 +64,10 @@ class Checkpoint:
         plain.save(_identity(points, trials, parts.streams.device.type) | body, self.path)
 
     def load(self, points: Sequence[Point], trials: Sequence[int]) -> Kept | None:
-        """Return what was kept; None where nothing was.
+        """Return the saved state; None without one.
 
-        Nor is it taken, which `refused` then says, where it is of other points and trials or
-        damaged, or was made by other versions of the programs, other modules of the user's, or on
-        another kind of processor.
+        A state is refused, with the reason in `refused`, if it is damaged or belongs to other
+        points and trials, versions of programs, user-defined modules, or another kind of processor.
         """
         if not self.path.exists():
             return None
@@ -88,16 +87,16 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def _note_refusal(self) -> Iterator[None]:
-        """Note why what was kept could not be taken."""
+        """Record the reason why a saved state could not be used."""
         try:
             yield
         except ChecksumError as error:
             self.refused = f"it is damaged: {error}"
-        except Exception as error:  # there is no telling what foreign or damaged bytes raise
+        except Exception as error:  # foreign or damaged bytes may raise any error
             self.refused = f"it cannot be read ({type(error).__name__})"
 
     def remove(self) -> None:
-        """Remove what was kept, which is of no more use."""
+        """Remove the saved state, which is no longer needed."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
@@ -105,8 +104,9 @@ class Checkpoint:
 def change_scenarios(
     source: Path, target: Path, before: Sequence[Point], now: Sequence[Point]
 ) -> None:
-    """Write a checkpoint of points again, as one of points whose scenarios differ in nothing that
-    it depends on. Nothing is written if it is of others; raises what `plain.load` does.
+    """Copy a checkpoint for points whose scenarios differ only where it does not depend on them.
+
+    Nothing is written if it belongs to other points. Raises what `plain.load` does.
     """
     kept = plain.load(source)
     if kept["scenario"] == [scenario_hash(point.scenario) for point in before]:
@@ -115,7 +115,7 @@ def change_scenarios(
 
 
 def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
-    """Return what must be equal for a run to go on bit by bit."""
+    """Return the values that must be equal for a run to continue bit by bit."""
     return {
         "scenario": [scenario_hash(point.scenario) for point in points],
         "trials": list(trials),
@@ -128,6 +128,6 @@ def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> di
 
 
 def _difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
-    """Say which parts of an identity are not equal; empty if all are."""
+    """Name the unequal parts of an identity; empty if all are equal."""
     other = [name for name, value in wanted.items() if found.get(name) != value]
     return f"it was made with other {' and '.join(other)}" if other else ""

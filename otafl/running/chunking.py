@@ -1,9 +1,9 @@
-"""Choose how many devices are worked on together: as many as the processor's cache takes best.
+"""Number of devices that are computed together, chosen for the processor's cache.
 
-How much that is depends on the machine, the method and the model, so it is measured on local work
-of the first round, once for each, where the run is long enough and the machine idle, and kept in
-the user's cache. A stack runs with what its plan says: repeats, workers and resumes are equal bit
-by bit.
+The best number depends on the machine, the method and the model. It is measured on local work of
+the first round, once for each, if the run is long enough and the machine idle, and kept in the
+user's cache. A stack uses the value of its plan, so repeats, workers and resumes are equal bit by
+bit.
 """
 
 from __future__ import annotations
@@ -33,32 +33,33 @@ from otafl.running.memory import count_participants, estimate_trial
 from otafl.scenario import Point, Scenario, structure
 
 CACHE_DIR = "OTAFL_CACHE_DIR"
-"""Environment variable: the folder of what is measured, the user's cache if not given."""
+"""Environment variable: the folder of the measurements, by default the user's cache."""
 
 CANDIDATES_MB = {"cpu": (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), "cuda": (64.0, 256.0, 1024.0)}
 
 SHARE = 0.02
-"""Most of a run's computing time that measuring may take."""
+"""Largest share of a run's computing time for the measurement."""
 
 LEAST_S = 0.25
-"""A run that leaves less for measuring is not measured."""
+"""Time for the measurement below which a run is not measured."""
 
 MOST_S = 10.0
-"""Measuring takes no longer."""
+"""Largest time of a measurement."""
 
 ROWS = 64
-"""Devices of all trials that are measured on, where a stack has so many."""
+"""Largest number of devices, of all trials, in a measurement."""
 
 IDLE = 0.5
 """Share of the processors up to which a machine's load counts as idle."""
 
 FASTER = 0.97
-"""What takes more than this share of the time of what is smaller is not taken in its place."""
+"""Share of the time of a smaller size below which a larger one is preferred."""
 
 
 def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None:
-    """Return `engine.chunk_mb` for points of one stack key: as it is set, was measured before or
-    now; None for the default. tell: is told of what was measured now.
+    """Return `engine.chunk_mb` for points of one stack key; None for the default.
+
+    It is the given value, or measured before or now. tell: is called with a new measurement.
     """
     scenario = points[0].scenario
     if scenario.engine.chunk_mb is not None:
@@ -77,19 +78,19 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
         try:
             write_text(path, json.dumps(_read(path) | {key: found}, indent=1))
         except WriteError:
-            return None  # the next run would choose anew
+            return None  # the next run would choose again
         name = scenario.algorithm.name
         tell(f"engine.chunk_mb: {found:g} is best here for {name}, measured; kept in {path}")
     return found
 
 
 def cache() -> Path:
-    """Return the file of what was measured on this machine."""
+    """Return the file of the measurements of this machine."""
     return Path(os.environ.get(CACHE_DIR) or pooch.os_cache("otafl")) / "chunks.json"
 
 
 def busy() -> bool:
-    """Say whether other programs use this machine's processors; also where there is no telling."""
+    """Return whether other programs use this machine's processors, or the load is unknown."""
     try:
         return os.getloadavg()[0] > IDLE * (os.cpu_count() or 1)
     except (OSError, AttributeError):
@@ -97,8 +98,9 @@ def busy() -> bool:
 
 
 def fastest(seconds: Iterable[tuple[float, float]]) -> float:
-    """Return the size of the shortest time, of pairs (size, time of a device) from the smallest
-    size on; larger ones only where they are clearly faster.
+    """Return the size of the shortest time, from pairs (size, time of a device) in increasing size.
+
+    A larger size must be clearly faster.
     """
     best, least = 0.0, float("inf")
     for size, time_s in seconds:
@@ -108,9 +110,10 @@ def fastest(seconds: Iterable[tuple[float, float]]) -> float:
 
 
 def measured(points: Sequence[Point], budget_s: float) -> float | None:
-    """Return the fastest `engine.chunk_mb` for points of one stack key, measured on local work of
-    their first round from the smallest size on, as many as there is time for; None where that is
-    not enough to compare.
+    """Return the fastest `engine.chunk_mb` for points of one stack key, measured in a first round.
+
+    Sizes are tried in increasing order, as time allows. None if fewer than two sizes could be
+    compared.
     """
     first = points[0].scenario
     known = estimate_trial(first, read_shape(first.data)).bytes
@@ -159,7 +162,7 @@ def _key(scenario: Scenario) -> str:
 
 
 def _read(path: Path) -> dict[str, float]:
-    """Return what was measured; nothing where the file is not there, or not what it should be."""
+    """Return the measurements; empty if the file is missing or not valid."""
     try:
         tree: Any = json.loads(read_text(path, MIB))
         most = max(max(sizes) for sizes in CANDIDATES_MB.values())

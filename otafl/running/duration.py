@@ -1,4 +1,4 @@
-"""A lower bound of how long a run computes."""
+"""A lower bound on the computing time of a run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ MOST_FLOPS_PER_S = 1e11
 
 
 def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
-    """Return how long a trial computes at least, in seconds of all threads: its local work, at the
-    speed that no thread exceeds.
+    """Return a lower bound on the computing time of a trial, in seconds of all threads.
+
+    It is the time of the local work, at a speed that no thread exceeds.
     """
     training = scenario.training
     held = np.full((1, 1), shape.samples / scenario.devices.count)

@@ -1,7 +1,7 @@
-"""Tell the tracker of every run what was recorded of it.
+"""Run tracking: the tracker of every run receives its records.
 
-A run is a trial of a point. Trials are told one by one and not as a mean, since those of a point
-may run one after the other, in batches.
+A run is a trial of a point. The tracker receives trials one by one and not as a mean, because those
+of a point may run in several batches.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ from otafl.tracking.base import Log, Run, Tracker
 
 @dataclass
 class Tracks:
-    """Say where trackers keep what they write. lost: what could not be followed to its end, a
-    sentence each.
-    """
+    """Folder for the output of trackers. lost: a sentence for each run whose tracking failed."""
 
     folder: Path
     lost: list[str] = field(default_factory=list, init=False)
 
 
 class Following(contextlib.ExitStack):
-    """Follow the runs of a stack; leaving it closes them.
+    """Tracking of the runs of a stack; leaving it closes them.
 
-    A tracker that fails in the middle is left out from then on, as it is beside the run.
+    If a tracker fails during a run, it is no longer called, and the run continues.
 
     Raises
     ------
-    UserError : where one cannot begin.
+    UserError
+        If a tracker cannot begin.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Following(contextlib.ExitStack):
                 self._open(row, run)
 
     def tell(self, recorder: Recorder) -> None:
-        """Tell what a recorder has taken since the last call."""
+        """Pass the recorder's new records to the trackers."""
         news = list(zip(recorder.rounds, recorder.taken, strict=True))[self._told :]
         self._told += len(news)
         for row, (run, log) in list(self._logs.items()):
@@ -64,7 +63,7 @@ class Following(contextlib.ExitStack):
                 for round, taken in news:
                     if values := measured(taken, row):
                         log(round, values)
-            except Exception as error:  # whatever the user's code or a service does
+            except Exception as error:  # any error of user-defined code or a service
                 del self._logs[row]
                 self._lose(run, error)
 
@@ -79,7 +78,7 @@ class Following(contextlib.ExitStack):
         except Exception as error:
             raise UserError(
                 f"track: {self._tracker.name} cannot begin with {run.name} ({_said(error)}); "
-                "track: none would do"
+                "use track: none to run without it"
             ) from error
 
         def leave(*raised: Any) -> None:
@@ -95,11 +94,11 @@ class Following(contextlib.ExitStack):
 
 
 def measured(taken: Mapping[str, np.ndarray], row: int) -> dict[str, float]:
-    """Return what a record has of one trial, name -> finite value.
+    """Return the values of one trial in a record, name -> finite value.
 
-    Joules of devices are summed over devices and causes, what there is of each model size has its
-    number after the name (`level_test_accuracy/0`), and other values of single devices are left
-    out. Nothing of a trial that had stopped before.
+    Joules of devices are summed over devices and causes. Values by model size have the level after
+    the name (`level_test_accuracy/0`). Other values of single devices are left out. Empty for a
+    trial that had stopped before.
     """
     found: dict[str, float] = {}
     for name, values in taken.items():

@@ -1,7 +1,7 @@
-"""The memory that a stack takes: estimated from its state, and measured where that matters.
+"""Memory of a stack: estimated from its state, and measured if necessary.
 
-One round of one trial and one of two are measured. Counted are the tensors of the processor that
-computes, temporary ones between PyTorch's operations included, those within an operation not.
+The measurement runs one round of one trial and of two. It counts tensors on the processor that
+computes, including temporary ones between PyTorch's operations, but not those within an operation.
 """
 
 from __future__ import annotations
@@ -32,45 +32,48 @@ from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
 
 A_DEVICE = 300
-"""Bytes of the numbers that a device of a trial has beside its state: which samples, the channel,
-powers, joules, seconds. Measured: what a trial more adds to the resident memory of a run of 10^6
-devices of which 20 take part."""
+"""Bytes of the numbers that a device of a trial has in addition to its state.
+
+These are sample indices, channel, powers, joules and seconds. Measured as the growth of the
+resident memory per trial, in a run of 10^6 devices of which 20 take part.
+"""
 
 SURELY = 1 / 64
-"""Stacks whose models and updates take less than this share of the bound are not measured, where
-the channel is flat: nothing else of theirs is 64 times as large."""
+"""Share of the bound below which the models and updates of a stack are not measured.
+
+It requires a flat channel: nothing else of a stack is 64 times as large.
+"""
 
 SMALL_BYTES = 2**28
-"""Most bytes of a state that is made to know its size."""
+"""Largest size of a state that is created to measure it, in bytes."""
 
 INDEX_BYTES = 16
 """Bytes of a trial for each training sample: the index of the devices' samples."""
 
 
 class TrialEstimate(NamedTuple):
-    """Bytes that one trial adds to a stack at least, and its model."""
+    """Lower bound on the bytes that one trial adds to a stack, and its model."""
 
     bytes: int
     model: Model
 
 
 class Need(NamedTuple):
-    """Hold the bytes that a stack needs: fixed, and for each trial of each point."""
+    """Bytes that a stack needs: fixed, and for each trial of each point."""
 
     fixed: int
     per_trial: int
 
     def trials_within(self, bound: float) -> int:
-        """Return how many trials fit, one at least."""
+        """Return the number of trials that fit, at least one."""
         return max(1, int((bound - self.fixed) // max(1, self.per_trial)))
 
 
 def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
-    """Estimate the memory that one trial adds to a stack, whatever its channel takes.
+    """Estimate the memory that one trial adds to a stack, without the channel.
 
-    That is the state of the server before and after a round, that of the devices, one payload as
-    large as what a device receives, the index of the devices' samples, and the few numbers of each
-    device.
+    It is the state of the server before and after a round, that of the devices, one payload of the
+    size of the broadcast, the index of the devices' samples, and the few numbers of each device.
     """
     model = models.build(scenario.model, shape.input_shape, shape.classes)
     state = _state_bytes(scenario.topology.of_server(scenario), model)
@@ -79,10 +82,9 @@ def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
 
 
 def need(points: Sequence[Point]) -> Need:
-    """Return what a stack of the points needs.
+    """Return the memory that a stack of the points needs.
 
-    It is measured on the first, unless the estimate shows that all are far within
-    `engine.memory_gb`.
+    It is measured on the first point, unless the estimate is far below `engine.memory_gb` for all.
     """
     scenario = points[0].scenario
     known = estimate_trial(scenario, read_shape(scenario.data)).bytes
@@ -98,7 +100,7 @@ def need(points: Sequence[Point]) -> Need:
         if not ran_out_of_memory(error):
             raise
         return Need(0, int(bound))
-    # a trial more need not take more, where the first one's temporaries are the largest
+    # a further trial may take no more, if the first one's temporaries are the largest
     return Need(max(0, 2 * one - two), max(known, two - one))
 
 
@@ -123,7 +125,7 @@ def check_channel(scenario: Scenario) -> None:
             f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
             f"({counted(participants, 'device')}, {counted(antennas, 'antenna')}, "
             f"{counted(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} GB; "
-            "fewer antennas would do"
+            "use fewer antennas"
         )
 
 
@@ -135,8 +137,8 @@ def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
     return (
         f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
         f"{trial.model.size:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
-        f"machine has {there / 1e9:,.0f} GB; a smaller model, fewer devices or another machine "
-        "would do"
+        f"machine has {there / 1e9:,.0f} GB; use a smaller model, fewer devices or another "
+        "machine"
     )
 
 
@@ -152,7 +154,7 @@ def find_excess_bound(scenario: Scenario) -> str:
 
 
 def ran_out_of_memory(error: Exception) -> bool:
-    """Say whether an error means that memory is short, of the host or of a GPU."""
+    """Return whether an error means a lack of memory, of the host or of a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error).lower()
@@ -162,17 +164,17 @@ def ran_out_of_memory(error: Exception) -> bool:
 
 
 def count_participants(scenario: Scenario) -> int:
-    """Return how many devices take part in a round at most."""
+    """Return the largest number of participants in a round."""
     return int(scenario.devices.participants or scenario.devices.count)
 
 
 def _bound(scenario: Scenario) -> float:
-    """Return the most bytes of a stack."""
+    """Return the largest number of bytes of a stack."""
     return float(scenario.engine.memory_gb * 2**30)
 
 
 def _memory_of(device: str) -> int:
-    """Return the bytes of memory of the processor that computes, free or not."""
+    """Return the total bytes of memory of the processor that computes."""
     if device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -181,9 +183,9 @@ def _memory_of(device: str) -> int:
 def _state_bytes(scenario: Scenario, model: Model) -> int:
     """Return the bytes of a trial's state with one server.
 
-    A small state is made: PyTorch imports its compiler, for a second, to do arithmetic without
-    numbers. So is one of a method that must look at the numbers that it starts from, up to
-    `engine.memory_gb`; the bytes of a larger one are a lower bound.
+    A small state is created, because PyTorch needs a second to import its compiler for arithmetic
+    without numbers. The state of a method that reads its initial numbers is created, too, up to
+    `engine.memory_gb`; for a larger one the result is a lower bound.
     """
     count, bound = scenario.devices.count, _bound(scenario)
     table = (model.size + count) * count * _precision(scenario).itemsize  # in one operation
@@ -207,14 +209,15 @@ def _state_bytes(scenario: Scenario, model: Model) -> int:
 
 
 def _with_numbers(scenario: Scenario, model: Model) -> int:
-    """Return the bytes of a trial's state, which is made and thrown away."""
+    """Create a trial's state, discard it and return its bytes."""
     streams = Streams([scenario.seed], [0], "cpu", _precision(scenario))
     return _bytes_of_state(scenario, model, streams)
 
 
 def _without_numbers(scenario: Scenario, model: Model) -> int | None:
-    """Return the bytes of a trial's state without making it; None for a method that must look at
-    its numbers, and of more numbers than can be addressed.
+    """Return the bytes of a trial's state without creating it.
+
+    None for a method that reads its numbers, and for more numbers than can be addressed.
     """
     streams = _Unmade(scenario)
     try:
@@ -225,7 +228,7 @@ def _without_numbers(scenario: Scenario, model: Model) -> int | None:
 
 
 class _Unmade(Streams):
-    """Draw arrays that have a shape, but no numbers."""
+    """Random arrays with a shape, but without numbers."""
 
     def __init__(self, scenario: Scenario) -> None:
         super().__init__([scenario.seed], [0], "cpu", _precision(scenario))
@@ -255,9 +258,10 @@ def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
 
 
 def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
-    """Return of how many devices' worth the state of a trial's devices is at most: what is kept,
-    and a round's work beside it or the state of all that is put together for a test
-    (`Algorithm.apart`).
+    """Return an upper bound on the rows of device state of a trial.
+
+    They are the stored rows, and in addition those of a round's work, or of the state of all
+    devices that is assembled for a test (`Algorithm.apart`).
     """
     count, kept = scenario.devices.count, _rows_kept(scenario)
     if kept == count:
@@ -266,9 +270,10 @@ def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
 
 
 def _rows_kept(scenario: Scenario) -> int:
-    """Return how many rows of state there are at most for the devices of a trial (`DeviceStore`):
-    one each if half of them may take part in the run; else those of who does, and while there is
-    made room for more twice as many again.
+    """Return an upper bound on the stored rows of state for the devices of a trial (`DeviceStore`).
+
+    It is one row each if half of them may take part in the run. Otherwise it is the rows of the
+    participants and, during a reallocation, twice as many again.
     """
     count = scenario.devices.count
     took_part = count_participants(scenario) * scenario.training.rounds
@@ -281,8 +286,9 @@ def _precision(scenario: Scenario) -> torch.dtype:
 
 
 def _peak(point: Point, trials: Sequence[int]) -> int:
-    """Return the most bytes at a time while a stack is put together and goes through a round, and
-    those of the rows that devices get in the rounds to come.
+    """Return the peak number of bytes during the assembly and first round of a stack.
+
+    The rows that devices get in later rounds are added.
     """
     counter = Counter()
     with counter:
@@ -297,8 +303,9 @@ def _peak(point: Point, trials: Sequence[int]) -> int:
 
 
 class Counter(TorchDispatchMode):
-    """Count the bytes of all tensors that are made within it. peak: the most at a time. Raises
-    RuntimeError once they are more than `most`.
+    """A count of the bytes of all tensors that are created inside. peak: the largest count.
+
+    Raises RuntimeError once the count exceeds `most`.
     """
 
     def __init__(self, most: float = math.inf) -> None:
@@ -309,7 +316,7 @@ class Counter(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Have PyTorch not import its compiler to keep it away from here."""
+        """Return False, so that PyTorch does not import its compiler."""
         return False
 
     def __torch_dispatch__(

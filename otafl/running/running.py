@@ -1,4 +1,4 @@
-"""Run one stack of trials, from its points to what was measured."""
+"""The run of one stack of trials, from its points to the record."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from otafl.running.memory import check_room
 from otafl.scenario import Point
 
 Progress = Callable[[int, int], None]
-"""Called after each round with (rounds done, rounds in all)."""
+"""Function that is called after each round with (rounds done, rounds in total)."""
 
 
 @functools.cache
 def spare_libraries() -> None:
-    """Leave what exists before the first run out of garbage collection from then on: the clocks
-    make many small objects, and each collection would else walk through all of torch's.
+    """Exclude the objects that exist before the first run from garbage collection.
+
+    The clocks make many small objects, and each collection would otherwise visit all of torch's.
     """
     gc.collect()
     gc.freeze()
@@ -40,12 +41,12 @@ def run_stack(
     checkpoint: Checkpoint | None = None,
     tracks: Tracks | None = None,
 ) -> Record:
-    """Run points of one stack key, all trials stacked, and return what was measured.
+    """Run points of one stack key with all trials stacked, and return the record.
 
-    checkpoint: goes on from what it kept, and keeps what it says. tracks: for the scenario's
-    tracker, which is told nothing without it. On Ctrl-C the record ends early and is marked
-    incomplete. Raises UserError for what the scenario alone could not tell: missing data, a model
-    the algorithm cannot train.
+    checkpoint: the run continues from its state, and saves its state there. tracks: enables the
+    scenario's tracker. On Ctrl-C the record ends early and is marked incomplete. Raises UserError
+    for errors that the scenario does not show: missing data, a model that the algorithm cannot
+    train.
     """
     scenario = points[0].scenario
     if scenario.engine.threads:
@@ -53,7 +54,7 @@ def run_stack(
     check_room(scenario)
     numbers = list(range(scenario.trials)) if trials is None else list(trials)
     spare_libraries()
-    gc.collect()  # what the last stack left
+    gc.collect()  # objects of the last stack
     total = scenario.training.rounds
     complete = True
     with Following(points, numbers, tracks) as following:
@@ -86,7 +87,7 @@ def run_stack(
 
 
 def _begun(points: Sequence[Point], trials: Sequence[int], checkpoint: Checkpoint | None) -> Kept:
-    """Return what a checkpoint kept, else a stack before its first round."""
+    """Return the state of a checkpoint, or a stack before its first round."""
     kept = None if checkpoint is None else checkpoint.load(points, trials)
     if kept is not None:
         return kept

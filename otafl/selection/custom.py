@@ -21,7 +21,7 @@ def check_participants(call: Call, chosen: Any) -> Devices:
     free, wanted = call.given["free"], call.given["wanted"]
     array, mask = isinstance(chosen, np.ndarray), f"{list(free.shape)} bool"
     got = f"{list(chosen.shape)} {chosen.dtype}" if array else type(chosen).__name__
-    like = f"a NumPy array {list(free.shape)} of bool, True for who takes part,"
+    like = f"a NumPy array {list(free.shape)} of bool, True for participants"
     call.require(got == mask, got, like)
     if (chosen & ~free).any():
         trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))

@@ -1,1 +1,1 @@
-"""Take parts that users have written: load, adapt and check them, and tell their errors."""
+"""User-defined parts: their import, checks and error messages."""

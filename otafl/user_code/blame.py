@@ -1,7 +1,7 @@
-"""Tell an exception of the user's own code as one: which object, where, and what it was given.
+"""Messages for exceptions of user-defined code: the object, the line and its arguments.
 
-Python's traceback leads through the round to a line of the user's file. What he needs is that line,
-the name by which his scenario has it, and what there was: fields of objects, shapes of tensors.
+Python's traceback leads through the round to a line of the user's file. The message contains that
+line, the name in the scenario, and the available data: fields of objects, shapes of tensors.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from otafl.core.errors import UserError
 from otafl.core.words import meant
 
 TRACEBACK = "OTAFL_TRACEBACK"
-"""The environment variable with which commands print the traceback too."""
+"""The environment variable with which commands also print the traceback."""
 
 MOST = 24
-"""Fields or keys of an argument that are listed."""
+"""Largest number of fields or keys of an argument that are listed."""
 
 _OTAFL = Path(__file__).parents[1]
 _INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARIES = {Path(path) for name, path in sysconfig.get_paths().items() if name in _INSTALLED}
 
 _loaded: dict[str, str] = {}
-"""`module:callable` of the user's -> the scenario's key that named it last."""
+"""User-defined `module:callable` -> the scenario's key that named it last."""
 
 
 def remember(path: str, key: str) -> None:
-    """Note that the user's `module:callable` is used under a key."""
+    """Record that a user-defined `module:callable` is used under a key."""
     _loaded[path] = key
 
 
 def told(error: Exception) -> Exception:
-    """Return the error, or where it comes out of the user's own code the UserError that says so,
-    whose cause it is.
+    """Return the error, or a UserError that describes it if user-defined code raised it.
+
+    The error is then the cause of the UserError.
     """
     if isinstance(error, UserError):
         return error
@@ -58,8 +59,9 @@ def told(error: Exception) -> Exception:
 
 @contextlib.contextmanager
 def blamed(path: str, key: str) -> Iterator[None]:
-    """Tell what is raised within it as an error of the user's `module:callable`, wherever that is:
-    a module made of torch's layers has no line of his.
+    """Report any exception inside as an error of the user-defined `module:callable`.
+
+    The line does not matter: a module made of torch's layers has no line in a user's file.
     """
     try:
         yield
@@ -72,13 +74,13 @@ def blamed(path: str, key: str) -> Iterator[None]:
 
 
 def place(error: BaseException) -> str:
-    """Return " at file:line" of the user's own code that raised an error, if any did."""
+    """Return " at file:line" for the user-defined code that raised an error, if there is any."""
     found = list(_places(error))
     return f" at {_shown(found[-1])}" if found else ""
 
 
 def locate(function: Any) -> str:
-    """Return " (file:line)" where a function of the user's own is written; empty for any other."""
+    """Return " (file:line)" of a user-defined function; empty for any other."""
     code = getattr(function, "__code__", None)
     if code is None or _is_library(code.co_filename):
         return ""
@@ -86,16 +88,16 @@ def locate(function: Any) -> str:
 
 
 def wants_traceback() -> bool:
-    """Say whether the user has asked for tracebacks."""
+    """Return whether the user has requested tracebacks."""
     return os.environ.get(TRACEBACK, "") not in ("", "0")
 
 
 _Place = tuple[FrameType, int]
-"""A frame, and the line it was at."""
+"""A frame, and its current line."""
 
 
 def _places(error: BaseException) -> Iterator[_Place]:
-    """Yield the frames of the user's own code that an error went through, the outermost first."""
+    """Yield the frames of user-defined code that an error passed through, the outermost first."""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _module(frame) in _modules() or not _is_library(frame.f_code.co_filename):
             yield frame, line
@@ -110,15 +112,16 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_library(file: str) -> bool:
-    """Say whether a file is otafl's, Python's or of an installed package."""
+    """Return whether a file belongs to otafl, Python or an installed package."""
     path = Path(file)
     installed = {"site-packages", "dist-packages"} & set(path.parts)
     return bool(installed or not path.is_absolute() or {_OTAFL, *_LIBRARIES} & set(path.parents))
 
 
 def _object(entry: FrameType) -> str:
-    """Name the object whose code a frame runs: `key: 'module:callable'`; all of its module where
-    the frame does not tell.
+    """Name the object whose code a frame runs: `key: 'module:callable'`.
+
+    All objects of its module are named if the frame does not decide.
     """
     own = [path for path in _loaded if path.partition(":")[0] == _module(entry)]
     first = entry.f_code.co_qualname.partition(".")[0]
@@ -153,7 +156,7 @@ def _caused(text: str, error: Exception, entry: FrameType | None) -> UserError:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    """Return what a function was called with, as far as it still has it."""
+    """Return the arguments of a function that it has not deleted."""
     code, local = frame.f_code, frame.f_locals
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
@@ -169,7 +172,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _described(value: Any) -> str:
-    """Say what a value is: a tensor's shape and type, an object's fields, a mapping's keys."""
+    """Describe a value: a tensor's shape and type, an object's fields, a mapping's keys."""
     if isinstance(value, Mapping):
         return f"keys {_listed({repr(key): value[key] for key in value})}" if value else "no keys"
     if _is_data(value) and not isinstance(value, type):
@@ -188,9 +191,7 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Return a tensor's shape and type, a number or a short text, the keys of a mapping; else
-    nothing.
-    """
+    """Describe a tensor, a number, a short text, a list or the keys of a mapping; else nothing."""
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype"):
         return f"{list(shape)} {str(value.dtype).removeprefix('torch.')}"
@@ -218,6 +219,6 @@ def _shown(place: _Place) -> str:
 
 
 def _shown_file(name: str) -> str:
-    """Return a file, from the working folder on where it lies there."""
+    """Return the path of a file, relative to the working folder if it is inside."""
     file = Path(name)
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)

@@ -1,4 +1,4 @@
-"""Load the user's own components, which a scenario names `module:callable`."""
+"""Import of user-defined components, which a scenario names `module:callable`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,19 @@ from otafl.user_code import blame, sources
 from otafl.user_code.sources import Sources
 
 _stranger: ContextVar[str | None] = ContextVar("_stranger", default=None)
-"""The file whose names are not to be imported."""
+"""The file whose names must not be imported."""
 
 _code: ContextVar[bool] = ContextVar("_code", default=True)
-"""Whether what a scenario names may be looked at."""
+"""Whether the code that a scenario names may be imported."""
 
 
 class NotImported(Exception):
-    """Code of the user's that was not imported, within `without_code`."""
+    """User-defined code was needed, but not imported, within `without_code`."""
 
 
 @contextlib.contextmanager
 def named_by(file: object, trust: bool) -> Iterator[None]:
-    """Refuse to import, within it, what a file names that someone else may have written; with
-    `trust` it is imported.
-    """
+    """Refuse to import the code that a file of another person names, unless `trust` is true."""
     token = _stranger.set(None if trust else str(file))
     try:
         yield
@@ -43,7 +41,7 @@ def named_by(file: object, trust: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_code() -> Iterator[None]:
-    """Import nothing within it that a scenario names; what needs that raises NotImported."""
+    """Import no code that a scenario names; access to such code raises NotImported."""
     token = _code.set(False)
     try:
         yield
@@ -52,23 +50,28 @@ def without_code() -> Iterator[None]:
 
 
 def imports_code() -> bool:
-    """Say whether what a scenario names is imported here, unlike within `without_code`."""
+    """Return whether the code that a scenario names is imported, unlike within `without_code`."""
     return _code.get()
 
 
 def load(path: str, key: str) -> Any:
-    """Return the callable that the user's `module:callable` names, looked for in the working folder
-    too.
+    """Return the callable of a user-defined `module:callable`.
+
+    The working folder is searched, too.
 
     Parameters
     ----------
-    path : `module:callable`.
-    key : where the scenario says so, for messages.
+    path : str
+        `module:callable`.
+    key : str
+        Key of the scenario that names it, for messages.
 
     Raises
     ------
-    UserError : if there is none, it is Python's own, or a file names it that is not to be trusted.
-    NotImported : within `without_code`.
+    UserError
+        If there is none, it is Python's own, or the file that names it is not trusted.
+    NotImported
+        Within `without_code`.
     """
     if not _code.get():
         raise NotImported(path)
@@ -88,7 +91,7 @@ def load(path: str, key: str) -> Any:
         raise UserError(
             f"{key}: {path!r}: {error}; is it in the working folder or installed?"
         ) from error
-    except Exception as error:  # whatever the user's code does as it is imported
+    except Exception as error:  # any error of user-defined code during its import
         said = " ".join(str(error).split())
         raise UserError(
             f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
@@ -108,8 +111,9 @@ def load(path: str, key: str) -> Any:
 
 
 def _is_of_python(found: Any) -> bool:
-    """Say whether a callable is built in, or of the standard library: made for something else, it
-    would do that with what a scenario says.
+    """Return whether a callable is built in, or of the standard library.
+
+    Such a callable has another purpose and must not run on the contents of a scenario.
     """
     while isinstance(found, functools.partial):
         found = found.func
@@ -127,8 +131,9 @@ def _is_of_python(found: Any) -> bool:
 
 
 def source(path: str, key: str) -> Sources:
-    """Return which files the user's `module:callable` was imported from, and their hashes. Raises
-    UserError as `load`.
+    """Return the files that a user-defined `module:callable` was imported from, and their hashes.
+
+    Raises UserError as `load`.
     """
     load(path, key)
     return sources.of_module(path.partition(":")[0])
@@ -136,8 +141,9 @@ def source(path: str, key: str) -> Sources:
 
 @dataclass(frozen=True)
 class Keys:
-    """Hold the keyword arguments that a callable takes. names: all; required: those without a
-    default. any: it takes whatever it is given.
+    """Keyword arguments of a callable.
+
+    names: all; required: those without a default. any: whether it accepts any others.
     """
 
     names: tuple[str, ...]
@@ -146,8 +152,9 @@ class Keys:
 
 
 def keys_of(function: Any, positional: int = 0) -> Keys:
-    """Return the keys of a section that the user's callable takes, after so many arguments by
-    position.
+    """Return the keys of a section that a user-defined callable accepts.
+
+    positional: the number of arguments before them, which it gets by position.
     """
     parameters = list(inspect.signature(function).parameters.values())
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
@@ -160,8 +167,9 @@ def keys_of(function: Any, positional: int = 0) -> Keys:
 
 
 def fitting(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
-    """Return the user's callable. Raises UserError if there is none, or the keys of its section do
-    not fit it.
+    """Return a user-defined callable.
+
+    Raises UserError if there is none, or the keys of its section do not fit it.
     """
     function = load(path, key)
     check_keys(function, path, key, options, *positional)
@@ -169,9 +177,9 @@ def fitting(path: str, key: str, options: dict[str, Any], *positional: str) -> A
 
 
 def call(path: str, key: str, options: dict[str, Any]) -> Any:
-    """Return what the user's callable returns for the keys of its section.
+    """Return the result of a user-defined callable for the keys of its section.
 
-    UserError if they do not fit it; its own errors pass through.
+    Raises UserError if they do not fit it. Its own errors pass through.
     """
     return fitting(path, key, options)(**options)
 
@@ -179,15 +187,16 @@ def call(path: str, key: str, options: dict[str, Any]) -> Any:
 def check_keys(
     function: Any, path: str, key: str, options: dict[str, Any], *positional: str
 ) -> None:
-    """Raise UserError if the keys of a section do not fit the user's callable, which is also given
-    arguments by position.
+    """Raise UserError if the keys of a section do not fit a user-defined callable.
+
+    positional: names for the arguments that it gets by position.
     """
     section = key.removesuffix(".name")
     try:
         inspect.signature(function).bind(*positional, **options)
     except ValueError as error:
         raise UserError(
-            f"{section}: {path!r} does not say what it takes; a Python function that calls it would"
+            f"{section}: {path!r} does not state its parameters; wrap it in a Python function"
         ) from error
     except TypeError as error:
         raise UserError(f"{section}: {path!r} does not fit the section's keys: {error}") from error

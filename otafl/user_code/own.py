@@ -1,9 +1,10 @@
-"""Take a part of the user's own, which a section of a scenario names `module:callable`.
+"""Sections that name a user-defined part, `module:callable`.
 
-`OwnFunction` is the section of a table whose parts are functions, or whatever is called with the
-section's other keys. `OwnClass` is that of a table whose parts are classes, derived from its
-package's contract: the keys are the fields of the class's settings. A table declares what its parts
-are given, or derive from, and what their methods return, in the module `custom` of its package.
+`OwnFunction` is the section of a table whose parts are functions, or other callables, which are
+called with the section's other keys. `OwnClass` is the section of a table whose parts are classes
+derived from its package's contract. Its keys are the fields of the class's settings. A table
+declares the arguments or base classes of its parts, and the results of their methods, in the module
+`custom` of its package.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from otafl.user_code.returned import Check, wrap_method
 
 
 class OwnPart(Settings):
-    """The section names a part of the user's, `module:callable`; its other keys are the part's."""
+    """A section that names a user-defined part, `module:callable`, and has the part's keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -34,73 +35,75 @@ class OwnPart(Settings):
     """The registry's table that the section chooses from."""
 
     decides: ClassVar[bool] = True
-    """Results depend on it."""
+    """Whether results depend on it."""
 
     name: str = Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return the keys of the section that are the callable's."""
+        """The keys of the section that are the callable's."""
         return dict(self.model_extra or {})
 
     @property
     def key(self) -> str:
-        """Return the key of a scenario that names the part, for messages."""
+        """The key of a scenario that names the part, for messages."""
         return f"{registry.TABLES[self.table].section}.name"
 
     def found(self) -> Any:
-        """Import what the section names, and return it. Raises UserError where it cannot be had, or
-        does not take the section's keys.
+        """Import and return the named part.
+
+        Raises UserError if it does not exist, or does not accept the section's keys.
         """
         raise NotImplementedError
 
     def refuse(self, fault: str) -> NoReturn:
-        """Raise the UserError of a part that is not, or did not, what it should."""
+        """Raise the UserError of a part that does not satisfy its contract."""
         raise UserError(f"{self.key}: '{self.name}' {fault}")
 
 
 class OwnFunction(OwnPart):
-    """The section names a function of the user's, which is called with its other keys."""
+    """A section that names a user-defined function, which is called with its other keys."""
 
     given: ClassVar[tuple[str, ...]] = ()
-    """What the function is given by position, before the keys."""
+    """Arguments that the function gets by position, before the keys."""
 
     keys: ClassVar[tuple[str, ...]] = ()
-    """What it is given by name, besides the section's keys."""
+    """Arguments that it gets by name, besides the section's keys."""
 
     def found(self) -> Any:
         keys = self.options | dict.fromkeys(self.keys)
         return loading.fitting(self.name, self.key, keys, *self.given)
 
     def call(self, *given: Any, **keys: Any) -> Any:
-        """Return what the function returns; its own errors pass through."""
+        """Return the function's result; its own errors pass through."""
         return self.found()(*given, **(self.options | keys))
 
 
 class OwnClass(OwnPart):
-    """The section names a class of the user's, `module:Class`, whose settings' fields are the
-    section's other keys.
+    """A section that names a user-defined class, `module:Class`.
+
+    The section's other keys are the fields of the class's settings.
     """
 
     noun: ClassVar[str] = ""
-    """What a component is called, where that is not the table's word."""
+    """Noun for a component, if it differs from the table's."""
 
     contract: ClassVar[type[Any]]
-    """What the class must derive from."""
+    """Base class that the class must derive from."""
 
     returns: ClassVar[Mapping[str, Check]]
-    """Method -> the check of what it returns."""
+    """Method -> the check of its result."""
 
     @property
     def kind(self) -> type[Any]:
-        """Return the user's class. Raises UserError if there is none, or it is not of the kind."""
+        """The user-defined class. Raises UserError if there is none, or it is of another kind."""
         kind = loading.load(self.name, self.key)
         table = registry.TABLES[self.table]
         like, noun = _full(registry.component(self.table, table.default)), self.noun or table.noun
         if not (inspect.isclass(kind) and issubclass(kind, self.contract)):
             self.refuse(
-                f"is no {noun}; a class that derives from one, like {like}, or from "
-                f"{_full(self.contract)} would do"
+                f"is no {noun}; derive the class from one, like {like}, or from "
+                f"{_full(self.contract)}"
             )
         lacking = sorted(getattr(kind, "__abstractmethods__", ()))
         if lacking:
@@ -111,14 +114,14 @@ class OwnClass(OwnPart):
         if not (inspect.isclass(fields) and issubclass(fields, Settings)):
             parent = next(one for one in kind.__mro__[1:] if "Settings" in vars(one))
             self.refuse(
-                f"has a Settings that is no class of settings; class Settings({parent.__name__}."
-                "Settings) would do"
+                f"has a Settings that is no class of settings; write class Settings("
+                f"{parent.__name__}.Settings)"
             )
         return kind
 
     @property
     def values(self) -> Settings:
-        """Return the section as the class's settings. Raises pydantic's ValidationError."""
+        """The section as the class's settings. Raises pydantic's ValidationError."""
         kind = _named(registry.settings_of(self.kind))
         return kind.model_validate(self.options | {"name": self.name})
 
@@ -133,8 +136,9 @@ class OwnClass(OwnPart):
         return self.kind
 
     def made(self, *given: Any) -> Any:
-        """Make the user's component, whose methods' results are checked; those that the contract
-        itself has are not.
+        """Make the user-defined component, with checks of its methods' results.
+
+        Methods that it inherits from the contract are not checked.
         """
         kind = self.kind
         body: dict[str, Any] = {"__module__": kind.__module__}
@@ -148,8 +152,10 @@ class OwnClass(OwnPart):
         return whole(self.values, *given)
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return also which keys are not the class's. Raises pydantic's ValidationError, as if the
-        whole scenario had been read, where their values cannot be.
+        """Return also the keys that are not the class's.
+
+        Raises pydantic's ValidationError for invalid values, as if the whole scenario had been
+        read.
         """
         path = registry.TABLES[self.table].path
         try:
@@ -174,9 +180,7 @@ class OwnClass(OwnPart):
 
 @functools.cache
 def _named(kind: type[Settings]) -> type[Settings]:
-    """Return a settings class with the name that the scenario gives, whatever name its parent
-    has.
-    """
+    """Return a settings class that accepts any name, for the name that the scenario gives."""
     name: Any = (str, ...)
     return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, name=name)
 

@@ -1,7 +1,7 @@
-"""Declare what the methods of the user's own classes return, and check it.
+"""Results of the methods of user-defined classes: their declaration and checks.
 
-A table declares a check for each method, made of the functions here: `check(call, value)` gives the
-value on, or raises UserError. Only types, shapes and, on the host, numbers are looked at.
+A table declares a check for each method, made of the functions here: `check(call, value)` returns
+the value, or raises UserError. It looks only at types, shapes and, on the host, numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from otafl.user_code import blame
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a user's method.
+    """A call of a user-defined method.
 
     Parameters
     ----------
-    said : begins the message: which method of which part.
-    place : ends it: where the method is written.
-    kind : the class.
-    given : the arguments by name, as they were before the call; of named tensors the shapes.
+    said : str
+        Start of the message: the method and its part.
+    place : str
+        End of the message: the place of the method.
+    kind : type
+        The class.
+    given : mapping
+        The arguments by name before the call; named tensors by their shapes.
     """
 
     said: str
@@ -35,11 +39,11 @@ class Call:
     given: Mapping[str, Any]
 
     def refuse(self, fault: str, wanted: str) -> NoReturn:
-        """Raise UserError: something else was returned than what is wanted."""
-        raise UserError(f"{self.said} {fault}; {wanted} would do{self.place}")
+        """Raise UserError because the result is not the expected one."""
+        raise UserError(f"{self.said} {fault}; expected {wanted}{self.place}")
 
     def require(self, fine: bool, fault: str, wanted: str) -> None:
-        """Raise UserError unless what was returned is fine."""
+        """Raise UserError unless the result is valid."""
         if not fine:
             self.refuse(fault, wanted)
 
@@ -51,8 +55,9 @@ Given = Mapping[str, Any]
 def wrap_method(
     kind: type[Any], contract: type[Any], method: str, check: Check, said: str
 ) -> Callable[..., Any]:
-    """Return the method of a class with a check of what it returns; it gets arrays of its own, and
-    the check the arguments under the contract's names.
+    """Return the method of a class with a check of its result.
+
+    It gets copies of arrays, and the check gets the arguments under the contract's names.
     """
     written = getattr(kind, method)
     names = list(inspect.signature(getattr(contract, method)).parameters)[1:]
@@ -70,7 +75,7 @@ def wrap_method(
 
 
 def check_parts(wanted: str, *checks: Check) -> Check:
-    """Require a tuple of so many parts, and of each what its check does."""
+    """Require a tuple with one part for each check, and apply the checks."""
 
     def check(call: Call, value: Any) -> Any:
         fine = isinstance(value, tuple) and len(value) == len(checks)
@@ -86,12 +91,12 @@ def check_blocks(argument: str, whose: str, note: str = "as before") -> Check:
     def check(call: Call, value: Any) -> Any:
         before, now = call.given[argument], describe_shapes(value)
         if isinstance(now, str):
-            call.refuse(now, f"{whose} blocks {sorted(before)}, {note},")
+            call.refuse(now, f"{whose} blocks {sorted(before)}, {note}")
         same = now.keys() == before.keys()
-        call.require(same, f"{whose} blocks {sorted(now)}", f"{sorted(before)}, {note},")
+        call.require(same, f"{whose} blocks {sorted(now)}", f"{sorted(before)}, {note}")
         for name, shape in now.items():
             got = f"{whose} block '{name}' of shape {shape}"
-            call.require(shape == before[name], got, f"{before[name]}, {note},")
+            call.require(shape == before[name], got, f"{before[name]}, {note}")
         return value
 
     return check
@@ -108,7 +113,7 @@ def check_tensors(call: Call, value: Any) -> Any:
 def check_shape(
     shape: Callable[[Given], Sequence[int]], what: str = "", note: str = "", one: bool = False
 ) -> Check:
-    """Require an array of a shape; with `one`, a number that stands for all becomes such."""
+    """Require an array of a shape; with `one`, a number that stands for all is expanded to it."""
 
     def check(call: Call, value: Any) -> Any:
         wanted = list(shape(call.given))
@@ -122,19 +127,19 @@ def check_shape(
 
 
 def check_rows(call: Call, what: str, named: Mapping[str, Any], counts: Sequence[int]) -> None:
-    """Require of every named tensor as many rows as one of the counts."""
+    """Require that every named tensor has as many rows as one of the counts."""
     for name, block in named.items():
         got = f"{what} '{name}' of shape {list(block.shape)}"
-        call.require(len(block) in counts, got, f"[{counts[0]}, ...], a row a device,")
+        call.require(len(block) in counts, got, f"[{counts[0]}, ...], one row per device")
 
 
 def describe_shapes(value: Any) -> dict[str, list[int]] | str:
-    """Return the shapes of named tensors; what else it is, in words."""
+    """Return the shapes of named tensors; a description for any other value."""
     if isinstance(value, dict) and all(hasattr(one, "shape") for one in value.values()):
         return {name: list(block.shape) for name, block in value.items()}
     return describe_kind(value)
 
 
 def describe_kind(value: Any) -> str:
-    """Return what a value is, with an article."""
+    """Return the type of a value, with an article."""
     return f"a {type(value).__name__}"

@@ -1,9 +1,9 @@
-"""Tell by a hash which source the user's own modules were imported from.
+"""Hashes of the source that user-defined modules were imported from.
 
-The hash of a module covers its file; every .py file of the package that it lies in; and, as its
-import statements name them, the modules and packages beside it (in the folder that it was found
-in), theirs too. It does not cover installed packages that it imports, what it imports by a name
-that is computed, files that it reads, and what has no file (a notebook's cells).
+The hash of a module covers its file, every .py file of its package, and the modules and packages in
+the same folder that its import statements name, with their imports. It does not cover installed
+packages, imports by a computed name, files that the module reads, and code without a file (a
+notebook's cells).
 """
 
 from __future__ import annotations
@@ -21,23 +21,26 @@ from pathlib import Path
 from types import ModuleType
 
 Sources = dict[str, str]
-"""File, from the folder that its modules are found in -> hash of its text."""
+"""File, relative to the folder of its modules -> hash of its text."""
 
 MANY = 200
-"""A package of more files has one hash for all of them."""
+"""A package with more files has one hash for all of them."""
 
 _parsing = threading.Lock()
-"""Python 3.11 counts the depth of a tree for all threads together, and fails where two parse."""
+"""A lock, because Python 3.11 counts the depth of a tree for all threads together.
+
+Two threads that parse at the same time would fail.
+"""
 
 _imported: dict[str, Sources] = {}
-"""Module -> what it was imported from."""
+"""Module -> the source that it was imported from."""
 
 
 def imported(name: str) -> ModuleType:
-    """Import a module of the user's, and take note of its source.
+    """Import a user-defined module, and record its source.
 
-    No bytecode is written: Python would take that of a file which is changed within a second, to a
-    text of the same length, for its own.
+    No bytecode is written. Python would use old bytecode for a file that is changed within a second
+    to a text of the same length.
     """
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -50,26 +53,27 @@ def imported(name: str) -> ModuleType:
 
 
 def of_module(name: str) -> Sources:
-    """Return what a module of the user's was imported from in this program."""
+    """Return the source that a user-defined module was imported from in this program."""
     imported(name)
     return _imported[name]
 
 
 @functools.cache
 def of_otafl() -> str:
-    """Return the hash of otafl's own source, of which a version says nothing between releases."""
+    """Return the hash of otafl's own source, which changes between releases of one version."""
     package = Path(__file__).parents[1]
     return _digest(*map(_bytes, sorted(package.rglob("*.py"))))
 
 
 def of_file(path: str) -> str:
-    """Return the hash of a file; that of an empty one where it cannot be read."""
+    """Return the hash of a file; that of an empty one if it cannot be read."""
     return _digest(_bytes(Path(path)))
 
 
 def refresh() -> None:
-    """Forget the modules of the user's whose source has changed since they were imported, so that
-    they are imported anew. A run looks once, before it begins.
+    """Forget user-defined modules whose source has changed, so that they are imported again.
+
+    A run calls it once, before it begins.
     """
     for name, known in list(_imported.items()):
         module = sys.modules.get(name)
@@ -79,14 +83,14 @@ def refresh() -> None:
 
 
 def changed(before: Sources, now: Sources) -> list[str]:
-    """List the files that two hashes differ in."""
+    """List the files whose hashes differ."""
     return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
 
 
 def _forget(name: str, module: ModuleType | None) -> None:
-    """Have a module, and all that its hash covers, imported anew where it is asked for again."""
+    """Remove a module, and all that its hash covers, from the imported ones."""
     covered = set() if module is None else set(_places(module))
-    # all are looked at before one is gone: a namespace package asks its parent where it lies
+    # the list is made before any is removed: a namespace package asks its parent for its path
     gone = [other for other, one in list(sys.modules.items()) if covered & set(_lies(one))]
     for other in {name, *gone} & sys.modules.keys():
         del sys.modules[other]
@@ -94,9 +98,7 @@ def _forget(name: str, module: ModuleType | None) -> None:
 
 
 def _lies(module: ModuleType) -> Iterator[Path]:
-    """Yield the file of a module, or of a package without one its folder, and all that they are
-    in.
-    """
+    """Yield the file of a module, or the folder of a package without a file, and their parents."""
     where = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     if where is not None and Path(where).is_absolute():
         yield Path(where)
@@ -137,8 +139,9 @@ def _places(module: ModuleType) -> dict[Path, list[Path]]:
 
 
 def _place(module: ModuleType) -> Path | None:
-    """Return the file of a module, or the folder of the package that it lies in; None where there
-    is none, and of otafl's own, which have a version.
+    """Return the file of a module, or the folder of its package.
+
+    None if there is none, and for otafl's own modules, which have a version.
     """
     top = module.__name__.partition(".")[0]
     file = getattr(module, "__file__", None)
@@ -161,8 +164,9 @@ def _beside(text: bytes, root: Path) -> Iterator[Path]:
 
 @functools.lru_cache(maxsize=1024)
 def _named(text: bytes) -> frozenset[str]:
-    """Return the first parts of the names that a text's import statements have; a sweep asks anew
-    before each stack, and most texts have not changed.
+    """Return the first parts of the names in a text's import statements.
+
+    A sweep calls this again before each stack, and most texts have not changed.
     """
     names = set()
     with contextlib.suppress(SyntaxError, ValueError):
@@ -181,7 +185,7 @@ def _hidden(path: Path) -> bool:
 
 
 def _installed(root: Path) -> bool:
-    """Say whether a folder is one of Python's own, in which what lies beside is not the user's."""
+    """Return whether a folder is one of Python's own, whose other files are not the user's."""
     if root.name in ("site-packages", "dist-packages"):
         return True
     return root in (Path(path) for path in sysconfig.get_paths().values())

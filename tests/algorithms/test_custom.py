@@ -356,13 +356,13 @@ OWN = "algorithm.name: 'my_own_methods:"
 WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Absent"), {}, f"{OWN}Absent': 'Absent' does not exist in module"),
     ({"name": "no_such:f"}, {}, "algorithm.name: 'no_such:f': No module named 'no_such'; is it"),
-    (section("Empty"), {}, f"{OWN}Empty' is no method; a class that derives from one, like otafl."),
-    (section("nothing"), {}, f"{OWN}nothing' is no method; a class that derives from one, like "),
+    (section("Empty"), {}, f"{OWN}Empty' is no method; derive the class from one, like otafl."),
+    (section("nothing"), {}, f"{OWN}nothing' is no method; derive the class from one, like "),
     (section("Unfinished"), {}, f"{OWN}Unfinished' has no local; derive it from a method, like "),
     (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; the attribute needs"),
     (section("Silent"), {}, f"{OWN}Silent' has needs = None; the attribute needs = 'mean' would "),
-    (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; class "
-     "Settings(FedAvg.Settings) would do"),
+    (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; write "
+     "class Settings(FedAvg.Settings)"),
     (section("Clipped", clipp=1), {}, "algorithm.clipp: unknown key; did you mean 'clip'? (known "
      "keys: learning_rate, decay, server_learning_rate, sends, bias_mode, clip)"),
     (section("Asking"), {}, "algorithm.clip: must be given"),
@@ -392,14 +392,15 @@ def test_what_cannot_be_is_said_before_anything_runs(
 
 
 SPOILED = {
-    "pair": "local of 'my_own_methods:Spoiled' returned a tuple; (devices, payload, loss) would do",
-    "list": "local of 'my_own_methods:Spoiled' returned the payload as a list; a tuple of",
-    "loss": "returned a loss of shape []; [8] would do",
-    "state": "returned the devices' blocks ['more']; [], as init made them, would do",
-    "rows": "returned the payload's block 'model' of shape [1, 650]; [8, ...], a row a device,",
-    "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; the server's blocks ['mod",
+    "pair": "local of 'my_own_methods:Spoiled' returned a tuple; expected (devices, payload, loss)",
+    "list": "local of 'my_own_methods:Spoiled' returned the payload as a list; expected a tuple of",
+    "loss": "returned a loss of shape []; expected [8]",
+    "state": "returned the devices' blocks ['more']; expected [], as init made them",
+    "rows": "the payload's block 'model' of shape [1, 650]; expected [8, ...], one row per device",
+    "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; expected the server's blocks",
     "block": "combine of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
-    "flops": "flops of 'my_own_methods:Spoiled' returned an array of shape [0]; one number, or [1]",
+    "flops": "flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "
+    "number, or [1]",
 }
 
 
@@ -429,7 +430,7 @@ def test_a_settlement_of_its_own() -> None:
     ("name", "text"),
     [
         ("Losing", "returned the devices' block 'lost' of shape [8]"),
-        ("Forgetting", "returned the devices' blocks []; ['"),
+        ("Forgetting", "returned the devices' blocks []; expected ['"),
     ],
 )
 def test_a_wrong_settlement_is_said(name: str, text: str) -> None:

@@ -59,12 +59,15 @@ def test_what_it_sends_and_how_many_bits_that_is() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Alone", "returned a Group; (group, memory), the group an otafl.core.contracts.Group, wo"),
+        (
+            "Alone",
+            "returned a Group; expected (group, memory), the group an otafl.core.contracts.Group (",
+        ),
         (
             "Fewer",
-            "returned the block 'model' of shape [11, 310]; [12, ...], a row a device, would",
+            "returned the block 'model' of shape [11, 310]; expected [12, ...], one row per device",
         ),
-        ("Forgetful", "returned the memory's blocks []; ['rest/0'], as init made it, would do"),
+        ("Forgetful", "returned the memory's blocks []; expected ['rest/0'], as init made it"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

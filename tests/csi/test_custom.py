@@ -54,9 +54,9 @@ def test_devices_believe_it_and_the_channel_is_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Flat", "returned [3, 4, 1, 1]; [3, 4, 1, 1, 1], as h, would do"),
-        ("Nothing", "returned NoneType; [3, 4, 1, 1, 1], as h, would do"),
-        ("Divided", "returned numbers that are not finite; finite ones would do"),
+        ("Flat", "returned [3, 4, 1, 1]; expected [3, 4, 1, 1, 1], as h"),
+        ("Nothing", "returned NoneType; expected [3, 4, 1, 1, 1], as h"),
+        ("Divided", "returned numbers that are not finite; expected finite ones"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

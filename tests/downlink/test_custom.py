@@ -58,10 +58,10 @@ def test_what_it_takes() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nothing", "returned a Broadcast; an otafl.downlink.base.Arrival would do"),
-        ("Rows", "returned seconds of shape [12]; one number, or [3] would do"),
-        ("Negative", "returned bits that are not numbers from 0 on; finite ones would do"),
-        ("Heard", "returned heard of shape [2]; [12], a row a device, would do"),
+        ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.Arrival"),
+        ("Rows", "returned seconds of shape [12]; expected one number, or [3]"),
+        ("Negative", "returned bits that are not numbers from 0 on; expected finite ones"),
+        ("Heard", "returned heard of shape [2]; expected [12], one row per device"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

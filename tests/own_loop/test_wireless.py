@@ -204,7 +204,11 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "two ways"),
     (X, {"csi": {"name": "error", "variance": -0.1}}, "csi.variance"),
     (X, {"transport": "analog"}, "over_the_air"),
-    (X[0, 0], {}, r"updates have shape \[4\]; a row a device, .* updates\[None\] for one device"),
+    (
+        X[0, 0],
+        {},
+        r"updates have shape \[4\]; expected .*, one row per device: use updates\[None\] for one d",
+    ),
     (X, {"snr": 3}, "over_the_air: snr: not a setting; did you mean 'snr_db'.* \\(known: channel"),
     (
         X * np.r_[1, math.nan, 1, 1, 1][:, None, None],

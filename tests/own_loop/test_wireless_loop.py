@@ -247,7 +247,8 @@ LOOP: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"updates": [{"a": X[0]}, {"b": X[0]}]}, "update 1 and update 0 do not both have 'a'"),
     ({}, {"updates": [{"a": X[0]}, {"a": X[0, 0]}]}, "'a' has shape [4] in update 1 and [3, 4]"),
     ({}, {"updates": {"n": X.astype(int)}}, "none of 'n' has real numbers; there is nothing to s"),
-    ({}, {"updates": {"a": X + 1j}}, "'a' has dtype torch.complex128 and shape [5, 3, 4]; a float"),
+    ({}, {"updates": {"a": X + 1j}},
+     "'a' has dtype torch.complex128 and shape [5, 3, 4]; expected a floating-point array"),
     ({"codec": "top"}, {}, "codec: unknown codec 'top'; did you mean 'topk'?"),
 ]  # fmt: skip
 

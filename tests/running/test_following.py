@@ -153,7 +153,7 @@ def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:
         ("broken", r"track: support.trackers:broken cannot begin with trial_0 \(ModuleNotFound"),
         (
             "undecorated",
-            r"track.name: 'support.trackers:undecorated' returned generator; expected a func",
+            r"track.name: 'support.trackers:undecorated' returned generator; expected a function",
         ),
         ("nothing", r"track.name: 'support.trackers:nothing': 'nothing' does not exist"),
     ],

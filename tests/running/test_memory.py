@@ -118,7 +118,9 @@ def test_what_two_trials_have_in_common_is_fixed(monkeypatch: pytest.MonkeyPatch
 
 def test_many_devices_take_memory_too() -> None:
     (said,) = find_shortages({"devices.count": 10**9})
-    assert re.search(r"1,000,000,000 devices\), and this machine has [\d,]+ GB; a smaller", said)
+    assert re.search(
+        r"1,000,000,000 devices\), and this machine has [\d,]+ GB; use a smaller", said
+    )
 
 
 def test_every_size_of_a_sweep_is_said_once() -> None:

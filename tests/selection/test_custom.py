@@ -69,10 +69,10 @@ def test_who_takes_part() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("All", "returned 4 devices of trial 0; 2 at most would do"),
-        ("Numbers", "returned [2] int64; a NumPy array [2, 4] of bool, True for who takes part, "),
-        ("Mapped", "returned dict; a NumPy array [2, 4] of bool, True for who takes part, would"),
-        ("Taken", "returned device 1 of trial 1, which is not free; free devices would do"),
+        ("All", "returned 4 devices of trial 0; expected 2 at most"),
+        ("Numbers", "returned [2] int64; expected a NumPy array [2, 4] of bool, True for part"),
+        ("Mapped", "returned dict; expected a NumPy array [2, 4] of bool, True for part"),
+        ("Taken", "returned device 1 of trial 1, which is not free; expected free devices"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

@@ -68,16 +68,19 @@ def test_its_step_with_numbers_that_are_stacked() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Bare", "step of 'server.test_custom:Bare' returned a dict; (server, memory) would do"),
+        ("Bare", "step of 'server.test_custom:Bare' returned a dict; expected (server, memory)"),
         (
             "Grown",
-            "returned the server's block 'model' of shape [1, 310]; [3, 310], as before, would",
+            "returned the server's block 'model' of shape [1, 310]; expected [3, 310], as before",
         ),
-        ("Emptied", "returned the memory's blocks []; ['m'], as before, would do"),
-        ("Listed", "init of 'server.test_custom:Listed' returned a list; a dict of tensors would"),
+        ("Emptied", "returned the memory's blocks []; expected ['m'], as before"),
+        (
+            "Listed",
+            "init of 'server.test_custom:Listed' returned a list; expected a dict of tensors",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
         engine({"server": f"server.test_custom:{name}"}).round(0)
-    assert re.match(r"server\.name: .* would do \(.*test_custom\.py:\d+\)$", str(error.value))
+    assert re.match(r"server\.name: .*; expected .* \(.*test_custom\.py:\d+\)$", str(error.value))

@@ -74,7 +74,7 @@ def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> No
 
 
 def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
-    with pytest.raises(UserError, match=r"^data: 'fits:silent' does not say what it takes"):
+    with pytest.raises(UserError, match=r"^data: 'fits:silent' does not state its parameters"):
         loading.fitting("fits:silent", "data.name", {})
 
 
