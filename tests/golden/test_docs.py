@@ -99,8 +99,11 @@ def test_the_table_of_choices_is_the_registry(generated: dict[str, str]) -> None
 
 
 def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, object]:
-    """Runs a page's blocks one after the other in a folder: files are written, commands called,
-    Python runs in one namespace, which is returned. Words of output are those that came."""
+    """Run a page's blocks one after the other in a folder.
+
+    Files are written, commands called, and Python runs in one namespace, which is returned. The
+    words of a block of output are among those that the block before it printed.
+    """
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     names: dict[str, object] = {}
@@ -113,7 +116,10 @@ def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> dic
         elif language == "text":
             assert set(WORD.findall(text)) <= set(WORD.findall(printed)), text
         elif language == "python":
-            exec(compile(text, page.name, "exec"), names)
+            with redirect_stdout(StringIO()) as caught:
+                exec(compile(text, page.name, "exec"), names)
+            printed = caught.getvalue()
+            print(printed, end="")
         else:
             assert language == "math"
     return names
