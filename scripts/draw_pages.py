@@ -138,8 +138,8 @@ def draw_spectrum() -> Figure:
 def draw_tensors() -> Figure:
     """Draw the tensors that a method and a power policy are given, with named dimensions."""
     figure, axes = plt.subplots(1, 4, figsize=(9.5, 2.3), layout="constrained")
-    draw_tensor(axes[0], 1, "S trials", "P parameters", "server: blocks [S, P]", 2, 7)
-    draw_tensor(axes[1], 1, "n rows", "P parameters", "local: blocks [n, P]", 5, 7)
+    draw_tensor(axes[0], 1, "S trials", "P parameters", "server: tensors [S, P]", 2, 7)
+    draw_tensor(axes[1], 1, "n rows", "P parameters", "local: tensors [n, P]", 5, 7)
     axes[1].text(3.5, -1.9, "a row is one (trial, device) pair", ha="center", color=GREY)
     draw_tensor(axes[2], 3, "S trials", "K devices", "link.h, p: [S, Q, K]", 2, 5, "Q segments")
     draw_tensor(axes[3], 1, "S trials", "Q segments", "eta: [S, Q]", 2, 3)
