@@ -48,6 +48,7 @@ BANNED = {
     r"\bheavy tails\b": "heavy-tailed interference",
     r"\bcut to size\b": "submodel",
     r"\bkeeps? what (?:it|they)\b": "keeps its current value",
+    r"\bwhat is (?:no|not (?:of|an?)|of)\b": "name the subject",
 }
 """Phrases that the pages do not use, in prose, tables and headings -> what to write instead."""
 
@@ -139,6 +140,7 @@ def test_pages_are_easy_to_read(page: Path) -> None:
         ("Some 300 devices", "about"),
         ("Samples are dealt out by class.", "divide"),
         ("## Votes without phase", "non-coherent"),
+        ("What is not of a device is the mean over the servers.", "the subject"),
     ],
 )
 def test_a_banned_phrase_is_found(text: str, instead: str) -> None:
