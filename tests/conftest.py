@@ -30,6 +30,14 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _no_wait_for_the_disk() -> Iterator[None]:
+    """Files are not forced onto the disk: tests end programs, not machines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which fails for what is not open, as fsync does
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _no_cache_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["OTAFL_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
