@@ -240,24 +240,24 @@ class Clock:
         airtime_s, downtime_s : [S] or one number.
         joules, on_air_s, crashed : [S, K], of which what those say who transmit counts.
         """
-        plain = self._plain
-        if (
-            self.journal is None
-            and plain is not None
-            and plain.close_slot(airtime_s, joules, on_air_s, crashed, downtime_s)
-        ):
+        plain, given = self._plain, (airtime_s, joules, on_air_s, crashed, downtime_s)
+        if plain is not None and self.journal is None and plain.close_slot(*given):
             return
         if plain is not None and plain.opened_s is not None:
             sending = plain.list_sending()
         else:
             sending = [trial.sending() for trial in self.trials]
-        self.transmit(
+        columns = (
             self._each(airtime_s),
             _select_devices(joules, sending),
             _select_devices(on_air_s, sending),
             _select_devices(crashed, sending),
             self._each(downtime_s),
         )
+        if plain is not None and plain.close_slot(*given):
+            self._record_call("transmit", *columns)
+        else:
+            self.transmit(*columns)
 
     def transmit(self, *columns: Sequence[Any]) -> None:
         """End the round: what `TrialClock.transmit` is given, S each."""
