@@ -22,6 +22,9 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
+FEW = 12
+"""Devices of all trials below which SimPy is as fast as arrays."""
+
 
 def can_be_plain(
     hardware: Hardware, rules: Sequence[Rules], lives: Sequence[Sequence[Life | None]], log: bool
@@ -33,7 +36,10 @@ def can_be_plain(
     - No device comes and goes, as it may leave at any instant of a round.
     - No device has a battery, which may run out at any instant.
     - Nothing is logged: a log is a list of objects for each device, which arrays do not shorten.
+    - There are not too few devices for it to be worth while.
     """
+    if hardware.flops_per_s.size < FEW:
+        return False
     waits_for_all = all(replace(one, deadline_s=math.inf, late="drop") == Rules() for one in rules)
     return waits_for_all and hardware.mains and not any(map(len, lives)) and not log
 

@@ -16,6 +16,7 @@ import torch
 from contract.small import scenario
 from support.made_devices import hardware as made
 
+from otafl.clock import plain_rounds
 from otafl.clock.stack_clock import Clock
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
@@ -61,6 +62,7 @@ NEVER: dict[str, dict[str, Any]] = {
         "devices.availability": {"name": "markov", "mean_on_s": 1.0, "mean_off_s": 1.0},
     },
     "a timeline": {"output.save_timeline": True},
+    "few devices": {"devices.count": 3},
 }
 
 
@@ -194,7 +196,8 @@ def test_a_round_is_left_to_simpy_when_somebody_is_late() -> None:
     assert not plain[-1]
 
 
-def test_errors_are_those_of_simpy() -> None:
+def test_errors_are_those_of_simpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_rounds, "FEW", 0)
     clock = Clock(Hardware.stack([made(2)]), [Rules()], [()])
     with pytest.raises(ValueError, match="seconds must be finite"):
         clock.begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
@@ -207,8 +210,11 @@ def test_errors_are_those_of_simpy() -> None:
         clock.close_slot(-1.0)
 
 
-def test_swapping_the_speeds_of_two_devices_changes_who_makes_the_deadline() -> None:
+def test_swapping_the_speeds_of_two_devices_changes_who_makes_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In the first round all are on time, in the second the slower device is not."""
+    monkeypatch.setattr(plain_rounds, "FEW", 0)
     for slow, fast in ((0, 1), (1, 0)):
         clock = Clock(Hardware.stack([made(2)]), [Rules(deadline_s=2.0)], [()])
         seconds = np.ones(2)
