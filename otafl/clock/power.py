@@ -49,6 +49,11 @@ class Power:
         self._plans: dict[int, int] = {}  # how often a battery's draw was planned anew
         self._await_empty()
 
+    def take_over(self, spent: np.ndarray, asleep_s: np.ndarray) -> None:
+        """Go on from joules [causes, K], and the instants [K] since when the devices sleep."""
+        self._spent = [_scalars(one) for one in spent]
+        self._asleep_s = _scalars(asleep_s)
+
     def sleep(self, device: int) -> None:
         """Let a device have nothing to do from now on."""
         now_s = self._env.now

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from otafl.clock.local_work import Slot
+from otafl.clock.plain_rounds import PlainRounds, can_be_plain
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.devices.availability import Life
@@ -25,7 +26,8 @@ class Clock:
     trials that stopped are passed over.
 
     hardware: [S, K]. rules: S of them. lives: S times K. journal: what was called with what, if a
-    list is put there, see `replay`.
+    list is put there, see `replay`. Plain rounds are gone through with arrays, see
+    `otafl.clock.plain_rounds`.
     """
 
     journal: list[tuple[Any, ...]] | None = None
@@ -40,16 +42,49 @@ class Clock:
         lives: Sequence[Sequence[Life | None]],
         log: bool = False,
     ) -> None:
-        trials, self.devices = hardware.flops_per_s.shape
-        self.trials = [
+        self._num_trials, self.devices = hardware.flops_per_s.shape
+        self._made_of = hardware, rules, lives, log
+        self._plain: PlainRounds | None = None
+        if can_be_plain(hardware, rules, lives, log):
+            self._plain = PlainRounds(hardware, rules)
+        else:
+            self._trials = self._make_trials()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all rounds so far were plain, see `otafl.clock.plain_rounds`."""
+        return self._plain is not None
+
+    @property
+    def trials(self) -> list[TrialClock]:
+        """The clocks with SimPy. If the rounds so far were plain, these take over from now on."""
+        if self._plain is not None:
+            plain, self._plain = self._plain, None
+            self._trials = self._make_trials()
+            plain.hand_over(self._trials)
+            if plain.told is not None:
+                self._begin(*plain.told)
+                if plain.opened_s is not None:
+                    self._open_slot()
+        return self._trials
+
+    def _make_trials(self) -> list[TrialClock]:
+        hardware, rules, lives, log = self._made_of
+        return [
             TrialClock(hardware.select_trial(trial), rules[trial], lives[trial], log)
-            for trial in range(trials)
+            for trial in range(self._num_trials)
         ]
+
+    def _between_plain_rounds(self) -> PlainRounds | None:
+        """Return the arrays if all rounds so far were plain and the last one has ended."""
+        return self._plain if self._plain is not None and self._plain.is_between else None
 
     def wait_for_devices(self) -> list[int]:
         """Advance until in each trial a device is available or at work. Return the running trials
         in which that will never be."""
         self._record_call("wait_for_devices")
+        if self._between_plain_rounds() is not None:
+            return []
         return [
             number
             for number, trial in enumerate(self.trials)
@@ -58,15 +93,23 @@ class Clock:
 
     def available(self) -> np.ndarray:
         """Return the devices [S, K] bool that are there and not at work."""
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            return np.repeat(plain.running[:, None], self.devices, axis=1)
         return np.stack([trial.available() for trial in self.trials])
 
     def are_all_available(self) -> bool:
         """Return whether every device of every trial is."""
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            return bool(plain.running.all())
         return all(trial.are_all_available() for trial in self.trials)
 
     @property
     def must_ask(self) -> bool:
         """Whether presence is known only by asking devices: see `select_first_available`."""
+        if self._plain is not None:
+            return False
         return any(trial.must_ask for trial in self.trials)
 
     def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
@@ -75,10 +118,14 @@ class Clock:
 
     def present(self) -> np.ndarray:
         """Return how many devices are there, [S]; nan where that would take asking for each."""
+        if self._plain is not None:
+            return np.full(self._num_trials, float(self.devices))
         return np.array([trial.present() for trial in self.trials])
 
     def at_work(self) -> np.ndarray:
         """Return the devices [S, K] bool with an update that has not been sent."""
+        if self._between_plain_rounds() is not None:
+            return np.zeros((self._num_trials, self.devices), bool)
         busy = np.zeros((len(self.trials), self.devices), bool)
         for row, trial in zip(busy, self.trials, strict=True):
             row[trial.at_work()] = True
@@ -102,9 +149,21 @@ class Clock:
             number for all.
         broadcast_s : [S] until all have the model; the longest downlink_s if not given.
         """
-        self._record_call(
-            "begin", round, participants, downlink_s, compute_s, compute_w, broadcast_s
-        )
+        told = (round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        self._record_call("begin", *told)
+        if self._plain is None or not self._plain.begin(*told):
+            self._begin(*told)
+
+    def _begin(
+        self,
+        round: int,
+        participants: Sequence[np.ndarray],
+        downlink_s: np.ndarray | float,
+        compute_s: np.ndarray,
+        compute_w: np.ndarray,
+        broadcast_s: np.ndarray | float | None,
+    ) -> None:
+        """Begin a round with SimPy."""
         rows = len(compute_s)
         columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
         none = [None] * len(self.trials)
@@ -120,6 +179,22 @@ class Clock:
     def open_slot(self) -> list[Slot]:
         """Advance to the slots. Return S of them, a stopped trial's empty."""
         self._record_call("open_slot")
+        if self._plain is not None and self._plain.open_slot(self.together):
+            return self._plain.list_slots()
+        return self._open_slot()
+
+    def admit(self) -> np.ndarray:
+        """Advance to the slots as `open_slot` does. Return the devices [S, K] bool in them."""
+        if self._plain is not None and self._plain.open_slot(self.together):
+            self._record_call("open_slot")
+            return self._plain.admitted()
+        admitted = np.zeros((self._num_trials, self.devices), bool)
+        for row, slot in zip(admitted, self.open_slot(), strict=True):
+            row[slot.on_time] = True
+        return admitted
+
+    def _open_slot(self) -> list[Slot]:
+        """Advance to the slots with SimPy."""
         if self.together == 1:
             return [
                 _get_nothing(trial) if trial.stopped else trial.admit() for trial in self.trials
@@ -133,6 +208,10 @@ class Clock:
     def meet(self, trials: int, seconds: Sequence[float]) -> None:
         """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
         self._record_call("meet", trials, seconds)
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            plain.meet(trials, seconds)
+            return
         self._meet(trials)
         for trial, own in zip(self.trials, seconds, strict=True):
             if not trial.stopped:
@@ -161,28 +240,49 @@ class Clock:
         airtime_s, downtime_s : [S] or one number.
         joules, on_air_s, crashed : [S, K], of which what those say who transmit counts.
         """
-        sending = [trial.sending() for trial in self.trials]
-        self.transmit(
+        plain, given = self._plain, (airtime_s, joules, on_air_s, crashed, downtime_s)
+        if plain is not None and self.journal is None and plain.close_slot(*given):
+            return
+        if plain is not None and plain.opened_s is not None:
+            sending = plain.list_sending()
+        else:
+            sending = [trial.sending() for trial in self.trials]
+        columns = (
             self._each(airtime_s),
             _select_devices(joules, sending),
             _select_devices(on_air_s, sending),
             _select_devices(crashed, sending),
             self._each(downtime_s),
         )
+        if plain is not None and plain.close_slot(*given):
+            self._record_call("transmit", *columns)
+        else:
+            self.transmit(*columns)
 
     def transmit(self, *columns: Sequence[Any]) -> None:
         """End the round: what `TrialClock.transmit` is given, S each."""
         self._record_call("transmit", *columns)
+        if self._plain is not None:
+            airtime_s, downtime_s = np.asarray(columns[0]), np.asarray(columns[4])
+            joules, on_air_s, crashed = (_spread(one, self.devices) for one in columns[1:4])
+            if self._plain.close_slot(airtime_s, joules, on_air_s, crashed, downtime_s):
+                return
         for trial, *own in zip(self.trials, *columns, strict=True):
             if not trial.stopped:
                 trial.transmit(*own)
 
     def now(self) -> np.ndarray:
         """Return the simulated seconds, [S]."""
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            return plain.now_s.copy()
         return np.array([trial.now() for trial in self.trials])
 
     def compute_spent_j(self) -> np.ndarray:
         """Return the joules [S, K, causes] so far."""
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            return plain.compute_spent_j()
         spent = np.empty((len(self.trials), self.devices, len(CAUSES)))
         for own, trial in zip(spent, self.trials, strict=True):
             trial.write_spent_j(own)
@@ -191,10 +291,15 @@ class Clock:
     def charge_j(self) -> np.ndarray:
         """Return the charge [S, K] of the batteries, inf on mains."""
         self._record_call("charge_j")  # batteries add up until now, which rounds
+        if self._plain is not None:
+            return np.full((self._num_trials, self.devices), np.inf)
         return np.stack([trial.power.charge_j() for trial in self.trials])
 
     def updates(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the updates [S] started so far, and those [S] lost before their slot."""
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            return plain.started.astype(float), np.zeros(self._num_trials)
         started = [float(trial.started) for trial in self.trials]
         return np.array(started), np.array([float(trial.lost) for trial in self.trials])
 
@@ -202,7 +307,7 @@ class Clock:
         """Return what every device did, by start: device, round, activity (place in `ACTIVITIES`),
         start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
         logged."""
-        if self.trials[0].list_intervals is None:
+        if self._plain is not None or self.trials[0].list_intervals is None:
             return None
         by_start = attrgetter("start_s", "device")
         logs = [sorted(trial.history(), key=by_start) for trial in self.trials]
@@ -216,6 +321,10 @@ class Clock:
     def stop(self, trial: int) -> None:
         """End a trial for good; the others go on."""
         self._record_call("stop", trial)
+        plain = self._between_plain_rounds()
+        if plain is not None:
+            plain.running[trial] = False
+            return
         self.trials[trial].stop()
 
     def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
@@ -233,11 +342,21 @@ class Clock:
 
     def _each(self, value: np.ndarray | float) -> list[float]:
         """Return S numbers of one or of [S]."""
-        return np.broadcast_to(np.asarray(value, dtype=float), (len(self.trials),)).tolist()
+        return np.broadcast_to(np.asarray(value, dtype=float), (self._num_trials,)).tolist()
 
 
 def _get_nothing(trial: TrialClock) -> Slot:
     return Slot(trial.now(), [], [])
+
+
+def _spread(values: Sequence[dict[int, Any] | None], devices: int) -> np.ndarray | None:
+    """Return the values [S, K] of what `_select_devices` returned, 0 for the other devices."""
+    if any(one is None for one in values):
+        return None
+    out = np.zeros((len(values), devices))
+    for row, own in zip(out, cast(Sequence[dict[int, Any]], values), strict=True):
+        row[list(own)] = list(own.values())
+    return out
 
 
 def _select_devices(

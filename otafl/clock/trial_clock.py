@@ -74,6 +74,18 @@ class TrialClock:
         self._departing: dict[int, float] = {}  # devices at work, when they leave
         self._settle_instant()
 
+    def take_over(
+        self, now_s: float, started: int, spent: np.ndarray, asleep_s: np.ndarray
+    ) -> None:
+        """Go on from an instant at which all devices sleep; nothing must have happened before.
+
+        started: updates so far. spent, asleep_s: [causes, K] joules and [K] instants, which are
+        then written to.
+        """
+        self.env._now = now_s
+        self.started = started
+        self.power.take_over(spent, asleep_s)
+
     def now(self) -> float:
         """Return the simulated seconds since the start."""
         return float(self.env.now)

@@ -241,10 +241,7 @@ class Engine(Stateful):
 
         None if there are none.
         """
-        clock = self.parts.clock
-        admitted = np.zeros((self.trials, self.num_devices), bool)
-        for trial, slot in enumerate(clock.open_slot()):
-            admitted[trial, slot.on_time] = True
+        admitted = self.parts.clock.admit()
         if self.pending is None and admitted.sum() == self._began:
             return update if update is not None and update.cohort.size else None
         if update is None:

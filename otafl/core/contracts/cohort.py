@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,12 +132,19 @@ class Cohort:
         table[self.trial, place] = values
         return table
 
+    @functools.cached_property
+    def _ends(self) -> list[int]:
+        """Return how many rows each trial and those before it have, S of them."""
+        return list(itertools.accumulate(self.counts))
+
     def rows(self, start: int, stop: int) -> Cohort:
         """Return the rows start..stop as a cohort of their own (a chunk)."""
-        counts, first = [], 0
-        for count in self.counts:
-            counts.append(max(0, min(stop, first + count) - max(start, first)))
-            first += count
+        ends, counts = self._ends, [0] * self.trials
+        for trial in range(bisect.bisect_right(ends, start), self.trials):
+            before = ends[trial] - self.counts[trial]
+            if before >= stop:
+                break
+            counts[trial] = min(stop, ends[trial]) - max(start, before)
         part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
         return replace(self, counts=tuple(counts), **part)
 

@@ -1,0 +1,255 @@
+"""Go through plain rounds of a stack with arrays, bit by bit as SimPy would.
+
+In a plain round every device that is asked stays until its update is sent, so that all instants are
+sums and maxima of what is known at the start of the round. Whatever else happens is left to
+`otafl.clock.trial_clock`, which takes over where the last complete round ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from otafl.clock.local_work import Slot
+from otafl.clock.power import CIRCUIT, COMPUTE, IDLE, RECEIVE, TRANSMIT
+from otafl.clock.trial_clock import TrialClock
+from otafl.devices.activities import CAUSES
+from otafl.devices.availability import Life
+from otafl.devices.hardware import Hardware
+from otafl.devices.protocols import Rules
+
+FEW = 12
+"""Devices of all trials below which SimPy is as fast as arrays."""
+
+
+def can_be_plain(
+    hardware: Hardware, rules: Sequence[Rules], lives: Sequence[Sequence[Life | None]], log: bool
+) -> bool:
+    """Return whether the rounds of a stack are plain for as long as nobody is late or crashes.
+
+    - Slots open when all are ready. Those at given instants, or for the first who are ready, leave
+      devices at work from round to round. A deadline is of no matter until somebody misses it.
+    - No device comes and goes, as it may leave at any instant of a round.
+    - No device has a battery, which may run out at any instant.
+    - Nothing is logged: a log is a list of objects for each device, which arrays do not shorten.
+    - There are not too few devices for it to be worth while.
+    """
+    if hardware.flops_per_s.size < FEW:
+        return False
+    waits_for_all = all(replace(one, deadline_s=math.inf, late="drop") == Rules() for one in rules)
+    return waits_for_all and hardware.mains and not any(map(len, lives)) and not log
+
+
+Given = tuple[Any, ...]
+
+
+class PlainRounds:
+    """Keep time and joules of S trials from plain round to plain round.
+
+    A round counts when its slot has ended. Until then all is kept as it was before it, and what the
+    clock was told of it, so that the round can be gone through with SimPy.
+
+    now_s, started, running: [S]; the clock's instants, updates and trials that have not stopped.
+    told: what `Clock.begin` was told of a round whose slots have not ended. opened_s: [S] when they
+    have opened, None before.
+    """
+
+    def __init__(self, hardware: Hardware, rules: Sequence[Rules]) -> None:
+        self._trials, self._devices = hardware.flops_per_s.shape
+        self._deadline_s = np.array([one.deadline_s for one in rules])
+        self._watts = {
+            CIRCUIT: hardware.circuit_w,
+            RECEIVE: hardware.receive_w,
+            IDLE: hardware.idle_w,
+        }
+        self._sleep_w = hardware.sleep_w
+        watts = (*self._watts.values(), self._sleep_w)
+        # trials in which devices draw nothing but for computing and radiating, as `Power.plain`
+        self._is_frugal: np.ndarray = ~np.any([one.any(1) for one in watts], axis=0)
+        self.now_s = np.zeros(self._trials)
+        self.started = np.zeros(self._trials, np.int64)
+        self.running = np.ones(self._trials, bool)
+        # memory is had as it is touched
+        self._spent = np.zeros((len(CAUSES), self._trials, self._devices))
+        self._asleep_s = np.zeros((self._trials, self._devices))
+        self.told: Given | None = None
+        self.opened_s: np.ndarray | None = None
+
+    @property
+    def is_between(self) -> bool:
+        """Say whether no round has begun that has not ended."""
+        return self.told is None
+
+    def begin(
+        self,
+        round: int,
+        participants: Sequence[np.ndarray],
+        downlink_s: np.ndarray | float,
+        compute_s: np.ndarray,
+        compute_w: np.ndarray,
+        broadcast_s: np.ndarray | float | None,
+    ) -> bool:
+        """Begin a round as `Clock.begin` does, unless it is not plain: then return False."""
+        if not self.is_between:
+            return False
+        counts = np.fromiter(map(len, participants), np.int64, self._trials)
+        trial = np.repeat(np.arange(self._trials), counts)
+        cell = trial * self._devices + np.concatenate(participants)
+        columns = [np.broadcast_to(c, len(cell)) for c in (downlink_s, compute_s, compute_w)]
+        if not self.running.all():
+            keep = self.running[trial]
+            trial, cell, *columns = (one[keep] for one in (trial, cell, *columns))
+            counts = np.where(self.running, counts, 0)
+        down_s, own_s, watts = columns
+        delay_s = down_s + own_s
+        if broadcast_s is None:
+            broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
+        lasts_s = np.broadcast_to(np.asarray(broadcast_s, dtype=float), self._trials)
+        if not (_are_durations(down_s) and _are_durations(delay_s) and _are_durations(lasts_s)):
+            return False  # an error, of which SimPy's clock speaks
+        if not (np.diff(cell) > 0).all():
+            return False
+        sent_s = self.now_s[trial]
+        ready_s = sent_s + delay_s
+        latest_s = _find_largest(ready_s, counts, np.maximum(self.now_s, self.now_s + lasts_s))
+        latest_s = np.where(self.running, latest_s, self.now_s)
+        bound_s = self.now_s + np.maximum(0.0, (self.now_s + self._deadline_s) - self.now_s)
+        if (latest_s > bound_s).any():
+            return False
+        self.told = (round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        self._counts, self._trial, self._cell = counts, trial, cell
+        self._sent_s, self._began_s, self._ready_s = sent_s, sent_s + down_s, ready_s
+        self._compute_w, self._latest_s = watts, latest_s
+        return True
+
+    def open_slot(self, together: int) -> bool:
+        """Advance to the slots as `Clock.open_slot` does, if a round has begun as a plain one."""
+        if self.told is None or self.opened_s is not None:
+            return False
+        self.opened_s = self._meet(self._latest_s, together)
+        return True
+
+    def admitted(self) -> np.ndarray:
+        """Return the devices [S, K] bool in the slots that have opened."""
+        mask = np.zeros(self._trials * self._devices, bool)
+        mask[self._cell] = True
+        return mask.reshape(self._trials, self._devices)
+
+    def list_slots(self) -> list[Slot]:
+        """Return the S slots that have opened."""
+        assert self.told is not None
+        assert self.opened_s is not None
+        bounds = np.cumsum(self._counts)[:-1]
+        devices = [one.tolist() for one in np.split(self._cell % self._devices, bounds)]
+        return [
+            Slot(opened_s, own, [self.told[0]] * len(own))
+            for opened_s, own in zip(self.opened_s.tolist(), devices, strict=True)
+        ]
+
+    def list_sending(self) -> list[list[int]]:
+        """Return the S lists of devices in the slots that have opened, ascending."""
+        return [slot.on_time for slot in self.list_slots()]
+
+    def close_slot(
+        self,
+        airtime_s: np.ndarray | float,
+        joules: np.ndarray | None,
+        on_air_s: np.ndarray | None,
+        crashed: np.ndarray | None,
+        downtime_s: np.ndarray | float,
+    ) -> bool:
+        """End the round as `Clock.close_slot` does, unless it is not plain: then return False."""
+        if self.opened_s is None:
+            return False
+        airtime_s = np.broadcast_to(np.asarray(airtime_s, dtype=float), self._trials)
+        trial, cell = self._trial, self._cell
+        if not _are_durations(airtime_s[self.running]):
+            return False
+        if crashed is not None and np.any(downtime_s) and crashed.reshape(-1)[cell].any():
+            return False
+        lasts_s = airtime_s[trial]
+        if on_air_s is not None:
+            own_s = on_air_s.reshape(-1)[cell]
+            lasts_s = np.where(own_s < lasts_s, own_s, lasts_s)
+        opened_s = self.opened_s[trial]
+        stop_s = opened_s + lasts_s
+        self._charge(opened_s, stop_s, None if joules is None else joules.reshape(-1)[cell])
+        self.now_s = np.where(self.running, self.opened_s + airtime_s, self.now_s)
+        self.started += self._counts
+        self.told = self.opened_s = None
+        return True
+
+    def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
+        """Charge what the round has cost, in the order in which `Power` does."""
+        cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
+        frugal = bool(self._is_frugal.all())
+        if not frugal:
+            at = self._trial, cell % self._devices
+            asleep = self._asleep_s.reshape(-1)
+            slept_s = self._sent_s - asleep[cell]
+            spent[IDLE, cell] += np.where(slept_s > 0, self._sleep_w[at] * slept_s, 0.0)
+            seconds = {
+                RECEIVE: self._began_s - self._sent_s,
+                IDLE: opened_s - self._ready_s,
+                CIRCUIT: stop_s - opened_s,
+            }
+            for cause, lasts_s in seconds.items():
+                spent[cause, cell] += self._watts[cause][at] * lasts_s
+            asleep[cell] = np.where(self._is_frugal[self._trial], asleep[cell], stop_s)
+        spent[COMPUTE, cell] += self._compute_w * (self._ready_s - self._began_s)
+        if joules is not None:
+            if not frugal:
+                radiates = self._is_frugal[self._trial] | (stop_s > opened_s)
+                joules = np.where(radiates, joules, 0.0)
+            spent[TRANSMIT, cell] += joules
+
+    def meet(self, trials: int, seconds: Sequence[float]) -> None:
+        """Let trials wait for each other as `Clock.meet` does."""
+        met_s = self._meet(self.now_s, trials)
+        self.now_s = np.where(self.running, np.maximum(met_s, met_s + np.asarray(seconds)), met_s)
+
+    def _meet(self, now_s: np.ndarray, trials: int) -> np.ndarray:
+        """Return the instants [S] at which so many trials in a row have waited for each other."""
+        if trials == 1:
+            return now_s
+        last_s = np.repeat(np.maximum.reduceat(now_s, np.arange(0, self._trials, trials)), trials)
+        met_s: np.ndarray = np.where(self.running, last_s[: self._trials], now_s)
+        return met_s
+
+    def compute_spent_j(self) -> np.ndarray:
+        """Return the joules [S, K, causes] so far, sleep until now included."""
+        spent = np.ascontiguousarray(np.moveaxis(self._spent, 0, -1))
+        if not self._is_frugal.all():
+            asleep_s = self.now_s[:, None] - self._asleep_s
+            spent[..., IDLE] += np.where(self._is_frugal[:, None], 0.0, self._sleep_w * asleep_s)
+        return spent
+
+    def hand_over(self, trials: Sequence[TrialClock]) -> None:
+        """Let clocks that have just been made be where the trials were at the end of the last
+        round."""
+        columns = self.now_s.tolist(), self.started.tolist(), self.running.tolist()
+        for number, (now_s, started, running) in enumerate(zip(*columns, strict=True)):
+            trial = trials[number]
+            trial.take_over(now_s, started, self._spent[:, number], self._asleep_s[number])
+            if not running:
+                trial.stop()
+
+
+def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Return the largest [S] of the values [N] of each trial, of which it has `counts` [S], and of
+    `least` [S]."""
+    some = np.flatnonzero(counts)
+    if not len(some):
+        return least
+    out = least.copy()
+    starts = (np.cumsum(counts) - counts)[some]
+    out[some] = np.maximum(out[some], np.maximum.reduceat(values, starts))
+    return out
+
+
+def _are_durations(seconds: np.ndarray) -> bool:
+    return bool(((seconds >= 0) & (seconds < math.inf)).all())
