@@ -13,7 +13,7 @@ from otafl.laws.mutations import Mutation
 
 NAMES = (
     "channels flat_fading cells moving_cells antennas surfaces csi policies single_policies "
-    "pre_scalers impairments receivers transports types waveforms topologies "
+    "average_budgets pre_scalers impairments receivers transports types waveforms topologies "
     "co_channel noncoherent packets downlinks codecs message_passing streams generator "
     "minibatches privacy clocks faults"
 )
