@@ -141,8 +141,11 @@ def _check_means(samples: Tensor, law: Tensor | float, case: str) -> Check:
 
 @stated("algorithm fedrlr: moments of the coder", f"{FEDRLR}, eq. 21", "R={}", (2, 4))
 def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
-    """Read the coders F of two devices from U F at U = V = Sigma = 1: entries +-1/sqrt(R), equal
-    for U and V, F F^T of mean 1, its off-diagonal entries of variance 1/R, independent devices."""
+    """Read the coders F of two devices from U F at U = V = Sigma = 1.
+
+    Entries are +-1/sqrt(R), equal for U and V. F F^T has the mean 1, and entries of variance 1/R
+    off the diagonal. Coders of devices and trials are independent.
+    """
     streams = _make_streams(bench, bench.size(8000))
     eye = torch.eye(rank, dtype=F64, device=bench.where)[None]
     coded = _send(streams, LowRank(eye, torch.ones_like(eye[:, 0]), eye), 2).coded
@@ -304,8 +307,10 @@ READINGS = (
 
 @stated("algorithm fedrlr: two readings of the SNR", f"{FEDRLR}; 25 dB", "{0[0]}, {0[1]}", READINGS)
 def _snr_readings(bench: Bench, reading: tuple[str, str, float]) -> Iterator[Check]:
-    """Compare the noise of a 784 x 256 layer over the uplink: R = 4, K = 10, equal singular
-    values."""
+    """Compare the noise of a 784 x 256 layer over the uplink.
+
+    The rank is 4, the singular values are equal, and ten devices transmit.
+    """
     policy, convention, figure = reading
     m, n, rank, devices, trials = 784, 256, 4, 10, bench.size(40)
     power = {"name": policy, "reference": "mean"} | ({"threshold": 0.1} if policy == "tci" else {})
@@ -352,8 +357,10 @@ def _factor_fades(bench: Bench) -> Iterator[Check]:
     "algorithm fedrlr_plus: error in the tangent space", "s^2 sum w^2|x|^2 + v R (M + 1 + N - R)"
 )
 def _tangent_error(bench: Bench) -> Iterator[Check]:
-    """Compare the server's error with GBMA at 0 dB, for steps so short that the retraction is the
-    sum; s^2 = 4/pi - 1."""
+    """Compare the server's error with GBMA at 0 dB, where s^2 = 4/pi - 1.
+
+    Steps are so short that the retraction is the sum.
+    """
     devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.size(2000)
     model = Mlp(Mlp.Settings(hidden=widths[1:-1]), widths[:1], widths[-1])
     algorithm = FedRLRPlus(FedRLRPlus.Settings(rank=rank), model, devices)
@@ -396,7 +403,7 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
 
 
 def _reuse_first_coder(real: Any) -> Any:
-    """The coder of the first row for all devices and trials."""
+    """Use the coder of the first row for all devices and trials."""
 
     def draw(self: Any, purpose: str, *args: Any) -> Any:
         uniform = real(self, purpose, *args)
@@ -406,7 +413,7 @@ def _reuse_first_coder(real: Any) -> Any:
 
 
 def _draw_unfair(real: Any) -> Any:
-    """Signs of which 62 % are positive."""
+    """Draw signs of which 62 % are positive."""
 
     def draw(self: Any, purpose: str, *args: Any) -> Any:
         uniform = real(self, purpose, *args)
@@ -416,7 +423,7 @@ def _draw_unfair(real: Any) -> Any:
 
 
 def _use_other_coder(real: Any) -> Any:
-    """V coded by the coder of the next row, and 10 % louder."""
+    """Code V with the coder of the next row, and 10 % louder."""
 
     def encode(*args: Any) -> Any:
         coded, *rest = real(*args)
@@ -428,7 +435,7 @@ def _use_other_coder(real: Any) -> Any:
 
 
 def _divide_by_all(real: Any) -> Any:
-    """All devices in place of those that the server received."""
+    """Divide by the weight of all devices, also of silent ones."""
 
     def combine(self: Any, server: Any, received: Any, context: Any) -> Any:
         count = tuple(torch.ones_like(one) for one in received.count)
@@ -438,7 +445,7 @@ def _divide_by_all(real: Any) -> Any:
 
 
 def _scale_sums(real: Any) -> Any:
-    """Received sums that are 10 % too large."""
+    """Make received sums 10 % too large."""
 
     def combine(self: Any, server: Any, received: Any, context: Any) -> Any:
         sums = {name: 1.1 * block for name, block in received.mean[0].items()}
@@ -449,7 +456,7 @@ def _scale_sums(real: Any) -> Any:
 
 
 def _ignore_total(real: Any) -> Any:
-    """The budget of each symbol for that of the whole payload."""
+    """Give each symbol the budget of the whole payload."""
 
     def lay_out(delivery: Any, settings: Any, csi: Any) -> Any:
         made = real(delivery, settings, csi)
@@ -461,7 +468,7 @@ def _ignore_total(real: Any) -> Any:
 
 
 def _repeat_first_block(real: Any) -> Any:
-    """One fade for all coherence blocks."""
+    """Use one fade for all coherence blocks."""
 
     def over(self: Any, symbols: int) -> Tensor:
         h: Tensor = real(self, symbols)
@@ -471,12 +478,12 @@ def _repeat_first_block(real: Any) -> Any:
 
 
 def _keep_noise(real: Any) -> Any:
-    """B with its part along V."""
+    """Keep the part of B along V."""
     return lambda basis, thin: thin
 
 
 def _leave_out_products(real: Any) -> Any:
-    """No inner products of the models of two devices."""
+    """Leave out the inner products of the models of two devices."""
 
     def distortion(nuclear: Any, squares: Any, mean_square: Any, weight: Any, *rest: Any) -> Any:
         return real(nuclear, squares, (weight.square() * squares).sum(-1), weight, *rest)
@@ -485,7 +492,7 @@ def _leave_out_products(real: Any) -> Any:
 
 
 def _leave_out_weights(real: Any) -> Any:
-    """Equal weights of all devices in their own part of the error."""
+    """Use equal weights of all devices."""
 
     def distortion(nuclear: Any, squares: Any, mean_square: Any, weight: Any, *rest: Any) -> Any:
         equal = torch.full_like(weight, 1.0 / weight.shape[1])
