@@ -76,11 +76,13 @@ def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> 
 @stated("power cao_average: average power by SNR", CAO, "K={}", (1, 5, 20))
 def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the power over fading with the budget. Plans of 2,048 states are 2 % off at most."""
+    largest = []
     for snr_db, record in zip(SNRS_DB, _record_planned(bench, devices), strict=True):
         used = record.power / record.budget
+        largest.append(float(used.max()))
         yield mean(1.0, used.mean((0, 2)), f"{snr_db:g} dB", bias=0.02)
-        yield check_at_most(MOST_POWER, float(used.max()), case=f"{snr_db:g} dB, largest")
-        yield at_least(1.2, float(used.max()), f"{snr_db:g} dB, above the budget")
+    yield check_at_most(MOST_POWER, max(largest), case="largest")
+    yield at_least(1.2, min(largest), "above the budget")
 
 
 @stated("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
@@ -162,14 +164,16 @@ def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
 def _drift_bound(bench: Bench) -> Iterator[Check]:
     """Bound the average energy of every device up to every round, which holds with certainty."""
     for powers, name in ((1.0, "equal"), (None, "unequal")):
+        largest, peaks = [], []
         for v, record in zip(WEIGHTS, _record_queues(bench, powers), strict=True):
             energy = record.power / record.budget
             r = record.m.max(-1, keepdims=True) / record.m.mean(-1, keepdims=True)
             t = np.arange(1, len(energy) + 1)[:, None, None]
             bound = SHARE + (r * v / (4.0 * SHARE) + 1.0) / t
-            case = f"V={v:g}, {name} symbols"
-            yield check_at_most(1.0, float((energy.cumsum(0) / t / bound).max()), case=case)
-            yield check_at_most(1.0, float(energy.max()), case=f"{case}, peak")
+            largest.append(float((energy.cumsum(0) / t / bound).max()))
+            peaks.append(float(energy.max()))
+        yield check_at_most(1.0, max(largest), case=f"{name} symbols")
+        yield check_at_most(1.0, max(peaks), case=f"{name} symbols, peak")
 
 
 @stated("power lyapunov: error falls as V grows", NEELY)
