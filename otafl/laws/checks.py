@@ -158,6 +158,16 @@ def check_mean_not_above(worse: np.ndarray, sample: np.ndarray, case: str = "") 
     return Check(bound, float(np.mean(sample)), -math.inf, bound + room, case)
 
 
+def check_mean_below(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
+    """Check that the mean of a sample is below that of a paired one, beyond what chance explains.
+
+    The measured number is the end of the interval of the difference.
+    """
+    difference = (np.asarray(sample) - np.asarray(worse)).ravel()
+    room = mean(0.0, difference).high
+    return Check(0.0, float(difference.mean()) + room, -math.inf, 0.0, case)
+
+
 def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
     """Check the mean of squared normal numbers, each over its variance.
 

@@ -76,7 +76,7 @@ def _make_cells(servers: int, reuse: int) -> dict[str, Any]:
 def _interference(bench: Bench) -> Iterator[Check]:
     """Measure what twelve servers at reuse 3 receive. Each has three others on its part of the
     band, which stand for the plane's 18."""
-    rig = bench.uplink(DEVICES, bench.size(12), _make_cells(12, 3))
+    rig = bench.uplink(DEVICES, bench.size(8), _make_cells(12, 3))
     found, sent = [], 0.0
     for round in range(ROUNDS):
         saved = rig.send(rig.symbols(REALS, round, 1.0), round)[1].saved

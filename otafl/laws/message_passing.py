@@ -57,17 +57,19 @@ def _problem(
 
 @stated("codec compressed_sensing: state evolution", DMM_2009, "m/n={0[0]:g}, {0[1]:g}", SETTINGS)
 def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
-    """Compare the mean squared errors of twelve steps with those that follow from the noise that
-    each step sees; and this noise with its law from the start on, of six steps with noise, after
-    which what it is off adds up. All is exact for large problems, and 3 % is left for their size,
-    and 1 % a step that adds up."""
+    """Compare the errors of twelve steps, and the noise that each step sees, with their laws.
+
+    The error of a step follows from the noise that it sees. With measurement noise, the noise of
+    every step also follows from the start alone. Both laws are exact for large problems: 3 % is
+    left for the size, and 1 % for each step before.
+    """
     delta, sparsity, sigma, a = setting
     x, matrix, y = _problem(bench, bench.size(96), delta, sparsity, sigma)
     guess, residual = torch.zeros_like(x), y
     law = sigma**2 + sparsity / delta
     for step in range(STEPS):
         tau = residual.square().mean((1, 2)).cpu().numpy()
-        if sigma and step < STEPS // 2:
+        if sigma:
             yield mean(law, tau, f"step {step}, noise", bias=(0.03 + 0.01 * step) * law)
         guess, residual = take_amp_step(y, guess, residual, matrix, a)
         off = (guess - x).square().mean((1, 2)).cpu().numpy()

@@ -26,12 +26,22 @@ X = (2.0, 1.0, 0.5, -1.0, -0.3)
 SAHIN = "Sahin, Everette, Hoque 2021; I_x(A, A)"
 CHEN = "Chen, Bozorgasl 2026"
 REED = "reed"
+COORDINATES = 400
+INDEPENDENT = {"block_symbols": 2}
+"""Fading that changes after the two channel uses of each coordinate."""
+
 FSK = {"name": "fsk_majority_vote", "step": 1.0}
 
 
 def _rig(bench: Bench, transport: Any, trials: int, channel: Any, **sections: Any) -> Rig:
     section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
     return bench.uplink(len(X), trials, {"channel": section, "transport": transport} | sections)
+
+
+def _draw_estimates(bench: Bench, transport: Any, antennas: int) -> np.ndarray:
+    """Draw independent estimates of 80 trials, 32,000 in all."""
+    rig = _rig(bench, transport, bench.size(80), INDEPENDENT | {"antennas": antennas})
+    return _sent(rig, COORDINATES)
 
 
 def _sent(rig: Rig, reals: int) -> np.ndarray:
@@ -44,11 +54,9 @@ def _sent(rig: Rig, reals: int) -> np.ndarray:
 @stated("transport fsk_majority_vote: wrong votes", SAHIN, "A={}", (1, 4))
 def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
     """Count wrong votes of three against two under Rayleigh fading."""
-    trials = bench.size(8_000)
-    rig = _rig(bench, FSK, trials, {"antennas": antennas})
-    wrong = int((_sent(rig, 1) < 0).sum())
+    votes = _draw_estimates(bench, FSK, antennas)
     law = sheet.wrong_vote_probability(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
-    yield share(law, wrong, trials)
+    yield share(law, int((votes < 0).sum()), votes.size)
 
 
 @stated("transport fsk_majority_vote: gains weigh votes", SAHIN)
@@ -65,16 +73,15 @@ def _near_votes(bench: Bench) -> Iterator[Check]:
 @stated("transport reed: unbiased", CHEN, "A={}", (1, 4))
 def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
     """Average estimates of the mean under Rayleigh fading."""
-    rig = _rig(bench, REED, bench.size(8_000), {"antennas": antennas})
-    yield mean(sum(X) / len(X), _sent(rig, 1))
+    yield mean(sum(X) / len(X), _draw_estimates(bench, REED, antennas))
 
 
 @stated("transport reed: variance", CHEN, "A={}", (1, 4))
 def _variance(bench: Bench, antennas: int) -> Iterator[Check]:
     """Compare squared errors with the variance under Rayleigh fading."""
-    rig = _rig(bench, REED, bench.size(32_000), {"antennas": antennas})
     law = sheet.energy_variance(np.array(X), 2.0 * P / max(np.abs(X)), antennas) / len(X) ** 2
-    yield mean(1.0, (_sent(rig, 1) - sum(X) / len(X)) ** 2 / law)
+    estimates = _draw_estimates(bench, REED, antennas)
+    yield mean(1.0, (estimates - sum(X) / len(X)) ** 2 / law)
 
 
 @stated("transport reed: variance given the channels", "(S + sigma^2)^2 - sum (a g x)^2")
@@ -96,11 +103,11 @@ def _given(bench: Bench) -> Iterator[Check]:
 )
 def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
     """Average estimates of devices of unequal large-scale gains."""
-    trials, gains = bench.size(8_000), np.array([4.0, 2.0, 1.0, 1.0, 0.5])
-    rig = _rig(bench, {"name": REED, "calibrate": calibrate}, trials, {})
+    gains = np.array([4.0, 2.0, 1.0, 1.0, 0.5])
+    rig = _rig(bench, {"name": REED, "calibrate": calibrate}, bench.size(80), INDEPENDENT)
     state = rig.link.channel.state(0)
-    state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(trials, -1))
-    x = torch.tensor(X).to(state.gain).repeat(trials)[:, None]
+    state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(rig.trials, -1))
+    x = torch.tensor(X).to(state.gain).repeat(rig.trials)[:, None].repeat(1, COORDINATES)
     received, _ = deliver(rig.link.transport, (Group({"x": x}),), rig.cohort, state, 0)
     weight = np.ones(len(X)) if calibrate else gains
     law = float((weight * np.array(X)).sum() / weight.sum())
@@ -140,6 +147,16 @@ def _doubled(real: Any) -> Any:
     return transmit
 
 
+def _swap_uses(real: Any) -> Any:
+    """Energies of the other channel use of each pair."""
+
+    def receive(*args: Any) -> Iterator[Any]:
+        for columns, energy, sums in real(*args):
+            yield columns, energy.flip(1), sums
+
+    return receive
+
+
 def _half_the_symbols(real: Any) -> Any:
     def add(self: Any, **amounts: Any) -> Any:
         if "symbols" in amounts:
@@ -157,9 +174,13 @@ MUTATIONS = (
                 {"gains weigh votes", "wrong votes"},
                 replaced("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 40.0),
             ),
+            "votes for the wrong use, of one coherence block": (
+                "gains weigh votes",
+                turned("otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)),
+            ),
             "votes for the wrong use": (
                 {"gains weigh votes", "wrong votes"},
-                turned("otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)),
+                replaced("otafl.uplink.noncoherent.energies:Energies.received", _swap_uses),
             ),
         },
     )

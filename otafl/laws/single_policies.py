@@ -241,6 +241,17 @@ def _half_the_antennas(real: Any) -> Any:
     return coefficients
 
 
+def _louder_plan(real: Any) -> Any:
+    """Three times the power where some devices do not transmit."""
+
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        state, made = real(self, state, link)
+        more = 1.0 if bool(link.sends.all()) else math.sqrt(3.0)
+        return state, dataclasses.replace(made, p=more * made.p)
+
+    return coefficients
+
+
 def _louder(real: Any) -> Any:
     """Amplitudes that the receive scaling does not know of."""
     return lambda root_eta, link: 1.01 * real(root_eta, link)
@@ -343,16 +354,35 @@ MUTATIONS = (
     + build_mutations(
         "power cao_average: ",
         {
+            "more power where devices are silent": (
+                {"budget over all rounds"},
+                replaced("otafl.power.cao_average:CaoAverage.coefficients", _louder_plan),
+            ),
             "twice the multipliers": (
-                {"average power"},
+                {
+                    "average power",
+                    "average power by SNR",
+                    "average power with a line of sight",
+                    "less error than a peak budget",
+                    "multiplier of one device",
+                },
                 scaled("otafl.power.cao_average:solve_multipliers", 2.0),
             ),
             "another receive scaling of the plan": (
-                "regularised inversion",
+                {
+                    "average power with a line of sight",
+                    "multiplier of one device",
+                    "regularised inversion",
+                },
                 scaled("otafl.power.cao_average:inverse_scaling", 1.1),
             ),
             "a receive scaling that is not the best": (
-                {"receive scaling", "regularised inversion"},
+                {
+                    "less error than a peak budget",
+                    "multiplier of one device",
+                    "receive scaling",
+                    "regularised inversion",
+                },
                 scaled("otafl.power.scalars:compute_mmse_root_eta", 1.1),
             ),
         },

@@ -32,6 +32,7 @@ def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     """With equality, or the multiplier is zero and the budget is not needed, but for the power of
     states so rare that it is held; all three occur."""
     policy, draws = policy_of("cao_average", draws=500), 500
+    assert policy.keeps == "average"
     link = make_link(1, spread=False)
     budget = snr * torch.tensor([1.0, 0.3, 1.0, 1.0, 3.0, 1e4], dtype=torch.float64)
     link = changed(link, budget=budget.expand(3, 6), sends=torch.ones_like(link.sends))

@@ -1,0 +1,241 @@
+"""Laws of power policies with average budgets: `cao_average` by planning, `lyapunov` by queues.
+
+Errors are those of the mean over all devices, of unit symbols: a round in which no device transmits
+has the error of a zero.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy import integrate, optimize
+
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench, Record
+from otafl.laws.checks import (
+    Check,
+    at_least,
+    check_at_most,
+    check_exact,
+    check_mean_at_most,
+    check_mean_below,
+    mean,
+    stated,
+)
+from otafl.laws.mutations import build_mutations, replaced, scaled
+from otafl.laws.single_policies import CAO
+
+NEELY = "Neely 2010"
+
+N = 0.5
+COORDINATES = 4
+
+ROUNDS = 200
+"""Rounds in which the queues settle, also of a quick run."""
+
+SNRS_DB = (-5.0, 10.0, 20.0)
+PLANNED = 2048
+MOST_POWER = PLANNED / 16.0
+"""Largest power over the budget: that of a state drawn 16 times among those planned on."""
+
+WEIGHTS = (0.3, 3.0, 30.0)
+"""V, the weight of the squared error."""
+
+SHARE = 0.25
+"""Average energy that `lyapunov` may use, over that of full power."""
+
+
+def _make_point(policy: Any, snr_db: float, channel: str = "rayleigh") -> dict[str, Any]:
+    return {"channel": {"name": channel, "snr_db": snr_db}, "power": policy}
+
+
+def _compute_error(record: Record) -> np.ndarray:
+    """Compute the error of the mean over all devices, over that of a zero, [R, S]."""
+    num_devices, num_active = record.m.shape[-1], record.active.sum(-1)
+    ratio = num_devices / np.maximum(num_active, 1)
+    c = (record.h * record.p).real / np.sqrt(record.eta)[..., None]
+    off = (record.m * (c * record.active * ratio[..., None] - 1.0) ** 2).sum(-1)
+    error = (off + N / record.eta * ratio**2) / record.m.sum(-1)
+    return np.where(num_active > 0, error, 1.0)
+
+
+@functools.lru_cache(maxsize=4)
+def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> list[Record]:
+    """Record a policy at each SNR."""
+    trials = 12
+    rig = bench.uplink(devices, trials, [_make_point(policy, snr) for snr in SNRS_DB])
+    record = rig.record(bench.size(128), COORDINATES, 1.0)
+    return [record.point(index, len(SNRS_DB)) for index in range(len(SNRS_DB))]
+
+
+@stated("power cao_average: average power by SNR", CAO, "K={}", (1, 5, 20))
+def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
+    """Compare the power over fading with the budget. Plans of 2,048 states are 2 % off at most."""
+    largest = []
+    for snr_db, record in zip(SNRS_DB, _record_planned(bench, devices), strict=True):
+        used = record.power / record.budget
+        largest.append(float(used.max()))
+        yield mean(1.0, used.mean((0, 2)), f"{snr_db:g} dB", bias=0.02)
+    yield check_at_most(MOST_POWER, max(largest), case="largest")
+    yield at_least(1.2, min(largest), "above the budget")
+
+
+@stated("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
+def _selected(bench: Bench) -> Iterator[Check]:
+    """Bound the power of a round by that with all devices, where more than the budget is used."""
+    rig = bench.uplink(20, 16, _make_point("cao_average", 10.0), senders=(0, 4, 8, 12, 16))
+    record = rig.record(bench.size(64), COORDINATES, 1.0)
+    used = (record.power / record.budget).mean((0, 2))
+    yield check_mean_at_most(0.8, used * 5 / 20, "over all rounds")
+    yield check_mean_at_most(-1.2, -used, "less, of a round")
+
+
+@stated("power cao_average: multiplier of one device", f"{CAO}, E[sqrt(N/(l q)) - N/q]^+ = 1")
+def _multiplier_of_one(bench: Bench) -> Iterator[Check]:
+    """Compare lambda P with the root of the average power over Rayleigh fading by quadrature."""
+    for snr_db, record in zip(SNRS_DB, _record_planned(bench, 1), strict=True):
+        amplitude, eta = np.abs(record.h), record.eta[..., None]
+        kept = record.active & (record.power / record.budget < 0.999 * MOST_POWER)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = (np.sqrt(eta) * amplitude / np.abs(record.p) - amplitude**2) / eta
+        found = np.nanmedian(np.where(kept, found, np.nan), 0) * record.budget[0]
+        law = _solve_multiplier(float(db_to_linear(snr_db)))
+        yield mean(1.0, found / law, f"{snr_db:g} dB", bias=0.02)
+
+
+def _solve_multiplier(budget: float) -> float:
+    """Solve for lambda P of one device under Rayleigh fading."""
+
+    def excess(log_level: float) -> float:
+        level = math.exp(log_level)
+        value, _ = integrate.quad(  # over the logarithm of the gain
+            lambda t: (
+                (math.sqrt(N * math.exp(t) / (level * budget)) - N / budget)
+                * math.exp(-math.exp(t))
+            ),
+            math.log(level * N / budget),
+            4,
+        )
+        return float(value) - 1.0
+
+    return math.exp(float(optimize.brentq(excess, math.log(1e-8), math.log(100.0))))
+
+
+@stated("power cao_average: less error than a peak budget", CAO, "K={}", (5, 20))
+def _less_error(bench: Bench, devices: int) -> Iterator[Check]:
+    """Compare errors with those of `cao_static` over the same fading, whose peak is the budget."""
+    both = zip(
+        SNRS_DB,
+        _record_planned(bench, devices),
+        _record_planned(bench, devices, "cao_static"),
+        strict=True,
+    )
+    for snr_db, average, peak in both:
+        yield check_mean_below(_compute_error(peak), _compute_error(average), f"{snr_db:g} dB")
+
+
+@stated("power cao_average: average power with a line of sight", CAO)
+def _line_of_sight(bench: Bench) -> Iterator[Check]:
+    """Compare each device's power with its budget: no deep fades, so 3 % is left for the plan."""
+    channel = {"name": "rician", "k_factor_db": 12.0, "snr_db": 10.0}
+    rig = bench.uplink(5, 16, {"channel": channel, "power": "cao_average"})
+    record = rig.record(bench.size(128), COORDINATES, 1.0)
+    used = (record.power / record.budget).mean((0, 1))
+    yield check_exact(1.0, float(used[np.abs(used - 1.0).argmax()]), 0.03)
+
+
+@functools.lru_cache(maxsize=2)
+def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
+    """Record `lyapunov` with each V; `powers` None: devices' symbol powers differ."""
+    trials, average_db = 32, 10.0 * math.log10(SHARE)
+    points = [
+        _make_point({"name": "lyapunov", "v": v, "average_db": average_db}, 10.0) for v in WEIGHTS
+    ]
+    record = bench.uplink(10, trials, points).record(ROUNDS, COORDINATES, powers)
+    return [record.point(index, len(WEIGHTS)) for index in range(len(WEIGHTS))]
+
+
+@stated("power lyapunov: drift bound", f"{NEELY}; sum e / T <= e_bar + (r V/(4 e_bar) + 1)/T")
+def _drift_bound(bench: Bench) -> Iterator[Check]:
+    """Bound the average energy of every device up to every round, which holds with certainty."""
+    for powers, name in ((1.0, "equal"), (None, "unequal")):
+        largest, peaks = [], []
+        for v, record in zip(WEIGHTS, _record_queues(bench, powers), strict=True):
+            energy = record.power / record.budget
+            r = record.m.max(-1, keepdims=True) / record.m.mean(-1, keepdims=True)
+            t = np.arange(1, len(energy) + 1)[:, None, None]
+            bound = SHARE + (r * v / (4.0 * SHARE) + 1.0) / t
+            largest.append(float((energy.cumsum(0) / t / bound).max()))
+            peaks.append(float(energy.max()))
+        yield check_at_most(1.0, max(largest), case=f"{name} symbols")
+        yield check_at_most(1.0, max(peaks), case=f"{name} symbols, peak")
+
+
+@stated("power lyapunov: error falls as V grows", NEELY)
+def _less_by_weight(bench: Bench) -> Iterator[Check]:
+    """Compare errors, and energies, which rise to their bound, of each V and the next."""
+    records = zip(WEIGHTS, _record_queues(bench), strict=True)
+    for (v, less), (_, more) in itertools.pairwise(records):
+        errors = [_compute_error(one).mean(0) for one in (less, more)]
+        yield check_mean_below(errors[0], errors[1], f"error above V={v:g}")
+        energies = [(one.power / one.budget).mean((0, 2)) for one in (less, more)]
+        yield check_mean_below(energies[1], energies[0], f"energy up to V={v:g}")
+
+
+@stated("power lyapunov: error near the optimum", f"{NEELY}; {CAO}")
+def _near_optimum(bench: Bench) -> Iterator[Check]:
+    """Compare settled queues with `cao_average`, which knows the statistics: within 4 %."""
+    optimum = bench.uplink(
+        10, 32, _make_point("cao_average", 10.0 + 10.0 * math.log10(SHARE))
+    ).record(ROUNDS, COORDINATES, 1.0)
+    settled = slice(ROUNDS // 2, None)
+    record = _record_queues(bench)[-1]
+    least = float(_compute_error(optimum)[settled].mean())
+    yield check_exact(least, float(_compute_error(record)[settled].mean()), 0.04, "error")
+    energy = (record.power / record.budget)[settled]
+    yield check_exact(SHARE, float(energy.mean()), 0.04, "energy")
+
+
+# Mutations
+
+
+def _forget_queues(real: Any) -> Any:
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        queue, made = real(self, state, link)
+        return 0.0 * queue, made
+
+    return coefficients
+
+
+def _invert_weight(real: Any) -> Any:
+    """V in the denominator."""
+
+    def coefficients(self: Any, state: Any, link: Any) -> Any:
+        hyper = dict(link.hyper) | {"v": 9.0 / link.hyper["v"]}
+        return real(self, state, type(link)(**{**vars(link), "hyper": hyper}))
+
+    return coefficients
+
+
+MUTATIONS = build_mutations(
+    "power lyapunov: ",
+    {
+        "queues are forgotten": (
+            {"drift bound", "error falls as V grows", "error near the optimum"},
+            replaced("otafl.power.lyapunov:Lyapunov.coefficients", _forget_queues),
+        ),
+        "the weight divides": (
+            {"drift bound", "error falls as V grows", "error near the optimum"},
+            replaced("otafl.power.lyapunov:Lyapunov.coefficients", _invert_weight),
+        ),
+        "another receive scaling": (
+            {"error near the optimum"},
+            scaled("otafl.power.lyapunov:inverse_scaling", 1.3),
+        ),
+    },
+)

@@ -1,0 +1,597 @@
+"""Laws of FedRLR's random linear coding, over the uplink too, and of FedRLR+'s linear increments.
+
+Squared errors are those of the Frobenius norm, over that of the mean of the devices' models. Closed
+forms of equal models are written down here independently of `otafl.factorised.rlc`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from otafl.algorithms.fedrlr import FedRLR
+from otafl.algorithms.fedrlr_plus import FedRLRPlus
+from otafl.core.contracts import Batch, Cohort, Context, Group, LocalContext, Received, Tensors
+from otafl.core.rng import Streams
+from otafl.factorised import rlc
+from otafl.factorised.lowrank import LowRank, complement, dense
+from otafl.laws.bench import CONFORMANCE, Bench
+from otafl.laws.checks import Check, check_exact, largest, mean, ratios, stated
+from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.models.base import flatten, unflatten
+from otafl.models.mlp import Mlp
+from otafl.models.softmax_regression import SoftmaxRegression
+from otafl.uplink.base import deliver
+
+FEDRLR = "Xue, Lau 2023"
+F64 = torch.float64
+
+EQUAL, MIXED, ONE = (1.0,) * 4, (5.0, 2.0, 1.0, 0.5), (1.0, 1e-9, 1e-9, 1e-9)
+"""Singular values."""
+
+
+@dataclass(frozen=True)
+class _NoLoss:
+    """Local data whose loss does not count: the sample weights are zero."""
+
+    cohort: Cohort
+    inputs: int
+    steps: int = 1
+
+    def batch(self, step: int, draw: int = 0) -> Batch:
+        weight = self.cohort.weight.new_zeros(self.cohort.size, 1)
+        label = torch.zeros_like(self.cohort.device)[:, None]
+        return Batch(weight.new_zeros(self.cohort.size, 1, self.inputs), label, weight)
+
+
+def _make_cohort(weight: Tensor) -> Cohort:
+    """Make a cohort of all devices, of weights [S, K]."""
+    trials, devices = weight.shape
+    row = torch.arange(trials * devices, device=weight.device)
+    return Cohort.fresh(
+        row // devices, row % devices, weight.flatten(), (devices,) * trials, devices
+    )
+
+
+def _make_streams(bench: Bench, trials: int) -> Streams:
+    return Streams([9] * trials, list(range(trials)), bench.where, F64)
+
+
+def _draw_points(bench: Bench, s: Sequence[float], m: int, n: int, models: int) -> LowRank:
+    """Draw bases of so many models with the singular values s."""
+    streams = _make_streams(bench, models)
+    u, v = (
+        torch.linalg.qr(streams.normal(CONFORMANCE / name, 0, (side, len(s))))[0]
+        for name, side in (("left", m), ("right", n))
+    )
+    return LowRank(u, torch.tensor(s, dtype=F64, device=u.device).expand(models, -1), v)
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Factors [S, K, M or N, R] that devices transmit, and what the server makes of them."""
+
+    algorithm: FedRLR
+    cohort: Cohort
+    coded: Tensors
+
+    def combine(self, streams: Streams, gain: dict[str, Tensor], noise: float = 0.0) -> Tensor:
+        """Compute Theta_0 [S, M, N] from the gains [S, K] of both factors, 0 for a silent device.
+
+        noise: variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
+        """
+        received: Tensors = {}
+        for name, one in gain.items():
+            value = torch.einsum("sk,skmr->smr", one, self.coded[name])
+            z = streams.normal(CONFORMANCE / name, 1, tuple(value.shape[1:]))
+            received[name] = (value + z * math.sqrt(noise)).mT
+        left = gain["u0"]
+        bias = {"b0": left.new_zeros(len(left), received["v0"].shape[2])}
+        weight = (self.cohort.weight.view_as(left) * (left != 0)).sum(1)
+        message = Received((received, bias), (weight, weight), None, None)
+        state = self.algorithm.combine(bias, message, Context(self.cohort, {}, streams, 0))
+        return dense(LowRank(state["u0"], state["s0"], state["v0"]))
+
+
+def _send(streams: Streams, point: LowRank, devices: int, weight: Tensor | None = None) -> _Sent:
+    """Encode the models of K devices, one point for all or K points, in each of S trials."""
+    trials, (m, n, rank) = streams.size, (point.u.shape[1], point.v.shape[1], point.s.shape[1])
+    model = SoftmaxRegression(SoftmaxRegression.Settings(), (m,), n)
+    algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
+    if weight is None:
+        weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=point.s.device)
+    cohort = _make_cohort(weight.expand(trials, devices))
+    own = {
+        f"{name}0": block.expand(trials, devices, *block.shape[1:]).flatten(0, 1)
+        for name, block in zip("usv", point, strict=True)
+    }
+    own["b0"] = weight.new_zeros(trials * devices, n)
+    server = {name: block[::devices] for name, block in own.items()}
+    zero = weight.new_zeros(trials)
+    hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
+    rows = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+    work: Any = _NoLoss(cohort, m)
+    _, payload, _ = algorithm.local(rows, own, LocalContext(cohort, hyper, streams, 0, work))
+    coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].blocks.items()}
+    return _Sent(algorithm, cohort, coded)
+
+
+def _draw_gains(streams: Streams, devices: int, faded: bool, name: str = "gain") -> Tensor:
+    """Draw |h| [S, K] of Rayleigh fading, or ones."""
+    if not faded:
+        return torch.ones(streams.size, devices, dtype=F64, device=streams.device)
+    draw = streams.normal(CONFORMANCE / name, 0, (devices, 2))
+    return draw.square().sum(-1).div(2.0).sqrt()
+
+
+def _check_means(samples: Tensor, law: Tensor | float, case: str) -> Check:
+    """Check the means of many numbers over the first dimension by their own standard errors."""
+    deviation = samples.std(0) / len(samples) ** 0.5
+    off = ((samples.mean(0) - law).abs() - 1e-13).clamp_min(0.0)
+    return largest((off / deviation.clamp_min(1e-300)).cpu().numpy(), case)
+
+
+@stated("algorithm fedrlr: moments of the coder", f"{FEDRLR}, eq. 21", "R={}", (2, 4))
+def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
+    """Read the coders F of two devices from U F at U = V = Sigma = 1.
+
+    Entries are +-1/sqrt(R), equal for U and V. F F^T has the mean 1, and entries of variance 1/R
+    off the diagonal. Coders of devices and trials are independent.
+    """
+    streams = _make_streams(bench, bench.size(8000))
+    eye = torch.eye(rank, dtype=F64, device=bench.where)[None]
+    coded = _send(streams, LowRank(eye, torch.ones_like(eye[:, 0]), eye), 2).coded
+    f = coded["u0"] * math.sqrt(2.0)
+    yield check_exact(0.0, float((coded["u0"] - coded["v0"]).abs().max()), 1e-12, "U and V differ")
+    yield check_exact(0.0, float((f.abs() - rank**-0.5).abs().max()), 1e-12, "magnitude")
+    yield _check_means(f.flatten(0, 1), 0.0, "entries")
+    row, column = torch.triu_indices(rank, rank, 1)
+    off = (f @ f.mT).flatten(0, 1)[:, row, column]
+    yield _check_means(off, 0.0, "F F^T off the diagonal")
+    yield _check_means(off.square(), 1.0 / rank, "its square")
+    yield _check_means(f[:, 0] @ f[:, 1].mT, 0.0, "two devices")
+    yield _check_means(f[0::2] @ f[1::2].mT, 0.0, "two trials")
+
+
+@stated("algorithm fedrlr: energy of the factors", f"{FEDRLR}; w_k sum s, E |X_U|^2 = sum s")
+def _factor_energy(bench: Bench) -> Iterator[Check]:
+    """Compare the energies of both factors of each device, and that of the sum over ten devices."""
+    streams = _make_streams(bench, bench.size(4000))
+    sent = _send(streams, _draw_points(bench, MIXED, 12, 9, 1), 10)
+    for name, block in sent.coded.items():
+        energy = block.square().sum((2, 3)) * 10.0 / sum(MIXED)
+        yield check_exact(0.0, float((energy - 1.0).abs().max()), 1e-11, name)
+        yield mean(sum(MIXED), block.sum(1).square().sum((1, 2)).cpu().numpy(), f"{name}, sum")
+
+
+MEANS = ("unit gains", "GBMA", "truncated inversion", "a fade for each factor")
+
+
+@stated("algorithm fedrlr: mean model", f"{FEDRLR}, eq. 28; pi/4 for two fades", "{}", MEANS)
+def _mean_model(bench: Bench, case: str) -> Iterator[Check]:
+    """Compare E[Theta_0] of five different models, with noise, with the mean of the models."""
+    devices, streams = 5, _make_streams(bench, bench.size(20_000))
+    point = _draw_points(bench, (2.0, 0.7), 4, 3, devices)
+    left = _draw_gains(streams, devices, case != "unit gains")
+    right = left
+    if case == "truncated inversion":
+        left = right = (left.square() >= 0.7).to(F64)
+    elif case == "a fade for each factor":
+        right = _draw_gains(streams, devices, True, "other gain")
+    on_air = (left != 0).any(1)
+    sent = _send(streams, point, devices)
+    found = sent.combine(streams, {"u0": left, "v0": right}, 0.02 / devices)[on_air]
+    target = dense(point).mean(0)
+    law = math.pi / 4.0 if case == "a fade for each factor" else 1.0
+    yield _check_means(found, law * target, "entries")
+    along = (found * target).sum((1, 2)) / target.square().sum()
+    yield mean(law, along.cpu().numpy(), "along the mean")
+
+
+def _compute_distortion(s: Sequence[float], devices: int, faded: bool) -> float:
+    """Compute the relative squared error of Theta_0 for equal models, without noise."""
+    rank, total, squares = len(s), sum(s), sum(x * x for x in s)
+    if faded:
+        cross = (1.0 + 1.0 / devices) * (total**2 - squares)
+        return (cross + (2.0 - 2.0 / devices + rank / devices) * squares) / (rank * squares)
+    return (total**2 + (1.0 - 2.0 / devices) * squares) / (rank * squares)
+
+
+def _compute_general(point: LowRank, devices: int, faded: bool, weight: Tensor) -> float:
+    """Compute the installed `rlc.distortion` over |T|^2 for models [1 or K]."""
+    own = LowRank(*(block.expand(devices, *block.shape[1:])[None] for block in point))
+    products, w = rlc.inner_products(own), weight[None]
+    square = torch.einsum("sk,skj,sj->s", w, products, w)
+    squares = products.diagonal(dim1=1, dim2=2)
+    fourth = 2.0 if faded else 1.0
+    law = rlc.distortion(own.s.sum(2), squares, square, w, own.s.shape[2], fourth)
+    return float(law / square)
+
+
+DISTORTIONS = (
+    (EQUAL, 10, False, 1.2),
+    (MIXED, 10, False, 0.79711),
+    (ONE, 10, False, 0.45),
+    ((1.0,), 10, False, 1.8),
+    (EQUAL, 1, False, 0.75),
+    (EQUAL, 10, True, 1.375),
+    (MIXED, 10, True, 0.93182),
+)
+"""Singular values, devices, whether GBMA's fading counts, and the law in figures."""
+
+
+@stated("algorithm fedrlr: distortion of equal models", f"{FEDRLR}; does not vanish with K")
+def _equal_models(bench: Bench) -> Iterator[Check]:
+    """Compare the error of the recovered product, and the installed law, with the closed form."""
+    figures, installed, laws = [], [], []
+    for s, devices, faded, figure in DISTORTIONS:
+        case = f"s={s[0]:g}..{s[-1]:g}, K={devices}, {'GBMA' if faded else 'unit gains'}"
+        law, point = _compute_distortion(s, devices, faded), _draw_points(bench, s, 12, 9, 1)
+        weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=bench.where)
+        figures.append(figure)
+        installed.append(_compute_general(point, devices, faded, weight))
+        laws.append(law)
+        streams = _make_streams(bench, bench.size(4000))
+        gain = _draw_gains(streams, devices, faded)
+        error = _send(streams, point, devices).combine(streams, {"u0": gain, "v0": gain})
+        square = (error - dense(point)).square().sum((1, 2)) / dense(point).square().sum()
+        yield mean(law, square.cpu().numpy(), case)
+    yield ratios(np.array(laws), np.array(figures), 1e-5, "in figures")
+    yield ratios(np.array(installed), np.array(laws), 1e-9, "installed")
+
+
+@stated("algorithm fedrlr: distortion of unequal models", f"{FEDRLR}; rlc.distortion")
+def _unequal_models(bench: Bench) -> Iterator[Check]:
+    """Compare models of different weights, unrelated or with a large common part."""
+    devices, rank = 4, 3
+    random = torch.Generator().manual_seed(2)
+    left, right = (torch.randn(5, 6, 3, generator=random, dtype=F64) for _ in range(2))
+    scale = torch.tensor([1.0, 0.5, 2.0, 1.5], dtype=F64)[:, None]
+    weight = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=F64).to(bench.where)
+    for common, faded in itertools.product((3.0, 0.0), (False, True)):
+        whole = left[:4] @ right[:4].mT + common * left[4:] @ right[4:].mT
+        u, s, vt = torch.linalg.svd(whole, full_matrices=False)
+        factors = (u[:, :, :rank], s[:, :rank] * scale, vt[:, :rank].mT)
+        point = LowRank(*(factor.to(bench.where) for factor in factors))
+        streams = _make_streams(bench, bench.size(20_000))
+        gain = _draw_gains(streams, devices, faded)
+        sent = _send(streams, point, devices, weight)
+        target = (weight[:, None, None] * dense(point)).sum(0)
+        off = sent.combine(streams, {"u0": gain, "v0": gain}) - target
+        square = off.square().sum((1, 2)) / target.square().sum()
+        case = f"common part {common:g}, {'GBMA' if faded else 'unit gains'}"
+        yield mean(_compute_general(point, devices, faded, weight), square.cpu().numpy(), case)
+
+
+def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> float:
+    """Compute what noise of variance v in each entry of both sums adds to the squared error."""
+    return noise * nuclear * (m + n) + m * n * rank * noise**2
+
+
+@stated("algorithm fedrlr: noise of the product", "v (sum s)(M + N) + M N R v^2", "{}", MEANS[:2])
+def _product_noise(bench: Bench, case: str) -> Iterator[Check]:
+    """Compare what noise adds to the recovered product of one 40 x 24 layer of ten devices."""
+    devices, m, n, v = 10, 40, 24, 0.005
+    streams = _make_streams(bench, bench.size(2000))
+    gain = _draw_gains(streams, devices, case == "GBMA")
+    sent = _send(streams, _draw_points(bench, MIXED, m, n, 1), devices)
+    gains = {"u0": gain, "v0": gain}
+    gap = sent.combine(streams, gains, v) - sent.combine(streams, gains)
+    law = _compute_noise(sum(MIXED), len(MIXED), m, n, v)
+    yield mean(1.0, gap.square().sum((1, 2)).cpu().numpy() / law)
+
+
+@functools.lru_cache(maxsize=2)
+def _draw_factors(bench: Bench, trials: int, devices: int, m: int, n: int, rank: int) -> Tensors:
+    """Draw U F and V F over sqrt(K), [S K, R, M] and [S K, R, N], and Theta = U V^T."""
+    point = _draw_points(bench, (1.0,) * rank, m, n, 1)
+    coded = _send(_make_streams(bench, trials), point, devices).coded
+    factors = {name: coded[f"{name}0"].flatten(0, 1).mT.contiguous() for name in "uv"}
+    return factors | {"theta": dense(point)[0]}
+
+
+READINGS = (
+    ("gbma", "per_symbol", 3.2e-4),
+    ("tci", "per_symbol", 5.8e-4),
+    ("gbma", "total_energy", 1.64),
+    ("tci", "total_energy", 3.47),
+)
+"""Power policy, reading of the SNR, and the error that noise adds in figures."""
+
+
+@stated("algorithm fedrlr: two readings of the SNR", f"{FEDRLR}; 25 dB", "{0[0]}, {0[1]}", READINGS)
+def _snr_readings(bench: Bench, reading: tuple[str, str, float]) -> Iterator[Check]:
+    """Compare the noise of a 784 x 256 layer over the uplink.
+
+    The rank is 4, the singular values are equal, and ten devices transmit.
+    """
+    policy, convention, figure = reading
+    m, n, rank, devices, trials = 784, 256, 4, 10, bench.size(40)
+    power = {"name": policy, "reference": "mean"} | ({"threshold": 0.1} if policy == "tci" else {})
+    rig = bench.uplink(devices, trials, {
+        "channel": {"name": "rayleigh", "snr_db": 25.0},
+        "power": power,
+        "transport": {"name": "over_the_air", "snr_convention": convention},
+    })  # fmt: skip
+    factors = _draw_factors(bench, trials, devices, m, n, rank)
+    payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
+    state = rig.link.channel.state(0)
+    received, report = deliver(rig.link.transport, payload, rig.cohort, state, 0)
+    eta = report.saved["eta/0"][:, 0]
+    v = 0.5 / float(eta[0])
+    yield check_exact(figure, _compute_noise(rank, rank, m, n, v) / rank, 0.015, "in figures")
+    gain = (report.saved["h/0"] * report.saved["p/0"]).real[:, 0] / eta.sqrt()[:, None]
+    noisy = received.mean[0]["u"].mT @ received.mean[0]["v"]
+    left, right = (factors[name].unflatten(0, (trials, devices)) for name in "uv")
+    clean = torch.einsum("sk,skrm->smr", gain, left) @ torch.einsum("sk,skrn->srn", gain, right)
+    added = (noisy - clean).square().sum((1, 2)) / rank
+    on_air = float((gain > 0).double().mean()) if policy == "tci" else 1.0
+    law = _compute_noise(rank * on_air, rank, m, n, v) / rank
+    yield mean(1.0, added.cpu().numpy() / law, "added")
+
+
+@stated("algorithm fedrlr: coherence blocks of the factors", "(E|h|)^2 = pi/4, E|h|^2 = 1")
+def _factor_fades(bench: Bench) -> Iterator[Check]:
+    """Give both factors of a layer one fade, or each its own, with GBMA over the uplink."""
+    side, rank, devices, trials = 4, 2, 3, bench.size(4000)
+    factors = _draw_factors(bench, trials, devices, side, side, rank)
+    payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
+    for block, law in ((side * rank, math.pi / 4.0), (None, 1.0)):
+        channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": block}
+        power = {"name": "gbma", "reference": "mean"}
+        rig = bench.uplink(devices, trials, {"channel": channel, "power": power})
+        state = rig.link.channel.state(0)
+        received, _ = deliver(rig.link.transport, payload, rig.cohort, state, 0)
+        product = received.mean[0]["u"].mT @ received.mean[0]["v"]
+        along = (product * factors["theta"]).sum((1, 2)) / rank
+        yield mean(law, along.cpu().numpy(), "two fades" if block else "one fade")
+
+
+@stated(
+    "algorithm fedrlr_plus: error in the tangent space", "s^2 sum w^2|x|^2 + v R (M + 1 + N - R)"
+)
+def _tangent_error(bench: Bench) -> Iterator[Check]:
+    """Compare the server's error with GBMA at 0 dB, where s^2 = 4/pi - 1.
+
+    Steps are so short that the retraction is the sum.
+    """
+    devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.size(2000)
+    model = Mlp(Mlp.Settings(hidden=widths[1:-1]), widths[:1], widths[-1])
+    algorithm = FedRLRPlus(FedRLRPlus.Settings(rank=rank), model, devices)
+    one, streams = _make_streams(bench, 1), _make_streams(bench, devices)
+    server, _ = algorithm.init(one, {})
+    blocks: Tensors = {}
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        a = streams.normal(CONFORMANCE / f"a{i}", 0, (inputs + 1, rank))
+        b = streams.normal(CONFORMANCE / f"b{i}", 0, (outputs, rank))
+        b = complement(server[f"v{i}"].expand(devices, -1, -1), b)
+        blocks |= {f"a{i}": 1e-5 * a.mT, f"b{i}": 1e-5 * b.mT}
+    shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
+    x = flatten(blocks)
+    point = {"channel": {"name": "rayleigh", "snr_db": 0.0}, "power": "gbma"}
+    rig = bench.uplink(devices, trials, point, weights=[8.0, 11.0, 30.0, 16.0, 9.0])
+    weight = rig.cohort.weight[:devices]
+    estimate, report = rig.send(x.repeat(trials, 1), 0)
+
+    def step(received_mean: Tensor) -> list[Tensor]:
+        size = len(received_mean)
+        unit = received_mean.new_ones(size)
+        message = Received((unflatten(received_mean, shapes),), (unit,), None, None)
+        hyper = {"momentum": 0.0 * unit, "server_learning_rate": unit}
+        state = {name: block.expand(size, *block.shape[1:]) for name, block in server.items()}
+        out = algorithm.combine(state, message, Context(rig.cohort, hyper, one, 0))
+        points = [LowRank(*(out[f"{name}{i}"] for name in "usv")) for i in range(len(widths) - 1)]
+        return [dense(at) for at in points]
+
+    exact = step((weight[:, None] * x).sum(0)[None])
+    error = sum(
+        (found - law).square().sum((1, 2)) for found, law in zip(step(estimate), exact, strict=True)
+    )
+    noise = 0.5 / (report.saved["eta/0"][:, 0] * devices**2)
+    size = sum(rank * (m + 1 + n - rank) for m, n in itertools.pairwise(widths))
+    fading = (4.0 / math.pi - 1.0) * (weight.square() * x.square().sum(1)).sum()
+    yield mean(1.0, (error / (fading + size * noise.mean())).cpu().numpy())
+
+
+# Mutations
+
+
+def _reuse_first_coder(real: Any) -> Any:
+    """Use the coder of the first row for all devices and trials."""
+
+    def draw(self: Any, purpose: str, *args: Any) -> Any:
+        uniform = real(self, purpose, *args)
+        return uniform[:1].expand_as(uniform) if purpose == "rlc" else uniform
+
+    return draw
+
+
+def _draw_unfair(real: Any) -> Any:
+    """Draw signs of which 62 % are positive."""
+
+    def draw(self: Any, purpose: str, *args: Any) -> Any:
+        uniform = real(self, purpose, *args)
+        return 0.8 * uniform if purpose == "rlc" else uniform
+
+    return draw
+
+
+def _use_other_coder(real: Any) -> Any:
+    """Code V with the coder of the next row, and 10 % louder."""
+
+    def encode(*args: Any) -> Any:
+        coded, *rest = real(*args)
+        blocks = dict(coded.blocks)
+        blocks["v0"] = 1.1 * blocks["v0"].roll(1, 0)
+        return (dataclasses.replace(coded, blocks=blocks), *rest)
+
+    return encode
+
+
+def _divide_by_all(real: Any) -> Any:
+    """Divide by the weight of all devices, also of silent ones."""
+
+    def combine(self: Any, server: Any, received: Any, context: Any) -> Any:
+        count = tuple(torch.ones_like(one) for one in received.count)
+        return real(self, server, dataclasses.replace(received, count=count), context)
+
+    return combine
+
+
+def _scale_sums(real: Any) -> Any:
+    """Make received sums 10 % too large."""
+
+    def combine(self: Any, server: Any, received: Any, context: Any) -> Any:
+        sums = {name: 1.1 * block for name, block in received.mean[0].items()}
+        changed = dataclasses.replace(received, mean=(sums, *received.mean[1:]))
+        return real(self, server, changed, context)
+
+    return combine
+
+
+def _ignore_total(real: Any) -> Any:
+    """Give each symbol the budget of the whole payload."""
+
+    def lay_out(delivery: Any, settings: Any, csi: Any) -> Any:
+        made = real(delivery, settings, csi)
+        if settings.snr_convention == "total_energy":
+            return dataclasses.replace(made, budget=made.budget * made.symbols)
+        return made
+
+    return lay_out
+
+
+def _repeat_first_block(real: Any) -> Any:
+    """Use one fade for all coherence blocks."""
+
+    def over(self: Any, symbols: int) -> Tensor:
+        h: Tensor = real(self, symbols)
+        return h[..., :1, :].expand_as(h)
+
+    return over
+
+
+def _keep_noise(real: Any) -> Any:
+    """Keep the part of B along V."""
+    return lambda basis, thin: thin
+
+
+def _leave_out_products(real: Any) -> Any:
+    """Leave out the inner products of the models of two devices."""
+
+    def distortion(nuclear: Any, squares: Any, mean_square: Any, weight: Any, *rest: Any) -> Any:
+        return real(nuclear, squares, (weight.square() * squares).sum(-1), weight, *rest)
+
+    return distortion
+
+
+def _leave_out_weights(real: Any) -> Any:
+    """Use equal weights of all devices."""
+
+    def distortion(nuclear: Any, squares: Any, mean_square: Any, weight: Any, *rest: Any) -> Any:
+        equal = torch.full_like(weight, 1.0 / weight.shape[1])
+        return real(nuclear, squares, mean_square, equal, *rest)
+
+    return distortion
+
+
+MUTATIONS = (
+    build_mutations(
+        "algorithm fedrlr: ",
+        {
+            "one coder for all devices": (
+                {
+                    "coherence blocks of the factors",
+                    "distortion of equal models",
+                    "distortion of unequal models",
+                    "energy of the factors",
+                    "mean model",
+                    "moments of the coder",
+                    "noise of the product",
+                    "two readings of the SNR",
+                },
+                replaced("otafl.core.rng:Streams.device_uniform", _reuse_first_coder),
+            ),
+            "signs that are not fair": (
+                {
+                    "distortion of equal models",
+                    "distortion of unequal models",
+                    "energy of the factors",
+                    "mean model",
+                    "moments of the coder",
+                    "noise of the product",
+                },
+                replaced("otafl.core.rng:Streams.device_uniform", _draw_unfair),
+            ),
+            "another coder for V": (
+                {
+                    "coherence blocks of the factors",
+                    "distortion of equal models",
+                    "distortion of unequal models",
+                    "energy of the factors",
+                    "mean model",
+                    "moments of the coder",
+                    "two readings of the SNR",
+                },
+                replaced("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
+            ),
+            "devices that were not received count": (
+                "mean model",
+                replaced("otafl.algorithms.fedrlr:FedRLR.combine", _divide_by_all),
+            ),
+            "received sums that are too large": (
+                {
+                    "distortion of equal models",
+                    "distortion of unequal models",
+                    "mean model",
+                    "noise of the product",
+                },
+                replaced("otafl.algorithms.fedrlr:FedRLR.combine", _scale_sums),
+            ),
+            "a law that is too small": (
+                {"distortion of equal models", "distortion of unequal models"},
+                turned("otafl.factorised.rlc:distortion", lambda law: 0.8 * law),
+            ),
+            "total energy for each symbol": (
+                "two readings of the SNR",
+                replaced("otafl.uplink.coherent.over_the_air:lay_out_reals", _ignore_total),
+            ),
+            "one fade for all coherence blocks": (
+                "coherence blocks of the factors",
+                replaced("otafl.core.contracts.link:ChannelState.over", _repeat_first_block),
+            ),
+        },
+    )
+    + build_mutations(
+        "algorithm fedrlr_plus: ",
+        {
+            "noise along V is kept": (
+                "error in the tangent space",
+                replaced("otafl.factorised.lowrank:complement", _keep_noise),
+            ),
+        },
+    )
+    + build_mutations(
+        "algorithm fedrlr: distortion of unequal ",
+        {
+            "no products of two models": (
+                "models",
+                replaced("otafl.factorised.rlc:distortion", _leave_out_products),
+            ),
+            "equal weights": (
+                "models",
+                replaced("otafl.factorised.rlc:distortion", _leave_out_weights),
+            ),
+        },
+        quick=False,
+    )
+)
