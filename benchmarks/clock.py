@@ -28,7 +28,7 @@ from otafl.engine.engine import Engine
 from otafl.scenario import expand, load_scenario
 
 DAY_S, CYCLE_S, AIRTIME_S = 86400.0, 60.0, 1e-3
-ASYNCHRONOUS = Rules(1, most=1, late="next", broadcast_first=False)
+ASYNCHRONOUS = Rules(1, max_ready=1, late="next", broadcast_first=False)
 PROTOCOLS = {
     "rounds": Rules(),
     "rounds, a deadline that half of them miss": Rules(deadline_s=CYCLE_S),
@@ -57,7 +57,7 @@ IN_A_ROUND = (
 
 def hardware(devices: int, batteries: bool = False) -> Hardware:
     """[K], on mains, or on a battery that lasts for some cycles and charges meanwhile."""
-    own = Fixed().hardware(devices, np.random.default_rng(0))
+    own = Fixed().build_hardware(devices, np.random.default_rng(0))
     if not batteries:
         return own
     one = np.ones(devices)
@@ -89,14 +89,14 @@ def spin(devices: int, rules: Rules, duration_s: float, **settings: Any) -> tupl
     gc.collect()
     gc.freeze()
     began = time.process_time()
-    while clock.now() < duration_s and clock.wait_for_devices():
+    while clock.get_time_s() < duration_s and clock.wait_for_devices():
         count = len(free)
         first = round * devices % (len(times) - devices)
         clock.start(round, free, zeros[:count], times[first : first + count], watts[:count])
         slot = clock.admit()
         clock.transmit(AIRTIME_S, joules)
         sent += len(slot.on_time)
-        free = slot.on_time if known else np.flatnonzero(clock.available()).tolist()
+        free = slot.on_time if known else np.flatnonzero(clock.get_available()).tolist()
         round += 1
     spent_s = time.process_time() - began
     gc.unfreeze()
@@ -133,7 +133,7 @@ def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> N
         spent.clear()
         began = time.process_time()
         for _ in range(rounds):
-            engine.round(t)
+            engine.run_round(t)
             t += 1
         if turn:  # the first warms up
             shares.append(100 * sum(spent) / (time.process_time() - began))

@@ -24,8 +24,8 @@ from page import header, row, three
 import otafl
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.results.environment import device_name
-from otafl.running.memory import Need, need, ran_out_of_memory
+from otafl.results.environment import get_device_name
+from otafl.running.memory import MemoryNeed, estimate_need, is_out_of_memory
 from otafl.scenario import Point, expand, load_scenario
 
 STACKS = (1, 10, 100, 1_000, 10_000)
@@ -98,13 +98,13 @@ def peak_flops(device: str, side: int) -> float:
 
 def waits(engine: Engine, t: int) -> int | None:
     """How often the host waits for the GPU in a round, as torch counts it; None without a GPU."""
-    if engine.share.device.type != "cuda":
+    if engine.sample_share.device.type != "cuda":
         return None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            engine.round(t)
+            engine.run_round(t)
         finally:
             torch.cuda.set_sync_debug_mode("default")
     return sum("synchronizing" in str(one.message) for one in caught)
@@ -125,13 +125,15 @@ class Measured:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         engine = Engine(assemble(points(case, device, trials, small), range(trials)))
-        engine.round(0)  # what is drawn and made once
-        engine.round(1)
-        took = [seconds(device, functools.partial(engine.round, t)) for t in range(2, 2 + rounds)]
+        engine.run_round(0)  # what is drawn and made once
+        engine.run_round(1)
+        took = [
+            seconds(device, functools.partial(engine.run_round, t)) for t in range(2, 2 + rounds)
+        ]
         self.round_s = sorted(took)[rounds // 2]
         with torch.inference_mode():
-            cohort = engine.select(None, 2 + rounds)
-        self.flops = float(engine.parts.sizes.flops(cohort).sum())
+            cohort = engine.select_cohort(None, 2 + rounds)
+        self.flops = float(engine.parts.submodels.count_flops(cohort).sum())
         self.bytes = peak_bytes(device)
         self.waits = waits(engine, 2 + rounds)
 
@@ -141,7 +143,7 @@ def tried(case: str, device: str, trials: int, rounds: int, small: bool) -> Meas
     try:
         return Measured(case, device, trials, rounds, small)
     except Exception as error:
-        if not ran_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         return None
     finally:
@@ -161,7 +163,7 @@ def table(case: str, asked: argparse.Namespace) -> None:
         "reckoned",
         "waits a round",
     )
-    reckoned: Need = need(points(case, asked.device, 2, asked.small))
+    reckoned: MemoryNeed = estimate_need(points(case, asked.device, 2, asked.small))
     slowest_s = 0.0
     for trials in asked.stacks:
         ours = tried(case, asked.device, trials, asked.rounds, asked.small)
@@ -210,7 +212,7 @@ def main() -> None:
         "they are.\n"
     )
     peak = peak_flops(asked.device, asked.side) / 1e9
-    print(f"{device_name(asked.device)}, {three(peak)} GFLOP/s; CPU {device_name('cpu')},")
+    print(f"{get_device_name(asked.device)}, {three(peak)} GFLOP/s; CPU {get_device_name('cpu')},")
     print(f"{torch.get_num_threads()} threads, {platform.machine()}; ", end="")
     print(f"torch {torch.__version__}, otafl {otafl.__version__}")
     for case in CASES:

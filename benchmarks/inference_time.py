@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from otafl.core.contracts import View
 from otafl.factorised.lowrank import LowRank
 from otafl.models import LayeredModel
-from otafl.models.layered import numbered
-from otafl.models.modules import module_of
-from otafl.models.recipes import recipe_of
+from otafl.models.layered import number_layers
+from otafl.models.modules import build_module
+from otafl.models.recipes import build_recipe
 from otafl.plots import COLOURS
 
 NETWORKS = {
@@ -60,12 +60,12 @@ class SparseLinear(nn.Module):
 
 def factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) -> nn.Module:
     """What a trained low-rank model is exported as."""
-    model = LayeredModel(numbered(sides))
+    model = LayeredModel(number_layers(sides))
     params = {f"b{i}": torch.zeros(1, n) for i, (_, n) in enumerate(sides)}
     for i, point in enumerate(points):
         params |= {f"{part}{i}": block for part, block in zip("usv", point, strict=True)}
-    recipe = recipe_of(model, View(params, model.logits), "mlp", sides[0][:1], sides[-1][1])
-    return module_of(recipe, {name: block[0] for name, block in params.items()})
+    recipe = build_recipe(model, View(params, model.logits), "mlp", sides[0][:1], sides[-1][1])
+    return build_module(recipe, {name: block[0] for name, block in params.items()})
 
 
 def chain(layers: Sequence[nn.Module]) -> nn.Sequential:

@@ -36,9 +36,9 @@ def main() -> None:
     print("| model | size | parameters | MACs | training step | inference |")
     print("|---|---|---|---|---|---|")
     for name, settings, widths in MODELS:
-        config = registry.settings("model", name)(**settings)
-        model = registry.component("model", name)(config, (SIDE, SIDE), CLASSES)
-        dense = model.network(lambda channels: channels)
+        config = registry.load_settings_class("model", name)(**settings)
+        model = registry.load_component("model", name)(config, (SIDE, SIDE), CLASSES)
+        dense = model.build_network(lambda channels: channels)
         sizes = [(f"rank {ratio:g}", low_rank(dense, model, ratio)) for ratio in RATIOS[1:]]
         sizes += [(f"width {width:g}", slim(model, width)) for width in widths[1:]]
         row(name, "dense", dense, "1", "1")
@@ -54,13 +54,13 @@ def main() -> None:
 
 def low_rank(dense: Network, model: Any, ratio: float) -> Network:
     """As FedHM: behind the dense prefix, ranks of so many of the output channels."""
-    names = dense.factorisable[model.dense_prefix :]
+    names = dense.factorisable_names[model.dense_prefix :]
     outputs = {name: dense.shapes[f"{name}.weight"][0] for name in names}
-    return dense.with_ranks({name: max(1, round(ratio * n)) for name, n in outputs.items()})
+    return dense.replace_ranks({name: max(1, round(ratio * n)) for name, n in outputs.items()})
 
 
 def slim(model: Any, width: float) -> Network:
-    network: Network = model.network(lambda channels: max(1, round(width * channels)))
+    network: Network = model.build_network(lambda channels: max(1, round(width * channels)))
     return network
 
 
@@ -68,7 +68,7 @@ def row(*cells: object) -> None:
     name, what, network, *times = cells
     assert isinstance(network, Network)
     print(
-        f"| {name} | {what} | {network.size:,} | {network.macs:,} | "
+        f"| {name} | {what} | {network.num_params:,} | {network.macs:,} | "
         + " | ".join(map(str, times))
         + " |"
     )
@@ -87,7 +87,7 @@ def training(network: Network, calls: int) -> Callable[[], None]:
 
     def once() -> None:
         for _ in range(calls):
-            network.sgd_(params, batch, step)
+            network.take_sgd_step_(params, batch, step)
 
     return once
 

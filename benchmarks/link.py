@@ -30,13 +30,13 @@ class Uplink:
         trial = torch.arange(trials).repeat_interleave(devices)
         device = torch.arange(devices).repeat(trials)
         weight = torch.full((rows,), 1.0 / devices)
-        self.cohort = Cohort.fresh(trial, device, weight, (devices,) * trials, devices)
+        self.cohort = Cohort.create(trial, device, weight, (devices,) * trials, devices)
         self.x = torch.randn(rows, reals, generator=torch.Generator().manual_seed(0))
         self.round = 0
 
     @torch.inference_mode()
     def __call__(self) -> None:
-        state = self.link.channel.state(self.round)
+        state = self.link.channel.get_state(self.round)
         deliver(self.link.transport, (Group({"x": self.x}),), self.cohort, state, self.round)
         self.round += 1
 
@@ -69,7 +69,7 @@ def ofdm() -> None:
     """TDL draws: 100 devices, 64 rounds, 64 sub-carrier groups."""
     channel = {"name": "tdl-a", "subcarrier_groups": 64}
     uplink = Uplink(100, 10, channel=channel, power="ci")
-    state = uplink.link.channel.state
+    state = uplink.link.channel.get_state
     state(0)
     blocks = [seconds(lambda b=b: [state(64 * b + t) for t in range(64)]) for b in range(1, 4)]
     title = "TDL-A, 100 devices, 64 rounds, 64 sub-carrier groups"
@@ -112,7 +112,7 @@ def policies() -> None:
 
     plain = Uplink(100, 100, trials=100, channel="rayleigh", power="ci")
     row("100 trials of 100 devices, 100 reals", "ci, a round", f"{_median(plain) * 1e3:.1f} ms")
-    for name in registry.names("power"):
+    for name in registry.list_names("power"):
         uplink = Uplink(100, 100, trials=100, channel="rayleigh", power=name)
         pair = side_by_side(plain, uplink, pairs=11)
         row("100 trials of 100 devices, 100 reals", f"{name} / ci", f"{pair.ratio:.2f}")

@@ -76,7 +76,7 @@ class OneLayer(SoftmaxRegression):
         self.pair = Pair(x, g.mul_(1e-3))
         self.xu = torch.empty(0)
 
-    def pairs(self, params: Any, batch: Batch) -> tuple[Tensor, list[Pair]]:
+    def compute_pairs(self, params: Any, batch: Batch) -> tuple[Tensor, list[Pair]]:
         params[self.layers[0].weight].xu = self.xu  # kept from the forward pass
         return torch.zeros(DEVICES), [self.pair]
 
@@ -101,7 +101,7 @@ class Round:
         self.algorithm = FedRLR(FedRLR.Settings(rank=rank), model, DEVICES)
         rows = torch.arange(DEVICES)
         share = torch.full((DEVICES,), 1.0 / DEVICES)
-        self.cohort = Cohort.fresh(torch.zeros_like(rows), rows, share, (DEVICES,), DEVICES)
+        self.cohort = Cohort.create(torch.zeros_like(rows), rows, share, (DEVICES,), DEVICES)
         self.hyper = {"q": 2.0, "nu": 1000.0, "c1": 0.006, "mu": 3.0}
         self.hyper = {name: torch.tensor([value]) for name, value in self.hyper.items()}
         self.streams = Streams([0], [0])
@@ -114,13 +114,13 @@ class Round:
 
     def devices(self) -> Any:
         broadcast = self.algorithm.broadcast(self.theta_0, self.cohort)
-        broadcast = broadcast.rows(self.cohort, 0, DEVICES)
+        broadcast = broadcast.expand_rows(self.cohort, 0, DEVICES)
         context = LocalContext(self.cohort, self.hyper, self.streams, 0, OneStep())
-        return self.algorithm.local(broadcast, self.own, context)
+        return self.algorithm.run_local_update(broadcast, self.own, context)
 
     def server(self) -> Tensors:
         context = Context(self.cohort, self.hyper, self.streams, 0)
-        return self.algorithm.combine(self.theta_0, self.received, context)
+        return self.algorithm.update_server(self.theta_0, self.received, context)
 
 
 def dense_step(side: int) -> Call:

@@ -63,9 +63,9 @@ def main() -> None:
         print(f"| {name} | {1e3 * each.fast_s:.1f} | {each.ratio:.2f} | {first.ratio:.2f} |")
     print("\n| network | devices | channels last, ms | channels first |\n|---|---|---|---|")
     for name, settings, devices in NETWORKS:
-        config = registry.settings("model", name)(**settings)
-        network = registry.component("model", name)(config, (SIDE, SIDE), CLASSES)
-        few = 3 if network.size > 1e6 else 5
+        config = registry.load_settings_class("model", name)(**settings)
+        network = registry.load_component("model", name)(config, (SIDE, SIDE), CLASSES)
+        few = 3 if network.num_params > 1e6 else 5
         plain = ChannelsFirst(network.image, network.steps)
         pair = side_by_side(step_of(network, devices), step_of(plain, devices), few)
         what = " ".join([name, *(f"{key} {value}" for key, value in settings.items())])
@@ -106,7 +106,7 @@ def step_of(network: Network, devices: int) -> Callable[[], object]:
     params = {name: torch.randn(devices, *s) / 20 for name, s in network.shapes.items()}
     x = torch.randn(devices, SAMPLES, SIDE, SIDE)
     batch = Batch(x, torch.randint(0, CLASSES, (devices, SAMPLES)), None)
-    return lambda: network.gradients(params, batch)
+    return lambda: network.compute_gradients(params, batch)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import in_chunks
+from otafl.sweeping.planning import replace_chunk_mb
 
 DEVICES, HIDDEN, STEPS, BATCH, PROX = 100, 100, 20, 20, 5
 PENALTY, ALPHA, ETA = 15.0, 0.01, 0.05
@@ -69,12 +69,12 @@ class Ours:
             }
         )
         points = expand(scenario)
-        points = in_chunks(points, chunking.measured(points, chunking.MOST_S))
+        points = replace_chunk_mb(points, chunking.measure_chunk_mb(points, chunking.MAX_S))
         self.engine = Engine(assemble(points, [0]))
         self.next = 0
 
     def __call__(self) -> None:
-        self.engine.round(self.next)
+        self.engine.run_round(self.next)
         self.next += 1
 
 

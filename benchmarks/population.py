@@ -77,13 +77,13 @@ def measure(devices: int, case: str) -> dict[str, float]:
     engine = Engine(assemble(points, [0]))
     recorder = Recorder(engine, 1, 1)
     made_s = time.process_time()
-    recorder.take(0, 0.0)
+    recorder.take_record(0, 0.0)
     first_s = time.process_time()
     for t in range(ROUNDS):
-        engine.round(t)
-        recorder.take(t + 1, 0.0)
+        engine.run_round(t)
+        recorder.take_record(t + 1, 0.0)
     done_s = time.process_time()
-    rows = max(engine.devices.allocated, engine.memory.allocated)
+    rows = max(engine.devices.num_allocated, engine.memory.num_allocated)
     return {
         "imported_s": imported_s,
         "imported_mb": imported_mb,

@@ -29,7 +29,7 @@ from otafl.engine.assembly import Parts, assemble
 from otafl.engine.engine import Engine
 from otafl.running import chunking
 from otafl.scenario import expand, load_scenario
-from otafl.sweeping.planning import in_chunks
+from otafl.sweeping.planning import replace_chunk_mb
 
 ROOT = Path(__file__).parent.parent
 FEDRLR = {
@@ -68,7 +68,7 @@ class Rounds:
 
     def __init__(self, scenario: dict, trials: int, rounds: int) -> None:
         points = expand(load_scenario({**scenario, "trials": trials, "sweep": {}}))
-        points = in_chunks(points, chunking.measured(points, chunking.MOST_S))
+        points = replace_chunk_mb(points, chunking.measure_chunk_mb(points, chunking.MAX_S))
         self.engine = Engine(assemble(points, range(trials)))
         self.rounds, self.next = rounds, 0
         gc.collect()  # as `run_stack` does before its rounds
@@ -76,7 +76,7 @@ class Rounds:
 
     def __call__(self) -> None:
         for t in range(self.next, self.next + self.rounds):
-            self.engine.round(t)
+            self.engine.run_round(t)
         self.next += self.rounds
 
 
@@ -148,7 +148,7 @@ def batched_or_vmap() -> None:
     @torch.no_grad()
     def written_out() -> None:
         for _ in range(20):
-            parts.model.sgd_(named, own, torch.full((n,), 1e-6))
+            parts.model.take_sgd_step_(named, own, torch.full((n,), 1e-6))
 
     pair = side_by_side(written_out, with_vmap)
     ratio("SGD step, 10 devices, 784-100-10", "vmap / written out", pair)
@@ -157,7 +157,7 @@ def batched_or_vmap() -> None:
 def next_batch(parts: Parts):  # type: ignore[no-untyped-def]
     """Any batch of the scenario's."""
     engine = Engine(parts)
-    return parts.samples.local_data.work(0, engine.select(None, 0)).batch(0)
+    return parts.samples.training_data.select_cohort(0, engine.select_cohort(None, 0)).draw_batch(0)
 
 
 def evaluation() -> None:
@@ -172,10 +172,10 @@ def evaluation() -> None:
 
     def train() -> None:
         for _ in range(loaded.training.eval_every):
-            engine.round(clock["round"])
+            engine.run_round(clock["round"])
             clock["round"] += 1
 
-    pair = side_by_side(lambda: recorder.take(clock["round"], 0.0), train)
+    pair = side_by_side(lambda: recorder.take_record(clock["round"], 0.0), train)
     ratio("quickstart, 12 trials stacked", "training / evaluation", pair)
 
 
@@ -209,9 +209,9 @@ def bookkeeping(name: str, scenario: dict, trials: int, rounds: int) -> None:
     for method in ("plan", "select", "start_clock", "admit", "measure"):
         setattr(engine, method, _timed(getattr(engine, method), host))
     for t in range(5):
-        engine.round(t)
+        engine.run_round(t)
     host.clear()
-    total = seconds(lambda: [engine.round(t) for t in range(5, 5 + rounds)])
+    total = seconds(lambda: [engine.run_round(t) for t in range(5, 5 + rounds)])
     share = f"{100 * sum(host) / total:.1f} % of a round"
     row(f"{name}, 100 devices, {trials} trials", "clock and bookkeeping", share)
 

@@ -48,7 +48,7 @@ def ready(folder):
     from otafl.engine.engine import Engine
 
     check_writable(folder)
-    Engine.round = stop
+    Engine.run_round = stop
 
 def stop(*_):
     print(time.process_time(), flush=True)

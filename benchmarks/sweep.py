@@ -24,7 +24,7 @@ import torch
 from otafl import load_scenario, open_results, sweeping
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.running.running import run_stack
+from otafl.running.stack_run import run_stack
 from otafl.scenario import Scenario, expand
 
 SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}
@@ -76,9 +76,9 @@ def factorisations(title: str, size: dict[str, Any]) -> None:
     for name in FACTORISATIONS:
         setattr(torch.linalg, name, timed(getattr(torch.linalg, name), spent))
     for t in range(3):
-        engine.round(t)
+        engine.run_round(t)
     spent[0] = 0.0
-    whole = seconds(lambda: [engine.round(t) for t in range(3, 23)])
+    whole = seconds(lambda: [engine.run_round(t) for t in range(3, 23)])
     row(title, "a round / its small factorisations", f"{whole / spent[0]:.1f}")
 
 
@@ -101,7 +101,7 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
         times = {}
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
-                sweeping.planning.stored(one, Path(folder), 2)  # the same stacks for both
+                sweeping.planning.read_stored(one, Path(folder), 2)  # the same stacks for both
                 times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
     row(title, "one worker / two, one thread each", spread(ratios, 2))
@@ -160,7 +160,7 @@ def opening(title: str) -> None:
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))
         row(title, f"open_results, unfinished, {files} files", f"{opened:.1f} s")
-        stacks = len(sweeping.planning.stored(one, home))
+        stacks = len(sweeping.planning.read_stored(one, home))
         sweeping.sweep(one, home)
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))

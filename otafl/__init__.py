@@ -1,7 +1,8 @@
 """Simulation of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
-`tuned`, `to_reach`, `symbols_per_round`, `timeline_of`, `deviation`, `load_model`, `UserError`.
+`select_tuned`, `compute_cost_to_reach`, `compute_symbols_per_round`, `extract_timeline`,
+`compute_loss_deviation`, `load_model`, `UserError`.
 Heavy packages are imported on first use.
 """
 
@@ -14,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from otafl import moved
 from otafl.core.errors import UserError
+from otafl.core.renamed import find_new_name
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from otafl.analysis.deviation import deviation
-    from otafl.analysis.overhead import symbols_per_round, to_reach
-    from otafl.analysis.timeline import timeline_of
-    from otafl.analysis.tuning import tuned
-    from otafl.exporting.deployed import load_model
+    from otafl.analysis.deviation import compute_loss_deviation
+    from otafl.analysis.overhead import compute_cost_to_reach, compute_symbols_per_round
+    from otafl.analysis.timeline import extract_timeline
+    from otafl.analysis.tuning import select_tuned
+    from otafl.exporting.deployment import load_model
     from otafl.own_loop.wireless import WirelessUplink, over_the_air
     from otafl.results.files import open_results
     from otafl.scenario import Scenario, load_scenario
@@ -35,31 +37,40 @@ __all__ = [
     "UserError",
     "WirelessUplink",
     "__version__",
-    "deviation",
+    "compute_cost_to_reach",
+    "compute_loss_deviation",
+    "compute_symbols_per_round",
+    "extract_timeline",
     "load_model",
     "load_scenario",
     "open_results",
     "over_the_air",
     "run",
+    "select_tuned",
     "sweep",
-    "symbols_per_round",
-    "timeline_of",
-    "to_reach",
-    "tuned",
 ]
 
 _LAZY = {
     "WirelessUplink": "otafl.own_loop.wireless",
-    "deviation": "otafl.analysis.deviation",
-    "load_model": "otafl.exporting.deployed",
+    "compute_cost_to_reach": "otafl.analysis.overhead",
+    "compute_loss_deviation": "otafl.analysis.deviation",
+    "compute_symbols_per_round": "otafl.analysis.overhead",
+    "extract_timeline": "otafl.analysis.timeline",
+    "load_model": "otafl.exporting.deployment",
     "load_scenario": "otafl.scenario",
     "open_results": "otafl.results.files",
     "over_the_air": "otafl.own_loop.wireless",
-    "symbols_per_round": "otafl.analysis.overhead",
-    "timeline_of": "otafl.analysis.timeline",
-    "to_reach": "otafl.analysis.overhead",
-    "tuned": "otafl.analysis.tuning",
+    "select_tuned": "otafl.analysis.tuning",
 }
+
+_OLD_NAMES = {
+    "deviation": "compute_loss_deviation",
+    "symbols_per_round": "compute_symbols_per_round",
+    "timeline_of": "extract_timeline",
+    "to_reach": "compute_cost_to_reach",
+    "tuned": "select_tuned",
+}
+"""Old name -> new name."""
 
 
 def run(
@@ -96,7 +107,7 @@ def run(
     from otafl import sweeping
 
     file = None if out is None else Path(out)
-    return sweeping.run(_loaded(scenario), file, progress, restart=restart)
+    return sweeping.run(_load_if_path(scenario), file, progress, restart=restart)
 
 
 def sweep(
@@ -132,10 +143,10 @@ def sweep(
     """
     from otafl import sweeping
 
-    return sweeping.sweep(_loaded(scenario), Path(folder), progress, restart=restart)
+    return sweeping.sweep(_load_if_path(scenario), Path(folder), progress, restart=restart)
 
 
-def _loaded(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
+def _load_if_path(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
     from otafl.scenario import Scenario, load_scenario
 
     return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
@@ -146,7 +157,7 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("otafl")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'otafl' has no attribute {name!r}")
+    return getattr(import_module(__name__), find_new_name(__name__, _OLD_NAMES, name))
 
 
 def __dir__() -> list[str]:

@@ -17,30 +17,66 @@ from types import ModuleType
 
 PACKAGES = {
     "conformance": "laws",
+    "frequency": "cpu_frequency",
+    "levels": "submodels",
     "transport": "uplink",
 }
 """Old name of a package -> its new one. Modules that are in neither table kept theirs."""
 
 MODULES = {
-    "core.blame": "user_code.blame",
+    "algorithms.arrivals": "algorithms.deliveries",
+    "algorithms.cp_blocks": "algorithms.cp_params",
+    "algorithms.level_training": "algorithms.submodel_training",
+    "analysis.tabulating": "analysis.tables",
+    "channels.places": "channels.positions",
+    "core.blame": "user_code.error_origin",
+    "core.contracts.blocks": "core.contracts.tensors",
     "core.custom": "user_code.loading",
     "core.lasting": "core.stateful",
-    "core.own_class": "user_code.own",
+    "core.own_class": "user_code.custom_part",
     "core.sources": "user_code.sources",
+    "core.words": "core.suggestions",
+    "data.dealt": "data.sample_assignment",
+    "data.hf": "data.hugging_face",
+    "data.made_up": "data.synthetic",
+    "data.own": "data.client_samples",
+    "data.shares": "data.device_splits",
+    "data.work": "data.training_data",
     "engine.batch_statistics": "evaluation.batch_statistics",
-    "engine.by_trial": "evaluation.by_trial",
+    "engine.by_trial": "evaluation.server_merging",
     "engine.checkpoints": "running.checkpoints",
     "engine.chunking": "running.chunking",
-    "engine.dry_run": "preflight.dry_run",
+    "engine.dry_run": "preflight.small_round",
     "engine.evaluation": "evaluation.evaluation",
     "engine.fine_tuning": "evaluation.fine_tuning",
-    "engine.following": "running.following",
-    "engine.foresight": "preflight.rehearsal",
+    "engine.following": "running.run_tracking",
+    "engine.foresight": "preflight.first_round",
     "engine.memory": "running.memory",
     "engine.metrics": "evaluation.scoring",
+    "engine.pending": "engine.update",
     "engine.recorder": "evaluation.recorder",
-    "engine.running": "running.running",
-    "engine.trained": "evaluation.trained",
+    "engine.running": "running.stack_run",
+    "engine.settling": "engine.acknowledgement",
+    "engine.sizes": "engine.submodel_workload",
+    "engine.stacking": "engine.payload_collector",
+    "engine.trained": "evaluation.trained_models",
+    "evaluation.by_trial": "evaluation.server_merging",
+    "evaluation.trained": "evaluation.trained_models",
+    "exporting.deployed": "exporting.deployment",
+    "factorised.rlc": "factorised.random_linear_coding",
+    "models.held": "models.forms",
+    "models.normed": "models.normalised_networks",
+    "models.steps": "models.layer_steps",
+    "plots.of_scenarios": "plots.scenario_panels",
+    "preflight.dry_run": "preflight.small_round",
+    "preflight.rehearsal": "preflight.first_round",
+    "report.about": "report.run_description",
+    "results.ending": "results.end_values",
+    "results.plain": "results.plain_data",
+    "running.following": "running.run_tracking",
+    "running.running": "running.stack_run",
+    "scenario.wording": "scenario.key_descriptions",
+    "sweeping.working": "sweeping.stack_job",
     "transport.accounting": "privacy.accounting",
     "transport.alpha_stable": "uplink.impairments.alpha_stable",
     "transport.amplifier": "uplink.impairments.amplifier",
@@ -74,13 +110,15 @@ MODULES = {
     "uplink.reports": "own_loop.reports",
     "uplink.update_kinds": "own_loop.update_kinds",
     "uplink.wireless": "own_loop.wireless",
+    "user_code.blame": "user_code.error_origin",
+    "user_code.own": "user_code.custom_part",
 }
 """Old name of a module -> its new one."""
 
 ROOT = "otafl."
 
 
-def new_name(name: str) -> str | None:
+def get_new_name(name: str) -> str | None:
     """Return the full new name of a module with this full name; None if it has not moved."""
     if not name.startswith(ROOT):
         return None
@@ -118,7 +156,7 @@ class Finder(MetaPathFinder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         """Return the spec of a module that has moved; None for any other."""
-        new = new_name(fullname)
+        new = get_new_name(fullname)
         if new is None:
             return None
         old = fullname.removeprefix(ROOT)

@@ -10,7 +10,7 @@ alternating least squares finds from AFM's, or from random ones. No data, no tra
 from __future__ import annotations
 
 import torch
-from tables import head, row
+from tables import print_head, print_row
 from torch import Tensor
 
 from otafl.factorised import cp
@@ -26,7 +26,7 @@ KERNELS = {  # of Table I: modes, rank at x2
 DEVICES, DRIFT, SWEEPS = 10, 0.01, (1, 5, 20, 50)
 
 
-def percent(tensor: Tensor, factors: list[Tensor]) -> str:
+def format_percent(tensor: Tensor, factors: list[Tensor]) -> str:
     """Write how far factors are from a tensor."""
     apart = (cp.kruskal(factors) - tensor).norm() / tensor.norm()
     return f"{100 * float(apart):.2g} %"
@@ -36,7 +36,7 @@ def main() -> None:
     torch.manual_seed(0)
     random = [f"{count} sweep{'s' * (count > 1)} from random" for count in SWEEPS]
     columns = ("a device's own", "AFM", "5 sweeps from AFM", *random)
-    head("From the mean of ten kernels", "kernel", "modes", "rank", *columns)
+    print_head("From the mean of ten kernels", "kernel", "modes", "rank", *columns)
     for name, (modes, rank) in KERNELS.items():
         deviation = cp.start_deviation(modes[0] * modes[1] * modes[2], rank, len(modes))
         shape = [(1, rank, size) for size in modes]
@@ -48,14 +48,14 @@ def main() -> None:
         ]
         mean = torch.stack([cp.kruskal(one) for one in each]).mean(0)
         afm = [torch.stack(of_all).mean(0) for of_all in zip(*each, strict=True)]
-        cells = [percent(mean, each[0]), percent(mean, afm)]
-        cells.append(percent(mean, cp.als(mean, afm, 5)[0]))
+        cells = [format_percent(mean, each[0]), format_percent(mean, afm)]
+        cells.append(format_percent(mean, cp.run_als(mean, afm, 5)[0]))
         done = 0
         for sweeps in SWEEPS:
-            start, _ = cp.als(mean, start, sweeps - done, change=0.0)
+            start, _ = cp.run_als(mean, start, sweeps - done, change=0.0)
             done = sweeps
-            cells.append(percent(mean, start))
-        row(name, " x ".join(map(str, modes)), rank, *cells)
+            cells.append(format_percent(mean, start))
+        print_row(name, " x ".join(map(str, modes)), rank, *cells)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
-from otafl.algorithms.low_rank_layers import point, point_blocks
+from otafl.algorithms.low_rank_layers import get_point, name_point
 from otafl.core.contracts import LocalContext
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.factorised.lowrank import LowRank, compress, dense, project, retract
+from otafl.factorised.lowrank import LowRank, compress, project, retract, to_dense
 from otafl.scenario import expand
 
 SCENARIO = {
@@ -34,103 +34,103 @@ K, RANK, DRAWS, SNRS = 10, 4, 20, (25, 10, 0, -10)
 
 
 @torch.inference_mode()
-def updates() -> list[tuple[LowRank, LowRank]]:
+def draw_updates() -> list[tuple[LowRank, LowRank]]:
     """Of each layer the broadcast point [1, ...] and the devices' points [K, ...]."""
     engine = Engine(assemble(expand(otafl.load_scenario(SCENARIO)), [0]))
     for t in range(50):
-        engine.round(t)
+        engine.run_round(t)
     parts = engine.parts
     settings = FedRLR.Settings(rank=RANK, inv_k_gradient=False, mu_schedule="constant", mu=0)
     fedrlr = FedRLR(settings, parts.model, K)
     server = {}
     for i in range(len(parts.model.layers)):
-        u, s, v = point(engine.server, i)
-        server |= point_blocks(i, compress([u[:, :-1] * s[:, None]], [v], [RANK])[0])
+        u, s, v = get_point(engine.server, i)
+        server |= name_point(i, compress([u[:, :-1] * s[:, None]], [v], [RANK])[0])
         server[f"b{i}"] = torch.einsum("nr,nr,nor->no", u[:, -1], s, v)
-    cohort = engine.select(None, 50)
+    cohort = engine.select_cohort(None, 50)
     numbers = {"q": 100.0, "nu": 1000.0, "c1": 0.0, "mu": 0.0}
     hyper = {name: torch.tensor([value], dtype=torch.float64) for name, value in numbers.items()}
     devices = {n: b.expand(K, *b.shape[1:]).clone() for n, b in server.items()}
     devices["weight"] = torch.full((K, 1), 1 / K, dtype=torch.float64)
-    broadcast = fedrlr.broadcast(server, cohort).rows(cohort, 0, K)
-    work = parts.samples.local_data.work(50, cohort)
+    broadcast = fedrlr.broadcast(server, cohort).expand_rows(cohort, 0, K)
+    work = parts.samples.training_data.select_cohort(50, cohort)
     context = LocalContext(cohort, hyper, parts.streams, 50, work)
-    state, _, _ = fedrlr.local(broadcast, devices, context)
-    return [(point(server, i), point(state, i)) for i in range(len(parts.model.layers))]
+    state, _, _ = fedrlr.run_local_update(broadcast, devices, context)
+    return [(get_point(server, i), get_point(state, i)) for i in range(len(parts.model.layers))]
 
 
-def balanced(of: LowRank) -> tuple[Tensor, Tensor]:
+def balance(of: LowRank) -> tuple[Tensor, Tensor]:
     """U sqrt(S) and V sqrt(S)."""
     return of.u * of.s.sqrt()[:, None], of.v * of.s.sqrt()[:, None]
 
 
-def coded(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
+def code_randomly(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
     """FedRLR, eqs. (25)-(26): a random sign precoder for each device."""
-    u, v = balanced(own)
+    u, v = balance(own)
     f = (2.0 * torch.randint(0, 2, (K, RANK, RANK), generator=NOISE) - 1.0).double() / RANK**0.5
     return u @ f, v @ f
 
 
-def common(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
+def use_common_frame(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
     """The same precoder for all: the factors as they are."""
-    return balanced(own)
+    return balance(own)
 
 
-def aligned(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
+def align(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
     """Factors turned into the broadcast model's frame first (orthogonal Procrustes)."""
-    (u, v), (u0, v0) = balanced(own), balanced(at)
+    (u, v), (u0, v0) = balance(own), balance(at)
     a, _, bt = torch.linalg.svd(u.mT @ u0 + v.mT @ v0)
     return u @ a @ bt, v @ a @ bt
 
 
-def increments(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
+def compute_increments(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
     """Of the aligned factors."""
-    (u, v), (u0, v0) = aligned(at, own), balanced(at)
+    (u, v), (u0, v0) = align(at, own), balance(at)
     return u - u0, v - v0
 
 
-def tangent(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
+def project_to_tangent(at: LowRank, own: LowRank) -> tuple[Tensor, Tensor]:
     """Increments projected on the tangent space at the broadcast model: A and B of FedRLR+."""
-    moved = dense(own) - dense(at)
+    moved = to_dense(own) - to_dense(at)
     a, b = moved @ at.v, moved.mT @ at.u
     return a, b - at.v @ (at.v.mT @ b)
 
 
-def product(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
+def multiply_factors(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
     return a @ b.T
 
 
-def scaled_product(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
+def multiply_scaled(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
     """Eq. (31): the product of the sums over K."""
     return K * a @ b.T
 
 
-def product_of_moved(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
-    u0, v0 = balanced(at)
+def multiply_moved(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
+    u0, v0 = balance(at)
     return (u0[0] + a) @ (v0[0] + b).T
 
 
-def retracted(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
+def retract_change(at: LowRank, a: Tensor, b: Tensor) -> Tensor:
     step = project(at, (a + at.u[0] @ (b.T @ at.v[0]))[None], (at.v[0] @ (a.T @ at.u[0]) + b)[None])
-    return dense(retract([at], [step])[0])[0]
+    return to_dense(retract([at], [step])[0])[0]
 
 
 DESIGNS = {
-    "random linear coding (FedRLR)": (coded, scaled_product),
-    "one precoder for all": (common, product),
-    "factors in a shared frame": (aligned, product),
-    "their increments": (increments, product_of_moved),
-    "increments in the tangent space (FedRLR+)": (tangent, retracted),
+    "random linear coding (FedRLR)": (code_randomly, multiply_scaled),
+    "one precoder for all": (use_common_frame, multiply_factors),
+    "factors in a shared frame": (align, multiply_factors),
+    "their increments": (compute_increments, multiply_moved),
+    "increments in the tangent space (FedRLR+)": (project_to_tangent, retract_change),
 }
 NOISE = torch.Generator().manual_seed(0)
 
 
 def main() -> None:
-    layers = updates()
-    means = [dense(own).mean(0) for _, own in layers]
+    layers = draw_updates()
+    means = [to_dense(own).mean(0) for _, own in layers]
     model = sum(float(mean.square().sum()) for mean in means)
     step = sum(
-        float((mean - dense(at)[0]).square().sum())
+        float((mean - to_dense(at)[0]).square().sum())
         for mean, (at, _) in zip(means, layers, strict=True)
     )
     print(

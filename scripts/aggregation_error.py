@@ -16,8 +16,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
-from looks import PEAK_TCI, POLICIES, TYPE, policy
-from tables import budgets, gained, head, row
+from looks import PEAK_TCI, POLICIES, TYPE, get_policy_style
+from tables import classify_budgets, compute_gain, print_head, print_row
 
 import otafl
 
@@ -46,11 +46,11 @@ def main() -> None:
     for axis, (study, (dim, label)) in zip(axes.flat, STUDIES.items(), strict=True):
         result = otafl.open_results(args.folder / f"{study}.nc")
         error = result.aggregation_nmse.isel(round=-1).transpose("power", dim, "trial")
-        tell(study, error, budgets(result))
+        tell(study, error, classify_budgets(result))
         for name in error.power.values:
             # inversion's error has no mean over Rayleigh fading, so trials are summed up by medians
             one = error.sel(power=name).median("trial")
-            axis.plot(one[dim], one, label=name, **policy(str(name)))
+            axis.plot(one[dim], one, label=name, **get_policy_style(str(name)))
         axis.set(yscale="log", xlabel=label, ylim=(1e-4, 1e2))
         if dim in ("device_count", "antennas"):
             axis.set_xscale("log")
@@ -71,25 +71,27 @@ def main() -> None:
     print(f"\n{args.out}")
 
 
-def tell(study: str, error: xr.DataArray, kept: dict[str, str]) -> None:
+def tell(study: str, error: xr.DataArray, state: dict[str, str]) -> None:
     """Print the errors [power, x, trial], and those of PAIRS over each other."""
     columns = [f"{x:g}" for x in error[error.dims[1]].values]
     title = f"{study}: median of {error.sizes['trial']} trials (lowest to highest)"
-    head(title, "budget", "power", *columns)
+    print_head(title, "budget", "power", *columns)
     for budget in ("none", "peak", "average"):
         for one in error:
-            if kept[name := str(one.power.values)] == budget:
-                row(budget, name, *map(_cell, one.values))
+            if state[name := str(one.power.values)] == budget:
+                print_row(budget, name, *map(_format_cell, one.values))
     pairs = [pair for pair in PAIRS if {*pair} <= {*error.power.values}]
     if pairs:
-        head("in the same trials: geometric mean (95 % interval)", "ratio of errors", *columns)
+        print_head(
+            "in the same trials: geometric mean (95 % interval)", "ratio of errors", *columns
+        )
     for name, base in pairs:
-        ratios = np.exp(gained(np.log(error.sel(power=name)), np.log(error.sel(power=base))))
+        ratios = np.exp(compute_gain(np.log(error.sel(power=name)), np.log(error.sel(power=base))))
         cells = (f"{mean:.3g} ({low:.3g} to {high:.3g})" for mean, low, high in ratios)
-        row(f"{name} / {base}", *cells)
+        print_row(f"{name} / {base}", *cells)
 
 
-def _cell(trials: np.ndarray) -> str:
+def _format_cell(trials: np.ndarray) -> str:
     return f"{np.median(trials):.2g} ({trials.min():.2g} to {trials.max():.2g})"
 
 

@@ -52,7 +52,7 @@ class Uplink(NamedTuple):
     cost: dict[str, np.ndarray]
     settings: list[str]
 
-    def tuned(self, name: str) -> tuple[np.ndarray, list[str]]:
+    def select_tuned(self, name: str) -> tuple[np.ndarray, list[str]]:
         """Costs [SNR, trial] at the setting cheapest on validation data, and which that is."""
         longest = np.nanmax(self.choose[name], initial=0.0)
         late = np.nan_to_num(self.choose[name], nan=10 * longest)  # as one that never gets there
@@ -60,7 +60,7 @@ class Uplink(NamedTuple):
         return self.cost[name][best, np.arange(len(best))], [self.settings[i] for i in best]
 
 
-def uplinks(result: xr.Dataset, target: float) -> list[Uplink]:
+def list_uplinks(result: xr.Dataset, target: float) -> list[Uplink]:
     """Group the sweep's rows that differ in what is tuned alone."""
     labels = [
         (str(transport), str(power), str(codec), f"best {n:g}" if chosen != "uniform" else "")
@@ -74,8 +74,8 @@ def uplinks(result: xr.Dataset, target: float) -> list[Uplink]:
     ]
     # a trial may stop at the target on test samples before it is there on the others
     found = {
-        "choose": otafl.to_reach(result, "validation_accuracy", target - 0.01),
-        "cost": otafl.to_reach(result, "test_accuracy", target),
+        "choose": otafl.compute_cost_to_reach(result, "validation_accuracy", target - 0.01),
+        "cost": otafl.compute_cost_to_reach(result, "test_accuracy", target),
     }
     families: dict[str, list[int]] = {}
     for i, label in enumerate(labels):
@@ -94,11 +94,11 @@ def uplinks(result: xr.Dataset, target: float) -> list[Uplink]:
             for kind, one in found.items()
         }
         tried = [
-            {"step size": float(rate), **_tuned(labels[i])}
+            {"step size": float(rate), **_parse_tuned(labels[i])}
             for i in rows
             for rate in result["learning_rate"].values
         ]
-        chosen = [", ".join(_said(one, tried)) for one in tried]
+        chosen = [", ".join(_iterate_sentences(one, tried)) for one in tried]
         kept = " ".join(labels[rows[0]])
         average = any(word in kept for word in ON_AVERAGE) and "constraint=peak" not in kept
         out.append(Uplink(name, "over_the_air" in kept, average, **costs, settings=chosen))
@@ -112,17 +112,19 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("analog_vs_digital.png"))
     args = parser.parse_args()
     result = otafl.open_results(args.result)
-    snrs, found = result["snr_db"].values, uplinks(result, args.target)
+    snrs, found = result["snr_db"].values, list_uplinks(result, args.target)
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 2, figsize=(10, 8), layout="constrained")
     colours = [colour for colour, _, _ in POLICIES.values()]
     goal = f"{100 * args.target:g} %"
     for axis, (cost, label) in zip(axes, COSTS.items(), strict=True):
         print(f"\n{label} to {goal}: median of {result.sizes['trial']} trials (lowest to highest)")
-        _head("uplink", "budget", *(f"{snr:g} dB" for snr in snrs))
+        _print_head("uplink", "budget", *(f"{snr:g} dB" for snr in snrs))
         for uplink in found:
-            values, _ = uplink.tuned(cost)
-            _row(uplink.name, "average" if uplink.average else "peak", *map(_cell, values))
+            values, _ = uplink.select_tuned(cost)
+            _print_row(
+                uplink.name, "average" if uplink.average else "peak", *map(_format_cell, values)
+            )
             kind = [one for one in found if one.analog == uplink.analog]
             turn = kind.index(uplink)
             style = {"color": colours[turn], "marker": MARKERS[turn], "ms": 6}
@@ -131,17 +133,17 @@ def main() -> None:
         axis.set(xlabel="SNR (dB)", ylabel=f"{label} to {goal}", yscale="log")
         axis.grid(alpha=0.3)
         print(f"\n{label}: the best digital uplink over the best analogue one, in the same trials")
-        _head("budget", *(f"{snr:g} dB" for snr in snrs))
+        _print_head("budget", *(f"{snr:g} dB" for snr in snrs))
         for budget, eligible_mask in {
             "peak": [one for one in found if not one.average],
             "peak or average": found,
         }.items():
-            _row(budget, *(_ratio(eligible_mask, cost, i) for i in range(len(snrs))))
+            _print_row(budget, *(_format_ratio(eligible_mask, cost, i) for i in range(len(snrs))))
     print("\nsettings chosen, by SNR; * is the least or the most that was tried")
-    _head("uplink", "to reach it with the least", *(f"{snr:g} dB" for snr in snrs))
+    _print_head("uplink", "to reach it with the least", *(f"{snr:g} dB" for snr in snrs))
     for uplink in found:
         for cost, label in COSTS.items():
-            _row(uplink.name, label, *uplink.tuned(cost)[1])
+            _print_row(uplink.name, label, *uplink.select_tuned(cost)[1])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(args.figure, dpi=150)
     print(f"\nfigure: {args.figure}")
@@ -158,12 +160,12 @@ def _name(label: tuple[str, str, str, str]) -> str:
     return " ".join(text.split())
 
 
-def _tuned(label: tuple[str, str, str, str]) -> dict[str, float]:
+def _parse_tuned(label: tuple[str, str, str, str]) -> dict[str, float]:
     parts = (found.group(0).strip("()") for found in TUNED.finditer(" ".join(label)))
     return {key: float(value) for key, _, value in (part.partition("=") for part in parts)}
 
 
-def _said(one: dict[str, float], tried: list[dict[str, float]]) -> Iterator[str]:
+def _iterate_sentences(one: dict[str, float], tried: list[dict[str, float]]) -> Iterator[str]:
     """Say what was chosen, with a star at the least and the most that was tried."""
     for key, value in one.items():
         values = {other[key] for other in tried}
@@ -171,11 +173,11 @@ def _said(one: dict[str, float], tried: list[dict[str, float]]) -> Iterator[str]
         yield f"{key.replace('_', ' ')} {value:g}" + "*" * edge
 
 
-def _ratio(eligible_mask: list[Uplink], cost: str, snr: int) -> str:
+def _format_ratio(eligible_mask: list[Uplink], cost: str, snr: int) -> str:
     """Geometric mean over the trials of digital over analogue, with its 95 % interval."""
     best = {}
     for analog in (True, False):
-        each = [one.tuned(cost)[0][snr] for one in eligible_mask if one.analog == analog]
+        each = [one.select_tuned(cost)[0][snr] for one in eligible_mask if one.analog == analog]
         reached = [values for values in each if not np.isnan(values).any()]
         if not reached:
             return "not reached"
@@ -186,19 +188,19 @@ def _ratio(eligible_mask: list[Uplink], cost: str, snr: int) -> str:
     return f"{mean:.3g} ({low:.3g} to {high:.3g})"
 
 
-def _cell(values: np.ndarray) -> str:
+def _format_cell(values: np.ndarray) -> str:
     short = np.isnan(values).sum()
     if short:
         return f"not reached in {short} of {len(values)}"
     return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
 
 
-def _head(*cells: str) -> None:
-    _row(*cells)
+def _print_head(*cells: str) -> None:
+    _print_row(*cells)
     print("|" + "---|" * len(cells))
 
 
-def _row(*cells: str) -> None:
+def _print_row(*cells: str) -> None:
     print("| " + " | ".join(cells) + " |")
 
 

@@ -8,40 +8,43 @@ soonest on validation data; a star marks the ends of the steps tried, beyond whi
 from __future__ import annotations
 
 import numpy as np
-from tables import command, head, opened_at, options, row
+from tables import command, make_parser, open_result_at, print_head, print_row
 
 import otafl
-from otafl.analysis.overhead import soonest
-from otafl.analysis.points import along, by_point
-from otafl.analysis.summary import spread
+from otafl.analysis.overhead import select_soonest
+from otafl.analysis.points import flatten_points, swap_to_coordinate
+from otafl.analysis.summary import format_mean_std
 
 COSTS = {"sim_time_s": "Simulated seconds", "energy_j": "Joules", "tx_energy_j": "Joules radiated"}
 STEP = "learning_rate"
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--by", metavar="AXIS", default="snr_db", help="default %(default)s")
     parser.add_argument("--target", type=float, default=0.8, help="default %(default)s")
     args = parser.parse_args()
-    every = opened_at(args.result, args.sel)
-    ds = by_point(along(soonest(every, STEP, args.target), args.by), keep=args.by)
+    every = open_result_at(args.result, args.sel)
+    ds = flatten_points(
+        swap_to_coordinate(select_soonest(every, STEP, args.target), args.by),
+        keep=args.by,
+    )
     ds = ds.transpose("point", args.by, ...)
-    costs = otafl.to_reach(ds, "test_accuracy", args.target)
+    costs = otafl.compute_cost_to_reach(ds, "test_accuracy", args.target)
     ends = every[STEP].values[[0, -1]]
-    told = {title: (costs[name].values, there) for name, title in COSTS.items()}
+    told = {title: (costs[name].values, format_value) for name, title in COSTS.items()}
     told["Step chosen"] = ds[STEP].values, lambda step: f"{step:g}{'*' * (step in ends)}"
     for title, (values, say) in told.items():
-        head(title, "point", *(f"{args.by} {value}" for value in ds[args.by].values))
+        print_head(title, "point", *(f"{args.by} {value}" for value in ds[args.by].values))
         for point, some in zip(ds["point"].values, values, strict=True):
-            row(point, *map(say, some))
+            print_row(point, *map(say, some))
 
 
-def there(values: np.ndarray) -> str:
+def format_value(values: np.ndarray) -> str:
     """Mean ± deviation of the trials that got there, and how many these are where not all did."""
     count = int(np.isfinite(values).sum())
     few = f" ({count} of {len(values)})" if count < len(values) else ""
-    return f"{spread(values)}{few}" if count else "not reached"
+    return f"{format_mean_std(values)}{few}" if count else "not reached"
 
 
 if __name__ == "__main__":

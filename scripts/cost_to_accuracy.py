@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tables import command, head, opened_at, options, panels, row
+from tables import command, draw_panels, make_parser, open_result_at, print_head, print_row
 
 import otafl
-from otafl.analysis.overhead import soonest
-from otafl.analysis.points import by_point
-from otafl.analysis.summary import number, spread
-from otafl.results.coordinates import long_name
+from otafl.analysis.overhead import select_soonest
+from otafl.analysis.points import flatten_points
+from otafl.analysis.summary import format_mean_std, format_number
+from otafl.results.coordinates import get_long_name
 
 EFFORT = {
     "round": "rounds",
@@ -29,16 +29,16 @@ ENERGY = {"energy_j": "all causes", "tx_energy_j": "radiated"}
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--target", type=float, default=0.8, help="default %(default)s")
     parser.add_argument("--variable", default="test_accuracy", help="default %(default)s")
     parser.add_argument("--tune", metavar="AXIS", help="keep the best of an axis, by validation")
     parser.add_argument("--csv", type=Path, help="write the costs of every trial")
     parser.add_argument("--out", type=Path, help="draw it against joules and seconds")
     args = parser.parse_args()
-    ds = opened_at(args.result, args.sel)
-    ds = by_point(soonest(ds, args.tune, args.target) if args.tune else ds)
-    costs = otafl.to_reach(ds, args.variable, args.target)
+    ds = open_result_at(args.result, args.sel)
+    ds = flatten_points(select_soonest(ds, args.tune, args.target) if args.tune else ds)
+    costs = otafl.compute_cost_to_reach(ds, args.variable, args.target)
     energy = dict(ENERGY)
     for cause in costs["cause"].values if "cause" in costs else ():
         energy[f"cause_{cause}"] = str(cause)
@@ -47,13 +47,13 @@ def main() -> None:
         energy["compute_energy_j"] = "compute"
     best = ds[args.variable].max("round").mean("trial")
     trials = [f"{n} of {costs.sizes['trial']}" for n in costs["round"].count("trial").values]
-    print(f"{long_name(ds, args.variable)} at or above {args.target:g}: first record there")
+    print(f"{get_long_name(ds, args.variable)} at or above {args.target:g}: first record there")
     for title, names in {"Effort": EFFORT, "Joules of all devices": energy}.items():
         names = {name: said for name, said in names.items() if name in costs}
-        head(title, "point", "trials", "best", *names.values())
+        print_head(title, "point", "trials", "best", *names.values())
         for i, point in enumerate(ds["point"].values):
-            cells = [spread(costs[name].isel(point=i).values) for name in names]
-            row(point, trials[i], number(float(best[i])), *cells)
+            cells = [format_mean_std(costs[name].isel(point=i).values) for name in names]
+            print_row(point, trials[i], format_number(float(best[i])), *cells)
     print("\nMean ± standard deviation over the trials that got there; best: mean of the highest.")
     if args.csv:
         table = costs.drop_dims("cause", errors="ignore").reset_coords(drop=True)
@@ -66,7 +66,7 @@ def main() -> None:
             ds["energy_j"] = ds["device_energy_j"].sum(over, min_count=1)
             ds["energy_j"].attrs = about
             against = ["energy_j", *against]
-        panels(ds, [(args.variable, x) for x in against], args.out, args.target)
+        draw_panels(ds, [(args.variable, x) for x in against], args.out, args.target)
 
 
 if __name__ == "__main__":

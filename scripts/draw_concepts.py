@@ -41,7 +41,7 @@ def draw_all(folder: Path) -> None:
             plt.close(figure)
 
 
-def canvas(width: float, height: float) -> tuple[Figure, Axes]:
+def make_canvas(width: float, height: float) -> tuple[Figure, Axes]:
     """An empty drawing, one unit an inch."""
     figure = plt.figure(figsize=(width, height))
     ax = figure.add_axes((0, 0, 1, 1))
@@ -50,7 +50,7 @@ def canvas(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, ax
 
 
-def box(
+def draw_box(
     ax: Axes, x: float, y: float, width: float, text: str, colour: str = BLUE, height: float = 0.5
 ) -> None:
     """A rounded box with its centre at (x, y)."""
@@ -62,14 +62,14 @@ def box(
     ax.text(x, y, text, ha="center", va="center", color=colour)
 
 
-def arrow(ax: Axes, start: Sequence[float], end: Sequence[float], colour: str = GREY) -> None:
+def draw_arrow(ax: Axes, start: Sequence[float], end: Sequence[float], colour: str = GREY) -> None:
     style = {"arrowstyle": "-|>", "color": colour, "shrinkA": 0, "shrinkB": 0}
     ax.annotate("", end, start, arrowprops=style)
 
 
-def the_round() -> Figure:
+def draw_round() -> Figure:
     """The steps of a round, in the engine's order, on the side on which each happens."""
-    figure, ax = canvas(8.2, 2.75)
+    figure, ax = make_canvas(8.2, 2.75)
     sides = {"server": 2.3, "devices": 1.35, "air and clock": 0.4}
     for name, y in sides.items():
         ax.axhspan(y - 0.42, y + 0.42, color=PALE, lw=0)
@@ -88,38 +88,38 @@ def the_round() -> Figure:
     width = 0.78
     places = [(0.5 + 0.9 * i, sides[side]) for i, (_, side) in enumerate(steps)]
     for (name, _), (x, y) in zip(steps, places, strict=True):
-        box(ax, x, y - 0.06, width, name, height=0.42)
+        draw_box(ax, x, y - 0.06, width, name, height=0.42)
     for (x, y), (u, v) in itertools.pairwise(places):
         level = y == v
         start = (x + width / 2, y - 0.06) if level else (x, y - 0.06 + np.sign(v - y) * 0.21)
         end = (u - width / 2, v - 0.06)
         if level:
-            arrow(ax, start, end)
+            draw_arrow(ax, start, end)
         else:
             ax.plot([start[0], start[0]], [start[1], end[1]], color=GREY, lw=1)
-            arrow(ax, (start[0], end[1]), end)
+            draw_arrow(ax, (start[0], end[1]), end)
     return figure
 
 
-def the_channel() -> Figure:
+def draw_channel() -> Figure:
     """Devices transmit at once, one receiver hears the sum."""
-    figure, ax = canvas(8.2, 3.1)
+    figure, ax = make_canvas(8.2, 3.1)
     rows = {"1": 2.6, "2": 1.75, "K": 0.55}
     for k, y in rows.items():
-        box(ax, 0.75, y, 1.1, f"device {k}: $x_{{{k}}}$")
-        box(ax, 2.35, y, 0.8, f"$\\times\\ p_{{{k}}}$", GREEN)
-        box(ax, 3.75, y, 0.8, f"$\\times\\ h_{{{k}}}$", ORANGE)
-        arrow(ax, (1.3, y), (1.95, y))
-        arrow(ax, (2.75, y), (3.35, y))
-        arrow(ax, (4.15, y), (5.0, 1.6 + 0.12 * np.sign(y - 1.6)))
+        draw_box(ax, 0.75, y, 1.1, f"device {k}: $x_{{{k}}}$")
+        draw_box(ax, 2.35, y, 0.8, f"$\\times\\ p_{{{k}}}$", GREEN)
+        draw_box(ax, 3.75, y, 0.8, f"$\\times\\ h_{{{k}}}$", ORANGE)
+        draw_arrow(ax, (1.3, y), (1.95, y))
+        draw_arrow(ax, (2.75, y), (3.35, y))
+        draw_arrow(ax, (4.15, y), (5.0, 1.6 + 0.12 * np.sign(y - 1.6)))
     ax.text(0.75, 1.15, "...", ha="center", va="center")
     ax.add_patch(plt.Circle((5.17, 1.6), 0.19, fc="white", ec=ORANGE))
     ax.text(5.17, 1.59, "+", ha="center", va="center", color=ORANGE, fontsize=13)
     ax.text(5.17, 2.32, "noise $n$", ha="center", va="bottom", color=ORANGE)
-    arrow(ax, (5.17, 2.28), (5.17, 1.8), ORANGE)
-    arrow(ax, (5.36, 1.6), (5.75, 1.6))
-    box(ax, 6.4, 1.6, 1.3, r"Re$(y)\ /\ \sqrt{\eta}$", BLUE)
-    arrow(ax, (7.05, 1.6), (7.35, 1.6))
+    draw_arrow(ax, (5.17, 2.28), (5.17, 1.8), ORANGE)
+    draw_arrow(ax, (5.36, 1.6), (5.75, 1.6))
+    draw_box(ax, 6.4, 1.6, 1.3, r"Re$(y)\ /\ \sqrt{\eta}$", BLUE)
+    draw_arrow(ax, (7.05, 1.6), (7.35, 1.6))
     ax.text(7.42, 1.6, "estimate\nof $\\sum_k x_k$", va="center", fontsize=8)
     for x, text, colour in (
         (2.35, "power policy", GREEN),
@@ -130,7 +130,7 @@ def the_channel() -> Figure:
     return figure
 
 
-def the_gains() -> Figure:
+def draw_gains() -> Figure:
     """Effective gains c_k of the same eight fading devices under four policies, at 10 dB."""
     updates = np.random.default_rng(0).standard_normal((8, 2000))
     policies = ("ci", "cao_static", "tci", "gbma")
@@ -148,7 +148,7 @@ def the_gains() -> Figure:
     return figure
 
 
-def the_clock() -> Figure:
+def draw_clock() -> Figure:
     """The first three rounds of a run of six devices of unlike speed under a deadline."""
     deadline, colours = 0.05, {"receive": "#8CCBEE", "compute": BLUE, "wait": "#CCCCCC"}
     colours |= {"transmit": ORANGE, "lost": "#E69F00"}
@@ -170,7 +170,7 @@ def the_clock() -> Figure:
         "output": {"save_timeline": True},
         "seed": 5,
     }
-    events = otafl.timeline_of(otafl.run(scenario))
+    events = otafl.extract_timeline(otafl.run(scenario))
     figure, ax = plt.subplots(figsize=(8.2, 2.7), layout="constrained")
     for name, colour in colours.items():
         those = events.activity.values == name
@@ -188,9 +188,9 @@ def the_clock() -> Figure:
     return figure
 
 
-def the_stack() -> Figure:
+def draw_batch_of_trials() -> Figure:
     """Points x trials x devices become the rows of one batched program."""
-    figure, ax = canvas(8.2, 2.6)
+    figure, ax = make_canvas(8.2, 2.6)
     side, gap, colours = 0.26, 0.34, (BLUE, ORANGE, GREEN)
     for point, colour in enumerate(colours):
         x0 = 0.5 + 1.3 * point
@@ -208,7 +208,7 @@ def the_stack() -> Figure:
         ha="center",
         color=GREY,
     )
-    arrow(ax, (4.35, 1.4), (4.95, 1.4))
+    draw_arrow(ax, (4.35, 1.4), (4.95, 1.4))
     rows = [(p, t, d) for p in range(3) for t in range(2) for d in range(3)]
     height = 1.95 / len(rows)
     for row, (point, trial, _) in enumerate(rows):
@@ -220,7 +220,7 @@ def the_stack() -> Figure:
     return figure
 
 
-def the_pairs() -> Figure:
+def draw_pairs() -> Figure:
     """Accuracy of two policies, trial by trial: what differs between trials is common to both."""
     scenario = {
         "name": "pairs",
@@ -252,16 +252,16 @@ def the_pairs() -> Figure:
     return figure
 
 
-def the_models() -> Figure:
+def draw_models() -> Figure:
     """Which model exists when in a round, and what each is called in the results."""
-    figure, ax = canvas(8.2, 2.7)
-    box(ax, 0.95, 2.1, 1.5, "model of the\nserver", BLUE, 0.6)
-    box(ax, 3.3, 0.9, 1.7, "local model\nof a device", ORANGE, 0.6)
-    box(ax, 5.3, 0.9, 1.5, "personal model\nof a device", GREEN, 0.6)
-    box(ax, 7.2, 2.1, 1.6, "next model of\nthe server", BLUE, 0.6)
-    arrow(ax, (1.7, 1.95), (2.8, 1.22))
+    figure, ax = make_canvas(8.2, 2.7)
+    draw_box(ax, 0.95, 2.1, 1.5, "model of the\nserver", BLUE, 0.6)
+    draw_box(ax, 3.3, 0.9, 1.7, "local model\nof a device", ORANGE, 0.6)
+    draw_box(ax, 5.3, 0.9, 1.5, "personal model\nof a device", GREEN, 0.6)
+    draw_box(ax, 7.2, 2.1, 1.6, "next model of\nthe server", BLUE, 0.6)
+    draw_arrow(ax, (1.7, 1.95), (2.8, 1.22))
     ax.text(1.3, 1.42, "broadcast,\nlocal work", color=GREY, fontsize=8, ha="center")
-    arrow(ax, (3.8, 1.22), (6.38, 1.95))
+    draw_arrow(ax, (3.8, 1.22), (6.38, 1.95))
     ax.text(4.6, 1.87, "increments over the air", color=GREY, fontsize=8, ha="center")
     ax.plot([4.15, 4.55], [0.9, 0.9], color=GREY, lw=1, ls=":")
     ax.text(3.3, 0.36, "local_test_accuracy", ha="center", color=ORANGE, fontsize=8)
@@ -271,13 +271,13 @@ def the_models() -> Figure:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
-    "round": the_round,
-    "channel": the_channel,
-    "gains": the_gains,
-    "clock": the_clock,
-    "stack": the_stack,
-    "pairs": the_pairs,
-    "models": the_models,
+    "round": draw_round,
+    "channel": draw_channel,
+    "gains": draw_gains,
+    "clock": draw_clock,
+    "stack": draw_batch_of_trials,
+    "pairs": draw_pairs,
+    "models": draw_models,
 }
 
 if __name__ == "__main__":

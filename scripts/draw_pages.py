@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, RegularPolygon
 
 from otafl.topology import mixing
-from otafl.topology.hexagons import hexagons
+from otafl.topology.hexagons import build_hexagons
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import rapp
 
@@ -54,9 +54,9 @@ def draw_topologies() -> Figure:
     draw_access_points(axes[2])
     axes[2].set_title("cell_free")
     angle = 2 * math.pi * np.arange(12) / 12
-    draw_graph(axes[3], np.stack([np.cos(angle), np.sin(angle)], 1), mixing.ring(12))
+    draw_graph(axes[3], np.stack([np.cos(angle), np.sin(angle)], 1), mixing.ring_edges(12))
     places = np.random.default_rng(2).uniform(size=(12, 2))
-    draw_graph(axes[4], places, mixing.geometric(places, 0.5))
+    draw_graph(axes[4], places, mixing.geometric_edges(places, 0.5))
     for ax, kind in ((axes[3], "ring"), (axes[4], "geometric")):
         ax.set_title(f"graph, {kind}")
     for ax in axes:
@@ -67,8 +67,8 @@ def draw_topologies() -> Figure:
 
 def draw_cells(ax: Axes, sites: int, reuse: int) -> None:
     """Draw sites by the part of the band, and the interference that one of them receives."""
-    layout = hexagons(sites, reuse)
-    shown = layout.places - layout.places[0]
+    layout = build_hexagons(sites, reuse)
+    shown = layout.positions - layout.positions[0]
     turn = layout.shift[0]  # the places of the others as site 0 sees them
     shown = np.where(np.arange(sites)[:, None] == 0, 0.0, turn)
     for place, band in zip(shown, layout.band, strict=True):
@@ -77,7 +77,7 @@ def draw_cells(ax: Axes, sites: int, reuse: int) -> None:
             RegularPolygon(place, 6, radius=1 / math.sqrt(3), fc=colour, ec="w", alpha=0.3)
         )
         ax.plot(*place, "^", color=colour, ms=4)
-    for other in layout.heard()[0]:
+    for other in layout.list_co_channel_sites()[0]:
         style = {"arrowstyle": "-|>", "color": GREY, "lw": 0.8, "shrinkA": 3, "shrinkB": 3}
         ax.annotate("", shown[0], shown[other], arrowprops=style)
     ax.autoscale_view()
@@ -101,7 +101,7 @@ def draw_graph(ax: Axes, places: np.ndarray, edges: np.ndarray) -> None:
     """Draw devices by the slot in which each receives its neighbours."""
     for first, second in zip(*np.nonzero(np.triu(edges)), strict=True):
         ax.plot(*places[[first, second]].T, color=GREY, lw=0.7, zorder=0)
-    slot = mixing.slots(edges)
+    slot = mixing.assign_slots(edges)
     ax.scatter(*places.T, c=slot, cmap="tab10", vmin=0, vmax=9, s=80)
     for place, number in zip(places, slot, strict=True):
         ax.text(*place, str(number + 1), color="w", ha="center", va="center", fontsize=7)

@@ -11,10 +11,17 @@ import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, points, row, study
+from tables import (
+    compute_gain,
+    format_points,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
-from otafl.analysis.summary import spread
-from otafl.results.ending import final
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 
 METHODS = {"FedAvg, slim": "C2", "FedHM": "C0", "HeteroFL": "C1"}
 CLIPS = {"unclipped": "-", "clipped at 1": "--"}
@@ -23,43 +30,53 @@ RIVALS = (("FedHM", "FedAvg, slim"), ("FedHM", "HeteroFL"), ("HeteroFL", "FedAvg
 PAIRS = (*((*both, "smallest") for both in RIVALS), (*RIVALS[1], "largest"))
 
 
-def ends(ds: xr.Dataset) -> dict[tuple[str, str], list[xr.DataArray]]:
+def read_ends(ds: xr.Dataset) -> dict[tuple[str, str], list[xr.DataArray]]:
     """Accuracy of each size after the last round, the largest first; who diverged guesses."""
-    last = final(ds, "level_test_accuracy").astype(float).fillna(0.1).transpose("zip", ..., "level")
+    last = (
+        select_final(ds, "level_test_accuracy")
+        .astype(float)
+        .fillna(0.1)
+        .transpose("zip", ..., "level")
+    )
     levels = {name: range(1 if "slim" in name else 4) for name in METHODS}
     return {key: [last[at, ..., k] for k in levels[key[0]]] for at, key in enumerate(ORDER)}
 
 
 def main() -> None:
-    args = study(__doc__, "fedhm_fair.png")
-    tried, ds = (opened(args.results, f"fedhm_fair{end}") for end in ("_steps", ""))
-    found, steps = ends(ds), tried["learning_rate"].values
+    args = parse_study_arguments(__doc__, "fedhm_fair.png")
+    tried, ds = (open_result(args.results, f"fedhm_fair{end}") for end in ("_steps", ""))
+    found, steps = read_ends(ds), tried["learning_rate"].values
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 5), layout="constrained")
     columns = "method", *(f"step {step:g}" for step in steps), "best (* an end)", "best, all sizes"
-    head(f"Smallest model, held-out images, {tried.sizes['trial']} trials", *columns)
-    for key, sizes in ends(tried).items():
+    print_head(f"Smallest model, held-out images, {tried.sizes['trial']} trials", *columns)
+    for key, sizes in read_ends(tried).items():
         means = 100 * np.stack([one.mean("trial") for one in sizes])
         best = [int(one.argmax()) for one in (means[-1], means.mean(0))]
         said = (f"{steps[k]:g}{'*' * (k in (0, len(steps) - 1))}" for k in best)
-        row(", ".join(key), *(f"{one:.1f}" for one in means[-1]), *said)
+        print_row(", ".join(key), *(f"{one:.1f}" for one in means[-1]), *said)
         left.semilogx(steps, means[-1], f"o{CLIPS[key[1]]}{METHODS[key[0]]}", label=", ".join(key))
     left.set(title="held-out images", xlabel="step", ylabel="smallest model, %", ylim=(55, None))
     left.set_xticks(steps, [f"{step:g}" for step in steps])
     left.minorticks_off()
     left.legend(fontsize="small", loc="lower left")
     columns = "method", "step", "largest to smallest, %", "smallest: minus unclipped (95 %)"
-    head(f"Test set, {ds.sizes['trial']} trials", *columns)
+    print_head(f"Test set, {ds.sizes['trial']} trials", *columns)
     for (key, sizes), label in zip(found.items(), ds["algorithm"].values, strict=True):
         step = str(label).partition("learning_rate=")[2].partition(",")[0]
-        own = points(sizes[-1], found[key[0], "unclipped"][-1]) if "at" in key[1] else ""
-        row(", ".join(key), step, " / ".join(spread(100 * one.values) for one in sizes), own)
-    head("Points, same trial (95 %)", "difference", *CLIPS)
+        own = format_points(sizes[-1], found[key[0], "unclipped"][-1]) if "at" in key[1] else ""
+        print_row(
+            ", ".join(key),
+            step,
+            " / ".join(format_mean_std(100 * one.values) for one in sizes),
+            own,
+        )
+    print_head("Points, same trial (95 %)", "difference", *CLIPS)
     for at, (one, other, size) in enumerate(PAIRS):
         k = 0 if size == "largest" else -1
         both = [[found[name, clip][k] for name in (one, other)] for clip in CLIPS]
-        row(f"{one} minus {other}, {size} models", *(points(*pair) for pair in both))
-        for k, (mean, low, high) in enumerate(100 * gained(*pair) for pair in both):
+        print_row(f"{one} minus {other}, {size} models", *(format_points(*pair) for pair in both))
+        for k, (mean, low, high) in enumerate(100 * compute_gain(*pair) for pair in both):
             spans = [[mean - low], [high - mean]]
             right.errorbar(mean, -at - 0.2 * k, xerr=spans, fmt=f"{'os'[k]}C{3 + k}", capsize=4)
     right.axvline(0, color="black", lw=1)

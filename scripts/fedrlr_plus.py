@@ -14,67 +14,81 @@ from pathlib import Path
 
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import beside, head, opened, points, row, study, when_spent
+from tables import (
+    count_ideal_symbols,
+    format_points,
+    interpolate_at_cost,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 import otafl
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, MARKERS
-from otafl.results.ending import final
+from otafl.results.end_values import select_final
 
 SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
 BIASES_OF_CNN, DEVICES = 186, 10
 
 
-def best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
-    return otafl.tuned(opened(results, name), over=over)
+def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
+    return otafl.select_tuned(open_result(results, name), over=over)
 
 
-def long_runs(results: Path) -> None:
+def print_long_runs(results: Path) -> None:
     """1000 rounds at K = 10, and FedAvg at equal symbols and at equal rounds."""
-    plus = best(results, "fedrlr_plus")
-    fedavg = opened(results, "fedavg_equal_symbols")["test_accuracy"]
+    plus = find_best(results, "fedrlr_plus")
+    fedavg = open_result(results, "fedavg_equal_symbols")["test_accuracy"]
     rounds = (75, 200, 1000)
     trials = plus.sizes["trial"]
-    head(f"K = 10, {trials} trials", "method", "step", *(f"{t} rounds" for t in rounds))
+    print_head(f"K = 10, {trials} trials", "method", "step", *(f"{t} rounds" for t in rounds))
     for place, name in enumerate(("FedRLR+, 0 dB", "FedRLR+, 25 dB", "same payload, error-free")):
         one = plus.isel(zip=place)
-        told = (spread(one["test_accuracy"].sel(round=t).values) for t in rounds)
-        row(name, f"{float(one['learning_rate']):g}", *told)
+        told = (format_mean_std(one["test_accuracy"].sel(round=t).values) for t in rounds)
+        print_row(name, f"{float(one['learning_rate']):g}", *told)
     done = [t if t in fedavg["round"] else None for t in rounds]
-    work = ["" if t is None else spread(fedavg.sel(round=t).values) for t in done]
-    row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
+    work = ["" if t is None else format_mean_std(fedavg.sel(round=t).values) for t in done]
+    print_row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
     for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
         equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
-        told = (f"{spread(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
-        row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
+        told = (f"{format_mean_std(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
+        print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
 
 
-def rivals(results: Path) -> None:
+def print_rivals(results: Path) -> None:
     """FedAvg at the symbols of FedRLR+, K = 10, 25 dB; differences trial by trial."""
-    plus = best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
-    ds = opened(results, "fedrlr_rivals")
+    plus = find_best(results, "fedrlr_plus").isel(zip=1)["test_accuracy"].sel(round=75, drop=True)
+    ds = open_result(results, "fedrlr_rivals")
     spent = ds["uplink_symbols"].where(ds["transport"] != "ideal", ds["round"] * SYMBOLS)
-    accuracy = when_spent(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
-    head(
+    accuracy = interpolate_at_cost(ds, "test_accuracy", spent, xr.DataArray(75 * SYMBOLS))
+    print_head(
         f"75 rounds of {SYMBOLS:,} symbols, {accuracy.sizes['trial']} trials",
         *("FedAvg with", "step", "accuracy", "points above FedRLR+ (95 %)"),
     )
     names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
     for place, name in enumerate(names):
-        step, told = float(ds["server_learning_rate"][place]), spread(accuracy[place].values)
-        row(name, f"{step:g}", told, points(accuracy[place], plus))
-    row("FedRLR+", "", spread(plus.values), "")
+        step, told = (
+            float(ds["server_learning_rate"][place]),
+            format_mean_std(accuracy[place].values),
+        )
+        print_row(name, f"{step:g}", told, format_points(accuracy[place], plus))
+    print_row("FedRLR+", "", format_mean_std(plus.values), "")
 
 
-def policies(results: Path) -> None:
+def print_policies(results: Path) -> None:
     """75 rounds at K = 10, and the difference to the error-free mean, trial by trial: same data,
     starts, minibatches and channels."""
-    ds = opened(results, "fedrlr_plus_policies")
-    accuracy, nmse = final(ds, "test_accuracy"), ds["aggregation_nmse"].mean(("trial", "round"))
+    ds = open_result(results, "fedrlr_plus_policies")
+    accuracy, nmse = (
+        select_final(ds, "test_accuracy"),
+        ds["aggregation_nmse"].mean(("trial", "round")),
+    )
     off = 100 * (accuracy - accuracy.isel(zip=-1))
     error = off.std("trial", ddof=1) / off.sizes["trial"] ** 0.5
-    head(
+    print_head(
         f"75 rounds, {off.sizes['trial']} trials",
         *(
             "power",
@@ -87,17 +101,22 @@ def policies(results: Path) -> None:
     for place, power in enumerate(ds["power"].values[:-1]):
         told = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
         snr = f"{float(ds['snr_db'][place]):g} dB"
-        row(power, snr, f"{float(nmse[place]):.3f}", spread(accuracy[place].values), told)
+        print_row(
+            power, snr, f"{float(nmse[place]):.3f}", format_mean_std(accuracy[place].values), told
+        )
 
 
-def convolutions(results: Path) -> None:
-    ds = opened(results, "fedrlr_cnn")
-    head(
+def print_convolutions(results: Path) -> None:
+    ds = open_result(results, "fedrlr_cnn")
+    print_head(
         f"A convolutional network, ranks 8, 8, 4, 4 of four layers, {ds.sizes['trial']} trials",
         *("method", "symbols a round", "of ten devices", "model"),
         *(f"{t} rounds" for t in (20, 40, 60)),
     )
-    shared, aside = otafl.symbols_per_round(ds).mean("trial"), beside(ds, BIASES_OF_CNN)
+    shared, aside = (
+        otafl.compute_symbols_per_round(ds).mean("trial"),
+        count_ideal_symbols(ds, BIASES_OF_CNN),
+    )
     symbols = [f"{count:,.0f}" for count in (shared + aside).values]
     of_all = [f"{count:,.0f}" for count in (shared + DEVICES * aside).values]
     for place, name, variable in (
@@ -106,33 +125,37 @@ def convolutions(results: Path) -> None:
         (1, "FedRLR+, global", "test_accuracy"),
     ):
         method, model = name.split(", ")
-        told = (spread(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60))
-        row(method, symbols[place], of_all[place], model, *told)
+        told = (
+            format_mean_std(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60)
+        )
+        print_row(method, symbols[place], of_all[place], model, *told)
 
 
-def grids(results: Path, figure: Path) -> None:
+def draw_grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
-    plus = final(best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(
+    plus = select_final(find_best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(
         0.1
     )  # diverged: guesses
-    low = final(best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
+    low = select_final(find_best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
-    paper = final(best(results, "fedrlr_grid", over="q"), "test_accuracy")
-    bounds = final(best(results, "fedrlr_references_grid"), "test_accuracy")
+    paper = select_final(find_best(results, "fedrlr_grid", over="q"), "test_accuracy")
+    bounds = select_final(find_best(results, "fedrlr_references_grid"), "test_accuracy")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
     assert plus.sizes["trial"] == paper.sizes["trial"]
     trials = f"75 rounds, {plus.sizes['trial']} trials"
-    head(trials, "method", "K", *(f"{snr:g} dB" for snr in snrs))
+    print_head(trials, "method", "K", *(f"{snr:g} dB" for snr in snrs))
     for name, accuracy in (("FedRLR+", plus), ("FedRLR (31)", paper)):
         for count in counts:
             of = accuracy.sel(device_count=count).reindex(snr_db=snrs)
-            row(name, count, *(spread(of.sel(snr_db=snr).values) for snr in snrs))
+            print_row(name, count, *(format_mean_std(of.sel(snr_db=snr).values) for snr in snrs))
     free = f"75 rounds, free of error, {bounds.sizes['trial']} trials"
-    head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
+    print_head(free, "K", "same payload as FedRLR+", "FedAvg, whole model")
     for count in counts:
         of = bounds.sel(device_count=count)
-        row(count, *(spread(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg")))
+        print_row(
+            count, *(format_mean_std(of.sel(algorithm=a).values) for a in ("fedrlr_plus", "fedavg"))
+        )
     _, axis = plt.subplots(figsize=(9, 6), layout="constrained")
     for accuracy, name, line in ((plus, "FedRLR+", "-"), (paper, "FedRLR", ":")):
         for place, count in enumerate(counts):
@@ -155,12 +178,12 @@ def grids(results: Path, figure: Path) -> None:
 
 
 def main() -> None:
-    args = study(__doc__, "fedrlr_plus.png")
-    long_runs(args.results)
-    rivals(args.results)
-    policies(args.results)
-    convolutions(args.results)
-    grids(args.results, args.figure)
+    args = parse_study_arguments(__doc__, "fedrlr_plus.png")
+    print_long_runs(args.results)
+    print_rivals(args.results)
+    print_policies(args.results)
+    print_convolutions(args.results)
+    draw_grids(args.results, args.figure)
 
 
 if __name__ == "__main__":

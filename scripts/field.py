@@ -11,7 +11,14 @@ import numpy as np
 import xarray as xr
 from looks import TYPE, UPLINKS
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, row, study, when_spent
+from tables import (
+    compute_gain,
+    interpolate_at_cost,
+    open_result,
+    parse_study_arguments,
+    print_head,
+    print_row,
+)
 
 NAMES = [name for _, names in UPLINKS.values() for name in names]
 COLOURS = [colour for colour, names in UPLINKS.values() for _ in names]
@@ -21,31 +28,35 @@ T_95 = 2.262
 """Half a confidence interval of ten trials, in standard errors."""
 
 
-def best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
+def find_best(ds: xr.Dataset, spent: xr.DataArray, budget: xr.DataArray) -> xr.DataArray:
     """Test accuracy at each point's best step, [channel, zip, trial]; tells the steps."""
     step = ds["server_learning_rate"]
-    choice = when_spent(ds, "validation_accuracy", spent, budget).mean("trial").argmax(step.name)
-    head("Steps, in units of the scenario's", "uplink", *CHANNELS)
+    choice = (
+        interpolate_at_cost(ds, "validation_accuracy", spent, budget)
+        .mean("trial")
+        .argmax(step.name)
+    )
+    print_head("Steps, in units of the scenario's", "uplink", *CHANNELS)
     for name, places in zip(NAMES, choice.transpose("zip", "channel").values, strict=True):
         ends = (0, step.size - 1)
-        row(name, *(f"{step.values[i]:g}" + " (end)" * (i in ends) for i in places))
-    chosen = when_spent(ds, "test_accuracy", spent, budget).isel({step.name: choice})
+        print_row(name, *(f"{step.values[i]:g}" + " (end)" * (i in ends) for i in places))
+    chosen = interpolate_at_cost(ds, "test_accuracy", spent, budget).isel({step.name: choice})
     return chosen.transpose("channel", "zip", "trial")
 
 
-def table(title: str, accuracy: xr.DataArray) -> None:
-    gains = 100 * gained(accuracy, accuracy.isel(zip=BASE))
-    head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
+def print_table(title: str, accuracy: xr.DataArray) -> None:
+    gains = 100 * compute_gain(accuracy, accuracy.isel(zip=BASE))
+    print_head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
     for j, name in enumerate(NAMES):
         told = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
         for i, (mean, low, high) in enumerate(gains[:, j]):
             told[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
-        row(name, *told)
+        print_row(name, *told)
 
 
 def main() -> None:
-    args = study(__doc__, "field.png")
-    ds = opened(args.results, "field")
+    args = parse_study_arguments(__doc__, "field.png")
+    ds = open_result(args.results, "field")
     most = ds.isel(zip=FULL).max(["round", "trial", "server_learning_rate"])
     budgets = {
         "equal channel uses": (ds["uplink_symbols"], most["uplink_symbols"]),
@@ -55,8 +66,8 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(10, 5.5), layout="constrained", sharey=True)
     marks = ("o", "full", 0.17), ("s", "none", -0.17)
     for (title, budget), (marker, fill, up) in zip(budgets.items(), marks, strict=True):
-        accuracy = best(ds, *budget)
-        table(title, accuracy)
+        accuracy = find_best(ds, *budget)
+        print_table(title, accuracy)
         half = T_95 * accuracy.std("trial", ddof=1) / accuracy.sizes["trial"] ** 0.5
         style = {"marker": marker, "fillstyle": fill, "ls": "", "ms": 6}
         for axis, means, halves in zip(axes, accuracy.mean("trial"), half, strict=True):

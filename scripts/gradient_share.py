@@ -10,18 +10,18 @@ from __future__ import annotations
 import torch
 
 import otafl
-from otafl.algorithms.low_rank_layers import point
-from otafl.analysis.summary import spread
+from otafl.algorithms.low_rank_layers import get_point
+from otafl.analysis.summary import format_mean_std
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
-from otafl.factorised.lowrank import LowRank, dense, project
+from otafl.factorised.lowrank import LowRank, project, to_dense
 from otafl.scenario import expand
 
 TRIALS = 5
 
 
 @torch.inference_mode()
-def shares(pixels: str, rescale: bool) -> list[str]:
+def compute_shares(pixels: str, rescale: bool) -> list[str]:
     """For each layer, over all devices of all trials, at batches of 100."""
     scenario = {
         "name": "gradient_share",
@@ -34,22 +34,24 @@ def shares(pixels: str, rescale: bool) -> list[str]:
     }
     points = expand(otafl.load_scenario(scenario))
     engine = Engine(assemble(points, list(range(TRIALS))))
-    cohort, model = engine.select(None, 0), engine.parts.model
-    starts = [point(engine.server, i) for i in range(len(model.layers))]
+    cohort, model = engine.select_cohort(None, 0), engine.parts.model
+    starts = [get_point(engine.server, i) for i in range(len(model.layers))]
     starts = [LowRank(*(part[cohort.trial] for part in start)) for start in starts]
-    params = {layer.weight: dense(start) for layer, start in zip(model.layers, starts, strict=True)}
+    params = {
+        layer.weight: to_dense(start) for layer, start in zip(model.layers, starts, strict=True)
+    }
     params |= {
         layer.bias: engine.server[f"b{i}"][cohort.trial] for i, layer in enumerate(model.layers)
     }
-    batch = engine.parts.samples.local_data.work(0, cohort).batch(0)
-    _, gradients = model.gradients(params, batch)
+    batch = engine.parts.samples.training_data.select_cohort(0, cohort).draw_batch(0)
+    _, gradients = model.compute_gradients(params, batch)
     out = []
     for layer, start in zip(model.layers, starts, strict=True):
         g = gradients[layer.weight]
         tangent = project(start, g @ start.v, g.mT @ start.u)
         inside = sum(part.square().sum((1, 2)) for part in tangent)
         share = 100.0 * inside / g.square().sum((1, 2))
-        out.append(spread(share.numpy()) + " %")
+        out.append(format_mean_std(share.numpy()) + " %")
     return out
 
 
@@ -58,7 +60,7 @@ def main() -> None:
     for pixels, named in (("raw", "0 to 255"), ("unit", "0 to 1")):
         for rescale in (True, False):
             start = "at its norm before truncation" if rescale else "as truncated"
-            print(f"| {named} | {start} | " + " | ".join(shares(pixels, rescale)) + " |")
+            print(f"| {named} | {start} | " + " | ".join(compute_shares(pixels, rescale)) + " |")
 
 
 if __name__ == "__main__":

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tables import command, opened_at, options
+from tables import command, make_parser, open_result_at
 
 import otafl
-from otafl.analysis.tabulating import best, grid, latex, markdown
-from otafl.plots import main_variable
+from otafl.analysis.tables import build_grid, find_best, format_latex, format_markdown
+from otafl.plots import find_main_variable
 
 
-def names(given: str) -> list[str]:
+def parse_names(given: str) -> list[str]:
     return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def main() -> None:
-    parser = options(__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--variable", help="default: the main accuracy that the result has")
-    parser.add_argument("--rows", type=names, default=[], help="axes down; others follow")
-    parser.add_argument("--columns", type=names, help="axes across; default: the first numeric")
+    parser.add_argument("--rows", type=parse_names, default=[], help="axes down; others follow")
+    parser.add_argument(
+        "--columns", type=parse_names, help="axes across; default: the first numeric"
+    )
     parser.add_argument("--best", metavar="WHERE", help="bold: of each row, column, or by a dim")
     parser.add_argument("--smallest", action="store_true", help="the smallest is the best")
     parser.add_argument("--largest", action="store_true", help="default: that of an accuracy is")
@@ -35,19 +37,19 @@ def main() -> None:
     parser.add_argument("--format", choices=("latex", "markdown"), default="latex")
     parser.add_argument("--out", type=Path, help="write it to a file")
     args = parser.parse_args()
-    ds, columns = opened_at(args.result, args.sel), args.columns
+    ds, columns = open_result_at(args.result, args.sel), args.columns
     if columns is None:
         free = [d for d in ds["final_round"].dims if d not in args.rows]
         columns = [d for d in free if ds[d].dtype.kind in "fiu" and d != "zip"][:1]
-    table = grid(ds, args.variable or main_variable(ds), columns, args.rows)
+    table = build_grid(ds, args.variable or find_main_variable(ds), columns, args.rows)
     bold = None
     if args.best:
         largest = True if args.largest else False if args.smallest else None
-        bold = best(table, args.best, largest, args.level)
+        bold = find_best(table, args.best, largest, args.level)
     if args.format == "latex":
-        said = latex(table, bold, args.label)
+        said = format_latex(table, bold, args.label)
     else:
-        said = f"{table.caption}\n\n{markdown(table, bold)}"
+        said = f"{table.caption}\n\n{format_markdown(table, bold)}"
     if args.out is None:
         print(said)
         return

@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor, nn
 
 from otafl.core.contracts import Link
-from otafl.own_loop.differentiable import aggregation_mse, within_budget
+from otafl.own_loop.differentiable import aggregation_mse, scale_to_budget
 from otafl.power.cao_static import CaoStatic
 from otafl.power.ci import ChannelInversion
 from otafl.power.full import Full
@@ -37,29 +37,29 @@ class LearnedPolicy(nn.Module):
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
-        self.device = layers(2, width, width)
-        self.scaling = layers(3 * width, 2 * width, 1)
-        self.share = layers(3, width, 1)
+        self.device = make_layers(2, width, width)
+        self.scaling = make_layers(3 * width, 2 * width, 1)
+        self.share = make_layers(3, width, 1)
 
     def forward(self, link: Link) -> tuple[Tensor, Tensor]:
-        budget = link.budget[:, None].expand_as(link.power)
-        q = (budget * link.h.abs().square() / link.power).log()
-        m = (link.power / link.noise[:, None, None]).log()
+        budget = link.budget[:, None].expand_as(link.symbol_power)
+        q = (budget * link.h.abs().square() / link.symbol_power).log()
+        m = (link.symbol_power / link.noise_variance[:, None, None]).log()
         each = self.device(torch.stack([q, m], -1))
         by_power = m.softmax(-1)[..., None]
         pooled = torch.cat([each.mean(-2), each.amax(-2), (by_power * each).sum(-2)], -1)
         log_eta = self.scaling(pooled)
         share = self.share(torch.stack([log_eta - q, q, m], -1))[..., 0]
-        p = cophase(within_budget(share, budget, link.power), link.h)
+        p = cophase(scale_to_budget(share, budget, link.symbol_power), link.h)
         return p, log_eta[..., 0].exp()
 
 
-def layers(inputs: int, width: int, outputs: int) -> nn.Module:
+def make_layers(inputs: int, width: int, outputs: int) -> nn.Module:
     hidden = [nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
     return nn.Sequential(*hidden, nn.Linear(width, outputs))
 
 
-def states(snr_db: Tensor, devices: int, generator: torch.Generator) -> Link:
+def draw_states(snr_db: Tensor, devices: int, generator: torch.Generator) -> Link:
     """Fading states at the SNRs [S], as a transport shows them to a policy: Rayleigh, budgets and
     symbol powers that differ by up to 10 dB."""
     trials = len(snr_db)
@@ -71,10 +71,10 @@ def states(snr_db: Tensor, devices: int, generator: torch.Generator) -> Link:
         h=torch.randn(trials, 1, devices, dtype=torch.complex64, generator=generator),
         gain=torch.ones(trials, devices),
         budget=10.0 ** (snr_db[:, None] / 10.0) * unequal(),
-        power=unequal()[:, None],
-        noise=torch.full((trials,), 0.5),
-        sends=torch.ones(trials, devices, dtype=torch.bool),
-        linear=True,
+        symbol_power=unequal()[:, None],
+        noise_variance=torch.full((trials,), 0.5),
+        transmit_mask=torch.ones(trials, devices, dtype=torch.bool),
+        is_linear=True,
         hyper={},
     )
 
@@ -86,8 +86,8 @@ def train(steps: int, devices: int, seed: int, batch: int = 128) -> LearnedPolic
     optimiser = torch.optim.Adam(policy.parameters())
     rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, 3e-3, steps, pct_start=0.05)
     for _ in range(steps):
-        link = states(25.0 * torch.rand(batch, generator=generator) - 2.5, devices, generator)
-        loss = aggregation_mse(link.h, *policy(link), link.power).log().mean()
+        link = draw_states(25.0 * torch.rand(batch, generator=generator) - 2.5, devices, generator)
+        loss = aggregation_mse(link.h, *policy(link), link.symbol_power).log().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -96,13 +96,13 @@ def train(steps: int, devices: int, seed: int, batch: int = 128) -> LearnedPolic
 
 
 @torch.no_grad()
-def errors(policy: LearnedPolicy, link: Link) -> dict[str, Tensor]:
+def compute_errors(policy: LearnedPolicy, link: Link) -> dict[str, Tensor]:
     """Policy -> closed-form error [S] in each state."""
     rules = [CaoStatic(), Full(), ChannelInversion()]
-    fixed = [rule.coefficients(None, link)[1] for rule in rules]
+    fixed = [rule.compute_coefficients(None, link)[1] for rule in rules]
     scalars = [policy(link), *((one.p, one.eta) for one in fixed)]
     names = ("learned", "cao_static", "full", "ci")
-    found = (aggregation_mse(link.h, p, eta, link.power)[:, 0] for p, eta in scalars)
+    found = (aggregation_mse(link.h, p, eta, link.symbol_power)[:, 0] for p, eta in scalars)
     return dict(zip(names, found, strict=True))
 
 
@@ -114,7 +114,7 @@ def draw(mean: dict[str, list[float]], policy: LearnedPolicy, link: Link, out: P
         left.semilogy(SNRS_DB, row, style, label=name)
     left.set(xlabel="SNR (dB)", ylabel="mean squared error of a symbol")
     p, eta = policy(link)
-    bound = (link.budget[:, None] / link.power).sqrt()
+    bound = (link.budget[:, None] / link.symbol_power).sqrt()
     reach = bound * link.h.abs() / eta.sqrt()[..., None]
     right.loglog(reach.flatten(), (p.abs() / bound).flatten(), "k.", ms=1.5, label="learned")
     right.loglog([0.1, 1, 30], [1, 1, 1 / 30], "C1--", lw=1, label="optimal, min(1, 1/x)")
@@ -139,15 +139,15 @@ def main() -> None:
     policy = train(options.steps, options.devices, options.seed)
     print(f"trained in {time.perf_counter() - start:.0f} s; {HELD_OUT} held-out states an SNR")
     held_out = torch.Generator().manual_seed(options.seed + 2)
-    links = [states(torch.full((HELD_OUT,), db), options.devices, held_out) for db in SNRS_DB]
-    found = [errors(policy, link) for link in links]
+    links = [draw_states(torch.full((HELD_OUT,), db), options.devices, held_out) for db in SNRS_DB]
+    found = [compute_errors(policy, link) for link in links]
     mean = {name: [one[name].mean().item() for one in found] for name in found[0]}
     print("mean squared error (ratio to cao_static)")
     print("policy      " + "".join(f"{db:>16g} dB" for db in SNRS_DB))
     for name, row in mean.items():
         cells = (f"{a:.3e} ({a / b:7.4f})" for a, b in zip(row, mean["cao_static"], strict=True))
         print(f"{name:<12}" + "  ".join(cells))
-    few = states(torch.full((300,), 10.0), options.devices, held_out)
+    few = draw_states(torch.full((300,), 10.0), options.devices, held_out)
     draw(mean, policy, few, options.out)
     print(f"figure: {options.out}")
 

@@ -44,14 +44,14 @@ UPLINKS = {
 """Kind of uplink -> its colour, and its uplinks in the order of `scenarios/studies/field.yaml`."""
 
 
-def policy(name: str) -> dict[str, Any]:
+def get_policy_style(name: str) -> dict[str, Any]:
     """Return what plots take; hollow markers on broken lines, which show a curve beneath."""
     color, marker, line = POLICIES[name]
     style = {"color": color, "marker": marker, "ls": line, "ms": 6}
     return style if line == "-" else style | {"mfc": "none"}
 
 
-def frame(panels: int, ylabel: str) -> tuple[Figure, np.ndarray]:
+def make_frame(panels: int, ylabel: str) -> tuple[Figure, np.ndarray]:
     """Return a figure of panels side by side, with grids, and its axes [panels]."""
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, panels, figsize=(10, 4.6), layout="constrained", squeeze=False)
@@ -61,7 +61,7 @@ def frame(panels: int, ylabel: str) -> tuple[Figure, np.ndarray]:
     return figure, axes[0]
 
 
-def errorbars(axis: Axes, x: np.ndarray, values: xr.DataArray, **style: Any) -> None:
+def draw_errorbars(axis: Axes, x: np.ndarray, values: xr.DataArray, **style: Any) -> None:
     """Draw mean and standard deviation over trials of values [x, trial]."""
     axis.errorbar(x, values.mean("trial"), values.std("trial", ddof=1), capsize=3, ms=6, **style)
 

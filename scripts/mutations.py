@@ -38,7 +38,7 @@ class Mutation:
     new: str
     noticed: bool | None = None
 
-    def mutated(self, text: str) -> str:
+    def apply(self, text: str) -> str:
         """Return the file's text with the mistake; raise ValueError unless `old` is there once."""
         if (times := text.count(self.old)) != 1:
             raise ValueError(
@@ -48,12 +48,12 @@ class Mutation:
         return text.replace(self.old, self.new)
 
 
-def listed() -> list[Mutation]:
+def list_mutations() -> list[Mutation]:
     """Return the mutations of the list."""
     return [Mutation(**one) for one in yaml.safe_load(LIST.read_text())]
 
 
-def selections(file: str, everything: bool) -> Iterator[list[str]]:
+def iterate_selections(file: str, everything: bool) -> Iterator[list[str]]:
     """Yield what to run for a mistake in a file, nearest first."""
     package, *_ = Path(file).parts
     near = ROOT / "tests" / Path(file).parent
@@ -64,7 +64,7 @@ def selections(file: str, everything: bool) -> Iterator[list[str]]:
         yield ["tests"]
 
 
-def first_failure(tree: Path, tests: list[str]) -> str | None:
+def find_first_failure(tree: Path, tests: list[str]) -> str | None:
     """Return the first test that fails in a tree, None where all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -75,14 +75,14 @@ def first_failure(tree: Path, tests: list[str]) -> str | None:
     return found[1] if found else f"pytest, with exit code {done.returncode}"
 
 
-def noticed_by(mutation: Mutation, tree: Path, everything: bool) -> str | None:
+def find_detecting_test(mutation: Mutation, tree: Path, everything: bool) -> str | None:
     """Return the test that notices a mistake in a tree, which is left as it was."""
     path = tree / "otafl" / mutation.file
     whole = path.read_text()
-    path.write_text(mutation.mutated(whole))
+    path.write_text(mutation.apply(whole))
     try:
-        every = (tests for tests in selections(mutation.file, everything) if tests)
-        return next(filter(None, (first_failure(tree, tests) for tests in every)), None)
+        every = (tests for tests in iterate_selections(mutation.file, everything) if tests)
+        return next(filter(None, (find_first_failure(tree, tests) for tests in every)), None)
     finally:
         path.write_text(whole)
 
@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="end with all fast tests")
     parser.add_argument("--write", action="store_true", help="keep the outcome in the list")
     options = parser.parse_args()
-    every, outcome = listed(), dict[Mutation, bool]()
+    every, outcome = list_mutations(), dict[Mutation, bool]()
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in files.stdout.splitlines():
@@ -102,7 +102,7 @@ def main() -> int:
             shutil.copy(ROOT / name, Path(folder) / name)
         for one in every:
             if options.only in f"{one.file} {one.what}":
-                by = noticed_by(one, Path(folder), options.all)
+                by = find_detecting_test(one, Path(folder), options.all)
                 outcome[one] = by is not None
                 print(f"{one.file}: {one.what}: {by or 'NOT NOTICED'}", flush=True)
     if options.write:

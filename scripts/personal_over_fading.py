@@ -14,10 +14,10 @@ import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import gained, head, opened, row, study
+from tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
 
-from otafl.analysis.summary import spread
-from otafl.results.ending import ended
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_end_total
 
 ALONE = "local_only"
 KNOWN = ("channels known", "channels known with errors")
@@ -27,12 +27,12 @@ WHOLE = 45.0
 """Points of full colour in the figure."""
 
 
-def personal(name: str) -> str:
+def get_personal_variable(name: str) -> str:
     """What stands for a method's personal model: of FedAvg the fine-tuned one."""
     return "tuned_own" if name == "fedavg" else "personal_own"
 
 
-def chosen(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
+def select_methods(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
     """Method -> `accuracy` [..., trial] in percent of its personal or its global model at the step
     that is best on validation samples, and the `place` of that step; the largest is first, and
     taken where several are equal."""
@@ -40,17 +40,17 @@ def chosen(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
     out = {}
     for name in dict.fromkeys(names):
         points = ds.isel(algorithm=[i for i, one in enumerate(names) if one == name])
-        kind = personal(name) if personalised else "own"
+        kind = get_personal_variable(name) if personalised else "own"
         if not bool(points[f"{kind}_test_accuracy"].notnull().any()):  # has no global model
             continue
-        validation = ended(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
+        validation = select_end_total(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
         best = validation.round(6).argmax("algorithm")  # equal means, but for rounding, are equal
-        accuracy = 100 * ended(points, f"{kind}_test_accuracy").isel(algorithm=best)
+        accuracy = 100 * select_end_total(points, f"{kind}_test_accuracy").isel(algorithm=best)
         out[name] = xr.Dataset({"accuracy": accuracy, "place": best}).drop_vars("algorithm")
     return out
 
 
-def cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
+def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
     """The methods under one power policy and channel knowledge."""
     return {name: one.sel(power=power).isel(variance=place) for name, one in methods.items()}
 
@@ -61,7 +61,7 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
     size = {"figsize": (12, 8.4), "sharex": True, "sharey": True, "layout": "constrained"}
     figure, axes = plt.subplots(len(KNOWN), len(powers), **size)
     for (down, across), axis in np.ndenumerate(axes):
-        here = cells(methods, powers[across], down)
+        here = select_cells(methods, powers[across], down)
         alone = here.pop(ALONE)["accuracy"]
         above = np.stack([(one["accuracy"] - alone).mean("trial").values for one in here.values()])
         shown = axis.imshow(above, cmap="RdBu", vmin=-WHOLE, vmax=WHOLE, aspect="auto")
@@ -77,52 +77,58 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def server(ds: xr.Dataset) -> None:
+def print_server(ds: xr.Dataset) -> None:
     """Personal models by the server's step."""
     steps = ds["server_learning_rate"].values
     rates = (f"server step {step:g}" for step in steps)
-    head("Personal models, %, channels known, by the server's step", "method", "at", *rates)
+    print_head("Personal models, %, channels known, by the server's step", "method", "at", *rates)
     for label, one in ds.groupby("algorithm"):
         name = str(label).partition("(")[0]
-        values = 100 * ended(one.squeeze("algorithm"), f"{personal(name)}_test_accuracy")
+        values = 100 * select_end_total(
+            one.squeeze("algorithm"), f"{get_personal_variable(name)}_test_accuracy"
+        )
         for power in ds["power"].values:
             for level in ds["snr_db"].values:
                 here = values.sel(power=power, snr_db=level)
-                cells = (spread(here.sel(server_learning_rate=step).values) for step in steps)
-                row(name, f"{str(power).partition('(')[0]}, {level:g} dB", *cells)
+                cells = (
+                    format_mean_std(here.sel(server_learning_rate=step).values) for step in steps
+                )
+                print_row(name, f"{str(power).partition('(')[0]}, {level:g} dB", *cells)
 
 
 def main() -> None:
-    args = study(__doc__, "personal_fading.png")
-    ds = opened(args.results, "personal_fading")
+    args = parse_study_arguments(__doc__, "personal_fading.png")
+    ds = open_result(args.results, "personal_fading")
     powers = [str(one).partition("(")[0] for one in ds["power"].values]
     ds = ds.assign_coords(power=powers)
     levels = [f"{value:g} dB" for value in ds["snr_db"].values]
-    methods = chosen(ds, personalised=True)
+    methods = select_methods(ds, personalised=True)
     for place, known in enumerate(KNOWN):
         for power in powers:
-            here = cells(methods, power, place)
+            here = select_cells(methods, power, place)
             alone = here[ALONE]["accuracy"]
-            head(f"Points above training alone, {power}, {known}", "method", *levels)
+            print_head(f"Points above training alone, {power}, {known}", "method", *levels)
             for name, one in here.items():
-                gains = gained(one["accuracy"], alone)
-                row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains))
-    for title, found in (("Personal", methods), ("Global", chosen(ds, personalised=False))):
+                gains = compute_gain(one["accuracy"], alone)
+                print_row(
+                    name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
+                )
+    for title, found in (("Personal", methods), ("Global", select_methods(ds, personalised=False))):
         for place, known in enumerate(KNOWN):
             for power in powers:
-                head(f"{title} models, %, {power}, {known}", "method", *levels)
-                for name, one in cells(found, power, place).items():
+                print_head(f"{title} models, %, {power}, {known}", "method", *levels)
+                for name, one in select_cells(found, power, place).items():
                     marks = (MARKS[place] for place in one["place"].values)
                     values = zip(one["accuracy"].transpose(..., "trial").values, marks, strict=True)
-                    row(name, *(spread(value) + mark for value, mark in values))
+                    print_row(name, *(format_mean_std(value) + mark for value, mark in values))
     ends = [(power, level) for power in powers for level in ds["snr_db"].values[-2:]]
     columns = (f"{power}, {level:g} dB" for power, level in ends)
-    head("Points that errors of what is known of channels cost", "method", *columns)
+    print_head("Points that errors of what is known of channels cost", "method", *columns)
     for name, one in methods.items():
         at = [one["accuracy"].sel(power=power, snr_db=level) for power, level in ends]
-        costs = (gained(part.isel(variance=0), part.isel(variance=1)) for part in at)
-        row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in costs))
-    server(opened(args.results, "personal_fading_server"))
+        costs = (compute_gain(part.isel(variance=0), part.isel(variance=1)) for part in at)
+        print_row(name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in costs))
+    print_server(open_result(args.results, "personal_fading_server"))
     draw(methods, powers, args.figure)
     print(f"\nmajority class alone: {100 * float(ds['majority_accuracy'].mean()):.1f} %")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from looks import TYPE, policy
+from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
-from tables import budgets, gained, head, opened, row
+from tables import classify_budgets, compute_gain, open_result, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.results.ending import final
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 
 COLLAPSE = 0.3
 BUDGETS = ("none", "peak", "average")
@@ -34,11 +34,11 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("policy_accuracy.png"))
     args = parser.parse_args()
     result = otafl.open_results(args.result)
-    best = otafl.tuned(result, over="learning_rate")
+    best = otafl.select_tuned(result, over="learning_rate")
     (joint,) = {best["power"].dims[0]}
     names = ["ideal", *map(str, best["power"].values[1:])]
-    kept = budgets(result) | {"ideal": "none"}
-    accuracy = final(best, "test_accuracy").fillna(0.1)  # a diverged model guesses
+    kept = classify_budgets(result) | {"ideal": "none"}
+    accuracy = select_final(best, "test_accuracy").fillna(0.1)  # a diverged model guesses
     order = sorted(range(len(names)), key=lambda i: BUDGETS.index(kept[names[i]]))
     names = [names[i] for i in order]
     accuracy = accuracy.isel({joint: order}).transpose("partition", joint, "snr_db", "trial")
@@ -47,20 +47,22 @@ def main() -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 6), layout="constrained", sharey=True)
     for axis, each in zip(axes, accuracy, strict=True):
         title = str(each.partition.values)
-        head(
+        print_head(
             f"{title}: test accuracy, mean ± deviation of {best.sizes['trial']} trials",
             *("budget", "power", *snrs),
         )
         for name, values in zip(names, each.values, strict=True):
-            row(kept[name], name, *map(spread, values))
-            style = policy("none" if name == "ideal" else name)
+            print_row(kept[name], name, *map(format_mean_std, values))
+            style = get_policy_style("none" if name == "ideal" else name)
             mean, deviation = values.mean(-1), values.std(-1, ddof=1)
             axis.errorbar(accuracy.snr_db, mean, deviation, label=name, capsize=2, **style)
-        apart = 100 * gained(each[1:], each[0])
-        head("minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs)
+        apart = 100 * compute_gain(each[1:], each[0])
+        print_head(
+            "minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs
+        )
         for name, gain in zip(names[1:], apart, strict=True):
             cells = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gain)
-            row(kept[name], name, *cells)
+            print_row(kept[name], name, *cells)
         mean = each.mean("trial").values[1:]
         for what, found in (
             ("collapses (below 0.3)", mean < COLLAPSE),
@@ -71,7 +73,7 @@ def main() -> None:
         axis.set(title=title, xlabel="SNR (dB)", ylim=(0, 1))
         axis.grid(alpha=0.3)
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
-    by_server(args.result, accuracy.isel({joint: names.index("ideal")}))
+    print_by_server(args.result, accuracy.isel({joint: names.index("ideal")}))
     print(f"\nstep sizes chosen, and how often: {dict(sorted(rates.items()))}")
     axes[0].set_ylabel("test accuracy")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
@@ -79,25 +81,27 @@ def main() -> None:
     print(f"\nfigure: {args.figure}")
 
 
-def by_server(result: Path, ideal: xr.DataArray) -> None:
+def print_by_server(result: Path, ideal: xr.DataArray) -> None:
     """Points below the ideal with the step of the server that is best on validation data."""
     try:
-        every = opened(result.parent, f"{result.stem}_server")
+        every = open_result(result.parent, f"{result.stem}_server")
     except otafl.UserError as error:  # it has not been run
         print(f"the server's steps: left out: {error}", file=sys.stderr)
         return
     ends = every["server_learning_rate"].values[[0, -1]]
-    best = otafl.tuned(every, over="server_learning_rate")
+    best = otafl.select_tuned(every, over="server_learning_rate")
     best = best.transpose("partition", "power", "snr_db", ...)
-    accuracy = final(best, "test_accuracy").fillna(0.1)
+    accuracy = select_final(best, "test_accuracy").fillna(0.1)
     for title, each, base, steps in zip(
         best["partition"].values, accuracy, ideal, best["server_learning_rate"].values, strict=True
     ):
         levels = (f"{snr:g} dB" for snr in best["snr_db"].values)
-        head(f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels)
+        print_head(
+            f"{title}, the server's step tuned: minus ideal, points (step)", "power", *levels
+        )
         for name, gain, chosen in zip(best["power"].values, each, steps, strict=True):
-            apart = 100 * gained(gain, base)
-            row(
+            apart = 100 * compute_gain(gain, base)
+            print_row(
                 name,
                 *(
                     f"{mean:.1f} ({low:.1f} to {high:.1f}) ({step:g}{'*' * (step in ends)})"

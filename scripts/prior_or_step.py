@@ -13,10 +13,10 @@ import re
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from reproduce_pfedbred import percent, rows_1
-from tables import gained, head, opened, row, study
+from reproduce_pfedbred import format_percent, iterate_table_1
+from tables import compute_gain, open_result, parse_study_arguments, print_head, print_row
 
-from otafl.results.ending import ended
+from otafl.results.end_values import select_end_total
 
 ARMS = (  # name, what its label has, the prior's mean, whether w takes a Per-FedAvg step besides
     ("local only", "local_only(", "-", "-"),
@@ -30,7 +30,7 @@ ARMS = (  # name, what its label has, the prior's mean, whether w takes a Per-Fe
 ALONE, BASE = "local only", "pFedMe"
 
 
-def best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]:
+def find_best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]:
     """Accuracy [trial] of an arm at the settings that are best on validation samples, and those
     that several values were tried of; `*` marks the least and the most."""
     apart = {"variant=paper,", "eta=0,"} - {own}
@@ -46,27 +46,29 @@ def best(runs: dict[str, xr.Dataset], own: str) -> tuple[xr.DataArray, str]:
 
 
 def main() -> None:
-    args = study(__doc__, "pfedbred.png")
+    args = parse_study_arguments(__doc__, "pfedbred.png")
     runs = {}
     for name in ("personal_small_data", "personal_prior"):
-        result = opened(args.results, name)
+        result = open_result(args.results, name)
         kinds = ("validation", "test")
-        found = xr.Dataset({k: ended(result, f"personal_own_{k}_accuracy") for k in kinds})
+        found = xr.Dataset(
+            {k: select_end_total(result, f"personal_own_{k}_accuracy") for k in kinds}
+        )
         (points,) = {*found.dims} - {"trial"}
         labels = [f"{label}".replace(")", ",") for label in result["algorithm"].values]
         runs |= {label: found.isel({points: i}) for i, label in enumerate(labels)}
-    arms = {name: best(runs, own) for name, own, *_ in ARMS}
+    arms = {name: find_best(runs, own) for name, own, *_ in ARMS}
     columns = ("prior's mean", "Per-FedAvg step", "accuracy, %", f"minus {BASE}", "chosen")
-    head("Where training alone is not enough", "model", *columns)
+    print_head("Where training alone is not enough", "model", *columns)
     gains = {}
     for name, _, mean, step in ARMS:
         values, chosen = arms[name]
-        gains[name] = 100 * gained(values, arms[BASE][0])
+        gains[name] = 100 * compute_gain(values, arms[BASE][0])
         difference = "{:.1f} ({:.1f} to {:.1f})".format(*gains[name].round(1) + 0.0)  # no -0.0
-        row(name, mean, step, percent(values), difference, chosen)
+        print_row(name, mean, step, format_percent(values), difference, chosen)
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
-    table = {name: (paper, one) for name, paper, one in rows_1(args.results, "mclr")}
+    table = {name: (paper, one) for name, paper, one in iterate_table_1(args.results, "mclr")}
     table = {name[:-4]: pair for name, pair in table.items() if name.endswith("(P)")}
     shown = [name for name, (paper, _) in table.items() if paper]
     ours = {name: 100 * float(table[name][1].max("round").mean()) for name in [*shown, ALONE]}

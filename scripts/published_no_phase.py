@@ -13,41 +13,47 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from looks import errorbars, frame, save
-from tables import head, opened, points, row, study
+from looks import draw_errorbars, make_frame, save
+from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.results.ending import final
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000")
 PROGRAM = Path(__file__).parents[1] / "results" / "reference" / "reed_program.csv"
 """What REED's own program gave, at every twentieth round."""
 
 
-def votes(results: Path, figures: Path) -> None:
-    best = otafl.tuned(opened(results, "majority_votes"), over="step")
-    accuracy, snr = final(best, "test_accuracy"), best["snr_db"].values
-    joules = final(best, "tx_energy_j").mean("trial")
-    head("Majority votes: accuracy (step)", "data", "who votes", *(f"{db:g} dB" for db in snr))
-    figure, axes = frame(2, "test accuracy")
+def compare_votes(results: Path, figures: Path) -> None:
+    best = otafl.select_tuned(open_result(results, "majority_votes"), over="step")
+    accuracy, snr = select_final(best, "test_accuracy"), best["snr_db"].values
+    joules = select_final(best, "tx_energy_j").mean("trial")
+    print_head(
+        "Majority votes: accuracy (step)", "data", "who votes", *(f"{db:g} dB" for db in snr)
+    )
+    figure, axes = make_frame(2, "test accuracy")
     titles = ("IID", "two of ten classes")
     for axis, title, part in zip(axes, titles, accuracy["partition"].values, strict=True):
         here = accuracy.sel(partition=part).transpose("absentee", "snr_db", "trial")
         steps = best["step"].sel(partition=part).transpose("absentee", "snr_db").values
         for i, name in enumerate(("all", "those who are sure")):
             pairs = zip(here[i], steps[i], strict=True)
-            row(title, name, *(f"{spread(one.values)} ({step:g})" for one, step in pairs))
-            errorbars(axis, snr, here[i], label=name, color=COLOURS[i], marker="os"[i])
-        gains = (points(sure, every) for every, sure in zip(*here, strict=True))
-        row(title, "points gained by absentees", *gains)
+            print_row(
+                title,
+                name,
+                *(f"{format_mean_std(one.values)} ({step:g})" for one, step in pairs),
+            )
+            draw_errorbars(axis, snr, here[i], label=name, color=COLOURS[i], marker="os"[i])
+        gains = (format_points(sure, every) for every, sure in zip(*here, strict=True))
+        print_row(title, "points gained by absentees", *gains)
         radiated = joules.sel(partition=part).transpose("absentee", "snr_db").values
-        row(title, "energy, of all", *(f"{share:.0%}" for share in radiated[1] / radiated[0]))
+        print_row(title, "energy, of all", *(f"{share:.0%}" for share in radiated[1] / radiated[0]))
         axis.set(title=title, xlabel="SNR (dB)", ylim=(0.5, 0.8))
     save(figure, axes[0], figures / "majority_votes.png")
 
 
-def program() -> dict[tuple[str, str], np.ndarray]:
+def run_program() -> dict[tuple[str, str], np.ndarray]:
     """Return what REED's program gave: (data, uplink) -> accuracy [repeat, round]."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     with PROGRAM.open() as file:
@@ -57,35 +63,35 @@ def program() -> dict[tuple[str, str], np.ndarray]:
     return {key: np.array(list(repeats.values())) for key, repeats in found.items()}
 
 
-def told(values: np.ndarray, base: np.ndarray) -> list[str]:
+def format_values(values: np.ndarray, base: np.ndarray) -> list[str]:
     """Tell how accuracies [repeat, round] end, and how far above others."""
     end, other = (xr.DataArray(each[:, -1], dims="trial") for each in (values, base))
-    return [spread(end.values), "-" if end.equals(other) else points(end, other)]
+    return [format_mean_std(end.values), "-" if end.equals(other) else format_points(end, other)]
 
 
-def energies(results: Path, figures: Path) -> None:
-    ds, theirs = opened(results, "reed"), program()
+def compare_energies(results: Path, figures: Path) -> None:
+    ds, theirs = open_result(results, "reed"), run_program()
     names = ("no channel", 'REED, "-10 dB"', "REED, -10 dB")
     above = "points above no channel"
     columns = ("data", "uplink", "its program", above, "otafl", above, "error")
-    head(f"REED: accuracy after {int(ds['round'].max())} rounds", *columns)
-    figure, axes = frame(2, "test accuracy")
+    print_head(f"REED: accuracy after {int(ds['round'].max())} rounds", *columns)
+    figure, axes = make_frame(2, "test accuracy")
     for axis, title, part in zip(
         axes, ("IID", "Dirichlet, 0.3"), ds["partition"].values, strict=True
     ):
         here = ds["test_accuracy"].sel(partition=part).transpose("zip", "trial", "round")
-        errors = final(ds, "aggregation_nmse").sel(partition=part).mean("trial")
+        errors = select_final(ds, "aggregation_nmse").sel(partition=part).mean("trial")
         for i, name in enumerate(names):
             its, cells = theirs.get((title, name)), ["-", "-"]
             if its is not None:
                 axis.plot(here["round"], its.mean(0), "o", mfc="none", color=COLOURS[i])
-                cells = told(its, theirs[title, names[0]])
+                cells = format_values(its, theirs[title, names[0]])
             axis.plot(here["round"], here[i].mean("trial"), color=COLOURS[i], label=name)
-            row(
+            print_row(
                 title,
                 name,
                 *cells,
-                *told(here[i].values, here[0].values),
+                *format_values(here[i].values, here[0].values),
                 f"{float(errors[i]):.3g}",
             )
         axis.set(title=f"{title} (o: its program)", xlabel="round", ylim=(0.69, 0.8))
@@ -94,8 +100,8 @@ def energies(results: Path, figures: Path) -> None:
 
 
 def main() -> None:
-    args = study(__doc__)
-    for part in (votes, energies):
+    args = parse_study_arguments(__doc__)
+    for part in (compare_votes, compare_energies):
         part(args.results, args.figures)
 
 

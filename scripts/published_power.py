@@ -11,13 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from looks import errorbars, frame, save
-from tables import head, opened, points, row, study
+from looks import draw_errorbars, make_frame, save
+from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.power.pre_scaler import minimise_cost, zero_bias
-from otafl.results.ending import added_up, final
+from otafl.analysis.summary import format_mean_std
+from otafl.power.pre_scaler import minimise_cost, solve_zero_bias
+from otafl.results.end_values import select_final, sum_over_devices
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#7F7F7F")
 NO_BOUND = 1e9
@@ -26,30 +26,30 @@ NOISE = 0.5
 """N of a real, over the nearest device's budget, at the scenario's 0 dB."""
 
 
-def privacy(results: Path, figures: Path) -> None:
-    best = otafl.tuned(opened(results, "privacy_for_free"), over="learning_rate")
-    accuracy, limited = final(best, "test_accuracy"), final(best, "dp_limited")
-    joules = added_up(final(best, "tx_energy_j").rename("tx_energy_j"))
+def compare_privacy(results: Path, figures: Path) -> None:
+    best = otafl.select_tuned(open_result(results, "privacy_for_free"), over="learning_rate")
+    accuracy, limited = select_final(best, "test_accuracy"), select_final(best, "dp_limited")
+    joules = sum_over_devices(select_final(best, "tx_energy_j").rename("tx_energy_j"))
     spent = 100 * joules.mean("trial") / joules.sel(epsilon=NO_BOUND).mean("trial")
-    said = final(best, "dp_epsilon")
+    said = select_final(best, "dp_epsilon")
     columns = ("accuracy", "points above no bound", "energy, of no bound", "rounds limited")
-    head("Privacy: what a bound costs", "SNR", "epsilon", *columns, "epsilon told", "step")
-    figure, axes = frame(2, "")
+    print_head("Privacy: what a bound costs", "SNR", "epsilon", *columns, "epsilon told", "step")
+    figure, axes = make_frame(2, "")
     for j, snr in enumerate(best["snr_db"].values):
         free = {"snr_db": snr, "epsilon": NO_BOUND}
         for epsilon in best["epsilon"].values:
             at, bound = free | {"epsilon": epsilon}, epsilon < NO_BOUND
             own = accuracy.sel(at)
-            row(
-                *(f"{snr:g} dB", f"{epsilon:g}" if bound else "none", spread(own.values)),
-                points(own, accuracy.sel(free)) if bound else "-",
+            print_row(
+                *(f"{snr:g} dB", f"{epsilon:g}" if bound else "none", format_mean_std(own.values)),
+                format_points(own, accuracy.sel(free)) if bound else "-",
                 f"{float(spent.sel(at)):.3g} %",
                 *(f"{float(one.sel(at).mean()):.3g}" for one in (limited, said)),
                 f"{float(best['learning_rate'].sel(at)):g}",
             )
         style = {"label": f"{snr:g} dB", "color": COLOURS[j], "marker": "osD^"[j]}
         bounds, at = best["epsilon"].values[:-1], {"snr_db": snr, "epsilon": slice(0, 1e8)}
-        errorbars(axes[0], bounds, accuracy.sel(at).transpose("epsilon", "trial"), **style)
+        draw_errorbars(axes[0], bounds, accuracy.sel(at).transpose("epsilon", "trial"), **style)
         axes[0].axhline(float(accuracy.sel(free).mean()), color=COLOURS[j], ls=":")
         axes[1].plot(bounds, spent.sel(at), **style)
     titles = ("test accuracy (dotted: no bound)", "energy, % of no bound")
@@ -59,7 +59,7 @@ def privacy(results: Path, figures: Path) -> None:
     save(figure, axes[1], figures / "privacy_for_free.png")
 
 
-def planned(gamma: np.ndarray, strength: np.ndarray) -> tuple[float, float]:
+def compute_plan(gamma: np.ndarray, strength: np.ndarray) -> tuple[float, float]:
     """Return bias and variance of the mean under a plan, times devices, over an update's power."""
     alpha = gamma * np.exp(-(gamma**2) / strength)
     share, total = alpha / alpha.sum(), alpha.sum()
@@ -67,40 +67,43 @@ def planned(gamma: np.ndarray, strength: np.ndarray) -> tuple[float, float]:
     return float(bias), float((share * gamma / total - share**2).sum() + NOISE / total**2)
 
 
-def plans(spread_db: float) -> tuple[float, ...]:
+def compute_plans(spread_db: float) -> tuple[float, ...]:
     """Return bias and variance of the pre-scaler, then those of zero bias."""
     strength = np.repeat(10 ** (-np.linspace(0, spread_db, 5) / 10), 4)
-    biased = planned(minimise_cost(strength, NOISE, 1.0), strength)
-    return *biased, *planned(zero_bias(strength), strength)
+    biased = compute_plan(minimise_cost(strength, NOISE, 1.0), strength)
+    return *biased, *compute_plan(solve_zero_bias(strength), strength)
 
 
-def pre_scalers(results: Path, figures: Path) -> None:
-    best = otafl.tuned(opened(results, "path_loss_spread"), over="server_learning_rate")
+def compare_pre_scalers(results: Path, figures: Path) -> None:
+    best = otafl.select_tuned(open_result(results, "path_loss_spread"), over="server_learning_rate")
     accuracy, error = (
-        final(best, name).transpose("power", "device_budget_db", "trial")
+        select_final(best, name).transpose("power", "device_budget_db", "trial")
         for name in ("test_accuracy", "aggregation_nmse")
     )
     steps = best["server_learning_rate"].transpose("power", "device_budget_db").values
     names = ("pre-scaler", "pre-scaler, zero bias", "tci", "cotaf", "ci", "full power")
     title = "Pre-scalers: accuracy (step), points above the pre-scaler, by spread"
-    head(title, "policy", *(f"{db} dB" for db in SPREADS))
-    figure, axes = frame(2, "of an update's power")
+    print_head(title, "policy", *(f"{db} dB" for db in SPREADS))
+    figure, axes = make_frame(2, "of an update's power")
     for j, name in enumerate(names):
-        cells = [f"{spread(accuracy[j, i].values)} ({steps[j, i]:g})" for i in range(len(SPREADS))]
+        cells = [
+            f"{format_mean_std(accuracy[j, i].values)} ({steps[j, i]:g})"
+            for i in range(len(SPREADS))
+        ]
         if j:
-            gains = (points(*pair) for pair in zip(accuracy[j], accuracy[0], strict=True))
+            gains = (format_points(*pair) for pair in zip(accuracy[j], accuracy[0], strict=True))
             cells = [f"{cell}; {gain}" for cell, gain in zip(cells, gains, strict=True)]
-        row(name, *cells)
+        print_row(name, *cells)
         style = {"label": name, "color": COLOURS[j], "marker": "osD^vX"[j]}
-        errorbars(axes[1], np.array(SPREADS), accuracy[j], **style)
+        draw_errorbars(axes[1], np.array(SPREADS), accuracy[j], **style)
     columns = ("bias", "variance", "variance at zero bias", "error", "error at zero bias")
-    head("Planned bias and variance, and errors measured", "spread", *columns)
+    print_head("Planned bias and variance, and errors measured", "spread", *columns)
     for i, db in enumerate(SPREADS):
-        bias, variance, _, unbiased = plans(db)
+        bias, variance, _, unbiased = compute_plans(db)
         told = (f"{value:.2f}" for value in (bias, variance, unbiased))
-        row(f"{db} dB", *told, *(spread(error[j, i].values) for j in (0, 1)))
+        print_row(f"{db} dB", *told, *(format_mean_std(error[j, i].values) for j in (0, 1)))
     wide = np.linspace(0, 40, 41)
-    lines = np.array([plans(db) for db in wide])
+    lines = np.array([compute_plans(db) for db in wide])
     for j, label, ls in ((0, "bias", "--"), (1, "variance", "-"), (3, "variance, zero bias", "-")):
         axes[0].plot(wide, lines[:, j], ls, color=COLOURS[j == 3], label=label)
     axes[0].set(yscale="log", ylim=(1e-3, None), title="plan")
@@ -112,8 +115,8 @@ def pre_scalers(results: Path, figures: Path) -> None:
 
 
 def main() -> None:
-    args = study(__doc__)
-    for part in (privacy, pre_scalers):
+    args = parse_study_arguments(__doc__)
+    for part in (compare_privacy, compare_pre_scalers):
         part(args.results, args.figures)
 
 

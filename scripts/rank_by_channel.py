@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 import yaml
-from looks import TYPE, policy
+from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from scipy import stats
-from tables import budgets, command, gained, head, row
+from tables import classify_budgets, command, compute_gain, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.results.ending import final
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 
 CHANCE = 0.1
 NAMES = {"rayleigh": "Rayleigh", "cdl-b": "CDL-B", "umi": "UMi"}
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 """What is changed in the study to see its channels alone: the same places, the same first fades."""
 
 
-def short(label: str) -> str:
+def shorten(label: str) -> str:
     """A channel's name, or the place of a trace."""
     name, _, keys = label.partition("(")
     place = dict(part.split("=") for part in keys.rstrip(")").split(", ") if "=" in part)
@@ -48,13 +48,15 @@ def tell_gains(scenario: dict[str, Any]) -> None:
     gain = ds["link_h_0_real"] ** 2 + ds["link_h_0_imag"] ** 2
     rest = [dim for dim in gain.dims if dim not in {"channel", "trial", "device"}]
     each = gain.mean(rest).stack(one=("trial", "device")).transpose("channel", "one").values
-    head("Mean gains of single devices, dB", "", *(short(str(c)) for c in ds["channel"].values))
+    print_head(
+        "Mean gains of single devices, dB", "", *(shorten(str(c)) for c in ds["channel"].values)
+    )
     with np.errstate(divide="ignore"):
         levels = 10 * np.log10(np.quantile(each, [0.1, 0.5, 0.9], axis=1))
     said = ("a tenth is below", "half is below", "a tenth is above")
     for name, values in zip(said, levels, strict=True):
-        row(name, *("no path" if np.isinf(one) else f"{one:.0f}" for one in values))
-    row("without a path", *(f"{100 * share:.0f} %" for share in (each == 0).mean(1)))
+        print_row(name, *("no path" if np.isinf(one) else f"{one:.0f}" for one in values))
+    print_row("without a path", *(f"{100 * share:.0f} %" for share in (each == 0).mean(1)))
 
 
 def order(values: np.ndarray) -> np.ndarray:
@@ -70,44 +72,46 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("rank_by_channel.png"))
     args = parser.parse_args()
     result = otafl.open_results(args.result)
-    best = otafl.tuned(result, over="server_learning_rate").transpose("channel", "power", ...)
-    accuracy = final(best, "test_accuracy").fillna(CHANCE)  # a diverged model guesses
-    error = final(best, "aggregation_nmse").median("trial").values
-    names = [short(str(label)) for label in best["channel"].values]
+    best = otafl.select_tuned(result, over="server_learning_rate").transpose(
+        "channel", "power", ...
+    )
+    accuracy = select_final(best, "test_accuracy").fillna(CHANCE)  # a diverged model guesses
+    error = select_final(best, "aggregation_nmse").median("trial").values
+    names = [shorten(str(label)) for label in best["channel"].values]
     powers = [str(label) for label in best["power"].values]
-    budget = budgets(result)
+    budget = classify_budgets(result)
     peak = [k for k, name in enumerate(powers) if budget[name] == "peak"]
     means = accuracy.mean("trial").values
     ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
     trials = best.sizes["trial"]
     told = {
-        f"Accuracy, mean ± deviation of {trials} trials (rank)": (accuracy.values, spread),
+        f"Accuracy, mean ± deviation of {trials} trials (rank)": (accuracy.values, format_mean_std),
         f"Aggregation error, median of {trials} trials (rank)": (error, "{:.2g}".format),
     }
     for (title, (values, say)), rank in zip(told.items(), ranks.values(), strict=True):
-        head(title, "budget", "power", *names)
+        print_head(title, "budget", "power", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
             placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9
             cells = [say(one) + place for one, place in zip(values[:, k], placed, strict=False)]
-            row(budget[powers[k]], powers[k], *cells)
+            print_row(budget[powers[k]], powers[k], *cells)
     steps, tried = (one["server_learning_rate"].values for one in (best, result))
-    head("Server step chosen (* an end of the grid)", "power", *names)
+    print_head("Server step chosen (* an end of the grid)", "power", *names)
     for k, name in enumerate(powers):
-        row(name, *(f"{step:g}{'*' * (step in tried[[0, -1]])}" for step in steps[:, k]))
-    head("Ranks at the peak budget", "", *names)
+        print_row(name, *(f"{step:g}{'*' * (step in tried[[0, -1]])}" for step in steps[:, k]))
+    print_head("Ranks at the peak budget", "", *names)
     for what, rank in ranks.items():
-        row(f"{what}: correlation with Rayleigh's", *alike(rank[:1], rank))
-    row("correlation of accuracy and error", *alike(*ranks.values()))
+        print_row(f"{what}: correlation with Rayleigh's", *list_equal(rank[:1], rank))
+    print_row("correlation of accuracy and error", *list_equal(*ranks.values()))
     top = [peak[int(one.argmax())] for one in means[:, peak]]
-    row("best there", *(powers[k] for k in top))
-    gains = [100 * gained(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
+    print_row("best there", *(powers[k] for k in top))
+    gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
     apart = (f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
-    row(f"points above {powers[top[0]]}", *apart)
+    print_row(f"points above {powers[top[0]]}", *apart)
     tell_gains(yaml.safe_load(result.attrs["scenario"]))
     draw(names, powers, accuracy, error, args.figure)
 
 
-def alike(first: np.ndarray, second: np.ndarray) -> list[str]:
+def list_equal(first: np.ndarray, second: np.ndarray) -> list[str]:
     """Spearman's rank correlation of each channel's row."""
     pairs = zip(np.broadcast_to(first, second.shape), second, strict=True)
     return [f"{stats.spearmanr(*pair).statistic:.2f}" for pair in pairs]
@@ -120,8 +124,8 @@ def draw(
     figure, (left, right) = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
     mean = accuracy.mean("trial").values
     for k, name in enumerate(powers):
-        left.plot(names, mean[:, k], label=name, **policy(name))
-        right.semilogy(names, error[:, k], **policy(name))
+        left.plot(names, mean[:, k], label=name, **get_policy_style(name))
+        right.semilogy(names, error[:, k], **get_policy_style(name))
     left.set(title="learning", ylabel="test accuracy of the global model")
     right.set(title="one aggregation", ylabel="normalised squared error, median")
     for axis in (left, right):

@@ -7,8 +7,8 @@ The paper names no loss, so this one is ours: a linear layer learns a teacher of
 |x (Theta - Theta*)|^2 / 2 over fresh minibatches of 500 samples x ~ N(0, I), with no noise on the
 labels. Theta* has full rank and singular values proportional to 1/i, at the scale where the paper's
 lambda = 1500 is about what a search for rank 40 would find. Both methods start at the same point
-of rank 40 and see the same samples: proximal SGD by `svt`, Riemannian SGD by `project` and
-`retract`.
+of rank 40 and see the same samples: proximal SGD by `threshold_singular_values`, Riemannian SGD by
+`project` and `retract`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from matplotlib import pyplot as plt
 from torch import Tensor
 
-from otafl.factorised.lowrank import LowRank, Tangent, dense, project, retract
-from otafl.factorised.shrinkage import numerical_rank, svt
+from otafl.factorised.lowrank import LowRank, Tangent, project, retract, to_dense
+from otafl.factorised.shrinkage import count_rank, threshold_singular_values
 from otafl.plots import COLOURS, LINES
 
 M, N, RANK, SCALE = 1000, 2000, 40, 815.0  # SCALE: singular value number RANK of the teacher
@@ -29,21 +29,21 @@ BATCH, STEP, ITERATIONS, SETTLED = 500, 0.1, 40, 15
 LAMBDAS = {1000.0: "--", 1400.0: "", 1500.0: "-.", 1600.0: "", 2000.0: ":"}
 
 
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
+def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(1, *shape, generator=generator)
 
 
-def orthonormal(generator: torch.Generator, rank: int) -> list[Tensor]:
-    return [torch.linalg.qr(normal(generator, side, rank))[0] for side in (M, N)]
+def draw_orthonormal(generator: torch.Generator, rank: int) -> list[Tensor]:
+    return [torch.linalg.qr(draw_normal(generator, side, rank))[0] for side in (M, N)]
 
 
-def proximal_step(theta: Tensor, x: Tensor, teacher: Tensor, strength: float) -> Tensor:
+def take_proximal_step(theta: Tensor, x: Tensor, teacher: Tensor, strength: float) -> Tensor:
     """Of f + strength |Theta|_*."""
     gradient = x.mT @ (x @ (theta - teacher)) / BATCH
-    return svt(theta - STEP * gradient, torch.tensor([STEP * strength]))
+    return threshold_singular_values(theta - STEP * gradient, torch.tensor([STEP * strength]))
 
 
-def riemannian_step(point: LowRank, x: Tensor, teacher: Tensor) -> LowRank:
+def take_riemannian_step(point: LowRank, x: Tensor, teacher: Tensor) -> LowRank:
     """By way of G V and G^T U alone, G the gradient of f."""
     g = (x @ point.u * point.s[:, None] @ point.v.mT - x @ teacher) / BATCH
     tangent = project(point, x.mT @ (g @ point.v), g.mT @ (x @ point.u))
@@ -53,15 +53,15 @@ def riemannian_step(point: LowRank, x: Tensor, teacher: Tensor) -> LowRank:
 def train(start: LowRank, teacher: Tensor, strength: float | None) -> tuple[list[int], float]:
     """Rank after each iteration and relative error at the end; on the manifold without strength."""
     generator, ranks = torch.Generator().manual_seed(1), []
-    point, theta = start, dense(start)
+    point, theta = start, to_dense(start)
     for _ in range(ITERATIONS):
-        x = normal(generator, BATCH, M)
+        x = draw_normal(generator, BATCH, M)
         if strength is None:
-            point = riemannian_step(point, x, teacher)
-            theta = dense(point)
+            point = take_riemannian_step(point, x, teacher)
+            theta = to_dense(point)
         else:
-            theta = proximal_step(theta, x, teacher, strength)
-        ranks.append(int(numerical_rank(theta, 1e-5)))
+            theta = take_proximal_step(theta, x, teacher, strength)
+        ranks.append(int(count_rank(theta, 1e-5)))
     return ranks, float((theta - teacher).norm() / teacher.norm())
 
 
@@ -70,10 +70,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/rank_of_relaxation.png"))
     out = parser.parse_args().out
     generator = torch.Generator().manual_seed(0)
-    left, right = orthonormal(generator, M)
+    left, right = draw_orthonormal(generator, M)
     sigma = SCALE * RANK / torch.arange(1, M + 1)
     teacher = (left * sigma) @ right.mT
-    left, right = orthonormal(generator, RANK)
+    left, right = draw_orthonormal(generator, RANK)
     start = LowRank(left, torch.full((1, RANK), SCALE), right)
     print(f"| method | all ranks | ranks after {SETTLED} | of these at {RANK} | error |")
     print("|---|---|---|---|---|")

@@ -92,22 +92,22 @@ class Rays:
     kept: np.ndarray
 
 
-def prepared(scene: rt.Scene, survey: Survey) -> rt.Scene:
+def prepare_scene(scene: rt.Scene, survey: Survey) -> rt.Scene:
     """Put the base station with its array in the scene."""
     dr.set_thread_count(1)  # numbers do not depend on the order of sums then
     scene.frequency = survey.carrier_hz
-    scene.tx_array, scene.rx_array = _array(survey.antennas), _array(1)
+    scene.tx_array, scene.rx_array = _make_array(survey.antennas), _make_array(1)
     scene.add(rt.Transmitter("base", position=list(survey.base_m)))
     return scene
 
 
-def _array(antennas: int) -> rt.PlanarArray:
+def _make_array(antennas: int) -> rt.PlanarArray:
     """Return isotropic antennas along a line, vertically polarised."""
     return rt.PlanarArray(num_rows=1, num_cols=antennas, pattern="iso", polarization="V")
 
 
-def rays(scene: rt.Scene, places: np.ndarray, survey: Survey) -> Rays:
-    """Trace the paths to devices at places [K, 3], of a scene that is `prepared`."""
+def trace_rays(scene: rt.Scene, places: np.ndarray, survey: Survey) -> Rays:
+    """Trace the paths to devices at places [K, 3], of a scene that is `prepare_scene`."""
     for number, place in enumerate(places):
         scene.add(rt.Receiver(f"device{number}", position=[float(x) for x in place]))
     found = rt.PathSolver()(
@@ -125,10 +125,10 @@ def rays(scene: rt.Scene, places: np.ndarray, survey: Survey) -> Rays:
     for number in range(len(places)):
         scene.remove(f"device{number}")
     a, tau = a[:, 0, 0, :, :, 0], tau[:, 0]
-    return _strongest(a, tau, valid, direct, survey.paths)
+    return _select_strongest(a, tau, valid, direct, survey.paths)
 
 
-def _strongest(
+def _select_strongest(
     a: np.ndarray, tau: np.ndarray, valid: np.ndarray, direct: np.ndarray, most: int
 ) -> Rays:
     """Keep so many paths of a [K, A, L], tau [K, L]; equal ones in the order of their delays, so
@@ -156,7 +156,7 @@ class Streets:
         self._scene, box = scene.mi_scene, scene.mi_scene.bbox()
         self.ground_m, self._top = float(box.min.z), float(box.max.z) + 10.0
 
-    def roofs(self, places: np.ndarray) -> np.ndarray:
+    def get_roof_heights(self, places: np.ndarray) -> np.ndarray:
         """Return the height [n] over the ground of what is over places [n, 2 or 3], NaN where there
         is nothing."""
         x, y = places[:, 0].astype(np.float32), places[:, 1].astype(np.float32)
@@ -165,27 +165,27 @@ class Streets:
         height = np.array(hit.p.z) - self.ground_m
         return np.where(np.array(hit.is_valid()), height, np.nan)
 
-    def outdoors(self, places: np.ndarray) -> np.ndarray:
+    def find_outdoors(self, places: np.ndarray) -> np.ndarray:
         """Return [n] bool."""
-        return self.roofs(places) < STREET_M
+        return self.get_roof_heights(places) < STREET_M
 
 
-def walked(streets: Streets, survey: Survey) -> np.ndarray:
+def walk_streets(streets: Streets, survey: Survey) -> np.ndarray:
     """Return where devices are in each round, [R, K, 3] metres: uniform over the streets, then
     straight on until a wall or the edge is in the way."""
     draw = np.random.default_rng(survey.seed)
     centre, count = np.array(survey.base_m[:2]), survey.devices
 
-    def free(flat: np.ndarray) -> np.ndarray:
+    def is_free(flat: np.ndarray) -> np.ndarray:
         near = np.hypot(*(flat - centre).T) <= survey.radius_m
-        return near & streets.outdoors(flat)
+        return near & streets.find_outdoors(flat)
 
     place = np.zeros((0, 2))
     for _ in range(1000):
         if len(place) >= count:
             break
         tried = centre + draw.uniform(-survey.radius_m, survey.radius_m, (4 * count, 2))
-        place = np.concatenate([place, tried[free(tried)]])
+        place = np.concatenate([place, tried[is_free(tried)]])
     else:
         raise SystemExit("there is no street around the base station; --base and --radius choose")
     place, heading = place[:count], draw.uniform(0.0, 2.0 * math.pi, count)
@@ -194,7 +194,7 @@ def walked(streets: Streets, survey: Survey) -> np.ndarray:
         stuck = np.ones(count, dtype=bool)
         for _ in range(TURNS):
             step = survey.step_m * np.stack([np.cos(heading), np.sin(heading)], 1)
-            goes = stuck & free(place + step)
+            goes = stuck & is_free(place + step)
             place = place + np.where(goes[:, None], step, 0.0)
             stuck = stuck & ~goes
             heading = np.where(stuck, draw.uniform(0.0, 2.0 * math.pi, count), heading)
@@ -204,13 +204,13 @@ def walked(streets: Streets, survey: Survey) -> np.ndarray:
     return np.concatenate([flat, height], 2)
 
 
-def coverage(
+def compute_coverage(
     scene: rt.Scene, streets: Streets, survey: Survey
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the map's x [X] and y [Y] in metres, the path gain in dB [Y, X] of one antenna, NaN
     where no path leads or a roof is, and the roofs' heights [Y, X]."""
     side, (x, y, _) = 2.0 * survey.radius_m, survey.base_m
-    scene.tx_array = _array(1)  # several would send a beam
+    scene.tx_array = _make_array(1)  # several would send a beam
     found = rt.RadioMapSolver()(
         scene,
         center=mi.Point3f(x, y, streets.ground_m + survey.height_m),
@@ -225,32 +225,32 @@ def coverage(
     )
     centre = np.array(found.cell_centers)
     gain = np.array(found.path_gain)[0]
-    height = streets.roofs(centre.reshape(-1, 3)).reshape(gain.shape)
+    height = streets.get_roof_heights(centre.reshape(-1, 3)).reshape(gain.shape)
     seen = (gain > 0) & (height < STREET_M)
     level = np.where(seen, 10.0 * np.log10(np.where(seen, gain, 1.0)), np.nan)
     return centre[0, :, 0], centre[:, 0, 1], np.round(level, 1), np.round(height, 1)
 
 
-def traced(scene: rt.Scene, survey: Survey) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+def trace_scene(scene: rt.Scene, survey: Survey) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     """Return the variables of a trace: name -> (dims, values)."""
-    prepared(scene, survey)
+    prepare_scene(scene, survey)
     streets = Streets(scene)
-    places = walked(streets, survey)
-    rounds = [rays(scene, one, survey) for one in places]
+    places = walk_streets(streets, survey)
+    rounds = [trace_rays(scene, one, survey) for one in places]
     a, tau = (np.stack([getattr(one, name) for one in rounds]) for name in ("a", "tau_s"))
     there = (np.abs(a) > 0).any(2)
     # a device is told to send early: its first path arrives at 0
     first = np.where(there, tau, np.inf).min(2, keepdims=True)
     sight = np.stack([one.sight for one in rounds])
     tau = np.where(there, tau - np.where(np.isfinite(first), first, 0.0), 0.0)
-    x, y, level, height = coverage(scene, streets, survey)
+    x, y, level, height = compute_coverage(scene, streets, survey)
     per_path = ("round", "device", "antenna", "path")
     return {
-        "a_real": (per_path, _rounded(a.real)),
-        "a_imag": (per_path, _rounded(a.imag)),
+        "a_real": (per_path, _round_values(a.real)),
+        "a_imag": (per_path, _round_values(a.imag)),
         "tau_s": (("round", "device", "path"), np.round(tau, 10).astype(np.float32)),
         "line_of_sight": (("round", "device"), sight.astype("i1")),
-        "kept_energy": (("round", "device"), _rounded(np.stack([one.kept for one in rounds]))),
+        "kept_energy": (("round", "device"), _round_values(np.stack([one.kept for one in rounds]))),
         "position_m": (("round", "device", "axis"), np.round(places, 2).astype(np.float32)),
         "base_m": (("axis",), np.array(survey.base_m, np.float32)),
         "x_m": (("x",), x.astype(np.float32)),
@@ -260,7 +260,7 @@ def traced(scene: rt.Scene, survey: Survey) -> dict[str, tuple[tuple[str, ...], 
     }
 
 
-def _rounded(values: np.ndarray) -> np.ndarray:
+def _round_values(values: np.ndarray) -> np.ndarray:
     """Return single precision with few bits of the mantissa, which packs well."""
     drop = 23 - MANTISSA_BITS
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -315,7 +315,7 @@ def main() -> None:
         parser.error(f"{name}: neither a scene of Sionna nor a file")
     survey = Survey(tuple(base or BASES[name]), **args)
     path = out or Path(f"{Path(name).stem}.nc")
-    write(path, traced(rt.load_scene(known or name), survey), survey, attribution)
+    write(path, trace_scene(rt.load_scene(known or name), survey), survey, attribution)
     print(f"{path}: {path.stat().st_size / 2**10:.0f} KiB")
 
 

@@ -90,7 +90,7 @@ WITH: dict[str, dict[str, Any]] = {
 ENVIRONMENT = ("wall_time_s",)
 
 
-def cases() -> dict[str, dict[str, Any]]:
+def build_cases() -> dict[str, dict[str, Any]]:
     """Name of a case -> a scenario's keys, or {"file": ..., "set": [...]}."""
     out: dict[str, dict[str, Any]] = {}
     for file in sorted((ROOT / "scenarios").rglob("*.yaml")):
@@ -100,11 +100,11 @@ def cases() -> dict[str, dict[str, Any]]:
         name = str(file.relative_to(ROOT).with_suffix("")).replace("/", ".")
         settings = [f"{key}={value}" for key, value in changes.items()]
         out[name] = {"file": str(file.relative_to(ROOT)), "set": settings}
-    out |= {name: changed(keys) for name, keys in _of_schema()}
+    out |= {name: change_keys(keys) for name, keys in _iterate_schema_cases()}
     return out
 
 
-def changed(keys: dict[str, Any]) -> dict[str, Any]:
+def change_keys(keys: dict[str, Any]) -> dict[str, Any]:
     """SMALL with some dotted keys replaced."""
     tree: dict[str, Any] = json.loads(json.dumps(SMALL))
     for key, value in keys.items():
@@ -116,19 +116,19 @@ def changed(keys: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def _of_schema() -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_schema_cases() -> Iterator[tuple[str, dict[str, Any]]]:
     """Cases from the choices that the JSON schema lists."""
-    from otafl.scenario import json_schema
+    from otafl.scenario import build_json_schema
 
-    schema = json_schema()
-    chosen = dict(_choices(schema))
+    schema = build_json_schema()
+    chosen = dict(_iterate_choices(schema))
     transports = chosen["transport"]
     for section, names in chosen.items():
         for name, fields in names.items():
             own = {"name": name, **NEEDED.get((section, name), {})}
             if section == "channel" and ":" not in name and "subcarrier_groups" in fields:
                 own["subcarrier_groups"] = 3
-            for label, changes in [("", {}), *_alternatives(fields, schema["$defs"])]:
+            for label, changes in [("", {}), *_iterate_alternatives(fields, schema["$defs"])]:
                 others = WITH.get(section, {}) | WITH.get(f"{section}.{name}", {})
                 yield f"{section}.{name}{label}", others | {section: own | changes}
     for method, transport in itertools.product(chosen["algorithm"], transports):
@@ -142,21 +142,21 @@ def _of_schema() -> Iterator[tuple[str, dict[str, Any]]]:
         )
     sections = {"impairments", "faults", "signalling", "devices", "training"}
     for section in sorted(sections):
-        fields = _fields(schema["properties"][section], schema["$defs"])
-        for label, changes in _alternatives(fields, schema["$defs"]):
+        fields = _get_fields(schema["properties"][section], schema["$defs"])
+        for label, changes in _iterate_alternatives(fields, schema["$defs"]):
             own = {f"{section}.{key}": value for key, value in changes.items()}
             others = WITH.get(section, {}) | WITH.get(next(iter(own)), {})
             yield f"{section}{label}", others | own
 
 
-def _choices(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+def _iterate_choices(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
     """Section -> name of a component -> its fields in the schema."""
     definitions = schema["$defs"]
     holders = {"": schema["properties"]}
-    holders["devices."] = _fields(schema["properties"]["devices"], definitions)
+    holders["devices."] = _get_fields(schema["properties"]["devices"], definitions)
     kinds = schema["properties"]["data"]["anyOf"][-1]["oneOf"]
     holders["data."] = next(
-        fields for one in kinds if "partition" in (fields := _fields(one, definitions))
+        fields for one in kinds if "partition" in (fields := _get_fields(one, definitions))
     )
     for prefix, holder in holders.items():
         for name, field in holder.items():
@@ -164,20 +164,20 @@ def _choices(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, dict[str, 
             if named is None:
                 continue
             table = {}
-            for kind in (_fields(one, definitions) for one in named):
+            for kind in (_get_fields(one, definitions) for one in named):
                 known = kind["name"].get("const") or kind["name"].get("enum")
                 for one in [known] if isinstance(known, str) else known or ():
                     table[one] = kind
             yield f"{prefix}{name}", table
 
 
-def _fields(section: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _get_fields(section: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in section:
         section = definitions[section["$ref"].rpartition("/")[2]]
     return section["properties"]
 
 
-def _alternatives(
+def _iterate_alternatives(
     fields: dict[str, Any], definitions: dict[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every value of a choice other than its default, and a number other than a default number."""
@@ -191,13 +191,13 @@ def _alternatives(
             values += [True, False]
         numbers = [kind for kind in kinds if kind.get("type") in ("integer", "number")]
         if numbers and not isinstance(default, (str, list, dict)):
-            values.append(_other(default, numbers[0]))
+            values.append(_choose_other(default, numbers[0]))
         for value in values:
             if value != default:
                 yield f".{name}={value}", {name: value}
 
 
-def _other(default: Any, kind: dict[str, Any]) -> float:
+def _choose_other(default: Any, kind: dict[str, Any]) -> float:
     """A number near the default that the bounds allow."""
     low = kind.get("minimum", kind.get("exclusiveMinimum"))
     high = kind.get("maximum", kind.get("exclusiveMaximum"))
@@ -227,9 +227,9 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
         else:
             loaded = scenarios.load_scenario(case)
         points = scenarios.expand(loaded)
-        keys = [scenarios.stack_key(point.scenario) for point in points]
+        keys = [scenarios.make_stack_key(point.scenario) for point in points]
         kept["yaml"] = scenarios.to_yaml(loaded)
-        kept["hash"] = scenarios.scenario_hash(loaded)
+        kept["hash"] = scenarios.compute_scenario_hash(loaded)
         kept["stacks"] = [keys.index(key) for key in keys]
         otafl.run(loaded, target, restart=True)
     except otafl.UserError as error:
@@ -244,7 +244,7 @@ def save_case(folder: Path, name: str, case: dict[str, Any]) -> str:
 def save(folder: Path, listed: Path | None, only: str) -> None:
     for part in ("results", "about"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    todo = cases() if listed is None else json.loads(listed.read_text())
+    todo = build_cases() if listed is None else json.loads(listed.read_text())
     (folder / "cases.json").write_text(json.dumps(todo, indent=1))
     todo = {name: case for name, case in todo.items() if only in name}
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
@@ -254,7 +254,7 @@ def save(folder: Path, listed: Path | None, only: str) -> None:
             print(f"{number}/{len(runs)} {name} {message[:100]}", flush=True)
 
 
-def differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
+def find_differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
     """A line for everything that differs between two collections."""
     found = [(folder / "about").glob("*.json") for folder in (one, other)]
     names = [{path.stem: path for path in paths if only in path.stem} for paths in found]
@@ -264,17 +264,17 @@ def differences(one: Path, other: Path, only: str = "") -> Iterator[str]:
     for name in names[0].keys() & names[1].keys():
         first, second = (json.loads(by_name[name].read_text()) for by_name in names)
         hashes[name] = (first.get("hash"), second.get("hash"))
-        if first.get("hash") != second.get("hash") and _hash_of(first) == second.get("hash"):
+        if first.get("hash") != second.get("hash") and _hash_scenario(first) == second.get("hash"):
             first["hash"] = second["hash"]  # reckoned differently, and recognised
         for key in first.keys() | second.keys():
             if first.get(key) != second.get(key):
                 yield f"{name}: {key}: {first.get(key)!r} | {second.get(key)!r}"
         if "error" not in first and "error" not in second:
-            yield from (f"{name}: {line}" for line in _of_results(one, other, name))
-    yield from _told_apart(hashes)
+            yield from (f"{name}: {line}" for line in _compare_results(one, other, name))
+    yield from _find_equal_hashes(hashes)
 
 
-def _told_apart(hashes: dict[str, tuple[str | None, str | None]]) -> Iterator[str]:
+def _find_equal_hashes(hashes: dict[str, tuple[str | None, str | None]]) -> Iterator[str]:
     """Say where scenarios with two hashes in one collection have one in the other."""
     for this in (0, 1):
         partners: dict[str | None, dict[str | None, str]] = {}
@@ -285,17 +285,17 @@ def _told_apart(hashes: dict[str, tuple[str | None, str | None]]) -> Iterator[st
                 yield f"{', '.join(others.values())}: one hash in collection {this + 1} alone"
 
 
-def _hash_of(about: dict[str, Any]) -> str:
+def _hash_scenario(about: dict[str, Any]) -> str:
     """What this version makes of a scenario that another has written."""
-    from otafl.scenario import load_scenario, scenario_hash
+    from otafl.scenario import compute_scenario_hash, load_scenario
     from otafl.scenario.yaml_source import parse
 
     with contextlib.suppress(Exception):
-        return scenario_hash(load_scenario(parse(about["yaml"]).data))
+        return compute_scenario_hash(load_scenario(parse(about["yaml"]).data))
     return ""
 
 
-def _of_results(one: Path, other: Path, name: str) -> Iterator[str]:
+def _compare_results(one: Path, other: Path, name: str) -> Iterator[str]:
     import torch
     import xarray as xr
 
@@ -307,7 +307,7 @@ def _of_results(one: Path, other: Path, name: str) -> Iterator[str]:
             if key not in first.variables or key not in second.variables:
                 yield f"{key}: in one alone"
             elif not first.variables[key].identical(second.variables[key]):
-                yield f"{key}: {_largest(first[key], second[key])}"
+                yield f"{key}: {_format_largest(first[key], second[key])}"
         if first.attrs["complete"] != second.attrs["complete"]:
             yield "complete"
     models = [
@@ -317,11 +317,11 @@ def _of_results(one: Path, other: Path, name: str) -> Iterator[str]:
         ]
         for file in files
     ]
-    if not _same(*models):
+    if not _is_same(*models):
         yield "models"
 
 
-def _largest(first: Any, second: Any) -> str:
+def _format_largest(first: Any, second: Any) -> str:
     if first.dims != second.dims or first.shape != second.shape:
         return f"{first.dims} {first.shape} | {second.dims} {second.shape}"
     if first.dtype.kind in "fc":
@@ -329,7 +329,7 @@ def _largest(first: Any, second: Any) -> str:
     return "values or attributes"
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Plain data with tensors, bit by bit; NaN equals NaN."""
     import torch
 
@@ -340,9 +340,9 @@ def _same(one: Any, other: Any) -> bool:
             and bool(torch.equal(one, other) or torch.allclose(one, other, 0, 0, equal_nan=True))
         )
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
     if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(_is_same, one, other))
     return bool(one == other)
 
 
@@ -356,7 +356,7 @@ def main() -> None:
     if given.command == "save":
         save(given.folders[0].resolve(), given.cases, given.only)
         return
-    found = list(differences(*given.folders, given.only))
+    found = list(find_differences(*given.folders, given.only))
     print(*sorted(found), sep="\n")
     print(f"{len(found)} differences")
     with contextlib.suppress(BrokenPipeError):

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import head, opened, row, study
+from tables import open_result, parse_study_arguments, print_head, print_row
 
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
 
 SPLITS = ("iid", "dirichlet")
@@ -68,73 +68,82 @@ UPLINKS = (
 )
 
 
-def best(one: xr.Dataset, levels: slice | int = slice(None)) -> xr.DataArray:
+def find_best(one: xr.Dataset, levels: slice | int = slice(None)) -> xr.DataArray:
     """Best accuracy over rounds in percent, [trial, level], of the levels that there are."""
     values = one["level_test_accuracy"].isel(level=levels)
     return 100.0 * values.sel(round=slice(1, None)).max("round")
 
 
-def smallest(one: xr.Dataset) -> xr.DataArray:
+def select_smallest(one: xr.Dataset) -> xr.DataArray:
     """Best accuracy of the smallest size, [trial]."""
-    return best(one).dropna("level", how="all").isel(level=-1, drop=True)
+    return find_best(one).dropna("level", how="all").isel(level=-1, drop=True)
 
 
-def cells(values: xr.DataArray) -> str:
+def format_cells(values: xr.DataArray) -> str:
     """Mean ± deviation over trials of each level."""
     there = values.dropna("level", how="all") if "level" in values.dims else values
     if "level" not in there.dims:
-        return spread(there.values)
+        return format_mean_std(there.values)
     return " / ".join(
-        spread(there.isel(level=place).values) for place in range(there.sizes["level"])
+        format_mean_std(there.isel(level=place).values) for place in range(there.sizes["level"])
     )
 
 
-def sizes(one: xr.Dataset) -> str:
+def format_sizes(one: xr.Dataset) -> str:
     """Parameters of the levels."""
     return " / ".join(f"{int(n):,}" for n in one["level_parameters"].isel(trial=0).dropna("level"))
 
 
-def done(one: xr.Dataset) -> bool:
+def is_done(one: xr.Dataset) -> bool:
     """Whether the point has run."""
     return bool(one["level_test_accuracy"].notnull().any())
 
 
-def mixes(results: Path, name: str, title: str, paper: dict[str, tuple[str, str]]) -> xr.Dataset:
+def print_mixes(
+    results: Path, name: str, title: str, paper: dict[str, tuple[str, str]]
+) -> xr.Dataset:
     """Tables 2 and 3."""
-    ds = opened(results, name)
+    ds = open_result(results, name)
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
-    head(
-        f"{title}: best of {rounds} rounds, {trials} trials, largest model first",
+    print_head(
+        f"{title}: print_head of {rounds} rounds, {trials} trials, largest model first",
         *("method", "parameters", "split", "paper (CIFAR-10)", "ours"),
         "smallest, minus slim FedAvg of the same trial",
     )
     for place, method in enumerate(METHODS):
         for at, split in enumerate(SPLITS):
             one = ds.isel(zip=place, partition=at)
-            if done(one):
+            if is_done(one):
                 printed = paper.get(method, ("", ""))[at]
                 plain = ds.isel(zip=METHODS.index("FedAvg, slim"), partition=at)
-                gap = smallest(one) - smallest(plain)
-                row(method, sizes(one), split, printed, cells(best(one)), spread(gap.values))
+                gap = select_smallest(one) - select_smallest(plain)
+                print_row(
+                    method,
+                    format_sizes(one),
+                    split,
+                    printed,
+                    format_cells(find_best(one)),
+                    format_mean_std(gap.values),
+                )
     return ds
 
 
-def homogeneous(ds: xr.Dataset) -> None:
+def print_homogeneous(ds: xr.Dataset) -> None:
     """Table 8, and what Figs. 3 and 4 ask: what it took to get there."""
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
     accuracy = 100.0 * ds["level_test_accuracy"].isel(level=0)
     for at, split in enumerate(SPLITS):
         dense = accuracy.isel(zip=0, partition=at).max("round").mean("trial")
         target = float(np.floor(dense - 2.0))
-        head(
-            f"Table 8, Figs. 3, 4 and 8, {split}: one size for all, best of {rounds} rounds, "
+        print_head(
+            f"Table 8, Figs. 3, 4 and 8, {split}: one size for all, print_head of {rounds} rounds, "
             f"{trials} trials; cost until {target:.0f} %",
             *("model", "parameters", "MACs a sample", "paper (CIFAR-10)", "ours"),
             *("trials that got there", "rounds", "parameters exchanged", "MACs of training"),
         )
         for place, (model, *paper) in enumerate(TABLE_8):
             one = ds.isel(zip=place, partition=at)
-            if not done(one):
+            if not is_done(one):
                 continue
             reached = one["round"].where(accuracy.isel(zip=place, partition=at) >= target)
             first = reached.min("round")
@@ -147,12 +156,20 @@ def homogeneous(ds: xr.Dataset) -> None:
                 ]
                 cost = [f"{float(there.mean()):.0f}", *(f"{value:.3g}" for value in spent)]
             macs = f"{int(one['level_macs'].isel(trial=0, level=0)):,}"
-            row(model, sizes(one), macs, paper[at], cells(best(one)), there.size, *cost)
+            print_row(
+                model,
+                format_sizes(one),
+                macs,
+                paper[at],
+                format_cells(find_best(one)),
+                there.size,
+                *cost,
+            )
 
 
-def partners(third: xr.Dataset, mix: xr.Dataset, alone: xr.Dataset) -> None:
+def print_partners(third: xr.Dataset, mix: xr.Dataset, alone: xr.Dataset) -> None:
     """Table 7: the smallest model of each mix."""
-    head(
+    print_head(
         "Table 7: the smallest FedHM model (rank 1/8) by its partners, levels fixed",
         *("levels", "paper (CIFAR-10), IID", "ours, IID", "paper, non-IID", "ours, dirichlet"),
     )
@@ -163,16 +180,16 @@ def partners(third: xr.Dataset, mix: xr.Dataset, alone: xr.Dataset) -> None:
         ("1/4 (x3), 1/8", mix.isel(zip=1), 1, ("93.19", "90.95")),
         ("1/8 (x4)", alone.isel(zip=3), 0, ("92.99", "90.95")),
     ):
-        ours = [cells(best(one.isel(partition=at), place)) for at in range(2)]
-        row(levels, printed[0], ours[0], printed[1], ours[1])
+        ours = [format_cells(find_best(one.isel(partition=at), place)) for at in range(2)]
+        print_row(levels, printed[0], ours[0], printed[1], ours[1])
 
 
-def uplinks(ds: xr.Dataset) -> None:
+def print_uplinks(ds: xr.Dataset) -> None:
     """What no paper has: unequal ranks over a fading channel."""
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
     snrs = ds["snr_db"].values
-    head(
-        f"Unequal sizes over Rayleigh fading: {rounds} rounds, {trials} trials; last global model",
+    print_head(
+        f"Unequal devices over Rayleigh fading: {rounds} rounds, {trials} trials; last global",
         *("sends", *(f"{snr:g} dB" for snr in snrs)),
         *(f"minus product, same trial, {snr:g} dB" for snr in snrs),
         "symbols a round",
@@ -182,10 +199,10 @@ def uplinks(ds: xr.Dataset) -> None:
     spent = ds["uplink_symbols"].sel(round=rounds).mean("trial") / rounds
     for place, name in enumerate(UPLINKS):
         one = last.isel(zip=place, drop=True)
-        row(
+        print_row(
             name,
-            *(spread(one.sel(snr_db=snr).values) for snr in snrs),
-            *(spread((one - product).sel(snr_db=snr).values) for snr in snrs),
+            *(format_mean_std(one.sel(snr_db=snr).values) for snr in snrs),
+            *(format_mean_std((one - product).sel(snr_db=snr).values) for snr in snrs),
             " / ".join(f"{float(spent.isel(zip=place).sel(snr_db=snr)):,.0f}" for snr in snrs),
         )
 
@@ -197,7 +214,7 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
         left, right = axes[at]
         for place, method in enumerate(METHODS):
             one = third.isel(zip=place, partition=at)
-            if not done(one) or method in ("HeteroFL-V2", "HeteroFL-V3"):
+            if not is_done(one) or method in ("HeteroFL-V2", "HeteroFL-V3"):
                 continue
             curves = one["level_test_accuracy"].dropna("level", how="all").isel(level=-1)
             line = LINES[place % len(LINES)]
@@ -206,7 +223,7 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
         for label, places, marker in (("low rank", range(5), "o"), ("slim", (0, 5, 6, 7), "s")):
             points = [alone.isel(zip=place, partition=at) for place in places]
             x = [float(one["level_parameters"].isel(trial=0, level=0)) for one in points]
-            y = [best(one, 0) for one in points]
+            y = [find_best(one, 0) for one in points]
             order = np.argsort(x)
             right.errorbar(
                 np.array(x)[order],
@@ -230,13 +247,13 @@ def draw(third: xr.Dataset, alone: xr.Dataset, to: Path) -> None:
 
 
 def main() -> None:
-    args = study(__doc__, "fedhm.png")
-    mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
-    third = mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
-    alone = opened(args.results, "fedhm_table8")
-    partners(third, opened(args.results, "fedhm_table7"), alone)
-    homogeneous(alone)
-    uplinks(opened(args.results, "fedhm_over_the_air"))
+    args = parse_study_arguments(__doc__, "fedhm.png")
+    print_mixes(args.results, "fedhm_table2", "Table 2, levels change (dynamic)", TABLE_2)
+    third = print_mixes(args.results, "fedhm_table3", "Table 3, levels fixed", TABLE_3)
+    alone = open_result(args.results, "fedhm_table8")
+    print_partners(third, open_result(args.results, "fedhm_table7"), alone)
+    print_homogeneous(alone)
+    print_uplinks(open_result(args.results, "fedhm_over_the_air"))
     draw(third, alone, args.figure)
 
 

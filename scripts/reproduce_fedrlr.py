@@ -16,12 +16,12 @@ import tables
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from tables import beside, head, row, study
+from tables import count_ideal_symbols, parse_study_arguments, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES, MARKERS
-from otafl.results.ending import count_diverged, ended
+from otafl.results.end_values import count_diverged, select_end_total
 
 READINGS = ("as printed (1/K on loss and penalty)", "1/K on the penalty alone")
 METHODS = (
@@ -59,11 +59,11 @@ FACTORS = (128, 64, 32, 16, 8)
 """The compression is 1 / factor."""
 
 
-def at(values: xr.DataArray, round: int) -> str:
-    return spread(values.sel(round=round).values)
+def format_at_round(values: xr.DataArray, round: int) -> str:
+    return format_mean_std(values.sel(round=round).values)
 
 
-def band(axis: Axes, values: xr.DataArray, label: str, place: int) -> None:
+def draw_band(axis: Axes, values: xr.DataArray, label: str, place: int) -> None:
     """Mean over trials against the round, in a band of one standard deviation."""
     mean, deviation = values.mean("trial"), values.std("trial", ddof=1)
     colour = COLOURS[place % len(COLOURS)]
@@ -83,40 +83,45 @@ def tidy(axis: Axes, title: str, xlabel: str = "round") -> None:
     axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
 
 
-def two_readings(
+def draw_two_readings(
     title: str, cases: Sequence[tuple[str, Callable[[int], xr.Dataset]]], path: Path
 ) -> None:
     """Figs. 5 to 7. cases: name -> (reading) -> its result."""
     rounds = (75, 200, 1000)
-    head(title, "reading", "case", *(f"local, {t} rounds" for t in rounds), "global, 1000 rounds")
+    print_head(
+        title, "reading", "case", *(f"local, {t} rounds" for t in rounds), "global, 1000 rounds"
+    )
     figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained", sharey=True)
     for reading, axis in enumerate(axes):
         for place, (name, of) in enumerate(cases):
             one = of(reading)
             local = one["local_test_accuracy"]
-            band(axis, local, name, place)
-            told = (*(at(local, t) for t in rounds), at(one["test_accuracy"], 1000))
-            row(READINGS[reading], name, *told)
+            draw_band(axis, local, name, place)
+            told = (
+                *(format_at_round(local, t) for t in rounds),
+                format_at_round(one["test_accuracy"], 1000),
+            )
+            print_row(READINGS[reading], name, *told)
         tidy(axis, READINGS[reading])
     axes[0].set_ylabel("test accuracy, mean of the local models")
     figure.savefig(path, dpi=150)
 
 
-def benchmark(results: Path, figures: Path) -> None:
-    ds = opened(results, "fedrlr_benchmark")
+def print_benchmark(results: Path, figures: Path) -> None:
+    ds = open_result(results, "fedrlr_benchmark")
     rounds = (40, 75, 300)
-    to_target = otafl.to_reach(ds, "test_accuracy", 0.7)["round"]
-    head("The benchmark", "pixels", *(f"{t} rounds" for t in rounds), "rounds to 70 %")
+    to_target = otafl.compute_cost_to_reach(ds, "test_accuracy", 0.7)["round"]
+    print_head("The benchmark", "pixels", *(f"{t} rounds" for t in rounds), "rounds to 70 %")
     for scale, name in (("raw", "0 to 255"), ("unit", "0 to 1")):
         accuracy = ds["test_accuracy"].sel(pixel_scale=scale)
         reached = to_target.sel(pixel_scale=scale).values
-        row(name, *(at(accuracy, t) for t in rounds), spread(reached))
+        print_row(name, *(format_at_round(accuracy, t) for t in rounds), format_mean_std(reached))
 
 
-def figures_5_to_7(results: Path, figures: Path) -> None:
+def draw_figures_5_to_7(results: Path, figures: Path) -> None:
     for number, dim, name in ((5, "batch_size", "D_m = {}"), (6, "device_count", "K = {}")):
-        ds = opened(results, f"fedrlr_fig{number}")
-        two_readings(
+        ds = open_result(results, f"fedrlr_fig{number}")
+        draw_two_readings(
             f"Fig. {number}",
             [
                 (name.format(value), lambda i, ds=ds, at={dim: value}: ds.isel(zip=i).sel(at))
@@ -124,27 +129,29 @@ def figures_5_to_7(results: Path, figures: Path) -> None:
             ],
             figures / f"fedrlr_fig{number}.png",
         )
-    ds = opened(results, "fedrlr_fig7")
+    ds = open_result(results, "fedrlr_fig7")
     names = ["c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3"]
     cases = [(name, lambda i, j=j: ds.isel(zip=5 * i + j)) for j, name in enumerate(names)]
-    two_readings("Fig. 7", cases, figures / "fedrlr_fig7.png")
+    draw_two_readings("Fig. 7", cases, figures / "fedrlr_fig7.png")
 
 
-def models_of(ds: xr.Dataset) -> list[tuple[str, str]]:
+def list_models(ds: xr.Dataset) -> list[tuple[str, str]]:
     """(what it is called, variable) of the models that a point evaluates."""
     both = [("global", "test_accuracy"), ("local", "local_test_accuracy")]
     return [(name, variable) for name, variable in both if ds[variable].notnull().any()]
 
 
-def figure_8_and_table_2(results: Path, figures: Path) -> None:
+def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
     """Biases count for all: those that come free of error are digital, each device's its own."""
-    ds = opened(results, "fedrlr_fig8")
-    reached = {v: otafl.to_reach(ds, v, 0.7) for v in ("test_accuracy", "local_test_accuracy")}
-    aside = beside(ds, BIASES)
-    one_device = otafl.symbols_per_round(ds).mean("trial") + aside
-    all_devices = otafl.symbols_per_round(ds, "all").mean("trial") + DEVICES * aside
+    ds = open_result(results, "fedrlr_fig8")
+    reached = {
+        v: otafl.compute_cost_to_reach(ds, v, 0.7) for v in ("test_accuracy", "local_test_accuracy")
+    }
+    aside = count_ideal_symbols(ds, BIASES)
+    one_device = otafl.compute_symbols_per_round(ds).mean("trial") + aside
+    all_devices = otafl.compute_symbols_per_round(ds, "all").mean("trial") + DEVICES * aside
     last = int(ds["round"].max())
-    head(
+    print_head(
         "Fig. 8 and Table II",
         *("method", "model", "accuracy, 75 rounds", f"{last} rounds", "symbols a round"),
         *("of ten devices", "rounds to 70 %", "trials that reach it", "overhead, ours"),
@@ -154,29 +161,37 @@ def figure_8_and_table_2(results: Path, figures: Path) -> None:
     for place, name in enumerate(METHODS):
         one = ds.isel(zip=place)
         symbols, of_all = float(one_device[place]), float(all_devices[place])
-        for model, variable in models_of(one):
+        for model, variable in list_models(one):
             rounds = reached[variable]["round"].isel(zip=place)
             there = int(rounds.notnull().sum())
             overhead = rounds * symbols / BENCHMARK
-            row(
-                *(name, model, at(one[variable], 74), at(one[variable], last), f"{symbols:,.0f}"),
-                *(f"{of_all:,.0f}", spread(rounds.values), f"{there} of {rounds.size}"),
+            print_row(
+                *(
+                    name,
+                    model,
+                    format_at_round(one[variable], 74),
+                    format_at_round(one[variable], last),
+                    f"{symbols:,.0f}",
+                ),
+                *(f"{of_all:,.0f}", format_mean_std(rounds.values), f"{there} of {rounds.size}"),
                 f"{100 * float(overhead.mean()):.2f} %" if there else "-",
                 PAPER.get(place, ""),
             )
-            band(axes[int(model == "local")], one[variable], name, place)
+            draw_band(axes[int(model == "local")], one[variable], name, place)
     tidy(axes[0], "global model")
     tidy(axes[1], "local models (mean over devices)")
     axes[0].set_ylabel("test accuracy")
     figure.savefig(figures / "fedrlr_fig8.png", dpi=150)
-    symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
+    draw_symbols_and_accuracy(results, ds, one_device, figures / "fedrlr.png")
 
 
-def symbols_and_accuracy(results: Path, ds: xr.Dataset, symbols: xr.DataArray, path: Path) -> None:
+def draw_symbols_and_accuracy(
+    results: Path, ds: xr.Dataset, symbols: xr.DataArray, path: Path
+) -> None:
     """Draw what methods reach in 75 rounds against the symbols of one of them."""
-    plus = otafl.tuned(opened(results, "fedrlr_plus"), over="learning_rate").isel(zip=1)
+    plus = otafl.select_tuned(open_result(results, "fedrlr_plus"), over="learning_rate").isel(zip=1)
     plus = plus["test_accuracy"].sel(round=75)
-    whole = opened(results, "fedavg_equal_symbols")["test_accuracy"].sel(round=75)
+    whole = open_result(results, "fedavg_equal_symbols")["test_accuracy"].sel(round=75)
     shown = (  # place in METHODS, model, colour, marker, what it is called, offset of its name
         (0, "", 0, "o", "benchmark: digital FedAvg", (-8, -17)),
         (7, "", 0, "s", "B1 nuclear norm, B4 8 bits", (-8, 20)),
@@ -210,33 +225,38 @@ def symbols_and_accuracy(results: Path, ds: xr.Dataset, symbols: xr.DataArray, p
     figure.savefig(path, dpi=150)
 
 
-def figure_9(results: Path, figures: Path) -> None:
+def draw_figure_9(results: Path, figures: Path) -> None:
     """Against the compression 1 / factor; the relaxed methods where they meet it."""
-    ds = opened(results, "fedrlr_fig9")
+    ds = open_result(results, "fedrlr_fig9")
     names = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
     figure, axis = plt.subplots(figsize=(9.5, 6), layout="constrained")
-    head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
+    print_head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
     for place, name in enumerate(names):
         points = ds.isel(zip=slice(place * len(FACTORS), (place + 1) * len(FACTORS)))
-        for model, variable in models_of(points):
-            accuracy = ended(points, variable)
-            row(name, model, *(spread(values) for values in accuracy.values))
+        for model, variable in list_models(points):
+            accuracy = select_end_total(points, variable)
+            print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
             line = "--" if model == "local" else "-"
-            by_ratio(axis, list(accuracy), f"{name}, {model}", place, line)
-    relaxed = (("B1 nuclear norm", nuclear_norm(results)), ("B2 l1 norm", l1_norm(results)))
+            draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, line)
+    relaxed = (
+        ("B1 nuclear norm", tune_nuclear_norm(results)),
+        ("B2 l1 norm", tune_l1_norm(results)),
+    )
     for place, (name, found) in enumerate(relaxed, len(names)):
         met = [None if one is None else one["test_accuracy"].dropna("trial") for one in found]
-        row(name, "global", *("-" if one is None else spread(one.values) for one in met))
-        by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
-    head(
+        print_row(
+            name, "global", *("-" if one is None else format_mean_std(one.values) for one in met)
+        )
+        draw_by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
+    print_head(
         "Fig. 9, relaxed",
         *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
     )
     for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
         for factor, one in zip(FACTORS, found, strict=True):
-            told = ("0", "-", "-", "-") if one is None else told_of(one, weight)
-            row(name, f"1/{factor}", *told)
-    on_the_way(results)
+            told = ("0", "-", "-", "-") if one is None else format_row(one, weight)
+            print_row(name, f"1/{factor}", *told)
+    print_intermediate(results)
     axis.set_xscale("log")
     axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
     axis.minorticks_off()
@@ -246,29 +266,37 @@ def figure_9(results: Path, figures: Path) -> None:
     figure.savefig(figures / "fedrlr_fig9.png", dpi=150)
 
 
-def on_the_way(results: Path) -> None:
+def print_intermediate(results: Path) -> None:
     """What B1 has while its rank falls, and B2 at the end by its weight, with the most rows."""
-    head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
-    nuclear = opened(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
+    print_head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
+    nuclear = open_result(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
     for t in (25, 50, 75, 100, 125, 150, 175):
-        told = (at(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
-        row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *told)
-    l1 = opened(results, "fedrlr_fig9_l1")
+        told = (format_at_round(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
+        print_row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *told)
+    l1 = open_result(results, "fedrlr_fig9_l1")
     for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
         one = l1.isel(zip=place)
-        told = (spread(ended(one, name).values) for name in ("test_accuracy", "weight_density"))
+        told = (
+            format_mean_std(select_end_total(one, name).values)
+            for name in ("test_accuracy", "weight_density")
+        )
         weight, rounds = float(one["l1_weight"]), int(one["final_round"])
-        row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *told)
+        print_row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *told)
 
 
-def told_of(one: xr.Dataset, weight: str) -> tuple[str, ...]:
+def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
     rounds = one["at"].dropna("trial").values
     span = f"{min(rounds):g} to {max(rounds):g}"
     there = f"{rounds.size} of {one.sizes['trial']}"
-    return there, f"{float(one[weight]):g}", span, spread(one["size"].dropna("trial").values)
+    return (
+        there,
+        f"{float(one[weight]):g}",
+        span,
+        format_mean_std(one["size"].dropna("trial").values),
+    )
 
 
-def by_ratio(
+def draw_by_ratio(
     axis: Axes, found: Sequence[xr.DataArray | None], label: str, place: int, line: str
 ) -> None:
     """Draw accuracies [trial] by ratio, None where the ratio is not met."""
@@ -289,7 +317,7 @@ Chosen = xr.Dataset | None
 """What a trial has at the round that it takes, [trial], with the weight of the norm as a scalar."""
 
 
-def tuned_to(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
+def select_tuned(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
     """Take the best round of each trial by validation accuracy whose rank or density is within the
     limit, and the weight with which most trials have one, of several the best by that accuracy."""
     ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
@@ -302,34 +330,34 @@ def tuned_to(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
     return taken.isel({weight: int(score.argmax(weight))})
 
 
-def nuclear_norm(results: Path) -> list[Chosen]:
+def tune_nuclear_norm(results: Path) -> list[Chosen]:
     """B1 meets a ratio by its mean rank over the layers, of which the last has at most ten."""
-    ds = opened(results, "fedrlr_fig9_nuclear")
+    ds = open_result(results, "fedrlr_fig9_nuclear")
     limits = [(2 * 128 / factor + min(128 / factor, 10)) / 3 for factor in FACTORS]
-    return [tuned_to(ds, "nuclear_weight", "weight_rank", limit) for limit in limits]
+    return [select_tuned(ds, "nuclear_weight", "weight_rank", limit) for limit in limits]
 
 
-def l1_norm(results: Path) -> list[Chosen]:
+def tune_l1_norm(results: Path) -> list[Chosen]:
     """B2 meets a ratio by its density, with 256 / factor rows of A."""
-    ds = opened(results, "fedrlr_fig9_l1")
+    ds = open_result(results, "fedrlr_fig9_l1")
     rows = [int(str(codec).split("rows=")[1].rstrip(")")) for codec in ds["codec"].values]
     found = []
     for factor in FACTORS:
         points = ds.isel(zip=[i for i, count in enumerate(rows) if count == 256 // factor])
         points = points.swap_dims(zip="l1_weight")
-        found.append(tuned_to(points, "l1_weight", "weight_density", 1 / factor))
+        found.append(select_tuned(points, "l1_weight", "weight_density", 1 / factor))
     return found
 
 
-def opened(results: Path, name: str) -> xr.Dataset:
+def open_result(results: Path, name: str) -> xr.Dataset:
     """Open the result of a scenario; a trial that diverged counts as a guess."""
-    return count_diverged(tables.opened(results, name))
+    return count_diverged(tables.open_result(results, name))
 
 
-def global_model(results: Path, figures: Path) -> None:
+def print_global_model(results: Path, figures: Path) -> None:
     """Product errors are means over the recorded rounds: single rounds scatter widely."""
-    ds = opened(results, "fedrlr_global_model")
-    head(
+    ds = open_result(results, "fedrlr_global_model")
+    print_head(
         "The global model as written",
         *("uplink", "K", "c1", "product error", "its law (unit gains)", "global", "local"),
         "error-free mean, rank 4",
@@ -343,21 +371,21 @@ def global_model(results: Path, figures: Path) -> None:
                     one[name].mean("round") for name in ("product_error", "product_error_law")
                 )
                 told = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
-                row(
+                print_row(
                     *(uplink, count, f"{c1:g}"),
-                    *(spread(e.values) for e in errors),
-                    *(spread(ended(one, name).values) for name in told),
+                    *(format_mean_std(e.values) for e in errors),
+                    *(format_mean_std(select_end_total(one, name).values) for name in told),
                 )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for place, uplink in enumerate(uplinks):
         one = ds.isel(zip=place).sel(device_count=10, c1=0.006)
         error = one["product_error"]
-        band(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
-    band(left, one["product_error_law"], "law, unit gains, no noise", 5)
+        draw_band(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
+    draw_band(left, one["product_error_law"], "law, unit gains, no noise", 5)
     one = ds.isel(zip=1).sel(device_count=10, c1=0.006)
-    band(right, one["test_accuracy"], "global model (31)", 0)
-    band(right, one["local_test_accuracy"], "local models", 1)
-    band(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
+    draw_band(right, one["test_accuracy"], "global model (31)", 0)
+    draw_band(right, one["local_test_accuracy"], "local models", 1)
+    draw_band(right, one["mean_test_accuracy"], "error-free projected mean (20)", 2)
     tidy(right, "test accuracy, GBMA, 25 dB, K = 10")
     left.set(title="squared error of the product over that of the mean", xlabel="round")
     left.set(ylim=(0, 4), ylabel="running mean over the rounds")
@@ -367,8 +395,14 @@ def global_model(results: Path, figures: Path) -> None:
 
 
 def main() -> None:
-    args = study(__doc__)
-    for part in (benchmark, figures_5_to_7, figure_8_and_table_2, figure_9, global_model):
+    args = parse_study_arguments(__doc__)
+    for part in (
+        print_benchmark,
+        draw_figures_5_to_7,
+        draw_figure_8_and_table_2,
+        draw_figure_9,
+        print_global_model,
+    ):
         part(args.results, args.figures)
 
 

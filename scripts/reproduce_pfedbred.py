@@ -19,12 +19,12 @@ import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
 from scipy.signal import savgol_filter
-from tables import head, opened, points, row, study
+from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
-from otafl.results.ending import final
+from otafl.results.end_values import select_final
 
 GLOBAL, PERSONAL, TUNED = "test_accuracy", "personal_own_test_accuracy", "tuned_own_test_accuracy"
 
@@ -88,11 +88,11 @@ TABLE_3 = {  # of the scenario's name -> devices aggregated -> percent of the pa
 }
 
 
-def percent(values: xr.DataArray) -> str:
-    return spread(100.0 * values.values)
+def format_percent(values: xr.DataArray) -> str:
+    return format_mean_std(100.0 * values.values)
 
 
-def point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
+def select_point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
     """The point of a method, with or without the trick AM; None if it was not run."""
     labels = [str(label) for label in ds["algorithm"].values]
     places = [
@@ -105,70 +105,74 @@ def point(ds: xr.Dataset, part: str, doubled: bool) -> xr.Dataset | None:
     return ds.isel(zip=places[0]) if places else None
 
 
-def rows_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
+def iterate_table_1(results: Path, model: str) -> Iterator[tuple[str, str, xr.DataArray]]:
     """Each row of Table 1 that was run: its name, what the paper has, and accuracies [trial, round]
     of the longest run."""
-    runs = [opened(results, f"pfedbred_table1_{model}")]
+    runs = [open_result(results, f"pfedbred_table1_{model}")]
     for name in LONGER[model]:
         with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
-            runs.insert(0, opened(results, f"pfedbred_{name}"))
+            runs.insert(0, open_result(results, f"pfedbred_{name}"))
     for name, part, doubled, variable in ROWS:
         paper = PAPER.get(name, ("", ""))[model == "dnn"]
         for ds in runs:
-            one = point(ds, part, doubled)
+            one = select_point(ds, part, doubled)
             if one is not None and variable in one and bool(one[variable].notnull().any()):
                 yield name, paper, one[variable].dropna("round", how="all")
                 break  # else a method that needs a layer below the last
 
 
-def table_1(results: Path, figures: Path) -> None:
+def print_table_1(results: Path, figures: Path) -> None:
     """Of each run the last round, and the best one, which is what the authors' program prints."""
     for model in ("mclr", "dnn"):
-        ds = opened(results, f"pfedbred_table1_{model}")
-        majority = percent(ds["majority_accuracy"].isel(zip=0)[:1])
-        head(
+        ds = open_result(results, f"pfedbred_table1_{model}")
+        majority = format_percent(ds["majority_accuracy"].isel(zip=0)[:1])
+        print_head(
             f"Table 1, Fashion-MNIST {model.upper()}: {ds.sizes['trial']} trials; "
             f"the majority class alone: {majority} %",
             *("method", "paper, 200 rounds", "rounds", "ours, last round", "ours, best round"),
         )
-        for name, paper, values in rows_1(results, model):
+        for name, paper, values in iterate_table_1(results, model):
             last = int(values["round"].max())
             best = values.sel(round=slice(1, None)).max("round")
-            row(name, paper, last, percent(values.sel(round=last)), percent(best))
+            print_row(
+                name, paper, last, format_percent(values.sel(round=last)), format_percent(best)
+            )
 
 
-def who_trains(results: Path, figures: Path) -> None:
+def print_participation(results: Path, figures: Path) -> None:
     """FedEM where the devices that are aggregated train, and where all do, in the same trials."""
-    few = point(opened(results, "pfedbred_table1_mclr"), "fedem", False)
-    every = opened(results, "pfedbred_fedem")
+    few = select_point(open_result(results, "pfedbred_table1_mclr"), "fedem", False)
+    every = open_result(results, "pfedbred_fedem")
     assert few is not None
     last = int(every["round"].max())
     rounds = sorted({min(10, last), last // 2, last})
     told = [f"{letter}, round {r}" for letter in "GP" for r in rounds]
-    head("FedEM, MCLR, by the devices that train in a round", "devices", *told)
+    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *told)
     cells = [
         [one[name].sel(round=r) for name in (GLOBAL, PERSONAL) for r in rounds]
         for one in (few, every)
     ]
     for name, values in zip(("20", "100"), cells, strict=True):
-        row(name, *map(percent, values))
-    row("100 - 20", *(points(b, a) for a, b in zip(*cells, strict=True)))
+        print_row(name, *map(format_percent, values))
+    print_row("100 - 20", *(format_points(b, a) for a, b in zip(*cells, strict=True)))
 
 
-def table_3(results: Path, figures: Path) -> None:
+def print_table_3(results: Path, figures: Path) -> None:
     for name, printed in TABLE_3.items():
         with contextlib.suppress(otafl.UserError):  # a sweep that has not been run
-            ds = opened(results, f"pfedbred_table3{name}")
+            ds = open_result(results, f"pfedbred_table3{name}")
             model, rounds = "DNN" if name else "MCLR", int(ds["round"].max())
             trials = f"{rounds} rounds, {ds.sizes['trial']} trials"
             told = f"Table 3: global model of mh, {model}, by the devices aggregated, {trials}"
-            head(told, "", *map(str, printed))
-            row("paper", *printed.values())
-            row("ours", *(percent(final(ds, GLOBAL).sel(senders=s)) for s in printed))
+            print_head(told, "", *map(str, printed))
+            print_row("paper", *printed.values())
+            print_row(
+                "ours", *(format_percent(select_final(ds, GLOBAL).sel(senders=s)) for s in printed)
+            )
 
 
-def table_4(results: Path, figures: Path) -> None:
-    ds = opened(results, "pfedbred_table4")
+def print_table_4(results: Path, figures: Path) -> None:
+    ds = open_result(results, "pfedbred_table4")
     paper = {
         ("fedavg", GLOBAL): (18.2, 14.8, 14.5, 11.9, 11.3, 11.2),
         ("pfedme", PERSONAL): (89.5, 58.2, 24.2, 12.3, 11.8, 10.6),
@@ -177,25 +181,27 @@ def table_4(results: Path, figures: Path) -> None:
         ("pfedbred", GLOBAL): (17.1, 14.6, 14.6, 12.4, 11.9, 11.9),
     }
     alphas = ds["alpha"].values
-    head("Table 4: Dirichlet, DNN, R = 1", "method", "whose", *(f"alpha = {a:g}" for a in alphas))
+    print_head(
+        "Table 4: Dirichlet, DNN, R = 1", "method", "whose", *(f"alpha = {a:g}" for a in alphas)
+    )
     majority = ds["majority_accuracy"].isel(algorithm=0)
-    row("majority class", "", *(percent(majority.sel(alpha=a)) for a in alphas))
+    print_row("majority class", "", *(format_percent(majority.sel(alpha=a)) for a in alphas))
     labels = [str(label) for label in ds["algorithm"].values]
     for (name, variable), printed in paper.items():
         (place,) = (i for i, label in enumerate(labels) if label.startswith(name))
-        values = final(ds.isel(algorithm=place), variable)
+        values = select_final(ds.isel(algorithm=place), variable)
         model = f"{name} ({'G' if variable == GLOBAL else 'P'})"
-        row(model, "paper", *printed)
-        row(model, "ours", *(percent(values.sel(alpha=a)) for a in alphas))
-    alone = final(opened(results, "pfedbred_table4_alone"), PERSONAL)
-    row("local_only (P)", "ours", *(percent(alone.sel(alpha=a)) for a in alphas))
+        print_row(model, "paper", *printed)
+        print_row(model, "ours", *(format_percent(values.sel(alpha=a)) for a in alphas))
+    alone = select_final(open_result(results, "pfedbred_table4_alone"), PERSONAL)
+    print_row("local_only (P)", "ours", *(format_percent(alone.sel(alpha=a)) for a in alphas))
 
 
-def figure_2(results: Path, figures: Path) -> None:
-    ds = opened(results, "pfedbred_coherence")
+def print_figure_2(results: Path, figures: Path) -> None:
+    ds = open_result(results, "pfedbred_coherence")
     last = int(ds["round"].max())
     strategies = [str(s) for s in ds["strategy"].values]
-    head(
+    print_head(
         "Fig. 2: log det of the updates' normalised Gram matrix, MCLR",
         *("strategy", "rounds 1 to 20", f"rounds {last - 19} to {last}"),
     )
@@ -203,10 +209,10 @@ def figure_2(results: Path, figures: Path) -> None:
     for place, strategy in enumerate(strategies):
         values = ds["update_coherence_log"].sel(strategy=strategy, round=slice(1, None))
         early, late = (
-            spread(values.sel(round=part).mean("round").values)
+            format_mean_std(values.sel(round=part).mean("round").values)
             for part in (slice(1, 20), slice(last - 19, last))
         )
-        row(strategy, early, late)
+        print_row(strategy, early, late)
         smooth = savgol_filter(values.mean("trial").values, 11, 3)
         axis.plot(values["round"], smooth, label=strategy, color=COLOURS[place], ls=LINES[place])
     axis.set(xlabel="round", ylabel="log det of the normalised Gram matrix")
@@ -215,10 +221,10 @@ def figure_2(results: Path, figures: Path) -> None:
     figure.savefig(figures / "pfedbred_fig2.png", dpi=150)
 
 
-def figure_3(results: Path, figures: Path) -> None:
+def print_figure_3(results: Path, figures: Path) -> None:
     """Of client 0, as the paper: the mean over the classes that it has, and over the others."""
-    ds = opened(results, "pfedbred_fig3").isel(round=[-1])
-    head(
+    ds = open_result(results, "pfedbred_fig3").isel(round=[-1])
+    print_head(
         "Figs. 3 and 9: deviation of device 0's loss from the devices' mean [nat], MCLR",
         *("strategy", "common test, own classes", "common test, missing classes"),
         *("own test, own classes", "own test, missing classes"),
@@ -226,14 +232,14 @@ def figure_3(results: Path, figures: Path) -> None:
     figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
     for place, strategy in enumerate(str(s) for s in ds["strategy"].values):
         one = ds.sel(strategy=strategy)
-        away = otafl.deviation(one).isel(device=0, round=0)
+        away = otafl.compute_loss_deviation(one).isel(device=0, round=0)
         held = one["device_own_class_samples"].isel(device=0) > 0
         cells = [
-            spread(away[name].where(which).mean("class").values)
+            format_mean_std(away[name].where(which).mean("class").values)
             for name in ("common", "own")
             for which in (held, ~held)
         ]
-        row(strategy, *cells)
+        print_row(strategy, *cells)
         common = away["common"].mean("trial").values
         at = np.arange(10) + 0.2 * (place - 1.5)
         axis.bar(at, common, 0.2, color=COLOURS[place], label=strategy)
@@ -244,24 +250,32 @@ def figure_3(results: Path, figures: Path) -> None:
     figure.savefig(figures / "pfedbred_fig3.png", dpi=150)
 
 
-def figure_6(results: Path, figures: Path) -> None:
-    ds = opened(results, "pfedbred_fig6")
+def print_figure_6(results: Path, figures: Path) -> None:
+    ds = open_result(results, "pfedbred_fig6")
     etas = ds["eta"].values
-    alone = point(opened(results, "pfedbred_table1_mclr"), "local_only", False)
+    alone = select_point(open_result(results, "pfedbred_table1_mclr"), "local_only", False)
     assert alone is not None
     alone = alone[PERSONAL].sel(round=int(ds["round"].max()))
     for letter, variable in (("G", GLOBAL), ("P", PERSONAL)):
-        head(f"Fig. 6: mh, MCLR, {letter}", "lambda", *(f"eta = {eta:g}" for eta in etas))
-        values = final(ds, variable)
+        print_head(f"Fig. 6: mh, MCLR, {letter}", "lambda", *(f"eta = {eta:g}" for eta in etas))
+        values = select_final(ds, variable)
         for weight in ds["penalty"].values:
-            cells = (percent(values.sel(penalty=weight, eta=eta)) for eta in etas)
-            row(f"{weight:g}", *cells)
-    row("local only", *[percent(alone)] * len(etas))
+            cells = (format_percent(values.sel(penalty=weight, eta=eta)) for eta in etas)
+            print_row(f"{weight:g}", *cells)
+    print_row("local only", *[format_percent(alone)] * len(etas))
 
 
 def main() -> None:
-    args = study(__doc__)
-    for part in (table_1, who_trains, table_3, table_4, figure_2, figure_3, figure_6):
+    args = parse_study_arguments(__doc__)
+    for part in (
+        print_table_1,
+        print_participation,
+        print_table_3,
+        print_table_4,
+        print_figure_2,
+        print_figure_3,
+        print_figure_6,
+    ):
         try:
             part(args.results, args.figures)
         except otafl.UserError as error:  # a sweep that has not been run

@@ -13,11 +13,11 @@ from __future__ import annotations
 import xarray as xr
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from tables import head, opened, points, row, study
+from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
-from otafl.results.ending import final
+from otafl.results.end_values import select_final
 
 GLOBAL, PERSONAL = "own_test_accuracy", "personal_own_test_accuracy"
 TABLE_2 = {("afm", 2.0): 98.97, ("act", 2.0): 99.07, ("afm", 1.5): 99.08, ("act", 1.5): 98.07}
@@ -62,25 +62,27 @@ COMPARED = (  # places, and the variable of both
 )
 
 
-def cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
+def format_cells(one: xr.Dataset, variable: str) -> tuple[str, str]:
     """In percent, after the last round and at the best one."""
     if variable not in one or not bool(one[variable].notnull().any()):
         return "-", "-"
     values = 100.0 * one[variable]
     best = values.sel(round=slice(1, None)).max("round")
-    return spread((100.0 * final(one, variable)).values), spread(best.values)
+    return format_mean_std((100.0 * select_final(one, variable)).values), format_mean_std(
+        best.values
+    )
 
 
-def symbols(one: xr.Dataset) -> str:
+def format_symbols(one: xr.Dataset) -> str:
     """Reals that a device sends in a round."""
     last = int(one["round"].max())
     each = one["uplink_symbols"].sel(round=last) / last
     return f"{float(each.mean()):,.0f}"
 
 
-def table_4(ds: xr.Dataset) -> None:
+def print_table_4(ds: xr.Dataset) -> None:
     """One setting at a time, beside the same trials at the baseline's."""
-    head(
+    print_head(
         f"Table IV: {int(ds['round'].max())} rounds, {ds.sizes['trial']} trials",
         *("settings", "paper (MNIST)", "minus baseline", "personal, last", "minus baseline"),
         *("global, last", "minus baseline"),
@@ -88,50 +90,53 @@ def table_4(ds: xr.Dataset) -> None:
     for place, (setting, printed) in enumerate(TABLE_4):
         told: list[str] = []
         for variable in (PERSONAL, GLOBAL):
-            values = final(ds, variable)
+            values = select_final(ds, variable)
             one, base = values.isel(zip=place), values.isel(zip=0)
-            told += [spread(100.0 * one.values), points(one, base) if place else ""]
+            told += [format_mean_std(100.0 * one.values), format_points(one, base) if place else ""]
         off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
-        row(setting, printed, off, *told)
+        print_row(setting, printed, off, *told)
 
 
-def solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
+def print_solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:
     """All s from 2 to 8, and the paper's with half the step."""
     runs = {int(s): between.sel(solver_steps=s) for s in between["solver_steps"].values}
     runs |= {s: ds.isel(zip=place) for s, place in ((2, 5), (5, 0), (8, 6))}
     halves = {int(s): half.sel(solver_steps=s) for s in half["solver_steps"].values}
-    head("Table IV by every s", "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
+    print_head("Table IV by every s", "eta_p", "model", *(f"s = {s}" for s in sorted(runs)))
     for step, found in ((0.08, runs), (0.04, halves)):
         for name, variable in (("personal", PERSONAL), ("global", GLOBAL)):
-            values = {s: spread((100.0 * final(one, variable)).values) for s, one in found.items()}
-            row(step, name, *(values.get(s, "") for s in sorted(runs)))
+            values = {
+                s: format_mean_std((100.0 * select_final(one, variable)).values)
+                for s, one in found.items()
+            }
+            print_row(step, name, *(values.get(s, "") for s in sorted(runs)))
 
 
-def for_longer(ds: xr.Dataset, axes: Axes) -> None:
+def print_long_runs(ds: xr.Dataset, axes: Axes) -> None:
     """Accuracies by round, and what they gain over each other in the same trials."""
     known = [int(t) for t in ds["round"].values if t and bool(ds[GLOBAL].sel(round=t).any())]
     shown = [t for t in known if t in LONGER_SHOWN]
     title = f"Table III for longer: {known[-1]} rounds, {ds.sizes['trial']} trials"
-    head(title, "method", *map(str, shown))
+    print_head(title, "method", *map(str, shown))
     for place, (at, method, variable) in enumerate(LONGER):
         curve = ds[variable].isel(zip=at)
-        row(method, *(spread(100.0 * curve.sel(round=t).values) for t in shown))
+        print_row(method, *(format_mean_std(100.0 * curve.sel(round=t).values) for t in shown))
         style = {"color": COLOURS[place], "ls": "-" if variable == PERSONAL else "--"}
         axes.plot(known, curve.mean("trial").sel(round=known), label=method, **style)
-    head(f"{title}, in the same trials", "difference", *map(str, shown))
+    print_head(f"{title}, in the same trials", "difference", *map(str, shown))
     for difference, one, base, variable in COMPARED:
         a, b = (ds[variable].isel(zip=place) for place in (one, base))
-        row(difference, *(points(a.sel(round=t), b.sel(round=t)) for t in shown))
+        print_row(difference, *(format_points(a.sel(round=t), b.sel(round=t)) for t in shown))
 
 
 def main() -> None:
-    args = study(__doc__, "tdpfed.png")
+    args = parse_study_arguments(__doc__, "tdpfed.png")
     columns = ("personal, last", "personal, best", "global, last", "global, best")
-    second = opened(args.results, "tdpfed_table2")
-    alone = opened(args.results, "tdpfed_table3_alone")
+    second = open_result(args.results, "tdpfed_table2")
+    alone = open_result(args.results, "tdpfed_table3_alone")
     majority = 100.0 * float(second["majority_accuracy"].mean())
     rounds, trials = int(second["round"].max()), second.sizes["trial"]
-    head(
+    print_head(
         f"Table II: {rounds} rounds, {trials} trials; the majority class alone: {majority:.1f} %",
         *("aggregation", "compression", "paper (MNIST)", *columns, "prox gap"),
     )
@@ -142,38 +147,64 @@ def main() -> None:
             one = second.sel(aggregation=name, compression_rate=rate)
             if not bool(one[PERSONAL].notnull().any()):  # an unfinished sweep
                 continue
-            gap = spread(final(one, "prox_gap").values)
+            gap = format_mean_std(select_final(one, "prox_gap").values)
             paper = TABLE_2.get((str(name), float(rate)), "")
-            row(name, f"x{rate:g}", paper, *cells(one, PERSONAL), *cells(one, GLOBAL), gap)
+            print_row(
+                name,
+                f"x{rate:g}",
+                paper,
+                *format_cells(one, PERSONAL),
+                *format_cells(one, GLOBAL),
+                gap,
+            )
             label, colour = f"{name} x{rate:g}", COLOURS[place]
             line = LINES[int(rate == 2)]
             curve = one[PERSONAL].mean("trial")
             left.plot(curve["round"], curve, label=label, color=colour, ls=line)
     early = alone.sel(round=slice(0, rounds))  # the same devices, samples and minibatches
-    same = cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
-    row("each device alone", "", "", *same, "-", "-", "-")
-    third = opened(args.results, "tdpfed_table3_rivals")
-    subsets = opened(args.results, "tdpfed_table3_sar")
+    same = format_cells(early.assign(final_round=early["final_round"].clip(max=rounds)), PERSONAL)
+    print_row("each device alone", "", "", *same, "-", "-", "-")
+    third = open_result(args.results, "tdpfed_table3_rivals")
+    subsets = open_result(args.results, "tdpfed_table3_sar")
     rounds, trials = int(third["round"].max()), third.sizes["trial"]
-    head(
+    print_head(
         f"Table III: {rounds} rounds, {trials} trials",
         *("method", "paper (MNIST)", *columns, "reals that a device sends in a round"),
     )
     for place, (method, paper, variable) in enumerate(TABLE_3):
         one = third.isel(zip=place)
-        row(method, paper, *cells(one, PERSONAL), *cells(one, GLOBAL), symbols(one))
+        print_row(
+            method,
+            paper,
+            *format_cells(one, PERSONAL),
+            *format_cells(one, GLOBAL),
+            format_symbols(one),
+        )
         curve = one[variable].mean("trial")
         right.plot(curve["round"], curve, label=method, color=COLOURS[place], ls=LINES[place])
-    row("each device alone", "", *cells(alone, PERSONAL), *cells(alone, GLOBAL), symbols(alone))
+    print_row(
+        "each device alone",
+        "",
+        *format_cells(alone, PERSONAL),
+        *format_cells(alone, GLOBAL),
+        format_symbols(alone),
+    )
     for place, (method, printed) in enumerate(SUBSETS):
         one = subsets.isel(zip=place)
         share = "2/3" if "x1.5" in method else "1/2"
-        row(method, printed, "-", "-", *cells(one, GLOBAL), f"{share} of {symbols(one)}")
-    fourth = opened(args.results, "tdpfed_table4")
-    table_4(fourth)
-    others = (opened(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
-    solver_steps(fourth, *others)
-    for_longer(opened(args.results, "tdpfed_long"), longer)
+        print_row(
+            method,
+            printed,
+            "-",
+            "-",
+            *format_cells(one, GLOBAL),
+            f"{share} of {format_symbols(one)}",
+        )
+    fourth = open_result(args.results, "tdpfed_table4")
+    print_table_4(fourth)
+    others = (open_result(args.results, f"tdpfed_table4_{name}") for name in ("steps", "half"))
+    print_solver_steps(fourth, *others)
+    print_long_runs(open_result(args.results, "tdpfed_long"), longer)
     titles = ("Table II: personal models", "Table III", "Table III for longer")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="round")

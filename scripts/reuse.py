@@ -19,50 +19,50 @@ from looks import TYPE
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from scipy import stats
-from tables import command, gained, head, row, when_spent
+from tables import command, compute_gain, interpolate_at_cost, print_head, print_row
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.results.ending import added_up, at_end, count_diverged
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import count_diverged, select_at_end, sum_over_devices
 
 TARGET = 0.5
 COLOURS = ("#D55E00", "#0072B2", "#CC79A7", "#009E73")
 """By reuse, ascending."""
 
 
-def spent(best: xr.Dataset, what: xr.DataArray) -> xr.DataArray:
+def compute_spent(best: xr.Dataset, what: xr.DataArray) -> xr.DataArray:
     """What has been spent when the validation accuracy first reaches the target; NaN if never."""
     there = best["validation_accuracy"] >= TARGET
     return what.where(there).min("round")
 
 
-def reached(costs: np.ndarray) -> str:
+def format_reached(costs: np.ndarray) -> str:
     found = costs[np.isfinite(costs)]
     if len(found) == len(costs):
-        return spread(found)
+        return format_mean_std(found)
     return f"{len(found)} of {len(costs)} trials" if len(found) else "no trial"
 
 
-def reuse_of(label: str) -> int:
+def parse_reuse(label: str) -> int:
     return int(re.findall(r"reuse=(\d+)", label)[0])
 
 
-def difference(one: xr.DataArray, other: xr.DataArray) -> str:
-    mean, low, high = 100 * gained(one, other)
+def format_difference(one: xr.DataArray, other: xr.DataArray) -> str:
+    mean, low, high = 100 * compute_gain(one, other)
     return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
-def cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
+def format_cost_difference(one: xr.DataArray, other: xr.DataArray) -> str:
     """Write the paired difference of costs; a dash unless all trials reach the target."""
     if not (one.notnull().all() and other.notnull().all()):
         return "-"
-    mean, low, high = gained(one, other)
+    mean, low, high = compute_gain(one, other)
     return f"{mean:.3f} ({low:.3f} to {high:.3f})"
 
 
 def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None:
     """Print the paired differences of successive reuses, by rounds, by time and in joules."""
-    head(
+    print_head(
         "Points of test accuracy, and joules, above the next smaller reuse, paired",
         *("radius", "cloud", "reuses", "at the last round", "when reuse 1 ends"),
         f"joules more to {TARGET:.0%}",
@@ -71,22 +71,22 @@ def compare(best: xr.Dataset, radiated: xr.DataArray, reuses: list[int]) -> None
     for radius in best["cell_radius_m"].values:
         for cloud in (False, True):
             chosen = [label for label in labels if label.startswith("hierarchical") == cloud]
-            own = {reuse_of(x): best.sel(cell_radius_m=radius, topology=x) for x in chosen}
+            own = {parse_reuse(x): best.sel(cell_radius_m=radius, topology=x) for x in chosen}
             joules = {
                 r: radiated.sel(cell_radius_m=radius, topology=x)
                 for r, x in zip(own, chosen, strict=True)
             }
             budget = own[reuses[0]]["sim_time_s"].max("round")
-            ends = {r: at_end(one, "test_accuracy") for r, one in own.items()}
+            ends = {r: select_at_end(one, "test_accuracy") for r, one in own.items()}
             timed = {
-                r: when_spent(one, "test_accuracy", one["sim_time_s"], budget)
+                r: interpolate_at_cost(one, "test_accuracy", one["sim_time_s"], budget)
                 for r, one in own.items()
             }
             for less, more in itertools.pairwise(reuses):
-                row(
+                print_row(
                     *(f"{radius:g} m", "yes" if cloud else "no", f"{more} above {less}"),
-                    *(difference(values[more], values[less]) for values in (ends, timed)),
-                    cost_difference(joules[more], joules[less]),
+                    *(format_difference(values[more], values[less]) for values in (ends, timed)),
+                    format_cost_difference(joules[more], joules[less]),
                 )
 
 
@@ -107,17 +107,17 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, default=Path("reuse.png"))
     args = parser.parse_args()
     result = otafl.open_results(args.result)
-    best = count_diverged(otafl.tuned(result, over="learning_rate"))
-    reuses = sorted({reuse_of(label) for label in map(str, best["topology"].values)})
+    best = count_diverged(otafl.select_tuned(result, over="learning_rate"))
+    reuses = sorted({parse_reuse(label) for label in map(str, best["topology"].values)})
     colours = dict(zip(reuses, COLOURS, strict=False))
-    accuracy = at_end(best, "test_accuracy")
-    joules = added_up(best["tx_energy_j"])
-    seconds, radiated = spent(best, best["sim_time_s"]), spent(best, joules)
+    accuracy = select_at_end(best, "test_accuracy")
+    joules = sum_over_devices(best["tx_energy_j"])
+    seconds, radiated = compute_spent(best, best["sim_time_s"]), compute_spent(best, joules)
     print(f"steps tried: {', '.join(f'{x:g}' for x in result['learning_rate'].values)}")
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), layout="constrained", sharey=True)
     for axis, radius in zip(axes, best["cell_radius_m"].values, strict=True):
-        head(
+        print_head(
             f"Radius {radius:g} m: mean ± deviation of {best.sizes['trial']} trials",
             *("cloud", "reuse", "step", "test accuracy", "points above cells alone"),
             *("points above reuse 1", f"seconds to {TARGET:.0%}", f"joules to {TARGET:.0%}"),
@@ -127,7 +127,7 @@ def main() -> None:
         for cloud in (False, True):
             first = None
             for label in map(str, best["topology"].values):
-                reuse = reuse_of(label)
+                reuse = parse_reuse(label)
                 if label.startswith("hierarchical") != cloud:
                     continue
                 at = here | {"topology": label}
@@ -135,12 +135,12 @@ def main() -> None:
                 first = own if first is None else first
                 alone.setdefault(reuse, own)
                 costs = [one.sel(at).values for one in (seconds, radiated)]
-                row(
+                print_row(
                     *("yes" if cloud else "no", reuse, f"{float(best['learning_rate'].sel(at)):g}"),
-                    spread(own.values),
-                    difference(own, alone[reuse]) if cloud else "-",
-                    "-" if own is first else difference(own, first),
-                    *map(reached, costs),
+                    format_mean_std(own.values),
+                    format_difference(own, alone[reuse]) if cloud else "-",
+                    "-" if own is first else format_difference(own, first),
+                    *map(format_reached, costs),
                 )
                 name = f"reuse {reuse}{', cloud' if cloud else ''}"
                 style = {"ls": "-" if cloud else "--", "color": colours[reuse], "label": name}

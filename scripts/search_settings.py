@@ -21,7 +21,7 @@ from typing import Any
 import optuna
 
 import otafl
-from otafl.results.ending import ended
+from otafl.results.end_values import select_end_total
 
 BASE: dict[str, Any] = {
     "name": "search",
@@ -43,10 +43,10 @@ SPACE: dict[str, optuna.distributions.BaseDistribution] = {
 """Keys of a scenario, all stackable: a batch is one stack."""
 
 
-def values(base: Mapping[str, Any], batch: list[dict[str, Any]]) -> list[float]:
+def evaluate_batch(base: Mapping[str, Any], batch: list[dict[str, Any]]) -> list[float]:
     """Run a batch of settings, dotted key -> value each, and return the value of each."""
     result = otafl.run(otafl.load_scenario({**base, "sweep": {"zip": batch}}))
-    accuracy = ended(result, "validation_accuracy").fillna(0.0)  # a trial that diverged
+    accuracy = select_end_total(result, "validation_accuracy").fillna(0.0)  # a trial that diverged
     return [float(one) for one in accuracy.mean("trial")]
 
 
@@ -64,7 +64,9 @@ def search(
     study = optuna.create_study(direction="maximize", sampler=sampler)
     while len(study.trials) < budget:
         asked = [study.ask(dict(space)) for _ in range(min(batch, budget - len(study.trials)))]
-        for trial, value in zip(asked, values(base, [one.params for one in asked]), strict=True):
+        for trial, value in zip(
+            asked, evaluate_batch(base, [one.params for one in asked]), strict=True
+        ):
             study.tell(trial, value)
     return study
 

@@ -19,57 +19,61 @@ if TYPE_CHECKING:
     from otafl.scenario import Point
 
 
-def opened(results: Path, name: str) -> xr.Dataset:
+def open_result(results: Path, name: str) -> xr.Dataset:
     """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
     folder = results / name
     return otafl.open_results(folder if folder.is_dir() else results / f"{name}.nc")
 
 
-def row(*cells: object) -> None:
+def print_row(*cells: object) -> None:
     print("| " + " | ".join(map(str, cells)) + " |")
 
 
-def head(title: str, *columns: str) -> None:
+def print_head(title: str, *columns: str) -> None:
     print(f"\n{title}\n")
-    row(*columns)
+    print_row(*columns)
     print("|" + "---|" * len(columns))
 
 
-def expanded(result: xr.Dataset) -> list[Point]:
+def expand_points(result: xr.Dataset) -> list[Point]:
     """The points of a result's scenario."""
     from otafl.scenario.loading import expand
 
     return expand(otafl.load_scenario(yaml.safe_load(result.attrs["scenario"])))
 
 
-def budgets(result: xr.Dataset) -> dict[str, str]:
+def classify_budgets(result: xr.Dataset) -> dict[str, str]:
     """Each power policy's label -> whether it keeps its budget in every round ("peak"), on the
     "average" over fading, or not at all ("none")."""
-    return {str(one.coords["power"]): one.scenario.power.keeps for one in expanded(result)}
+    return {
+        str(one.coords["power"]): one.scenario.power.power_constraint
+        for one in expand_points(result)
+    }
 
 
-def beside(result: xr.Dataset, biases: int) -> xr.DataArray:
-    """Reals that a device sends at each point on the ideal route, which `symbols_per_round` leaves
+def count_ideal_symbols(result: xr.Dataset, biases: int) -> xr.DataArray:
+    """Reals that a device sends at each point on the ideal route, which `compute_symbols_per_round`
+    leaves
     out: the biases of algorithms whose `bias_mode` is ideal. By the points of a zip."""
-    modes = [getattr(one.scenario.algorithm, "bias_mode", "ota") for one in expanded(result)]
+    modes = [getattr(one.scenario.algorithm, "bias_mode", "ota") for one in expand_points(result)]
     return xr.DataArray([biases * (mode == "ideal") for mode in modes], dims="zip")
 
 
-def gained(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
+def compute_gain(values: xr.DataArray, base: xr.DataArray) -> np.ndarray:
     """Mean of values - base over pairs of trials, and the ends of its 95 % interval, [..., 3]."""
-    from otafl.analysis.paired import compared
+    from otafl.analysis.paired import compare_values
 
-    found = compared(values, base)
+    found = compare_values(values, base)
     return np.stack([found[key].values for key in ("difference", "low", "high")], -1)
 
 
-def points(values: xr.DataArray, base: xr.DataArray) -> str:
+def format_points(values: xr.DataArray, base: xr.DataArray) -> str:
     """Write what an accuracy gains over another in points: mean, ends of the paired interval."""
-    mean, low, high = 100 * gained(values, base)
+    mean, low, high = 100 * compute_gain(values, base)
     return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
-def study(doc: str | None, figure: str | None = None) -> argparse.Namespace:
+def parse_study_arguments(doc: str | None, figure: str | None = None) -> argparse.Namespace:
     """What a study's script is told: the folder `results`, and the file `figure` to draw into, or
     the folder `figures`. `doc` is the script's docstring."""
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n\n")[0])
@@ -81,7 +85,7 @@ def study(doc: str | None, figure: str | None = None) -> argparse.Namespace:
     return parser.parse_args()
 
 
-def options(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
+def make_parser(doc: str | None, default: str | None = None) -> argparse.ArgumentParser:
     """A parser with the arguments `result` and `--sel`; `doc` is the script's docstring."""
     about, _, example = (doc or "").partition("\n\n")
     shape = argparse.RawDescriptionHelpFormatter
@@ -104,23 +108,23 @@ def command(main: Callable[[], None]) -> None:
         sys.exit(2)
 
 
-def opened_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
+def open_result_at(path: Path, sel: Sequence[str] | None) -> xr.Dataset:
     """A result, at the values of `--sel dim=value`."""
-    from otafl.cli.app import picked
+    from otafl.cli.app import parse_selection
     from otafl.results.coordinates import pick
 
     ds = otafl.open_results(path)
-    for name, value in picked(list(sel or [])).items():
+    for name, value in parse_selection(list(sel or [])).items():
         ds = pick(ds, name, value)
     return ds
 
 
-def when_spent(
+def interpolate_at_cost(
     ds: xr.Dataset, name: str, spent: xr.DataArray, budget: xr.DataArray, guess: float = 0.1
 ) -> xr.DataArray:
     """An accuracy where so much has been spent, on a straight line between records; at the end of
     the run, where that was less. A trial that diverged guesses."""
-    from otafl.results.ending import final
+    from otafl.results.end_values import select_final
 
     def read(spent: np.ndarray, values: np.ndarray, budget: float) -> float:
         there = np.isfinite(spent) & np.isfinite(values)
@@ -128,21 +132,21 @@ def when_spent(
 
     read_along = {"input_core_dims": [["round"], ["round"], []], "vectorize": True}
     read_at = xr.apply_ufunc(read, spent.load(), ds[name].load(), budget, **read_along)
-    return read_at.where(final(ds, name).notnull(), guess)
+    return read_at.where(select_final(ds, name).notnull(), guess)
 
 
-def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
+def draw_curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
     """The end of each trial against an axis: a curve for each value of another, panels for a
     third; else a curve for each point of the others."""
     from otafl import plots
-    from otafl.analysis.points import along, by_point
-    from otafl.results.ending import ended
+    from otafl.analysis.points import flatten_points, swap_to_coordinate
+    from otafl.results.end_values import select_end_total
 
-    ds = along(ds, x)
-    ds = ds.assign({variable: ended(ds, variable)})
+    ds = swap_to_coordinate(ds, x)
+    ds = ds.assign({variable: select_end_total(ds, variable)})
     others = [str(dim) for dim in ds["final_round"].dims if dim != x]
     if len(others) > 2 or "zip" in others:
-        ds, others = by_point(ds, keep=x), ["point"]
+        ds, others = flatten_points(ds, keep=x), ["point"]
     others.sort(key=lambda dim: ds[dim].dtype.kind in "fiu")  # choices are curves first
     hue, facet = [*others, None, None][:2]
     plots.draw(plots.curve_data(ds, variable, x, hue, facet), path)
@@ -150,7 +154,7 @@ def curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
     print(f"figure: {path}" + (" (many curves: --sel DIM=VALUE picks)" if many else ""))
 
 
-def panels(
+def draw_panels(
     ds: xr.Dataset, pairs: Sequence[tuple[str, str]], path: Path, line: float | None = None
 ) -> None:
     """Variables against others over rounds, or against a dim of positive numbers: a panel for each
@@ -160,7 +164,7 @@ def panels(
 
     from otafl.plots import COLOURS, LINES, curve_data
     from otafl.plots.drawing import save
-    from otafl.results.coordinates import long_name
+    from otafl.results.coordinates import get_long_name
 
     across = min(3, len(pairs))
     down = -(-len(pairs) // across)
@@ -179,7 +183,7 @@ def panels(
             axis.fill_between(at, low, mean + std, color=style["color"], alpha=0.15, lw=0)
         if line is not None:
             axis.axhline(line, color="0.5", lw=0.8)
-        labels = (long_name(ds, name) for name in (x, y))
+        labels = (get_long_name(ds, name) for name in (x, y))
         units = (f" [{u}]" if (u := ds[n].attrs.get("units", "1")) != "1" else "" for n in (x, y))
         xlabel, ylabel = (label + unit for label, unit in zip(labels, units, strict=True))
         axis.set(xlabel=xlabel, ylabel=ylabel)

@@ -12,11 +12,11 @@ import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import head, opened, points, row, study
+from tables import format_points, open_result, parse_study_arguments, print_head, print_row
 
-from otafl.analysis.summary import spread
+from otafl.analysis.summary import format_mean_std
 from otafl.plots import COLOURS, LINES
-from otafl.results.ending import ended
+from otafl.results.end_values import select_end_total
 
 RATE, ALGORITHM, LOST = "factor_learning_rate", "algorithm", "refactoring_error"
 NAMES = {
@@ -30,16 +30,19 @@ RIVALS = {"personal_": {"local_only": "each device alone"}, "": {"fedavg": "FedA
 TITLES = {"personal_": "Personal models", "": "Global model"}
 
 
-def at_best(ds: xr.Dataset, model: str, dim: str) -> tuple[xr.DataArray, int]:
+def select_at_best(ds: xr.Dataset, model: str, dim: str) -> tuple[xr.DataArray, int]:
     """Accuracy at the step that is best on the devices' validation samples, and its place."""
-    told = ended(ds, f"{model}own_validation_accuracy").mean("trial").fillna(0)
+    told = select_end_total(ds, f"{model}own_validation_accuracy").mean("trial").fillna(0)
     place = int(told.argmax(dim))
-    return ended(ds, f"{model}own_test_accuracy").isel({dim: place}), place
+    return select_end_total(ds, f"{model}own_test_accuracy").isel({dim: place}), place
 
 
 def main() -> None:
-    args = study(__doc__, "tdpfed_conv.png")
-    ds, rivals = opened(args.results, "tdpfed_conv"), opened(args.results, "tdpfed_conv_rivals")
+    args = parse_study_arguments(__doc__, "tdpfed_conv.png")
+    ds, rivals = (
+        open_result(args.results, "tdpfed_conv"),
+        open_result(args.results, "tdpfed_conv_rivals"),
+    )
     keys = zip(*(ds[key].values for key in ("aggregation", "act_start", "act_sweeps")), strict=True)
     arms = {NAMES[a, b, int(c)]: ds.isel(zip=i) for i, (a, b, c) in enumerate(keys)}
     rates, said = ds[RATE].values, f"{int(ds['round'].max())} rounds, {ds.sizes['trial']} trials"
@@ -48,31 +51,39 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.8), layout="constrained")
     for axis, (model, title) in zip(axes, TITLES.items(), strict=False):
         steps = [f"eta {rate:g}" for rate in rates]
-        head(f"{title}: {said}", "method", *steps, "at the best", "minus afm")
-        base, _ = at_best(arms["afm"], model, RATE)
+        print_head(f"{title}: {said}", "method", *steps, "at the best", "minus afm")
+        base, _ = select_at_best(arms["afm"], model, RATE)
         for place, (name, one) in enumerate(arms.items()):
-            means = 100 * ended(one, f"{model}own_test_accuracy").mean("trial")
-            found, best = at_best(one, model, RATE)
+            means = 100 * select_end_total(one, f"{model}own_test_accuracy").mean("trial")
+            found, best = select_at_best(one, model, RATE)
             cells = [
                 f"{m:.1f}" if i != best else f"**{m:.1f}**" for i, m in enumerate(means.values)
             ]
-            less = "" if name == "afm" else points(found, base)
-            row(name, *cells, spread(100 * found.values), less)
+            less = "" if name == "afm" else format_points(found, base)
+            print_row(name, *cells, format_mean_std(100 * found.values), less)
             style = {"color": COLOURS[place], "ls": LINES[place], "marker": "osD^v"[place]}
             axis.plot(rates, means, label=name, **style)
             if name.startswith("act") and model:
-                axes[2].plot(rates, 100 * ended(one, LOST).mean("trial"), **style)
+                axes[2].plot(rates, 100 * select_end_total(one, LOST).mean("trial"), **style)
         for key, name in RIVALS[model].items():
-            found, best = at_best(rivals.isel({ALGORITHM: labels == key}), model, ALGORITHM)
-            row(name, *[""] * len(rates), spread(100 * found.values), points(found, base))
+            found, best = select_at_best(rivals.isel({ALGORITHM: labels == key}), model, ALGORITHM)
+            print_row(
+                name,
+                *[""] * len(rates),
+                format_mean_std(100 * found.values),
+                format_points(found, base),
+            )
             level = 100 * float(found.mean())
             axis.axhline(level, color="0.4", lw=1, ls=":")
             axis.text(rates[-1], level, name, va="bottom", ha="right", color="0.3", fontsize=10)
             axis.margins(y=0.1)
         axis.set_ylabel("accuracy on own test samples, %")
-    head("What act's factors lose of the mean tensor", "method", *steps)
+    print_head("What act's factors lose of the mean tensor", "method", *steps)
     for name in (name for name in arms if name.startswith("act")):
-        row(name, *(f"{100 * v:.2g} %" for v in ended(arms[name], LOST).mean("trial").values))
+        print_row(
+            name,
+            *(f"{100 * v:.2g} %" for v in select_end_total(arms[name], LOST).mean("trial").values),
+        )
     for axis, title in zip(axes, (*TITLES.values(), "Lost by factoring again, %"), strict=True):
         axis.set(title=title, xlabel="Adam step of the factors, eta", xscale="log")
     axes[2].set_yscale("log")

@@ -14,18 +14,18 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 from matplotlib import pyplot as plt
-from tables import points
+from tables import format_points
 
 import otafl
-from otafl.analysis.summary import spread
-from otafl.results.ending import final
+from otafl.analysis.summary import format_mean_std
+from otafl.results.end_values import select_final
 
 PLAIN = {"fedavg", "rounds", "drop", "null", "nan"}
 OTHER = {"final_round", "learning_rate"}
 """Values, and coordinates, that are not worth saying in a row's name."""
 
 
-def titles(ds: xr.Dataset, dim: str) -> list[str]:
+def format_titles(ds: xr.Dataset, dim: str) -> list[str]:
     """A name for each place along a dim, of all its coordinates."""
     coords = [c for c in ds.coords.values() if c.dims == (dim,) and c.name not in {dim, *OTHER}]
     rows = zip(*(c.values for c in coords or [ds[dim]]), strict=True)
@@ -37,12 +37,12 @@ def main() -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--figure", type=Path, default=Path("time_and_energy.png"))
     args = parser.parse_args()
-    best = otafl.tuned(otafl.open_results(args.result), over="learning_rate")
+    best = otafl.select_tuned(otafl.open_results(args.result), over="learning_rate")
     first, *others = best["final_round"].dims
-    names = titles(best, str(first))
-    ends = {name: final(best, name) for name in ("test_accuracy", "sim_time_s", "present")}
-    used, lost = final(best, "updates_used"), final(best, "updates_lost")
-    joules = final(best, "device_energy_j").sum("device")
+    names = format_titles(best, str(first))
+    ends = {name: select_final(best, name) for name in ("test_accuracy", "sim_time_s", "present")}
+    used, lost = select_final(best, "updates_used"), select_final(best, "updates_lost")
+    joules = select_final(best, "device_energy_j").sum("device")
     whole = best["present"] > best.sizes["device"] / 2  # more than half of the cell is there
     dies = (best["present"] <= best.sizes["device"] / 2).any("round")
     half_s = best["sim_time_s"].where(whole).max("round").where(dies)
@@ -61,8 +61,8 @@ def main() -> None:
             here = at | {str(first): row}
             values = [ends["test_accuracy"] * 100, ends["sim_time_s"], half_s, half, used, lost]
             values.append(ends["present"])
-            cells = [spread(v.isel(here).values) for v in values]
-            gain = points(*(accuracy.isel({str(first): i}) for i in (row, 0)))
+            cells = [format_mean_std(v.isel(here).values) for v in values]
+            gain = format_points(*(accuracy.isel({str(first): i}) for i in (row, 0)))
             cells.insert(1, gain if row else "")
             cells += [f"{v:.3g}" for v in joules.isel(here).mean("trial").values]
             print(

@@ -45,10 +45,10 @@ def race(
     points = expand(load_scenario(scenario_of(work, rounds, chunk_mb)))
     engine = Engine(assemble(points, range(1)))
     for t in range(rounds):
-        engine.round(t)
+        engine.run_round(t)
         lap()
     recorder = Recorder(engine, 1, 1)
-    recorder.take(rounds, 0.0)
+    recorder.take_record(rounds, 0.0)
     return float(recorder.taken[-1]["test_accuracy"].item())
 
 

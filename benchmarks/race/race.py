@@ -29,8 +29,8 @@ from works import RACED, WORKS, LocalData
 
 import otafl
 from otafl import data, models
-from otafl.results.environment import device_name
-from otafl.running.chunking import CANDIDATES_MB, fastest
+from otafl.results.environment import get_device_name
+from otafl.running.chunking import CANDIDATES_MB, find_fastest
 from otafl.scenario import load_scenario
 
 HERE = Path(__file__).parent
@@ -104,7 +104,7 @@ def arguments() -> argparse.Namespace:
 def page(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     """Race, and yield the lines of the page as they become known."""
     yield INTRODUCTION
-    yield f"torch {torch.__version__}, {device_name('cpu')}, otafl {otafl.__version__},"
+    yield f"torch {torch.__version__}, {get_device_name('cpu')}, otafl {otafl.__version__},"
     yield f"repetitions: {given.repetitions}\n"
     racers, missing = found(given.environments)
     yield from missing
@@ -189,7 +189,7 @@ def exported(work: LocalData, folder: Path) -> Path:
     """Write the samples of a work for programs that have no otafl; return the file."""
     path = folder / f"{work.data}.npz"
     if not path.exists():
-        read = data.loaded(load_scenario(scenario_of(work, 1)).data)
+        read = data.load_cached(load_scenario(scenario_of(work, 1)).data)
         flat = {f"x_{part}": getattr(read, f"x_{part}") for part in ("train", "test")}
         np.savez(
             path,
@@ -204,7 +204,7 @@ def best_chunk(name: str, rounds: int, samples: Path, chunks: Iterable[float]) -
     """Return the `engine.chunk_mb` with which a work's fastest round is: a single run tells the
     median too badly where others use the machine's caches."""
     ours = ((mb, Racer("ours.py", options=("--chunk-mb", f"{mb:g}"))) for mb in sorted(chunks))
-    return fastest((mb, run(racer, name, rounds, samples).least_ms) for mb, racer in ours)
+    return find_fastest((mb, run(racer, name, rounds, samples).least_ms) for mb, racer in ours)
 
 
 def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
@@ -221,9 +221,9 @@ def run(racer: Racer, name: str, rounds: int, samples: Path) -> Run:
 def flops(work: LocalData) -> float:
     """Return the operations of a round's forward and backward passes."""
     scenario = load_scenario(scenario_of(work, 1))
-    read = data.loaded(scenario.data)
+    read = data.load_cached(scenario.data)
     model = models.build(scenario.model, read.input_shape, read.classes)
-    return float(model.training_flops(work.samples))
+    return float(model.count_training_flops(work.samples))
 
 
 def gemm() -> float:

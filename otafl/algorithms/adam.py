@@ -35,7 +35,7 @@ class PenaltyAdam:
         self._under = torch.empty_like(rows)
         self._count = 0
 
-    def tick(self) -> None:
+    def advance(self) -> None:
         """Count a step: the moments start at zero, which is corrected for."""
         self._count += 1
         first, second = (1.0 - beta**self._count for beta in BETAS)
@@ -44,15 +44,15 @@ class PenaltyAdam:
 
     def step_(self, gradient: Tensor) -> None:
         """Count a step and move all numbers along the gradient [n, Q]."""
-        self.tick()
+        self.advance()
         self.move_(slice(None), gradient)
 
-    def move_(self, columns: slice, gradient: Tensor) -> None:
+    def move_(self, column_slice: slice, gradient: Tensor) -> None:
         """Move some numbers of each row along their gradient, in the step that was counted last."""
-        m = self._m[:, columns].lerp_(gradient, 1.0 - BETAS[0])
-        v = self._v[:, columns].mul_(BETAS[1])
+        m = self._m[:, column_slice].lerp_(gradient, 1.0 - BETAS[0])
+        v = self._v[:, column_slice].mul_(BETAS[1])
         v.addcmul_(gradient, gradient, value=1.0 - BETAS[1])
-        under = torch.sqrt(v, out=self._under[:, columns])
+        under = torch.sqrt(v, out=self._under[:, column_slice])
         # not by addcmul, which is slow where two of its three operands are broadcast
         under.mul_(self._scale).add_(self._offset)
-        self._rows[:, columns].addcdiv_(m, under, value=-1.0)
+        self._rows[:, column_slice].addcdiv_(m, under, value=-1.0)

@@ -29,11 +29,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
-from otafl.algorithms.parameters import increment_, named, own, received_copy, view_of
-from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors, Workload, column
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_increment_,
+    copy_received_params,
+    make_view,
+    select_prefix,
+)
+from otafl.core.contracts import (
+    MODEL,
+    Broadcast,
+    Hyper,
+    LocalContext,
+    Tensors,
+    Workload,
+    unsqueeze_like,
+)
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.models.base import descend_, unflatten
 
 ALPHA = "mixing"
@@ -43,26 +57,28 @@ class Apfl(Algorithm):
     """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
     server's start at first; "mixing" [S, K]: alpha."""
 
-    own_state: ClassVar[str] = "v and alpha: they are trained for the device, from what it received"
+    private_state: ClassVar[str] = (
+        "v and alpha: they are trained for the device, from what it received"
+    )
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
-    keeps = ("personal",)
+    device_models = ("personal",)
 
-    apart = True
+    is_per_device = True
 
-    step_operations = 7.0
+    flops_per_param_step = 7.0
     """The mixture w + alpha (v - w), and the steps of v and w."""
 
     class Settings(AveragedSettings):
         name: Literal["apfl"] = "apfl"
-        personal_learning_rate: float = personal_rate()
-        mixing: float = stackable(0.5, ge=0, le=1)
+        personal_learning_rate: float = declare_personal_rate()
+        mixing: float = declare_stackable(0.5, ge=0, le=1)
         """alpha, the share of the device's own model, at the start"""
         adaptive: bool = True
         """each device learns its alpha, by a gradient step a round with personal_learning_rate,
         kept in 0 to 1"""
-        mixing_decay: float = stackable(0.0, ge=0)
+        mixing_decay: float = declare_stackable(0.0, ge=0)
         """d, so many times alpha is added to the gradient by it: a pull towards the averaged model;
         the authors' program has 0.02, their paper none; with adaptive alone"""
 
@@ -70,9 +86,11 @@ class Apfl(Algorithm):
         server, devices = super().init(streams, hyper)
         return server, devices | {ALPHA: hyper["mixing"][:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        w, work = received_copy(broadcast, self.model), context.work
-        v, alpha = own(devices, "personal"), devices[ALPHA]
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        w, work = copy_received_params(broadcast, self.model), context.local_data
+        v, alpha = select_prefix(devices, "personal"), devices[ALPHA]
         mixed = {name: torch.empty_like(block) for name, block in v.items()}
         rate, own_rate = (
             context.gather_hyper("learning_rate"),
@@ -80,37 +98,41 @@ class Apfl(Algorithm):
         )
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            batch = work.batch(step)
+            batch = work.draw_batch(step)
             for name, block in mixed.items():
-                torch.lerp(w[name], v[name], column(alpha, block), out=block)
-            _, grads = self.model.gradients(mixed, batch)
+                torch.lerp(w[name], v[name], unsqueeze_like(alpha, block), out=block)
+            _, grads = self.model.compute_gradients(mixed, batch)
             size = own_rate * alpha
             if self.settings.adaptive and step == 0:
-                slope = _inner(v, w, grads) + context.gather_hyper("mixing_decay") * alpha
+                slope = _inner_product(v, w, grads) + context.gather_hyper("mixing_decay") * alpha
                 alpha = (alpha - own_rate * slope).clamp(0.0, 1.0)
             descend_(v, grads, size)
-            loss += self.model.sgd_(w, batch, rate)
-        sent = increment_(w, broadcast, self.model.shapes)
-        return named("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
+            loss += self.model.take_sgd_step_(w, batch, rate)
+        sent = build_increment_(w, broadcast, self.model.shapes)
+        return add_prefix("personal", v) | {ALPHA: alpha}, sent, loss / work.steps
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
         w, alpha = unflatten(server[MODEL], self.model.shapes), devices[ALPHA]
         mixed = {}
-        for name, v in own(devices, "personal").items():
+        for name, v in select_prefix(devices, "personal").items():
             share = alpha.view(*alpha.shape, *[1] * (v.dim() - 2))
             mixed[name] = torch.lerp(w[name][:, None], v, share).flatten(0, 1)
-        return super().views(server, devices) | {"personal": view_of(self.model, mixed, "device")}
+        return super().build_views(server, devices) | {
+            "personal": make_view(self.model, mixed, "device")
+        }
 
     @property
-    def round_operations(self) -> float:
+    def flops_per_param_round(self) -> float:
         """Count w's increment, and the inner product of v - w and the gradient."""
         return 4.0 if self.settings.adaptive else 1.0
 
-    def flops(self, load: Workload) -> np.ndarray:
-        return super().flops(load) + load.steps * self.model.training_flops(load.batch)
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        return super().count_flops(workload) + workload.num_steps * self.model.count_training_flops(
+            workload.effective_batch_size
+        )
 
 
-def _inner(v: Tensors, w: Tensors, grads: Tensors) -> Tensor:
+def _inner_product(v: Tensors, w: Tensors, grads: Tensors) -> Tensor:
     """Return <v - w, grads>, [n]."""
     parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
     return torch.stack(parts).sum(0)

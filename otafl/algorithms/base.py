@@ -15,24 +15,28 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from torch import Tensor
 
-from otafl.algorithms.level_training import levels_of, local_flops, sent_to_levels
 from otafl.algorithms.parameters import (
-    averaged,
-    device_view,
-    flat_view,
-    shared_start,
-    start,
-    view_of,
+    apply_mean_increment,
+    draw_start,
+    make_device_view,
+    make_flat_view,
+    make_shared_start,
+    make_view,
 )
-from otafl.algorithms.whole_models import density, received_model
+from otafl.algorithms.submodel_training import (
+    broadcast_to_submodels,
+    count_local_flops,
+    make_submodels,
+)
+from otafl.algorithms.whole_models import compute_density, get_received_model
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
 from otafl.models.base import Model, flatten
 from otafl.models.network import Network
-from otafl.models.span import Form, form_of
+from otafl.models.span import Form, choose_form
 
 Needs = Literal["mean", "each"]
 
@@ -52,74 +56,72 @@ class Algorithm(Stateful, ABC):
     ----------
     settings : the method's, of its class `Settings`.
     model : what is trained.
-    devices : K, in the population.
+    num_devices : K, in the population.
     """
-
-    old_names: ClassVar = {"settle": "on_ack"}
 
     needs: ClassVar[Needs] = "mean"
     """What the server must get of the updates: their mean, or each of them."""
 
-    averages: ClassVar[bool] = False
+    averages_increments: ClassVar[bool] = False
     """The server's block "model" moves by averaged increments, so that a server optimiser may take
     the step instead."""
 
-    merges: ClassVar[bool] = True
-    """Several servers' models can be averaged (`spread`, `gathered`)."""
+    supports_merging: ClassVar[bool] = True
+    """Several servers' models can be averaged (`export_shared`, `import_shared`)."""
 
-    whole: ClassVar[bool] = False
+    sends_model: ClassVar[bool] = False
     """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
     next; the server's blocks are the parameters [S, *shape], not "model"."""
 
     sends_updates: ClassVar[bool] = True
     """Devices send something; of a method that trains at the devices alone they do not."""
 
-    sends_sums: ClassVar[bool] = False
+    needs_sums: ClassVar[bool] = False
     """The server needs plain sums of what devices send, as of factors of a product; a vote is no
     substitute for them."""
 
-    needs_norms: ClassVar[bool] = False
+    needs_normalisation: ClassVar[bool] = False
     """The model must have normalisation layers."""
 
-    late_scores: ClassVar[tuple[str, ...]] = ()
+    slow_metrics: ClassVar[tuple[str, ...]] = ()
     """Variables of the result that show no learning in the first hundred rounds at the default
     settings, where others do."""
 
-    own_state: ClassVar[str] = ""
+    private_state: ClassVar[str] = ""
     """What devices keep for themselves and why, as a phrase for the reference. It changes the same
     whether or not the server receives an update."""
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ()
     """The devices' blocks that change only by updates that the server has received (`on_ack`), by
-    what their names begin with; all others are `own_state`."""
+    what their names begin with; all others are `private_state`."""
 
-    device_rows: ClassVar[tuple[str, ...]] = ()
+    per_device_state: ClassVar[tuple[str, ...]] = ()
     """The server's blocks [S, K, *shape] with a row for each device, which changes only by updates
     of that device that were received."""
 
-    sent_down: ClassVar[tuple[str, ...]] = ()
+    broadcast_names: ClassVar[tuple[str, ...]] = ()
     """The server's blocks that devices receive; all of them if none is named."""
 
-    keeps: tuple[str, ...] = ()
+    device_models: tuple[str, ...] = ()
     """Models that each device keeps, at first the server's, as blocks "personal.<parameter>" if
     one is called "personal", which then is tested."""
 
-    sizes: tuple[Network, ...] = ()
+    submodels: tuple[Network, ...] = ()
     """The network of each level, the largest first, of a method that has levels."""
 
     class Settings(settings.Settings):
         """Hold the section `algorithm` of a scenario."""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.settings, self.model, self.devices = settings, model, devices
+        self.settings, self.model, self.num_devices = settings, model, devices
 
     @functools.cached_property
     def form(self) -> Form:
         """Return how the model's parameters are kept where several steps share a minibatch."""
-        return form_of(self.model)
+        return choose_form(self.model)
 
     @classmethod
-    def needs_of(cls, settings: Any) -> Needs:
+    def get_needs(cls, settings: Any) -> Needs:
         """Return what the server must get under these settings."""
         return cls.needs
 
@@ -127,28 +129,30 @@ class Algorithm(Stateful, ABC):
     def sends_increments(cls, settings: Any) -> bool:
         """Return whether all that devices send under these settings are changes, of which 0 means
         none. A vote of signs, error feedback and a choice by norm presuppose it."""
-        return not cls.whole
+        return not cls.sends_model
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
         [S, 1, *shape] for a start that all devices of a trial share. By default the model's own
-        start, and the same at the devices of a method that `keeps` any."""
-        params = start(self.model, streams)
+        start, and the same at the devices of a method that `device_models` any."""
+        params = draw_start(self.model, streams)
         flat = flatten(params)
         devices: c.Tensors = {}
-        for kept in self.keeps:
-            devices |= shared_start(kept, flat, self.model)
-        return params if self.whole else {c.MODEL: flat}, devices
+        for kept in self.device_models:
+            devices |= make_shared_start(kept, flat, self.model)
+        return params if self.sends_model else {c.MODEL: flat}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Return what the devices receive."""
-        blocks = {name: server[name] for name in self.sent_down or server}
-        if not self.sizes:
+        blocks = {name: server[name] for name in self.broadcast_names or server}
+        if not self.submodels:
             return c.Broadcast(blocks)
-        return sent_to_levels(blocks, cohort, [size.size for size in self.sizes])
+        return broadcast_to_submodels(blocks, cohort, [size.num_params for size in self.submodels])
 
     @abstractmethod
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
         """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
 
         Parameters
@@ -162,22 +166,24 @@ class Algorithm(Stateful, ABC):
         The rows' blocks, what they send, and their training loss.
         """
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         """Return the server's blocks [S, *shape] after what was received: by default a step of
         `server_learning_rate` along the mean increment."""
-        if self.whole:
-            return received_model(server, received)
-        return {c.MODEL: averaged(server, received, context.hyper)}
+        if self.sends_model:
+            return get_received_model(server, received)
+        return {c.MODEL: apply_mean_increment(server, received, context.hyper)}
 
-    def spread(self, server: c.Tensors) -> c.Tensors:
+    def export_shared(self, server: c.Tensors) -> c.Tensors:
         """Return what several servers tell each other of their models, blocks [S, *shape] whose
         mean says the mean model. By default all blocks but those of whole numbers."""
         return {name: block for name, block in server.items() if block.is_floating_point()}
 
-    def gathered(self, server: c.Tensors, told: c.Tensors) -> c.Tensors:
+    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
         """Return the server's blocks after means of what servers told each other; by default these
         take their places."""
-        return {**server, **told}
+        return {**server, **shared}
 
     @property
     def has_on_ack(self) -> bool:
@@ -185,77 +191,85 @@ class Algorithm(Stateful, ABC):
         return type(self).on_ack is not Algorithm.on_ack
 
     def on_ack(
-        self, devices: c.Tensors, sent: c.Payload, heard: c.DeliveredMasks, context: c.Context
+        self,
+        devices: c.Tensors,
+        sent: c.Payload,
+        delivered_masks: c.DeliveredMasks,
+        context: c.Context,
     ) -> c.Tensors:
         """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
         received.
 
-        What presupposes that an update arrives is settled here and not in `local`. It is asked for
-        every update once: after its slot, or as soon as it has missed all.
+        What presupposes that an update arrives is settled here and not in `run_local_update`. It is
+        asked for every update once: after its slot, or as soon as it has missed all.
 
         Parameters
         ----------
-        devices : the devices' own blocks [n, *shape], as `local` left them.
-        sent : what `local` gave these devices to send.
-        heard : what of it the server has received, of each group of the payload [n, 1] bool, or
-            [n, P] where some of a row's P reals may be missing. What a codec keeps to send it later
-            (error feedback) counts as received.
+        devices : the devices' own blocks [n, *shape], as `run_local_update` left them.
+        sent : what `run_local_update` gave these devices to send.
+        delivered_masks : what of it the server has received, of each group of the payload [n, 1]
+            bool, or [n, P] where some of a row's P reals may be missing. What a codec keeps to send
+            it later (error feedback) counts as received.
         context : the devices, and the round of the slot, later than their own where they were late.
         """
         return devices
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         """Return the models to test, by the names "global", "local", "personal" and "mean", and
         "level0", "level1", ... of a method that has models of several sizes."""
         views: Views = {}
-        if self.whole:
-            views["global"] = view_of(self.model, server)
+        if self.sends_model:
+            views["global"] = make_view(self.model, server)
         elif c.MODEL in server:
-            views["global"] = flat_view(self.model, server[c.MODEL])
-        if "personal" in self.keeps:
-            views["personal"] = device_view(self.model, devices, "personal")
+            views["global"] = make_flat_view(self.model, server[c.MODEL])
+        if "personal" in self.device_models:
+            views["personal"] = make_device_view(self.model, devices, "personal")
         return views
 
-    def flops(self, load: c.Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the floating-point operations of each device's local work, an array like
-        `load.samples`.
+        `workload.num_samples`.
 
         Counted is what a device must do, not what the simulation of many at once adds to it: a
         multiplication and an addition a MAC, decompositions, and what is done to every parameter.
         By default so many `gradients_per_step` on one minibatch each, and the two numbers below.
         """
-        if self.sizes:
-            return self.level_flops(0, load)
-        gradients = load.steps * (self.gradients_per_step or 1)
-        elementwise = load.steps * self.step_operations + self.round_operations
-        return gradients * self.model.training_flops(load.batch) + elementwise * self.model.size
+        if self.submodels:
+            return self.count_submodel_flops(0, workload)
+        gradients = workload.num_steps * (self.gradients_per_step or 1)
+        elementwise = workload.num_steps * self.flops_per_param_step + self.flops_per_param_round
+        return (
+            gradients * self.model.count_training_flops(workload.effective_batch_size)
+            + elementwise * self.model.num_params
+        )
 
-    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
+    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Return the operations of devices of a level, of a method that has levels."""
-        return local_flops(self.sizes[level], self.settings, load)
+        return count_local_flops(self.submodels[capacity_level], self.settings, workload)
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         """Count the operations a parameter in a local step, beside the gradients': a multiplication
         and a subtraction in a step of SGD."""
         return 2.0
 
     @property
-    def round_operations(self) -> float:
+    def flops_per_param_round(self) -> float:
         """Count the operations a parameter in a round, beside the steps': a subtraction where the
         increment is sent."""
-        return 0.0 if self.whole else 1.0
+        return 0.0 if self.sends_model else 1.0
 
     @property
-    def apart(self) -> bool:
-        """Say whether `views` and `measures` look at devices one by one: what they make of each row
-        of the devices' blocks [S, M, *shape] depends on no other, nor on M being K.
+    def is_per_device(self) -> bool:
+        """Say whether `build_views` and `compute_metrics` look at devices one by one: what they
+        make of each row of the devices' blocks [S, M, *shape] depends on no other, nor on M being
+        K.
 
         Then devices that are still at the start can be tested together. By default a method that
         has no views or measures of its own.
         """
         own, base = type(self), Algorithm
-        return own.views is base.views and own.measures is base.measures
+        return own.build_views is base.build_views and own.compute_metrics is base.compute_metrics
 
     @property
     def gradients_per_step(self) -> int | None:
@@ -263,75 +277,75 @@ class Algorithm(Stateful, ABC):
         one in each step."""
         return None
 
-    def sends(self, context: c.Context) -> Tensor | None:
+    def select_transmitters(self, context: c.Context) -> Tensor | None:
         """Return which rows are aggregated, [N] bool; the others train all the same. None: all."""
         return None
 
-    def row_weights(self, context: c.Context) -> Tensor:
+    def compute_weights(self, context: c.Context) -> Tensor:
         """Return how much each row counts, [N]: by default its share of the trial's samples."""
         return context.cohort.weight
 
-    def version(self, server: c.Tensors) -> Tensor | None:
+    def get_version(self, server: c.Tensors) -> Tensor | None:
         """Return the server's steps so far, [S] int64, which versions and staleness then count.
 
         None: it steps in every slot, and slots are counted.
         """
         return None
 
-    def levels(self) -> tuple[c.Submodel, ...]:
+    def list_submodels(self) -> tuple[c.Submodel, ...]:
         """Return the sizes that the method has models of, the largest first; none if all devices
         train the same model."""
-        if not self.sizes:
+        if not self.submodels:
             return ()
-        return levels_of(self.settings.levels, self.sizes, self.level_flops)
+        return make_submodels(self.settings.levels, self.submodels, self.count_submodel_flops)
 
-    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Return what more there is to say of a trained state, [S] each, by names of
         `otafl.results.variables.VARIABLES`; asked at every evaluation. By default, of whole models,
         the share of the weights that are not zero."""
-        return density(server, self.model) if self.whole else {}
+        return compute_density(server, self.model) if self.sends_model else {}
 
-    def constants(self) -> dict[str, float]:
+    def compute_constants(self) -> dict[str, float]:
         """Return what holds for all trials and rounds, by names of
         `otafl.results.variables.VARIABLES`."""
         count = self.gradients_per_step
         return {} if count is None else {"gradients_per_step": float(count)}
 
-    def model_of(self, view: str) -> Model:
+    def get_model(self, view: str) -> Model:
         """Return the model whose parameters a view has."""
         level = view.removeprefix("level")
-        return self.sizes[int(level)] if self.sizes and level.isdigit() else self.model
+        return self.submodels[int(level)] if self.submodels and level.isdigit() else self.model
 
 
 class AveragedSettings(settings.Settings):
     """Hold what methods with one global model have: the server adds the mean increment to it."""
 
-    learning_rate: float = stackable(0.01, gt=0)
+    learning_rate: float = declare_stackable(0.01, gt=0)
     """SGD step of the model that is aggregated; pFedBreD's alpha_m"""
-    server_learning_rate: float = stackable(1.0, gt=0)
+    server_learning_rate: float = declare_stackable(1.0, gt=0)
     """factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
 
 
 class DecayedSettings(settings.Settings):
     """Hold what methods with one global model have whose devices step less from round to round."""
 
-    learning_rate: float = stackable(0.1, gt=0)
+    learning_rate: float = declare_stackable(0.1, gt=0)
     """SGD step of the first round"""
-    decay: float = stackable(0.0, ge=0)
+    decay: float = declare_stackable(0.0, ge=0)
     """the step of round t is learning_rate / (1 + decay t)"""
 
 
-def personal_rate() -> float:
+def declare_personal_rate() -> float:
     """Declare the step of a device's own model."""
-    rate: float = stackable(
+    rate: float = declare_stackable(
         0.01, gt=0, description="SGD step of a device's own model; pFedBreD's alpha"
     )
     return rate
 
 
-def penalty(default: float, description: str) -> float:
+def declare_penalty(default: float, description: str) -> float:
     """Declare a penalty's weight."""
-    weight: float = stackable(default, ge=0, description=description)
+    weight: float = declare_stackable(default, ge=0, description=description)
     return weight
 
 

@@ -26,16 +26,16 @@ from otafl.algorithms.base import (
     Algorithm,
     AveragedSettings,
     Outcome,
+    declare_penalty,
+    declare_personal_rate,
     find_overshoot,
-    penalty,
-    personal_rate,
 )
 from otafl.algorithms.parameters import (
-    increment_,
-    named,
-    own,
-    penalised_sgd_,
-    received_params,
+    add_prefix,
+    build_increment_,
+    get_received_params,
+    select_prefix,
+    take_penalised_step_,
 )
 from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 
@@ -44,21 +44,21 @@ class Ditto(Algorithm):
     """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
     server's start at first."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
     )
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
-    keeps = ("personal",)
+    device_models = ("personal",)
 
-    step_operations = 7.0
+    flops_per_param_step = 7.0
     """The step of w, and that of v with its penalty: v - w, times lambda, added."""
 
     class Settings(AveragedSettings):
         name: Literal["ditto"] = "ditto"
-        personal_learning_rate: float = personal_rate()
-        penalty: float = penalty(
+        personal_learning_rate: float = declare_personal_rate()
+        penalty: float = declare_penalty(
             1.0, "lambda: the loss of the device's own model v has lambda/2 |v - w|^2 added"
         )
 
@@ -67,9 +67,11 @@ class Ditto(Algorithm):
                 "personal_learning_rate", self.personal_learning_rate, self.penalty
             )
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        received, work = received_params(broadcast, self.model), context.work
-        w, v = self.model.trainable(received), own(devices, "personal")
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        received, work = get_received_params(broadcast, self.model), context.local_data
+        w, v = self.model.copy_trainable(received), select_prefix(devices, "personal")
         rate, own_rate = (
             context.gather_hyper("learning_rate"),
             context.gather_hyper("personal_learning_rate"),
@@ -77,11 +79,13 @@ class Ditto(Algorithm):
         weight = context.gather_hyper("penalty")
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            batch = work.batch(step)
-            loss += self.model.sgd_(w, batch, rate)
-            penalised_sgd_(self.model, v, received, batch, own_rate, weight)
-        sent = increment_(w, broadcast, self.model.shapes)
-        return named("personal", v), sent, loss / work.steps
+            batch = work.draw_batch(step)
+            loss += self.model.take_sgd_step_(w, batch, rate)
+            take_penalised_step_(self.model, v, received, batch, own_rate, weight)
+        sent = build_increment_(w, broadcast, self.model.shapes)
+        return add_prefix("personal", v), sent, loss / work.steps
 
-    def flops(self, load: Workload) -> np.ndarray:
-        return super().flops(load) + load.steps * self.model.training_flops(load.batch)
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        return super().count_flops(workload) + workload.num_steps * self.model.count_training_flops(
+            workload.effective_batch_size
+        )

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.adam import PenaltyAdam
-from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.cp_params import CpParams
 from otafl.core.contracts import Tensors
 from otafl.factorised import cp
 from otafl.models.base import unflatten
@@ -35,22 +35,22 @@ class FactorPull:
     lambda.
     """
 
-    def __init__(self, names: CpBlocks, local: Tensor, rate: Tensor, penalty: Tensor) -> None:
-        tiles = _tiles(names, rate)
+    def __init__(self, names: CpParams, local: Tensor, rate: Tensor, penalty: Tensor) -> None:
+        tiles = _split_tiles(names, rate)
         self._tiles = [_Tile(names, local[rows], rate[rows], penalty[rows]) for rows in tiles]
         self._slices = tiles
         # tiles are worked on one after the other, in the same memory
         most = len(rate[tiles[0]])
         self._residuals = {n: rate.new_empty(most, *shape) for n, shape in names.weights.items()}
 
-    def steps_(self, target: Tensors, steps: int, joint: bool) -> None:
+    def take_steps_(self, target: Tensors, steps: int, joint: bool) -> None:
         """Take so many steps towards target, theta [n, *shape]: of all factors jointly, or of one
         after the other."""
         for rows, tile in zip(self._slices, self._tiles, strict=True):
             there = {name: block[rows] for name, block in target.items()}
             count = len(tile.rows)
             memory = {name: block[:count] for name, block in self._residuals.items()}
-            step_ = tile.joint_step_ if joint else tile.alternate_step_
+            step_ = tile.take_joint_step_ if joint else tile.take_alternating_step_
             for _ in range(steps):
                 step_(there, memory)
 
@@ -58,11 +58,11 @@ class FactorPull:
 class _Tile:
     """Moves the rows [m, Q] of a tile. memory: of the residuals, [m, *shape] of each weight."""
 
-    def __init__(self, names: CpBlocks, rows: Tensor, rate: Tensor, penalty: Tensor) -> None:
+    def __init__(self, names: CpParams, rows: Tensor, rate: Tensor, penalty: Tensor) -> None:
         self.rows, self._names = rows, names
         self._adam = PenaltyAdam(rows, rate, penalty)
-        self._blocks = unflatten(rows, names.shapes)
-        self._factors = {name: names.factors(self._blocks, name) for name in names.weights}
+        self._tensors = unflatten(rows, names.shapes)
+        self._factors = {name: names.get_factors(self._tensors, name) for name in names.weights}
         self._gradient = torch.empty_like(rows)
         sizes = [math.prod(shape) for shape in names.shapes.values()]
         stops = itertools.accumulate(sizes)
@@ -71,29 +71,31 @@ class _Tile:
             for name, size, stop in zip(names.shapes, sizes, stops, strict=True)
         }
 
-    def joint_step_(self, target: Tensors, memory: Tensors) -> None:
+    def take_joint_step_(self, target: Tensors, memory: Tensors) -> None:
         """Take a step of all blocks: of factors by (25), of a bias by b - theta_b."""
         by: list[Tensor] = []
         for layer in self._names.layers:
             name = layer.weight
-            by += cp.factor_gradients(target[name], self._factors[name], out=memory[name])
-            by.append(self._blocks[layer.bias] - target[layer.bias])
+            by += cp.compute_factor_gradients(target[name], self._factors[name], out=memory[name])
+            by.append(self._tensors[layer.bias] - target[layer.bias])
         torch.cat([one.flatten(1) for one in by], 1, out=self._gradient)
         self._adam.step_(self._gradient)
 
-    def alternate_step_(self, target: Tensors, memory: Tensors) -> None:
+    def take_alternating_step_(self, target: Tensors, memory: Tensors) -> None:
         """Take one step of each factor in turn, from a gradient that knows the factors before: a
         residual for each, N times the work of a joint step."""
-        self._adam.tick()
+        self._adam.advance()
         for layer in self._names.layers:
             weight, bias = layer.weight, layer.bias
-            for mode, name in enumerate(self._names.names(weight)):
-                by = cp.factor_gradients(target[weight], self._factors[weight], out=memory[weight])
+            for mode, name in enumerate(self._names.list_names(weight)):
+                by = cp.compute_factor_gradients(
+                    target[weight], self._factors[weight], out=memory[weight]
+                )
                 self._adam.move_(self._columns[name], by[mode].flatten(1))
-            self._adam.move_(self._columns[bias], self._blocks[bias] - target[bias])
+            self._adam.move_(self._columns[bias], self._tensors[bias] - target[bias])
 
 
-def _tiles(names: CpBlocks, rows: Tensor) -> list[slice]:
+def _split_tiles(names: CpParams, rows: Tensor) -> list[slice]:
     """Cut rows [n] into slices whose tensors fit the cache of a processor."""
     count = len(rows)
     if rows.device.type == "cpu":

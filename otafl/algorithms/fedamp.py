@@ -31,39 +31,44 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.arrivals import arrived
-from otafl.algorithms.base import Algorithm, Needs, Outcome, penalty
-from otafl.algorithms.device_tables import rewritten
-from otafl.algorithms.parameters import named, own, received_params, whole_model
-from otafl.algorithms.prox import PENALISED, gradient_steps
+from otafl.algorithms.base import Algorithm, Needs, Outcome, declare_penalty
+from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.device_tables import update_table
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_model_payload,
+    get_received_params,
+    select_prefix,
+)
+from otafl.algorithms.prox import PENALISED, take_gradient_steps
 from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
-from otafl.models.span import difference
+from otafl.core.settings import declare_stackable
+from otafl.models.span import subtract_params
 
 
 class FedAMP(Algorithm):
     """Keeps server blocks "models" [S, K, P], of each device the last that came, and "cloud"
     [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
     )
-    device_rows: ClassVar[tuple[str, ...]] = ("models",)
+    per_device_state: ClassVar[tuple[str, ...]] = ("models",)
 
     needs: ClassVar[Needs] = "each"
-    merges: ClassVar[bool] = False
+    supports_merging: ClassVar[bool] = False
 
-    keeps = ("personal",)
+    device_models = ("personal",)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedamp"] = "fedamp"
-        learning_rate: float = stackable(0.01, gt=0)
+        learning_rate: float = declare_stackable(0.01, gt=0)
         """SGD step of a device's model"""
-        penalty: float = penalty(
+        penalty: float = declare_penalty(
             15.0,
             "lambda / alpha_k: the local loss has half of it times |w - u|^2 added, u the mixture",
         )
@@ -72,20 +77,20 @@ class FedAMP(Algorithm):
         weights: Literal["kernel", "cosine"] = "kernel"
         """weights of the others' models: exp(-|w_i - w_j|^2 / sigma) (FedAMP), or exp(cosine_scale
         cos(w_i, w_j)), normalised (HeurFedAMP)"""
-        sigma: float = stackable(0.1, gt=0)
+        sigma: float = declare_stackable(0.1, gt=0)
         """scale of the squared distance between models; weights: kernel"""
-        attention: float = stackable(1.0, ge=0, le=1)
+        attention: float = declare_stackable(1.0, ge=0, le=1)
         """alpha_k K / sigma: 1 is the largest that keeps all weights positive, by which equal
         models get equal weights; 0 is a device alone; weights: kernel"""
-        cosine_scale: float = stackable(1.0, ge=0)
+        cosine_scale: float = declare_stackable(1.0, ge=0)
         """HeurFedAMP's sigma, factor on the cosine; weights: cosine"""
-        self_weight: float = stackable(0.5, ge=0, le=1)
+        self_weight: float = declare_stackable(0.5, ge=0, le=1)
         """xi_ii, weight of a device's own model; weights: cosine"""
 
-    round_operations = 0.0  # the model itself is sent
+    flops_per_param_round = 0.0  # the model itself is sent
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         """Count those of a gradient step under a penalty, as often as there are."""
         return PENALISED * self.settings.prox_steps
 
@@ -96,50 +101,59 @@ class FedAMP(Algorithm):
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
-        table = server[c.MODEL][:, None].repeat(1, self.devices, 1)
+        table = server[c.MODEL][:, None].repeat(1, self.num_devices, 1)
         return {"models": table, "cloud": table.clone()}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         cloud = server["cloud"].flatten(0, 1)
-        return c.Broadcast({c.MODEL: cloud[cohort.cell]}, per_device=True)
+        return c.Broadcast({c.MODEL: cloud[cohort.flat_index]}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        form, work = self.form, context.work
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        form, work = self.form, context.local_data
         rate, weight = context.gather_hyper("learning_rate"), context.gather_hyper("penalty")
-        w = form.hold(own(devices, "personal"))
-        u = form.hold(received_params(broadcast, self.model))
+        w = form.copy_params(select_prefix(devices, "personal"))
+        u = form.copy_params(get_received_params(broadcast, self.model))
         pull, loss = None, torch.zeros_like(rate)
         for step in range(work.steps):
-            pull = difference(u, w, out=pull)
-            span = form.span(work.batch(step), w, pull)
+            pull = subtract_params(u, w, out=pull)
+            span = form.make_span(work.draw_batch(step), w, pull)
             centre = span.origin + span.directions[0]
-            theta, first = gradient_steps(
+            theta, first = take_gradient_steps(
                 span, span.origin, centre, rate, weight, self.settings.prox_steps
             )
             span.write_(theta, w)
             loss += first
-        params = form.blocks(w)
-        return named("personal", params), whole_model(params), loss / work.steps
+        params = form.to_params(w)
+        return add_prefix("personal", params), build_model_payload(params), loss / work.steps
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
-        each, came = arrived(received, 0)
-        models = rewritten(server["models"], each[c.MODEL], came, context.cohort)
-        return {"models": models, "cloud": torch.bmm(self.weights(models, context.hyper), models)}
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        each, came = get_delivered(received, 0)
+        models = update_table(server["models"], each[c.MODEL], came, context.cohort)
+        return {
+            "models": models,
+            "cloud": torch.bmm(self.compute_mixing_weights(models, context.hyper), models),
+        }
 
-    def weights(self, models: Tensor, hyper: c.Hyper) -> Tensor:
+    def compute_mixing_weights(self, models: Tensor, hyper: c.Hyper) -> Tensor:
         """Return xi [S, K, K] for models [S, K, P]."""
         if self.settings.weights == "kernel":
-            others = kernel_weights(models, hyper["sigma"], hyper["attention"])
+            others = compute_kernel_weights(models, hyper["sigma"], hyper["attention"])
         else:
-            others = cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
+            others = compute_cosine_weights(models, hyper["cosine_scale"], hyper["self_weight"])
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
-    def flops(self, load: c.Workload) -> np.ndarray:
-        gradients = load.steps * (self.settings.prox_steps - 1)  # beside one a step
-        return super().flops(load) + gradients * self.model.training_flops(load.batch)
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        gradients = workload.num_steps * (self.settings.prox_steps - 1)  # beside one a step
+        return super().count_flops(workload) + gradients * self.model.count_training_flops(
+            workload.effective_batch_size
+        )
 
 
-def kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
+def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
     """Return FedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
     centred = models - models.mean(1, keepdim=True)  # or small distances drown in large norms
     gram = torch.bmm(centred, centred.mT)
@@ -151,7 +165,7 @@ def kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
     return weights
 
 
-def cosine_weights(models: Tensor, scale: Tensor, self_weight: Tensor) -> Tensor:
+def compute_cosine_weights(models: Tensor, scale: Tensor, self_weight: Tensor) -> Tensor:
     """Return HeurFedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
     tiny = torch.finfo(models.dtype).tiny
     unit = models / torch.linalg.vector_norm(models, dim=2, keepdim=True).clamp_min(tiny)

@@ -18,10 +18,15 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 
 from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
-from otafl.algorithms.parameters import increment_, received_copy, sgd_
-from otafl.algorithms.whole_models import IN_THE_CLEAR, payload_of, received_model, step_size
+from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
+from otafl.algorithms.whole_models import (
+    IDEAL_ROUTE,
+    build_payload,
+    compute_step_size,
+    get_received_model,
+)
 from otafl.core.contracts import MODEL, Broadcast, Context, LocalContext, Received, Tensors
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.models.base import flatten, unflatten
 
 
@@ -29,16 +34,16 @@ class FedAvg(Algorithm):
     """Keeps server block "model" [S, P], all parameters of a trial side by side; no device
     state."""
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(DecayedSettings):
         name: Literal["fedavg"] = "fedavg"
-        server_learning_rate: float = stackable(1.0, gt=0)
+        server_learning_rate: float = declare_stackable(1.0, gt=0)
         """factor on the averaged increment"""
         sends: Literal["increment", "model"] = "increment"
         """what devices send: the increment to the broadcast model, all parameters in one block, or
         the model, a block for each parameter"""
-        bias_mode: Annotated[Literal["ideal", "ota"], IN_THE_CLEAR] = "ota"
+        bias_mode: Annotated[Literal["ideal", "ota"], IDEAL_ROUTE] = "ota"
         """with sends: model, biases carried free of error and uncounted, or over the uplink"""
 
         def find_conflicts(self) -> Iterator[str]:
@@ -53,20 +58,22 @@ class FedAvg(Algorithm):
         return bool(settings.sends == "increment")
 
     @property
-    def round_operations(self) -> float:
+    def flops_per_param_round(self) -> float:
         return 1.0 if self.settings.sends == "increment" else 0.0
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = received_copy(broadcast, self.model)
-        rate = step_size(context.hyper, context.round)[context.cohort.trial]
-        loss = sgd_(self.model, params, rate, context)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = copy_received_params(broadcast, self.model)
+        rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
+        loss = run_sgd_(self.model, params, rate, context)
         if self.settings.sends == "model":
-            return {}, payload_of(params, self.model, self.settings.bias_mode), loss
-        return {}, increment_(params, broadcast, self.model.shapes), loss
+            return {}, build_payload(params, self.model, self.settings.bias_mode), loss
+        return {}, build_increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.settings.sends == "increment":
-            return super().combine(server, received, context)
+            return super().update_server(server, received, context)
         step = context.hyper["server_learning_rate"][:, None]
-        mean = received_model(unflatten(server[MODEL], self.model.shapes), received)
+        mean = get_received_model(unflatten(server[MODEL], self.model.shapes), received)
         return {MODEL: torch.lerp(server[MODEL], flatten(mean), step)}

@@ -19,8 +19,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import increment_, named, sgd_
-from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
+from otafl.algorithms.parameters import add_prefix, build_increment_, run_sgd_
+from otafl.algorithms.partly_shared import (
+    LOCAL_PREFIX,
+    get_shared_shapes,
+    join_params,
+    make_personal_view,
+    split_start,
+)
 from otafl.core.contracts import Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -31,12 +37,12 @@ class FedBn(Algorithm):
     """Keeps server block "model" [S, P]: all parameters but those of normalisation layers, and
     device blocks "personal.<name>": those."""
 
-    own_state: ClassVar[str] = "the parameters of normalisation layers: they are never sent"
+    private_state: ClassVar[str] = "the parameters of normalisation layers: they are never sent"
 
-    needs_norms: ClassVar[bool] = True
-    averages: ClassVar[bool] = True
+    needs_normalisation: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
-    apart = True
+    is_per_device = True
 
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -54,16 +60,18 @@ class FedBn(Algorithm):
                 "devices, and the model has none; conv_net, resnet, vgg or a torch.nn.Module with "
                 "GroupNorm or LayerNorm would do, or fedavg"
             )
-        self.shapes = shared_shapes(model, model.norms)
+        self.shapes = get_shared_shapes(model, model.norms)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.model.norms, streams)
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = joined(broadcast, devices, self.shapes)
-        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        kept = named(KEPT, {name: params[name] for name in self.model.norms})
-        return kept, increment_(params, broadcast, self.shapes), loss
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = join_params(broadcast, devices, self.shapes)
+        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
+        kept = add_prefix(LOCAL_PREFIX, {name: params[name] for name in self.model.norms})
+        return kept, build_increment_(params, broadcast, self.shapes), loss
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
-        return {"personal": personal_view(self.model, server, devices, self.shapes)}
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}

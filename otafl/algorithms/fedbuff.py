@@ -26,9 +26,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.algorithms.arrivals import not_lost, per_trial
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import increment_, received_copy, sgd_
+from otafl.algorithms.deliveries import get_delivered_indicator, sum_per_trial
+from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -41,30 +41,30 @@ from otafl.core.contracts import (
     Tensors,
 )
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 
 
 class FedBuff(Algorithm):
     """Keeps server blocks "model", "buffer" and "velocity" [S, P]; "came" and "steps" [S] int64,
     updates in the buffer and steps taken; no device state."""
 
-    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
+    broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"devices.protocol.name": "quorum"}
         small: ClassVar[Mapping[str, Any]] = {"buffer": 2}
 
         name: Literal["fedbuff"] = "fedbuff"
-        learning_rate: float = stackable(0.1, gt=0)
+        learning_rate: float = declare_stackable(0.1, gt=0)
         """SGD step of the devices, eta_l"""
-        server_rate: float = stackable(1.0, gt=0)
+        server_rate: float = declare_stackable(1.0, gt=0)
         """eta_g, factor on the mean of the buffer"""
-        buffer: int = stackable(10, ge=1)
+        buffer: int = declare_stackable(10, ge=1)
         """M, updates after which the server steps (the paper's K)"""
-        exponent: float = stackable(0.5, ge=0)
+        exponent: float = declare_stackable(0.5, ge=0)
         """an update of staleness d counts (1 + d)^-exponent; 0.5 is the paper's, 0 counts all
         alike"""
-        momentum: float = stackable(0.0, ge=0, lt=1)
+        momentum: float = declare_stackable(0.0, ge=0, lt=1)
         """share of the server's last step that it takes again"""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
@@ -74,26 +74,28 @@ class FedBuff(Algorithm):
         none = torch.zeros(len(model), dtype=torch.int64, device=model.device)
         return server | zeros | {"came": none, "steps": none.clone()}, devices
 
-    def version(self, server: Tensors) -> Tensor:
+    def get_version(self, server: Tensors) -> Tensor:
         """Return the server's steps so far, [S]: staleness counts these, not slots."""
         return server["steps"]
 
-    def row_weights(self, context: Context) -> Tensor:
+    def compute_weights(self, context: Context) -> Tensor:
         """Return s [N]: all devices count alike, whatever their samples."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         return (1.0 + late).pow(-context.gather_hyper("exponent"))
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, increment_(params, broadcast, self.model.shapes), loss
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = copy_received_params(broadcast, self.model)
+        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
+        return {}, build_increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
         weight = received.delivered_weight(0, MODEL)
-        total = weight * per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
+        total = weight * sum_per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
         buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
-        came = server["came"] + _number(received, cohort, weight.amax(1))
+        came = server["came"] + _count_delivered(received, cohort, weight.amax(1))
         full = came >= hyper["buffer"]
         steps = full[:, None]
         mean = buffer / came.clamp_min(1)[:, None]
@@ -109,8 +111,8 @@ class FedBuff(Algorithm):
         }
 
 
-def _number(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
+def _count_delivered(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
     """Count the devices whose updates arrived, [S] int64, of which weight [S] out of 1 is known."""
-    if received.came is not None:
-        return per_trial(not_lost(received, cohort), cohort).round().long()
+    if received.delivered_mask is not None:
+        return sum_per_trial(get_delivered_indicator(received, cohort), cohort).round().long()
     return (weight * cohort.rows_per_trial).round().long()

@@ -31,12 +31,12 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import draws, start, subtract_
+from otafl.algorithms.parameters import draw_start, make_draw, subtract_
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import copied, flatten, unflatten
-from otafl.models.layered import LayeredModel, uniform_start
+from otafl.models.base import copy_params, flatten, unflatten
+from otafl.models.layered import LayeredModel, draw_uniform_start
 from otafl.models.recipes import PI
 
 
@@ -44,9 +44,11 @@ class FedEM(Algorithm):
     """Keeps server block "model" [S, M * P]: the models side by side, and device block "mixing"
     [S, K, M]: pi, equal weights at first."""
 
-    own_state: ClassVar[str] = "pi, the weights of the device's own samples, which are never sent"
+    private_state: ClassVar[str] = (
+        "pi, the weights of the device's own samples, which are never sent"
+    )
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["fedem"] = "fedem"
@@ -54,16 +56,16 @@ class FedEM(Algorithm):
         """M, the models that are mixed"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        flat = torch.cat([flatten(one) for one in self._starts(streams)], 1)
+        flat = torch.cat([flatten(one) for one in self._draw_starts(streams)], 1)
         count = self.settings.components
         return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
 
-    def _starts(self, streams: Streams) -> list[c.Tensors]:
+    def _draw_starts(self, streams: Streams) -> list[c.Tensors]:
         """Return a start for each component, all different: equal ones would stay equal for ever.
         The first is the start of the other methods."""
-        count, starts = self.settings.components, [start(self.model, streams)]
+        count, starts = self.settings.components, [draw_start(self.model, streams)]
         for m in range(1, count):
-            draw = draws(streams, f"{m}/")
+            draw = make_draw(streams, f"{m}/")
             one = self.model.init(draw)
             if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
                 if not isinstance(self.model, LayeredModel):
@@ -71,35 +73,39 @@ class FedEM(Algorithm):
                         f"algorithm.components: {count} models from the same start stay the same, "
                         "and this model's start is not random; components: 1 would do"
                     )
-                one = uniform_start(self.model.layers, draw)
+                one = draw_uniform_start(self.model.layers, draw)
             starts.append(one)
         return starts
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
         flat, work, rate = (
-            broadcast.blocks[c.MODEL],
-            context.work,
+            broadcast.tensors[c.MODEL],
+            context.local_data,
             context.gather_hyper("learning_rate"),
         )
-        old, log_pi = self._parts(flat), devices[PI].log()
-        pi = self._mean_posterior(old, log_pi, work.full())
-        new = [copied(one) for one in old]
+        old, log_pi = self._split_components(flat), devices[PI].log()
+        pi = self._average_posterior(old, log_pi, work.load_full_batch())
+        new = [copy_params(one) for one in old]
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            batch = work.batch(step)
-            q = self._posterior(old, log_pi, batch)
+            batch = work.draw_batch(step)
+            q = self._compute_posterior(old, log_pi, batch)
             q = q / q.shape[-1] if batch.weight is None else q * batch.weight[:, None]
             for m, params in enumerate(new):
-                loss += self.model.sgd_(params, c.Batch(batch.x, batch.y, q[:, m]), rate)
+                loss += self.model.take_sgd_step_(params, c.Batch(batch.x, batch.y, q[:, m]), rate)
         for before, after in zip(old, new, strict=True):
             subtract_(before, after)
         return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps
 
-    def _parts(self, flat: Tensor) -> list[c.Tensors]:
+    def _split_components(self, flat: Tensor) -> list[c.Tensors]:
         """Return the components [n, *shape] of flat [n, M * P], views of it."""
-        return [unflatten(one, self.model.shapes) for one in flat.split(self.model.size, 1)]
+        return [unflatten(one, self.model.shapes) for one in flat.split(self.model.num_params, 1)]
 
-    def _posterior(self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch) -> Tensor:
+    def _compute_posterior(
+        self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch
+    ) -> Tensor:
         """Return q [n, M, B] of the samples, each summing to one over M."""
         label = batch.y[..., None]
         log_likelihood = [
@@ -110,37 +116,39 @@ class FedEM(Algorithm):
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
 
-    def _mean_posterior(
+    def _average_posterior(
         self, parts: Sequence[c.Tensors], log_pi: Tensor, everything: c.Batch
     ) -> Tensor:
         """Return the new pi [n, M], from all samples of the devices."""
-        q, share = self._posterior(parts, log_pi, everything), everything.weight
+        q, share = self._compute_posterior(parts, log_pi, everything), everything.weight
         return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         flat, pi = server[c.MODEL], devices[PI]
         every = flat[:, None].expand(-1, pi.shape[1], -1).flatten(0, 1)
         views = {
-            "global": c.View({c.MODEL: flat, PI: pi.mean(1).log()}, self._mixture),
+            "global": c.View({c.MODEL: flat, PI: pi.mean(1).log()}, self._predict_mixture),
             "personal": c.View(
-                {c.MODEL: every, PI: pi.flatten(0, 1).log()}, self._mixture, "device"
+                {c.MODEL: every, PI: pi.flatten(0, 1).log()}, self._predict_mixture, "device"
             ),
         }
-        return {name: replace(view, together="mixture") for name, view in views.items()}
+        return {name: replace(view, ensemble="mixture") for name, view in views.items()}
 
-    def _mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
+    def _predict_mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
         """Return the log-probabilities [n, B, classes] of sum_m pi_m h_m(x); pi is the softmax of
         what the block holds, so that a gradient step leaves it a mixture."""
         log_pi = torch.log_softmax(params[PI], -1)
         scores = [
             torch.log_softmax(self.model.logits(one, x), -1) + log_pi[:, m, None, None]
-            for m, one in enumerate(self._parts(params[c.MODEL]))
+            for m, one in enumerate(self._split_components(params[c.MODEL]))
         ]
         return torch.logsumexp(torch.stack(scores), 0)
 
-    def flops(self, load: c.Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the operations of the E-step, a forward pass of all samples through every model,
         and of training these. A device keeps the posterior, which is computed here again for every
         minibatch."""
-        of_one = super().flops(load) + self.model.forward_flops(load.samples)
+        of_one = super().count_flops(workload) + self.model.count_forward_flops(
+            workload.num_samples
+        )
         return self.settings.components * of_one

@@ -37,20 +37,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome
-from otafl.algorithms.device_tables import rewritten
-from otafl.algorithms.local_samples import add_, held, pieces
-from otafl.algorithms.parameters import named, own, whole_model
+from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.device_tables import update_table
+from otafl.algorithms.local_samples import add_, get_sample_mask, split_into_pieces
+from otafl.algorithms.parameters import add_prefix, build_model_payload, select_prefix
 from otafl.core import contracts as c
 from otafl.core import settings
-from otafl.core.rng import Streams, purpose, tick
-from otafl.core.settings import stackable
-from otafl.data.work import choose
-from otafl.models.base import Model, copied, cross_entropy, flatten, unflatten
+from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.core.settings import declare_stackable
+from otafl.data.training_data import choose
+from otafl.models.base import Model, copy_params, cross_entropy, flatten, unflatten
 
-MINIBATCH = purpose("fedfomo/minibatch", __name__)
-EXPLORE = purpose("fedfomo/explore", __name__)
+MINIBATCH = declare_purpose("fedfomo/minibatch", __name__)
+EXPLORE = declare_purpose("fedfomo/explore", __name__)
 
 GAIN = "gain"
 
@@ -61,13 +61,13 @@ class FedFomo(Algorithm):
     next; and device blocks "personal.<name>", the trained model, and "base.<name>", the one before
     training (none with `baseline: current`)."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "the trained model and the baseline: the device compares models on its own samples"
     )
-    device_rows: ClassVar[tuple[str, ...]] = ("models", "affinity", "offer")
+    per_device_state: ClassVar[tuple[str, ...]] = ("models", "affinity", "offer")
 
     needs: ClassVar[Needs] = "each"
-    merges: ClassVar[bool] = False
+    supports_merging: ClassVar[bool] = False
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -76,7 +76,7 @@ class FedFomo(Algorithm):
         }
 
         name: Literal["fedfomo"] = "fedfomo"
-        learning_rate: float = stackable(0.01, gt=0)
+        learning_rate: float = declare_stackable(0.01, gt=0)
         """SGD step of a device's model"""
         models: int = Field(5, ge=0)
         """M, models forwarded to each device (fewer where there are fewer)"""
@@ -85,18 +85,18 @@ class FedFomo(Algorithm):
         training, its trained one being a candidate too; or the trained one"""
         validation: float = Field(0.2, gt=0, lt=1)
         """share of a device's samples that it validates on"""
-        explore: float = stackable(0.3, ge=0, le=1)
+        explore: float = declare_stackable(0.3, ge=0, le=1)
         """chance in the first round that a forwarded model is picked at random, in the place of the
         best known one"""
-        explore_decay: float = stackable(0.05, ge=0)
+        explore_decay: float = declare_stackable(0.05, ge=0)
         """by so much that chance falls in each round, down to 0"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.offers = min(settings.models, devices - 1)
-        self.keeps = ("personal", "base") if settings.baseline == "last" else ("personal",)
+        self.num_offers = min(settings.models, devices - 1)
+        self.device_models = ("personal", "base") if settings.baseline == "last" else ("personal",)
 
-    round_operations = 0.0  # the model itself is sent
+    flops_per_param_round = 0.0  # the model itself is sent
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
@@ -106,52 +106,56 @@ class FedFomo(Algorithm):
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, state = super().init(streams, hyper)
         flat = server[c.MODEL]
-        affinity = flat.new_zeros(len(flat), self.devices, self.devices)
+        affinity = flat.new_zeros(len(flat), self.num_devices, self.num_devices)
         server = {
-            "models": flat[:, None].repeat(1, self.devices, 1),
+            "models": flat[:, None].repeat(1, self.num_devices, 1),
             "affinity": affinity,
             "offer": self.offer(affinity, 0, hyper, streams),
         }
         return server, state
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        whose = server["offer"].flatten(0, 1)[cohort.cell]
-        rows = cohort.trial[:, None] * self.devices + whose
+        whose = server["offer"].flatten(0, 1)[cohort.flat_index]
+        rows = cohort.trial[:, None] * self.num_devices + whose
         return c.Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        work, cohort = context.work, context.cohort
-        data = HeldOut(work.full(), self.settings.validation, work.batch(0).y.shape[1])
-        trained = own(devices, "personal")
-        params, gain = self.mix(broadcast.blocks["models"], trained, devices, data.validation)
-        state = named("base", copied(params)) if self.settings.baseline == "last" else {}
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        work, cohort = context.local_data, context.cohort
+        data = HeldOutData(
+            work.load_full_batch(), self.settings.validation, work.draw_batch(0).y.shape[1]
+        )
+        trained = select_prefix(devices, "personal")
+        params, gain = self.mix(broadcast.tensors["models"], trained, devices, data.validation)
+        state = add_prefix("base", copy_params(params)) if self.settings.baseline == "last" else {}
         rate, size = context.gather_hyper("learning_rate"), (data.batch_size,)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            uniform = context.streams.device_uniform(
-                MINIBATCH, tick(context.round, step), cohort.trial, cohort.device, size
+            uniform = context.streams.draw_device_uniform(
+                MINIBATCH, make_step_key(context.round, step), cohort.trial, cohort.device, size
             )
-            loss += self.model.sgd_(params, data.minibatch(uniform), rate)
-        report = (c.Group({GAIN: gain}),) if self.offers else ()
-        payload = (*whole_model(params), *report)
-        return state | named("personal", params), payload, loss / work.steps
+            loss += self.model.take_sgd_step_(params, data.draw_minibatch(uniform), rate)
+        report = (c.Group({GAIN: gain}),) if self.num_offers else ()
+        payload = (*build_model_payload(params), *report)
+        return state | add_prefix("personal", params), payload, loss / work.steps
 
     def mix(
         self, offered: Tensor, trained: c.Tensors, devices: c.Tensors, validation: c.Batch
     ) -> tuple[c.Tensors, Tensor]:
         """Return theta_i after the exchange, in memory of its own, and g [n, M] of the offered
         models [n, M, P]."""
-        base = own(devices, "base") or trained
+        base = select_prefix(devices, "base") or trained
         flat = flatten(base)
-        base_loss = self._losses(flat[:, None], validation)
+        base_loss = self._compute_losses(flat[:, None], validation)
         gain = flat.new_zeros(len(flat), 0)
-        if self.offers:
-            gain = self._gain(offered, flat, base_loss, validation)
+        if self.num_offers:
+            gain = self._compute_gain(offered, flat, base_loss, validation)
         own_gain = torch.zeros_like(flat[:, 0])
         own_flat = flat
         if base is not trained:
             own_flat = flatten(trained)
-            own_gain = self._gain(own_flat[:, None], flat, base_loss, validation)[:, 0]
+            own_gain = self._compute_gain(own_flat[:, None], flat, base_loss, validation)[:, 0]
         positive, own_positive = gain.clamp_min(0.0), own_gain.clamp_min(0.0)
         total = positive.sum(1) + own_positive
         scale = torch.where(total > 0, 1.0 / total, 0.0)[:, None]
@@ -160,22 +164,24 @@ class FedFomo(Algorithm):
         told = validation.weight.sum(1, keepdim=True) > 0
         rest = (total == 0).to(flat.dtype)[:, None]  # the baseline stays, or what was trained alone
         mixed = torch.addcmul(rest * torch.where(told, flat, own_flat), own_weight, own_flat)
-        if self.offers:
+        if self.num_offers:
             mixed += torch.bmm(weights[:, None], offered).squeeze(1)
-        return copied(unflatten(mixed, self.model.shapes)), gain
+        return copy_params(unflatten(mixed, self.model.shapes)), gain
 
-    def _gain(self, models: Tensor, base: Tensor, base_loss: Tensor, validation: c.Batch) -> Tensor:
+    def _compute_gain(
+        self, models: Tensor, base: Tensor, base_loss: Tensor, validation: c.Batch
+    ) -> Tensor:
         """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
         baseline itself."""
-        lower = base_loss - self._losses(models, validation)
+        lower = base_loss - self._compute_losses(models, validation)
         apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
         return torch.where(apart > 0, lower / apart, 0.0)
 
-    def _losses(self, models: Tensor, validation: c.Batch) -> Tensor:
+    def _compute_losses(self, models: Tensor, validation: c.Batch) -> Tensor:
         """Return the losses [n, M] of models [n, M, P]."""
         count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
-        for rows, piece in pieces(validation):
+        for rows, piece in split_into_pieces(validation):
             params = unflatten(
                 (models if rows is None else models[rows]).flatten(0, 1), self.model.shapes
             )
@@ -187,39 +193,43 @@ class FedFomo(Algorithm):
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         cohort = context.cohort
-        each, came = arrived(received, 0)
-        new = dict(server) | {"models": rewritten(server["models"], each[c.MODEL], came, cohort)}
-        if not self.offers:
+        each, came = get_delivered(received, 0)
+        new = dict(server) | {"models": update_table(server["models"], each[c.MODEL], came, cohort)}
+        if not self.num_offers:
             return new
-        each, came = arrived(received, 1)
-        cell = cohort.cell
+        each, came = get_delivered(received, 1)
+        cell = cohort.flat_index
         whose = server["offer"].flatten(0, 1)[cell]
         known = server["affinity"].flatten(0, 1)[cell]
         p = known.scatter_add(1, whose, each[GAIN])  # p_i <- p_i + g
-        new["affinity"] = rewritten(server["affinity"], p, came, cohort)
+        new["affinity"] = update_table(server["affinity"], p, came, cohort)
         offer = self.offer(new["affinity"], context.round + 1, context.hyper, context.streams)
-        new["offer"] = rewritten(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
+        new["offer"] = update_table(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
         return new
 
-    def flops(self, load: c.Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the operations of training, on the samples that are not held out, and of the
         exchange: forward passes of the others through the baseline and every model that is compared
         with it, the distances of these, and the mixture."""
-        held = held_out(load.samples, self.settings.validation)
-        compared = self.offers + (self.settings.baseline == "last")
-        exchange = (1 + compared) * self.model.forward_flops(held)
-        exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.size
-        return exchange + super().flops(replace(load, samples=load.samples - held))
+        held = count_held_out(workload.num_samples, self.settings.validation)
+        compared = self.num_offers + (self.settings.baseline == "last")
+        exchange = (1 + compared) * self.model.count_forward_flops(held)
+        exchange += (3.0 * compared + 2.0 * (1 + compared)) * self.model.num_params
+        return exchange + super().count_flops(
+            replace(workload, num_samples=workload.num_samples - held)
+        )
 
     def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
         """Choose the devices whose models each is forwarded in a round, [S, K, M] int64, all
         different and never its own; ties of the affinity [S, K, K] are broken at random."""
-        devices, wanted = self.devices, self.offers
+        devices, wanted = self.num_devices, self.num_offers
         if not wanted:
             return torch.zeros_like(affinity[:, :, :0], dtype=torch.int64)
-        draw = streams.uniform(EXPLORE, round, (devices, devices + wanted))
+        draw = streams.draw_uniform(EXPLORE, round, (devices, devices + wanted))
         chance, explored = draw.split([devices, wanted], 2)
         epsilon = (hyper["explore"] - hyper["explore_decay"] * round)[:, None, None]
         liked = (explored >= epsilon).sum(2, keepdim=True)  # how many for their affinity
@@ -235,12 +245,12 @@ class FedFomo(Algorithm):
         return score.topk(wanted, 2).indices
 
 
-def held_out(samples: np.ndarray, share: float) -> np.ndarray:
+def count_held_out(samples: np.ndarray, share: float) -> np.ndarray:
     """Return how many of so many samples validate."""
     return np.floor(samples * share)
 
 
-class HeldOut:
+class HeldOutData:
     """Cuts a device's samples into training and validation. full: all of them, [n, n_max], padded.
 
     validation: Batch of the validation samples, weights summing to one (to zero where a device has
@@ -251,11 +261,11 @@ class HeldOut:
     def __init__(self, full: c.Batch, share: float, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
-        ends = held_out(np.arange(longest + 1), share)
+        ends = count_held_out(np.arange(longest + 1), share)
         out = np.diff(ends) > 0  # spread evenly, whatever order the samples are in
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)
-        some = held(full)
+        some = get_sample_mask(full)
         kept = some[:, validation]
         self.validation = c.Batch(
             full.x[:, validation],
@@ -265,7 +275,7 @@ class HeldOut:
         self._full = full
         self._count = some[:, self._training].sum(1).long()
 
-    def minibatch(self, uniform: Tensor) -> c.Batch:
+    def draw_minibatch(self, uniform: Tensor) -> c.Batch:
         """Draw a minibatch by numbers [n, B] uniform in (0, 1)."""
         size, count = self.batch_size, self._count[:, None]
         in_turn = torch.arange(size, device=count.device)

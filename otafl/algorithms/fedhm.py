@@ -37,35 +37,42 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.fedhm_layers import FRAME, Cut, Layer, Sends, frobenius, frobenius_flops
-from otafl.algorithms.fedhm_updates import (
-    arrived,
-    joined,
-    summed,
-    superposed,
-    update,
-    update_flops,
+from otafl.algorithms.deliveries import sum_per_trial
+from otafl.algorithms.fedhm_layers import (
+    FRAME,
+    LowRankLayer,
+    LowRankLayout,
+    Sends,
+    count_frobenius_flops,
+    make_frobenius_penalty,
 )
-from otafl.algorithms.level_training import (
+from otafl.algorithms.fedhm_updates import (
+    build_update,
+    compute_delivered_weights,
+    count_update_flops,
+    join_groups,
+    sum_factors,
+    sum_superposed,
+)
+from otafl.algorithms.local_samples import select_rows
+from otafl.algorithms.parameters import draw_start, make_flat_view
+from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
-    buckets,
-    ratios,
-    sent_to_levels,
+    broadcast_to_submodels,
+    declare_ratios,
+    group_by_level,
     train_,
 )
-from otafl.algorithms.local_samples import some
-from otafl.algorithms.parameters import flat_view, start
 from otafl.core import contracts as c
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.factorised import truncation
 from otafl.factorised.truncation import Factors
-from otafl.models.base import Model, copied, flatten
-from otafl.models.steps import Unroll
+from otafl.models.base import Model, copy_params, flatten
+from otafl.models.layer_steps import Unroll
 
 SMALLEST_WEIGHT = 1e-9
 """A level whose weight in the mean is less than this share of the heaviest does not take part."""
@@ -79,13 +86,13 @@ class FedHm(Algorithm):
     alone, the low-rank model. No device state."""
 
     needs: ClassVar[Needs] = "each"
-    merges: ClassVar[bool] = False
+    supports_merging: ClassVar[bool] = False
 
     class Settings(LevelsSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedhm"] = "fedhm"
-        levels: tuple[Ratio, ...] = ratios(
+        levels: tuple[Ratio, ...] = declare_ratios(
             (1.0, 0.5, 0.25, 0.125),
             "rank of a layer over its output channels at each level, the largest first; at 1 the "
             "layer is not factorised",
@@ -96,7 +103,7 @@ class FedHm(Algorithm):
         unroll: Unroll = "vertical_first"
         """a low-rank convolution is k x 1 windows, then 1 x k (as in the paper), or the other way
         (as in its code)"""
-        frobenius_decay: float = stackable(1e-4, ge=0)
+        frobenius_decay: float = declare_stackable(1e-4, ge=0)
         """lambda of the penalty lambda/2 |U V^T|^2 on factors, which have no weight decay; the
         paper has no value"""
         temperature: Annotated[float, Field(gt=0)] | None = None
@@ -126,7 +133,7 @@ class FedHm(Algorithm):
             """Return the levels that are factorised."""
             return tuple(ratio for ratio in self.levels if ratio < 1.0)
 
-        def score(self, ratio: float) -> float:
+        def compute_score(self, ratio: float) -> float:
             """Return the logarithm of a level's weight, up to a constant; 0 for the dense level.
             Eq. (2)."""
             if self.temperature is None:
@@ -140,7 +147,7 @@ class FedHm(Algorithm):
                     f"levels must fall, the largest first, and are {list(self.levels)}; "
                     f"{sorted(set(self.levels), reverse=True)} would do"
                 )
-            lightest = math.exp(min(self.score(ratio) for ratio in self.levels))
+            lightest = math.exp(min(self.compute_score(ratio) for ratio in self.levels))
             if lightest < SMALLEST_WEIGHT:
                 yield (
                     f"temperature: {self.temperature} leaves level {self.levels[-1]} a weight of "
@@ -167,147 +174,169 @@ class FedHm(Algorithm):
                 )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.cut = Cut(settings, model)
-        self.sizes = self.cut.networks
-        super().__init__(settings, self.cut.network, devices)
+        self.layout = LowRankLayout(settings, model)
+        self.submodels = self.layout.networks
+        super().__init__(settings, self.layout.network, devices)
 
     @classmethod
-    def needs_of(cls, settings: Any) -> Needs:
+    def get_needs(cls, settings: Any) -> Needs:
         products = settings.sends == "factors" and settings.homogeneous_mode == "weight"
         return "each" if products else "mean"
 
-    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
+    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
         """Return the operations of training, with Frobenius decay of factors in the place of weight
         decay, and of what is sent of them beside their increments."""
-        training = super().level_flops(level, load)
-        shapes = self.sizes[level].shapes
-        pairs = [(shapes[left], shapes[right]) for left, right in self.cut.pairs(shapes)]
-        decay = sum(frobenius_flops(*pair) for pair in pairs)
-        return training + load.steps * decay + update_flops(self.cut, level)
+        training = super().count_submodel_flops(capacity_level, workload)
+        shapes = self.submodels[capacity_level].shapes
+        pairs = [
+            (shapes[left], shapes[right]) for left, right in self.layout.list_factor_pairs(shapes)
+        ]
+        decay = sum(count_frobenius_flops(*pair) for pair in pairs)
+        return (
+            training + workload.num_steps * decay + count_update_flops(self.layout, capacity_level)
+        )
 
-    def row_weights(self, context: c.Context) -> Tensor:
+    def compute_weights(self, context: c.Context) -> Tensor:
         """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
         cohort = context.cohort
-        scores = tuple(self.settings.score(ratio) for ratio in self.settings.levels)
-        return constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[cohort.level]
+        scores = tuple(self.settings.compute_score(ratio) for ratio in self.settings.levels)
+        return get_constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[
+            cohort.capacity_level
+        ]
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
-        params = start(self.cut.dense, streams)
+        params = draw_start(self.layout.dense, streams)
         if self.settings.homogeneous_mode == "factor":
-            for layer in self.cut.could_be:
-                rank = layer.rank(self.settings.levels[0])
-                both = truncation.spectral(layer.matrix(params[layer.weight]), rank)
+            for layer in self.layout.candidates:
+                rank = layer.compute_rank(self.settings.levels[0])
+                both = truncation.factorise(layer.to_matrix(params[layer.weight]), rank)
                 params |= dict(zip(layer.pair, both, strict=True))
-        return self.cut.held({name: params[name] for name in self.model.shapes}), {}
+        return self.layout.factorise_params({name: params[name] for name in self.model.shapes}), {}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast dense layers and factors, of which a device gets its level's; with `sends:
         tangent` a dense one both."""
-        of = self.cut.named(server, self.model.shapes)
-        blocks = {c.MODEL: flatten({name: of[name] for name in self.cut.down})}
-        if self.cut.frame:
+        of = self.layout.unflatten_params(server, self.model.shapes)
+        blocks = {c.MODEL: flatten({name: of[name] for name in self.layout.downlink_shapes})}
+        if self.layout.frame:
             blocks[FRAME] = server[FRAME]
-        reals = [network.size for network in self.cut.networks]
-        if self.cut.projects(0):
-            reals[0] += sum(a * b for a, b in self.cut.frame.values())
-        return sent_to_levels(blocks, cohort, reals)
+        reals = [network.num_params for network in self.layout.networks]
+        if self.layout.uses_projection(0):
+            reals[0] += sum(a * b for a, b in self.layout.frame.values())
+        return broadcast_to_submodels(blocks, cohort, reals)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        received = self.cut.named(broadcast.blocks, self.cut.down)
-        present = context.work.count_classes() > 0 if self.settings.masked_loss else None
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        received = self.layout.unflatten_params(broadcast.tensors, self.layout.downlink_shapes)
+        present = context.local_data.count_classes() > 0 if self.settings.masked_loss else None
         loss = torch.zeros_like(context.cohort.weight)
         groups = []
-        for level, rows in enumerate(buckets(context.cohort, len(self.cut.networks))):
-            first = some(self.cut.first(level, received), rows)
-            params = copied(first)
+        for level, rows in enumerate(group_by_level(context.cohort, len(self.layout.networks))):
+            first = select_rows(self.layout.truncate_to_level(level, received), rows)
+            params = copy_params(first)
             if len(rows):
-                loss[rows] = self._train_(level, params, context.work.take(rows), context.hyper)
-            on = self.cut.frame if self.cut.projects(level) else ()
-            frame = some({name: received[name] for name in on}, rows)
+                loss[rows] = self._train_(
+                    level, params, context.local_data.take(rows), context.hyper
+                )
+            on = self.layout.frame if self.layout.uses_projection(level) else ()
+            frame = select_rows({name: received[name] for name in on}, rows)
             classes = None if present is None else present[rows]
-            groups.append(update(self.cut, level, rows, first, params, frame, classes))
-        return {}, tuple(groups) if self.cut.sends == "factors" else (joined(groups),), loss
+            groups.append(build_update(self.layout, level, rows, first, params, frame, classes))
+        return {}, tuple(groups) if self.layout.sends == "factors" else (join_groups(groups),), loss
 
-    def _train_(self, level: int, params: c.Tensors, work: c.LocalData, hyper: c.Hyper) -> Tensor:
+    def _train_(
+        self, capacity_level: int, params: c.Tensors, local_data: c.LocalData, hyper: c.Hyper
+    ) -> Tensor:
         """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
-        pairs = self.cut.pairs(params)
+        pairs = self.layout.list_factor_pairs(params)
         factors = [name for pair in pairs for name in pair]
-        decay = hyper["frobenius_decay"][work.cohort.trial]
-        penalty = frobenius(pairs, decay) if pairs else None
-        network = self.cut.networks[level]
-        return train_(network, params, work, self.settings, hyper, penalty, factors)
+        decay = hyper["frobenius_decay"][local_data.cohort.trial]
+        penalty = make_frobenius_penalty(pairs, decay) if pairs else None
+        network = self.layout.networks[capacity_level]
+        return train_(network, params, local_data, self.settings, hyper, penalty, factors)
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
-        cut, cohort = self.cut, context.cohort.senders
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        cut, cohort = self.layout, context.cohort.transmitters
         old, rows_per_trial = (
-            cut.named(server, self.model.shapes),
-            buckets(cohort, len(cut.networks)),
+            cut.unflatten_params(server, self.model.shapes),
+            group_by_level(cohort, len(cut.networks)),
         )
-        weight = arrived(cut, received, cohort, rows_per_trial)
+        weight = compute_delivered_weights(cut, received, cohort, rows_per_trial)
         both = zip(weight, rows_per_trial, strict=True)
-        levels = torch.stack([per_trial(own, cohort, rows) for own, rows in both], 1)
+        levels = torch.stack([sum_per_trial(own, cohort, rows) for own, rows in both], 1)
         server_too = torch.zeros_like(levels[:, 0])
         if self.settings.keep_server_history:
             nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
             server_too = nobody.to(server_too)  # its weight is that of a dense model, 1
         if cut.sends == "factors":
-            moved, known = summed(cut, received, cohort, rows_per_trial, weight, levels, old)
+            moved, known = sum_factors(cut, received, cohort, rows_per_trial, weight, levels, old)
         else:
-            moved, known = superposed(cut, received, levels.sum(1))
+            moved, known = sum_superposed(cut, received, levels.sum(1))
         for name, block in moved.items():
-            whole = known[name] + c.column(server_too, block)
+            whole = known[name] + c.unsqueeze_like(server_too, block)
             moved[name] = torch.where(known[name] > 0, block / whole.clamp_min(_TINY), 0.0)
         shares = torch.cat([levels, server_too[:, None]], 1)
         shares = shares / shares.sum(1, keepdim=True).clamp_min(_TINY)
-        return cut.held(
+        return cut.factorise_params(
             {
-                name: self._recomposed(cut.layers[name], old, moved, shares)
+                name: self._recompose(cut.layers[name], old, moved, shares)
                 if name in cut.layers
                 else old[name] + moved[name]
                 for name in self.model.shapes
             }
         )
 
-    def _recomposed(self, layer: Layer, old: c.Tensors, moved: c.Tensors, shares: Tensor) -> Tensor:
-        """Return a low-rank layer's weight: B and the mean of D_p. shares: [S, levels + 1] of the
-        mean, the server's own last."""
-        frame, matrix = layer.factors(old), layer.matrix(old[layer.weight])
-        if self.cut.sends == "tangent":
+    def _recompose(
+        self, layer: LowRankLayer, old: c.Tensors, increment: c.Tensors, weight_shares: Tensor
+    ) -> Tensor:
+        """Return a low-rank layer's weight: B and the mean of D_p. weight_shares: [S, levels + 1]
+        of the mean, the server's own last."""
+        frame, matrix = layer.get_factors(old), layer.to_matrix(old[layer.weight])
+        if self.layout.sends == "tangent":
             left, right = layer.pair
-            both = Factors(moved[left], moved[right].mT)
-            change = truncation.along(truncation.vectors(frame), both)
+            both = Factors(increment[left], increment[right].mT)
+            change = truncation.expand_coordinates(truncation.compute_singular_vectors(frame), both)
         else:
-            change = layer.matrix(moved[layer.weight])
+            change = layer.to_matrix(increment[layer.weight])
         if self.settings.base == "whole":
-            return layer.weights(matrix + change)
-        first = int(self.cut.has_dense)  # of the low-rank levels
-        ranks = constant(tuple(self.cut.ranks[layer.weight][first:]), shares.dtype, shares.device)
-        below = torch.arange(frame.left.shape[2], device=shares.device) < ranks[:, None]
-        kept = shares[:, first:-1] @ below.to(shares)  # [S, f]: who has a singular vector
+            return layer.from_matrix(matrix + change)
+        first = int(self.layout.has_dense)  # of the low-rank levels
+        ranks = get_constant(
+            tuple(self.layout.ranks[layer.weight][first:]),
+            weight_shares.dtype,
+            weight_shares.device,
+        )
+        below = torch.arange(frame.left.shape[2], device=weight_shares.device) < ranks[:, None]
+        kept = weight_shares[:, first:-1] @ below.to(
+            weight_shares
+        )  # [S, f]: who has a singular vector
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)
-        whole = shares[:, :first].sum(1) + shares[:, -1]
-        return layer.weights(change + c.column(whole, matrix) * matrix)
+        whole = weight_shares[:, :first].sum(1) + weight_shares[:, -1]
+        return layer.from_matrix(change + c.unsqueeze_like(whole, matrix) * matrix)
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        of = self.cut.named(server, self.model.shapes)
-        views = {"global": flat_view(self.model, server[c.MODEL])}
-        for level, network in enumerate(self.cut.networks):
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        of = self.layout.unflatten_params(server, self.model.shapes)
+        views = {"global": make_flat_view(self.model, server[c.MODEL])}
+        for level, network in enumerate(self.layout.networks):
             same = network.shapes == self.model.shapes
-            flat = server[c.MODEL] if same else flatten(self.cut.first(level, of))
-            views[f"level{level}"] = flat_view(network, flat)
+            flat = server[c.MODEL] if same else flatten(self.layout.truncate_to_level(level, of))
+            views[f"level{level}"] = make_flat_view(network, flat)
         return views
 
-    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over
         the low-rank levels."""
-        if not self.cut.layers:
+        if not self.layout.layers:
             return {}
-        of = self.cut.named(server, self.model.shapes)
+        of = self.layout.unflatten_params(server, self.model.shapes)
         whole, kept = torch.zeros(()), torch.zeros(())
-        for name, layer in self.cut.layers.items():
-            energy = truncation.singular_values(layer.factors(of)).square().cumsum(1)
-            ranks = self.cut.ranks[name][int(self.cut.has_dense) :]
+        for name, layer in self.layout.layers.items():
+            energy = truncation.singular_values(layer.get_factors(of)).square().cumsum(1)
+            ranks = self.layout.ranks[name][int(self.layout.has_dense) :]
             kept = kept + energy[:, [rank - 1 for rank in ranks]].mean(1)
             whole = whole + of[name].flatten(1).square().sum(1)
         return {"truncation_gap": (1.0 - kept / whole).clamp_min(0.0)}

@@ -22,20 +22,26 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
+from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeSettings,
+    build_payload,
+    compute_step_size,
+    list_weights,
+)
 from otafl.core.contracts import Broadcast, Context, LocalContext, Received, Tensors, Workload
-from otafl.core.settings import stackable
-from otafl.factorised.shrinkage import numerical_rank, svt, svt_flops
+from otafl.core.settings import declare_stackable
+from otafl.factorised.shrinkage import count_rank, count_svt_flops, threshold_singular_values
 
 
 class FedMiD(Algorithm):
     """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    whole: ClassVar[bool] = True
+    sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["fedmid"] = "fedmid"
-        nuclear_weight: float = stackable(5e-4, ge=0)
+        nuclear_weight: float = declare_stackable(5e-4, ge=0)
         """lambda, the weight of the nuclear norm in the loss"""
         server_prox: bool = True
         """the server thresholds the received mean's singular values too, by lambda times the sum of
@@ -47,41 +53,43 @@ class FedMiD(Algorithm):
     _steps = 1
     """Local steps of the last round."""
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        trial, work = context.cohort.trial, context.work
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        trial, work = context.cohort.trial, context.local_data
         self._steps = work.steps
-        params = dict(broadcast.blocks)
-        eta = step_size(context.hyper, context.round)
+        params = dict(broadcast.tensors)
+        eta = compute_step_size(context.hyper, context.round)
         step, threshold = eta[trial], (eta * context.hyper["nuclear_weight"])[trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(index), step)
+            loss += self.model.take_sgd_step_(params, work.draw_batch(index), step)
             self._shrink_(params, threshold)
-        payload = payload_of(params, self.model, self.settings.bias_mode)
+        payload = build_payload(params, self.model, self.settings.bias_mode)
         return {}, payload, loss / work.steps
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        model = super().combine(server, received, context)
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+        model = super().update_server(server, received, context)
         if self.settings.server_prox:
-            eta = step_size(context.hyper, context.round)
+            eta = compute_step_size(context.hyper, context.round)
             self._shrink_(model, self._steps * eta * context.hyper["nuclear_weight"])
         return model
 
     def _shrink_(self, params: Tensors, threshold: Tensor) -> None:
         """Replace every weight [n, *shape] by its svt, threshold [n]; the filters of a convolution
         are the rows of a matrix."""
-        for name in weights_of(self.model):
+        for name in list_weights(self.model):
             weight = params[name]
-            params[name] = svt(weight.flatten(2), threshold).view_as(weight)
+            params[name] = threshold_singular_values(weight.flatten(2), threshold).view_as(weight)
 
-    def measures(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
         """Measure "weight_rank" [S]: mean over the weights of how many singular values are above
         1e-3 of the largest."""
-        ranks = [numerical_rank(server[name].flatten(2)) for name in weights_of(self.model)]
+        ranks = [count_rank(server[name].flatten(2)) for name in list_weights(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
-    def flops(self, load: Workload) -> np.ndarray:
+    def count_flops(self, workload: Workload) -> np.ndarray:
         """Return the operations of training, and of the threshold on each weight in every step."""
-        shapes = (self.model.shapes[name] for name in weights_of(self.model))
-        shrinking = sum(svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)
-        return super().flops(load) + load.steps * shrinking
+        shapes = (self.model.shapes[name] for name in list_weights(self.model))
+        shrinking = sum(count_svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)
+        return super().count_flops(workload) + workload.num_steps * shrinking

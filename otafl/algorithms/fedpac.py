@@ -39,36 +39,41 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import (
     Algorithm,
     AveragedSettings,
     Needs,
     Outcome,
     Views,
-    penalty,
-    personal_rate,
+    declare_penalty,
+    declare_personal_rate,
 )
-from otafl.algorithms.device_tables import heard, rewritten, spread
-from otafl.algorithms.local_samples import add_, held, pieces, some
-from otafl.algorithms.parameters import averaged, device_view, increment_, named
-from otafl.algorithms.simplex_qp import minimisers
+from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.device_tables import find_delivered, scatter_to_table, update_table
+from otafl.algorithms.local_samples import add_, get_sample_mask, select_rows, split_into_pieces
+from otafl.algorithms.parameters import (
+    add_prefix,
+    apply_mean_increment,
+    build_increment_,
+    make_device_view,
+)
+from otafl.algorithms.simplex_qp import solve_programs
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
-    by_autograd,
-    copied,
+    copy_params,
     cross_entropy,
     descend_,
+    differentiate,
     flatten,
     unflatten,
 )
 from otafl.models.layered import LayeredModel
 
 
-class _Through:
+class _PassThrough:
     """Stands in the place of a last layer, so that scores are the features."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -80,28 +85,28 @@ class FedPAC(Algorithm):
     next; "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one; and device
     blocks "personal.<name>"."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "the model as trained: the device has it until the server sends another"
     )
-    device_rows: ClassVar[tuple[str, ...]] = ("head",)
+    per_device_state: ClassVar[tuple[str, ...]] = ("head",)
 
     needs: ClassVar[Needs] = "each"
-    averages: ClassVar[bool] = True
-    merges: ClassVar[bool] = False
+    averages_increments: ClassVar[bool] = True
+    supports_merging: ClassVar[bool] = False
 
-    keeps = ("personal",)
+    device_models = ("personal",)
 
-    apart = True
+    is_per_device = True
 
     class Settings(AveragedSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["fedpac"] = "fedpac"
-        personal_learning_rate: float = personal_rate()
+        personal_learning_rate: float = declare_personal_rate()
         head_steps: int | None = Field(None, ge=1)
         """SGD steps on the last layer before training.local_steps on the extractor; a fifth of
         these, at least one, if not given (the paper: one epoch, then five)"""
-        penalty: float = penalty(
+        penalty: float = declare_penalty(
             1.0, "lambda: the extractor's loss has it times the mean square of f(x) - c_y added"
         )
 
@@ -129,7 +134,7 @@ class FedPAC(Algorithm):
         centroid = head.new_zeros(len(head), self.classes, self.width)
         server = {
             c.MODEL: flatten({name: params[name] for name in self.body_shapes}),
-            "head": head[:, None].repeat(1, self.devices, 1),
+            "head": head[:, None].repeat(1, self.num_devices, 1),
             "centroid": centroid,
             "known": torch.zeros_like(centroid[:, :, 0]),
         }
@@ -137,15 +142,17 @@ class FedPAC(Algorithm):
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
-        head = server["head"].flatten(0, 1)[cohort.cell]
+        head = server["head"].flatten(0, 1)[cohort.flat_index]
         return c.Broadcast(blocks | {"head": head}, per_device=True)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        blocks, work = broadcast.blocks, context.work
-        body = copied(unflatten(blocks[c.MODEL], self.body_shapes))
-        head = copied(unflatten(blocks["head"], self.head.shapes))
-        full, counts = work.full(), work.count_classes()
-        moment, variance = statistics(*self.sums(body, full), counts)
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        blocks, work = broadcast.tensors, context.local_data
+        body = copy_params(unflatten(blocks[c.MODEL], self.body_shapes))
+        head = copy_params(unflatten(blocks["head"], self.head.shapes))
+        full, counts = work.load_full_batch(), work.count_classes()
+        moment, variance = compute_statistics(*self.sum_features(body, full), counts)
 
         rate, own_rate = (
             context.gather_hyper("learning_rate"),
@@ -153,14 +160,14 @@ class FedPAC(Algorithm):
         )
         for index in range(self.settings.head_steps or max(1, work.steps // 5)):
             draw, step = divmod(index, work.steps)
-            batch = work.batch(step, draw=1 + draw)
-            seen = c.Batch(self.features(body, batch.x), batch.y, batch.weight)
-            self.head.sgd_(head, seen, own_rate)
+            batch = work.draw_batch(step, draw_index=1 + draw)
+            seen = c.Batch(self.compute_features(body, batch.x), batch.y, batch.weight)
+            self.head.take_sgd_step_(head, seen, own_rate)
         loss = torch.zeros_like(rate)
         pull = context.gather_hyper("penalty")[:, None] * blocks["known"] / self.width
         for step in range(work.steps):
-            one, grads = self._body_gradients(
-                body, head, work.batch(step), blocks["centroid"], pull
+            one, grads = self._compute_body_gradients(
+                body, head, work.draw_batch(step), blocks["centroid"], pull
             )
             descend_(body, grads, rate)
             loss += one
@@ -169,91 +176,105 @@ class FedPAC(Algorithm):
             "head": flatten(head),
             "moment": moment,
             "variance": variance[:, None],
-            "centroid": self.sums(body, full)[0] / counts.clamp_min(1)[:, :, None],
+            "centroid": self.sum_features(body, full)[0] / counts.clamp_min(1)[:, :, None],
             "count": counts.to(moment.dtype),
         }
         both = body | head
-        state = named("personal", {name: both[name] for name in self.model.shapes})
-        sent = increment_(body, broadcast, self.body_shapes)
+        state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
+        sent = build_increment_(body, broadcast, self.body_shapes)
         return state, (*sent, c.Group(told)), loss / work.steps
 
-    def features(self, body: c.Tensors, x: Tensor) -> Tensor:
+    def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:
         """Return f(x) [n, B, d]."""
         rows = next(iter(body.values())).shape[0]
         ends: dict[str, Any] = {
-            self.last.weight: _Through(),
+            self.last.weight: _PassThrough(),
             self.last.bias: x.new_zeros(rows, self.width),
         }
         return self.model.logits(body | ends, x)
 
-    def sums(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
+    def sum_features(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
         """Sum all samples' features in each class [n, C, d], and |f(x)|^2 [n]."""
         rows = len(full.y)
         total = full.x.new_zeros(rows, self.classes, self.width)
         square = full.x.new_zeros(rows)
         classes = torch.arange(self.classes, device=full.y.device)[:, None]
-        for which, piece in pieces(full):
-            seen = self.features(some(body, which), piece.x) * held(piece)[:, :, None]
+        for which, piece in split_into_pieces(full):
+            seen = (
+                self.compute_features(select_rows(body, which), piece.x)
+                * get_sample_mask(piece)[:, :, None]
+            )
             member = (piece.y[:, None] == classes).to(seen.dtype)
             add_(total, which, torch.bmm(member, seen))
             add_(square, which, seen.square().sum((1, 2)))
         return total, square
 
-    def _body_gradients(
+    def _compute_body_gradients(
         self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
     ) -> tuple[Tensor, c.Tensors]:
         """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
         the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
 
-        def objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
+        def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
-            seen = self.features(leaves, batch.x)
+            seen = self.compute_features(leaves, batch.x)
             loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
             target = centroid.clone().gather(1, batch.y[:, :, None].expand_as(seen))
             apart = (seen - target).square().sum(2) * pull.clone().gather(1, batch.y)
             aligned = apart.mean(1) if batch.weight is None else (apart * batch.weight).sum(1)
             return loss, loss + aligned
 
-        return by_autograd(objective, body, batch)
+        return differentiate(compute_objective, body, batch)
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         cohort = context.cohort
-        each, came = arrived(received, 1)
-        told = {name: spread(block, came, cohort) for name, block in each.items()}
+        each, came = get_delivered(received, 1)
+        told = {name: scatter_to_table(block, came, cohort) for name, block in each.items()}
         total = told["count"].sum(1)
         weighted = torch.einsum("skc,skcd->scd", told["count"], told["centroid"])
         mean = weighted / total.clamp_min(1.0)[:, :, None]
         somebody = total > 0
         mixed = torch.bmm(
-            mixing(told["moment"], told["variance"][:, :, 0], heard(came, cohort)), told["head"]
+            compute_mixing_weights(
+                told["moment"], told["variance"][:, :, 0], find_delivered(came, cohort)
+            ),
+            told["head"],
         )
-        rows = mixed.flatten(0, 1)[cohort.cell]
+        rows = mixed.flatten(0, 1)[cohort.flat_index]
         return {
-            c.MODEL: averaged(server, received, context.hyper),
-            "head": rewritten(server["head"], rows, came, cohort),
+            c.MODEL: apply_mean_increment(server, received, context.hyper),
+            "head": update_table(server["head"], rows, came, cohort),
             "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
             "known": torch.where(somebody, 1.0, server["known"]),
         }
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        return {"personal": device_view(self.model, devices, "personal")}
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        return {"personal": make_device_view(self.model, devices, "personal")}
 
-    def flops(self, load: c.Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the operations of two passes of all samples through the extractor, whose features
         are summed by class, and the squares of the first; of the head's steps, on features that it
         computes anew; and of the extractor's, without gradients by the head."""
-        head, body = self.head.size, self.model.size - self.head.size
+        head, body = self.head.num_params, self.model.num_params - self.head.num_params
         by_head = 2.0 * self.last.macs
         features = 2.0 * self.model.macs - by_head
-        passes = (2.0 * features + 4.0 * self.width) * load.samples
-        on_head = (features + self.head.training_flops(1.0)) * load.batch + 2.0 * head
+        passes = (2.0 * features + 4.0 * self.width) * workload.num_samples
+        on_head = (
+            features + self.head.count_training_flops(1.0)
+        ) * workload.effective_batch_size + 2.0 * head
         aligned = 5.0 * self.width - by_head  # f(x) - c_y, its square, and by them the gradient
-        on_body = self.model.training_flops(load.batch) + aligned * load.batch + 2.0 * body
-        head_steps = self.settings.head_steps or max(1, load.steps // 5)
-        return passes + head_steps * on_head + load.steps * on_body + body
+        on_body = (
+            self.model.count_training_flops(workload.effective_batch_size)
+            + aligned * workload.effective_batch_size
+            + 2.0 * body
+        )
+        head_steps = self.settings.head_steps or max(1, workload.num_steps // 5)
+        return passes + head_steps * on_head + workload.num_steps * on_body + body
 
 
-def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+def compute_statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return h [n, C, d] and V [n] of the features' sums, counts [n, C] samples of each class."""
     samples = counts.sum(1)
     moment = total / samples[:, None, None]
@@ -261,7 +282,7 @@ def statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, T
     return moment, variance.clamp_min(0.0)
 
 
-def mixing(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
+def compute_mixing_weights(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
     """Return a [S, K, K], row i the head weights of device i, from h [S, K, C, d] and V [S, K] of
     the present devices [S, K]."""
     trials, devices = present.shape
@@ -274,5 +295,5 @@ def mixing(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
     q = q + torch.diag_embed(variance.double())[:, None]
     there = (present > 0) | (present.sum(1, keepdim=True) == 0)  # nobody: nothing is made of it
     wanted = there[:, None].expand(-1, devices, -1).flatten(0, 1)
-    weights = minimisers(q.flatten(0, 1), wanted)
+    weights = solve_programs(q.flatten(0, 1), wanted)
     return weights.view(trials, devices, devices).to(moment.dtype)

@@ -22,22 +22,28 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, find_overshoot, penalty
-from otafl.algorithms.parameters import increment_, penalised_sgd_, received_params
+from otafl.algorithms.base import (
+    Algorithm,
+    AveragedSettings,
+    Outcome,
+    declare_penalty,
+    find_overshoot,
+)
+from otafl.algorithms.parameters import build_increment_, get_received_params, take_penalised_step_
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 
-STRAGGLERS = purpose("fedprox/stragglers", __name__)
+STRAGGLERS = declare_purpose("fedprox/stragglers", __name__)
 
 
 class FedProx(Algorithm):
     """Keeps server block "model" [S, P]; no device state."""
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
-        penalty: float = penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
+        penalty: float = declare_penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
         stragglers: float = Field(0.0, ge=0, le=1)
         """chance that a device gets through a part of a round's local steps alone, 1 to
         training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)"""
@@ -45,30 +51,34 @@ class FedProx(Algorithm):
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty)
 
-    step_operations = 5.0
+    flops_per_param_step = 5.0
     """The penalty's w - w^t, times mu, added to the gradient; and the step."""
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        centre, work = received_params(broadcast, self.model), context.work
-        params = self.model.trainable(centre)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        centre, work = get_received_params(broadcast, self.model), context.local_data
+        params = self.model.copy_trainable(centre)
         rate, mu = context.gather_hyper("learning_rate"), context.gather_hyper("penalty")
         share = self.settings.stragglers
-        count = own_steps(share, context) if share else None
+        count = draw_num_steps(share, context) if share else None
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            batch = work.batch(step)
+            batch = work.draw_batch(step)
             if count is None:
-                loss += penalised_sgd_(self.model, params, centre, batch, rate, mu)  # eq. (2)
+                loss += take_penalised_step_(self.model, params, centre, batch, rate, mu)  # eq. (2)
             else:
                 on = (step < count).to(rate.dtype)
-                loss += on * penalised_sgd_(self.model, params, centre, batch, rate * on, mu)
+                loss += on * take_penalised_step_(self.model, params, centre, batch, rate * on, mu)
         taken = work.steps if count is None else count
-        return {}, increment_(params, broadcast, self.model.shapes), loss / taken
+        return {}, build_increment_(params, broadcast, self.model.shapes), loss / taken
 
 
-def own_steps(share: float, context: LocalContext) -> Tensor:
+def draw_num_steps(share: float, context: LocalContext) -> Tensor:
     """Draw how many local steps each row takes in a round, [n] int64; a share of them straggle."""
-    cohort, steps = context.cohort, context.work.steps
+    cohort, steps = context.cohort, context.local_data.steps
     pairs = cohort.trial, cohort.device
-    who, part = context.streams.device_uniform(STRAGGLERS, context.round, *pairs, (2,)).unbind(1)
+    who, part = context.streams.draw_device_uniform(STRAGGLERS, context.round, *pairs, (2,)).unbind(
+        1
+    )
     return torch.where(who < share, 1 + (part * steps).long(), steps)

@@ -24,16 +24,22 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, personal_rate
-from otafl.algorithms.parameters import increment_, named
-from otafl.algorithms.partly_shared import KEPT, joined, personal_view, shared_shapes, split_start
+from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views, declare_personal_rate
+from otafl.algorithms.parameters import add_prefix, build_increment_
+from otafl.algorithms.partly_shared import (
+    LOCAL_PREFIX,
+    get_shared_shapes,
+    join_params,
+    make_personal_view,
+    split_start,
+)
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, by_autograd, cross_entropy, descend_
+from otafl.models.base import Model, cross_entropy, descend_, differentiate
 
 
-def head_of(model: Model) -> tuple[str, ...]:
+def find_head(model: Model) -> tuple[str, ...]:
     """Return the names of the last layer's parameters: the last one of two or more dimensions and
     what follows it. Raises UserError if that is the whole model."""
     names = tuple(model.shapes)
@@ -46,73 +52,83 @@ def head_of(model: Model) -> tuple[str, ...]:
     return names[weights[-1] :]
 
 
-def head_gradients(model: Model, params: Tensors, head: tuple[str, ...], batch: Batch) -> Tensors:
+def compute_head_gradients(
+    model: Model, params: Tensors, head: tuple[str, ...], batch: Batch
+) -> Tensors:
     """Return the gradients [n, *shape] of the cross-entropy by the head alone: nothing is kept of
     the body's forward pass."""
 
-    def objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
+    def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
         scores = model.training_logits(params | leaves, batch.x, batch.weight)
         loss = cross_entropy(scores, batch)
         return loss, loss
 
-    return by_autograd(objective, {name: params[name] for name in head}, batch)[1]
+    return differentiate(compute_objective, {name: params[name] for name in head}, batch)[1]
 
 
 class FedRep(Algorithm):
     """Keeps server block "model" [S, P]: the body, and device blocks "personal.<name>": the
     head."""
 
-    own_state: ClassVar[str] = "the head: it is never sent"
+    private_state: ClassVar[str] = "the head: it is never sent"
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
-    apart = True
+    is_per_device = True
 
     class Settings(AveragedSettings):
         name: Literal["fedrep"] = "fedrep"
-        personal_learning_rate: float = personal_rate()
+        personal_learning_rate: float = declare_personal_rate()
         head_factor: int = Field(1, ge=1)
         """the head takes so many times training.local_steps steps, then the body takes
         training.local_steps"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.head = head_of(model)
-        self.shapes = shared_shapes(model, self.head)
+        self.head = find_head(model)
+        self.shapes = get_shared_shapes(model, self.head)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.head, streams)
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params, work = joined(broadcast, devices, self.shapes), context.work
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params, work = join_params(broadcast, devices, self.shapes), context.local_data
         rate, own_rate = (
             context.gather_hyper("learning_rate"),
             context.gather_hyper("personal_learning_rate"),
         )
         for draw in range(1, 1 + self.settings.head_factor):
             for step in range(work.steps):
-                batch = work.batch(step, draw)
-                descend_(params, head_gradients(self.model, params, self.head, batch), own_rate)
+                batch = work.draw_batch(step, draw)
+                descend_(
+                    params, compute_head_gradients(self.model, params, self.head, batch), own_rate
+                )
         head = {name: params[name].clone() for name in self.head}
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(step), rate)
+            loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
             for name, block in head.items():  # cheaper than a step that leaves it out
                 params[name].copy_(block)
-        sent = increment_(params, broadcast, self.shapes)
-        return named(KEPT, head), sent, loss / work.steps
+        sent = build_increment_(params, broadcast, self.shapes)
+        return add_prefix(LOCAL_PREFIX, head), sent, loss / work.steps
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
-        return {"personal": personal_view(self.model, server, devices, self.shapes)}
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+        return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
 
-    def flops(self, load: Workload) -> np.ndarray:
+    def count_flops(self, workload: Workload) -> np.ndarray:
         """Return the operations. A step on the head is a forward pass and the gradient by its
         weight, which a step on the body leaves out."""
         sizes = [math.prod(self.model.shapes[name]) for name in self.head]
         shapes = (self.model.shapes[name] for name in self.head)
         by_head = 2.0 * sum(math.prod(shape) for shape in shapes if len(shape) >= 2)
-        head, body = sum(sizes), self.model.size - sum(sizes)
-        model, batch = self.model, load.batch
-        on_head = model.forward_flops(batch) + by_head * batch + self.step_operations * head
-        on_body = model.training_flops(batch) - by_head * batch + self.step_operations * body
-        return load.steps * (self.settings.head_factor * on_head + on_body) + body
+        head, body = sum(sizes), self.model.num_params - sum(sizes)
+        model, batch = self.model, workload.effective_batch_size
+        on_head = (
+            model.count_forward_flops(batch) + by_head * batch + self.flops_per_param_step * head
+        )
+        on_body = (
+            model.count_training_flops(batch) - by_head * batch + self.flops_per_param_step * body
+        )
+        return workload.num_steps * (self.settings.head_factor * on_head + on_body) + body

@@ -29,14 +29,14 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms import low_rank_layers
-from otafl.algorithms.arrivals import mean_or
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.low_rank_layers import LowRankSettings, point, point_blocks
-from otafl.algorithms.whole_models import BiasMode, biases_of
+from otafl.algorithms.deliveries import replace_delivered
+from otafl.algorithms.low_rank_layers import LowRankSettings, get_point, name_point
+from otafl.algorithms.whole_models import BiasMode, build_bias_group
 from otafl.core import contracts as c
-from otafl.core.rng import Streams, purpose
-from otafl.core.settings import stackable
-from otafl.factorised import lowrank, rlc
+from otafl.core.rng import Streams, declare_purpose
+from otafl.core.settings import declare_stackable
+from otafl.factorised import lowrank, random_linear_coding
 from otafl.factorised.lowrank import LowRank, LowRankMap, Tangent
 from otafl.models.base import Model, Shapes
 from otafl.models.layered import LayeredModel, Pair
@@ -44,7 +44,7 @@ from otafl.models.layered import LayeredModel, Pair
 REORTHONORMALISE_EVERY = 64
 """Local steps between corrections of the rounding drift of U and V."""
 
-SIGNS = purpose("rlc", __name__)
+SIGNS = declare_purpose("rlc", __name__)
 
 
 class FedRLR(Algorithm):
@@ -52,12 +52,12 @@ class FedRLR(Algorithm):
     layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
     "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "Theta_k and the weight that it last trained under: Theta_k goes on and is drawn to "
         "Theta_0 as it comes (Algorithm 1)"
     )
-    sends_sums: ClassVar[bool] = True
-    late_scores: ClassVar[tuple[str, ...]] = ("test_accuracy",)
+    needs_sums: ClassVar[bool] = True
+    slow_metrics: ClassVar[tuple[str, ...]] = ("test_accuracy",)
 
     model: LayeredModel
 
@@ -65,15 +65,15 @@ class FedRLR(Algorithm):
         example: ClassVar = {"training.rounds": 100, "training.local_steps": 10}
 
         name: Literal["fedrlr"] = "fedrlr"
-        q: float = stackable(200.0, introduced=2.0, gt=0)
+        q: float = declare_stackable(200.0, introduced=2.0, gt=0)
         """step size eta = q / (nu + t); the paper's 2 is for pixels from 0 to 255"""
-        nu: float = stackable(1000.0, gt=0)
+        nu: float = declare_stackable(1000.0, gt=0)
         """step size eta = q / (nu + t)"""
         mu_schedule: Literal["inverse_eta", "constant"] = "inverse_eta"
         """penalty weight mu = c1 / eta, or the constant mu"""
-        c1: float = stackable(0.006, ge=0)
+        c1: float = declare_stackable(0.006, ge=0)
         """penalty constant of inverse_eta"""
-        mu: float = stackable(3.0, ge=0)
+        mu: float = declare_stackable(3.0, ge=0)
         """penalty weight of the constant schedule"""
         inv_k_gradient: bool = Field(False, json_schema_extra={"introduced": True})
         """the paper's factor 1/K on the loss gradient"""
@@ -91,8 +91,8 @@ class FedRLR(Algorithm):
                 yield f"c1 must be below 1 (Lemma 2), got {self.c1:g}"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        super().__init__(settings, low_rank_layers.layered(model, settings.name), devices)
-        self.ranks = low_rank_layers.ranks_of(settings.rank, self.model)
+        super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
+        self.ranks = low_rank_layers.compute_ranks(settings.rank, self.model)
         self._layers = range(len(self.ranks))
         self._shapes: Shapes = {}
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
@@ -112,25 +112,27 @@ class FedRLR(Algorithm):
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
         are spread by the engine's `expand`, in memory of their own."""
-        weights, biases = zip(*low_rank_layers.start_weights(self.model, streams), strict=True)
+        weights, biases = zip(*low_rank_layers.draw_start_weights(self.model, streams), strict=True)
         points = [
             lowrank.truncate(weight, rank, self.settings.init_rescale)
             for weight, rank in zip(weights, self.ranks, strict=True)
         ]
-        server = _blocks(points, biases)
+        server = _name_tensors(points, biases)
         devices = {name: block[:, None] for name, block in server.items()}
-        share = torch.full_like(devices["b0"][..., :1], 1.0 / self.devices)
+        share = torch.full_like(devices["b0"][..., :1], 1.0 / self.num_devices)
         return server, devices | {"weight": share}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        return low_rank_layers.sent_down(server, self._shapes)
+        return low_rank_layers.broadcast_layers(server, self._shapes)
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        layers, work, cohort = self._layers, context.work, context.cohort
-        eta, mu = (value[cohort.trial] for value in self._schedule(context))
-        own = [point(devices, i) for i in layers]
-        global_model = low_rank_layers.received_blocks(broadcast, self._shapes)
-        anchor = [point(global_model, i) for i in layers]
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        layers, work, cohort = self._layers, context.local_data, context.cohort
+        eta, mu = (value[cohort.trial] for value in self._compute_schedule(context))
+        own = [get_point(devices, i) for i in layers]
+        global_model = low_rank_layers.unpack_broadcast(broadcast, self._shapes)
+        anchor = [get_point(global_model, i) for i in layers]
         bias = [devices[f"b{i}"] for i in layers]
         bias0 = [global_model[f"b{i}"] for i in layers]
         of_loss = (-self._kappa_gradient * eta)[:, None, None]
@@ -138,11 +140,14 @@ class FedRLR(Algorithm):
         loss = torch.zeros_like(eta)
         for step in range(work.steps):
             maps = [LowRankMap(one) for one in own]
-            batch_loss, pairs = self.model.pairs(self._params(maps, bias), work.batch(step))
+            batch_loss, pairs = self.model.compute_pairs(
+                self._name_params(maps, bias), work.draw_batch(step)
+            )
             loss += batch_loss
             # eq. (49): Delta = kappa (G + mu (Theta_k - Theta_0)), here times -eta
             tangents = [
-                _tangent(own[i], anchor[i], maps[i], pairs[i], of_loss, of_penalty) for i in layers
+                _project_gradient(own[i], anchor[i], maps[i], pairs[i], of_loss, of_penalty)
+                for i in layers
             ]
             for i in layers:
                 pull = (bias[i] - bias0[i]).mul_(of_penalty[:, 0])
@@ -150,10 +155,10 @@ class FedRLR(Algorithm):
             own = lowrank.retract(own, tangents)  # eqs. (17)-(19)
             if (context.round * work.steps + step + 1) % REORTHONORMALISE_EVERY == 0:
                 own = [lowrank.reorthonormalise(one) for one in own]
-        state = {"weight": cohort.weight[:, None].clone()} | _blocks(own, bias)
+        state = {"weight": cohort.weight[:, None].clone()} | _name_tensors(own, bias)
         return state, self._encode(own, bias, context), loss / work.steps
 
-    def _schedule(self, context: c.Context) -> tuple[Tensor, Tensor]:
+    def _compute_schedule(self, context: c.Context) -> tuple[Tensor, Tensor]:
         """Return eta [S] and mu [S] of a round."""
         hyper = context.hyper
         eta = hyper["q"] / (hyper["nu"] + context.round)
@@ -165,7 +170,7 @@ class FedRLR(Algorithm):
         sqrt(R), times sqrt(w_k): the product of the two sums is then the mean of the products. Both
         are sent transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
         cohort, sizes = context.cohort, [r * r for r in self.ranks]
-        signs = context.streams.device_uniform(
+        signs = context.streams.draw_device_uniform(
             SIGNS, context.round, cohort.trial, cohort.device, (sum(sizes),)
         )
         signs = (signs < 0.5).to(bias[0].dtype).mul_(2.0).sub_(1.0)
@@ -176,12 +181,14 @@ class FedRLR(Algorithm):
         )
         for i, (one, r, sigma, f) in enumerate(each):
             coder = sigma[:, :, None] * f.view(-1, r, r)
-            coded[f"u{i}"] = lowrank.thin_product(one.u, coder).mT
-            coded[f"v{i}"] = lowrank.thin_product(one.v, coder).mT
+            coded[f"u{i}"] = lowrank.multiply_thin(one.u, coder).mT
+            coded[f"v{i}"] = lowrank.multiply_thin(one.v, coder).mT
         biases = {f"b{i}": b.clone() for i, b in enumerate(bias)}
-        return c.Group(coded, weighting="none"), biases_of(biases, self.settings.bias_mode)
+        return c.Group(coded, weighting="none"), build_bias_group(biases, self.settings.bias_mode)
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         """Refactor the product of the two received sums, eq. (31); with silent devices, over the
         share of the weight that arrived."""
         factors = {
@@ -190,42 +197,42 @@ class FedRLR(Algorithm):
         }
         left, right = ([factors[f"{side}{i}"] for i in self._layers] for side in "uv")
         points = lowrank.compress(left, right, self.ranks)
-        biases = mean_or(server, received, 1)
-        return _blocks(points, [biases[f"b{i}"] for i in self._layers])
+        biases = replace_delivered(server, received, 1)
+        return _name_tensors(points, [biases[f"b{i}"] for i in self._layers])
 
-    def spread(self, server: c.Tensors) -> c.Tensors:
+    def export_shared(self, server: c.Tensors) -> c.Tensors:
         """Return the weights and biases."""
-        weights = {f"w{i}": lowrank.dense(point(server, i)) for i in self._layers}
+        weights = {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in self._layers}
         return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
 
-    def gathered(self, server: c.Tensors, told: c.Tensors) -> c.Tensors:
+    def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
         """Return the weights truncated to rank R, and the biases."""
-        points = [lowrank.truncate(told[f"w{i}"], self.ranks[i]) for i in self._layers]
-        return _blocks(points, [told[f"b{i}"] for i in self._layers])
+        points = [lowrank.truncate(shared[f"w{i}"], self.ranks[i]) for i in self._layers]
+        return _name_tensors(points, [shared[f"b{i}"] for i in self._layers])
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         owned = {name: block.flatten(0, 1) for name, block in devices.items()}
         views = {
             "global": c.View(server, self._predict),
             "local": c.View(owned, self._predict, owner="device"),
         }
         if self.settings.evaluate_mean:
-            views["mean"] = c.View(self._mean(devices), self._predict)
+            views["mean"] = c.View(self._average_models(devices), self._predict)
         return views
 
-    def _mean(self, devices: c.Tensors) -> c.Tensors:
+    def _average_models(self, devices: c.Tensors) -> c.Tensors:
         """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
         devices' factors side by side; and the weighted mean of the biases."""
-        weight = _shares(devices)
-        own = [point(devices, i) for i in self._layers]
+        weight = _normalise_weights(devices)
+        own = [get_point(devices, i) for i in self._layers]
         points = lowrank.compress(
-            [_side_by_side(p.u * (p.s * weight)[:, :, None]) for p in own],
-            [_side_by_side(p.v) for p in own],
+            [_concatenate_devices(p.u * (p.s * weight)[:, :, None]) for p in own],
+            [_concatenate_devices(p.v) for p in own],
             self.ranks,
         )
-        return _blocks(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
+        return _name_tensors(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
-    def measures(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
         """Measure how far the server is from the devices, and the devices from each other.
 
         With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
@@ -238,14 +245,14 @@ class FedRLR(Algorithm):
         which knows of none of them, is not its expectation. Nor is it with GBMA, whose fading adds
         to it, or with noise.
         """
-        weight = _shares(devices)[..., 0].double()
+        weight = _normalise_weights(devices)[..., 0].double()
         total, error, law, gap = weight.new_zeros(4, len(weight))
         for i, rank in enumerate(self.ranks):
-            own, anchor = point(devices, i), point(server, i)
+            own, anchor = get_point(devices, i), get_point(server, i)
             points = LowRank(
                 *(torch.cat([a, b[:, None]], 1).double() for a, b in zip(own, anchor, strict=True))
             )
-            gram = rlc.inner_products(points)
+            gram = random_linear_coding.compute_inner_products(points)
             products = gram[:, :-1, :-1]
             to_mean = torch.bmm(products, weight[..., None])[..., 0]  # <Theta_k, T>
             square = (to_mean * weight).sum(1)
@@ -254,62 +261,72 @@ class FedRLR(Algorithm):
             total += square
             error += gram[:, -1, -1] - 2.0 * crossed + square
             gap += (squares - 2.0 * to_mean).mean(1) + square
-            law += rlc.distortion(own.s.double().sum(2), squares, square, weight, rank)
+            law += random_linear_coding.compute_distortion(
+                own.s.double().sum(2), squares, square, weight, rank
+            )
         return {
             "product_error": error / total,
             "product_error_law": law / total,
             "consensus_gap": gap / total,
         }
 
-    def constants(self) -> dict[str, float]:
-        return low_rank_layers.of_sides(self.model, self.ranks)
+    def compute_constants(self) -> dict[str, float]:
+        return low_rank_layers.compute_sides_compression(self.model, self.ranks)
 
-    def _predict(self, blocks: c.Tensors, x: Tensor) -> Tensor:
-        maps = [LowRankMap(point(blocks, i)) for i in self._layers]
-        return self.model.logits(self._params(maps, [blocks[f"b{i}"] for i in self._layers]), x)
+    def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
+        maps = [LowRankMap(get_point(tensors, i)) for i in self._layers]
+        return self.model.logits(
+            self._name_params(maps, [tensors[f"b{i}"] for i in self._layers]), x
+        )
 
-    def _params(self, weights: Sequence[LowRankMap], biases: Sequence[Tensor]) -> dict[str, Any]:
+    def _name_params(
+        self, weights: Sequence[LowRankMap], biases: Sequence[Tensor]
+    ) -> dict[str, Any]:
         """Name the model's parameters."""
         params: dict[str, Any] = {}
         for layer, weight, bias in zip(self.model.layers, weights, biases, strict=True):
             params |= {layer.weight: weight, layer.bias: bias}
         return params
 
-    def flops(self, load: c.Workload) -> np.ndarray:
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the operations: in each step passes through the factors and the gradient by the
         batch, the penalty's part of it, its projection and the retraction; in the end the coding.
         Table I."""
-        total = 2.0 * load.steps * self.model.elementwise * load.batch
+        total = 2.0 * workload.num_steps * self.model.elementwise * workload.effective_batch_size
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             m, n = layer.inputs, layer.outputs
             of_sample = 6.0 * (m + n) - (0.0 if i else 2.0 * m)  # nothing is before the first layer
             penalty = (m + n) * (4.0 * rank**2 + rank)
-            moving = lowrank.project_flops(m, n, rank) + lowrank.retract_flops(m + n, rank)
-            drift = lowrank.reorthonormalise_flops(m + n, rank) / REORTHONORMALISE_EVERY
-            total += load.steps * (layer.positions * rank * of_sample * load.batch)
-            total += load.steps * (penalty + moving + drift) + 2.0 * (m + n) * rank**2
+            moving = lowrank.count_project_flops(m, n, rank) + lowrank.count_retract_flops(
+                m + n, rank
+            )
+            drift = lowrank.count_reorthonormalise_flops(m + n, rank) / REORTHONORMALISE_EVERY
+            total += workload.num_steps * (
+                layer.positions * rank * of_sample * workload.effective_batch_size
+            )
+            total += workload.num_steps * (penalty + moving + drift) + 2.0 * (m + n) * rank**2
         return total
 
 
-def _blocks(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tensors:
+def _name_tensors(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tensors:
     """Name the blocks of all layers."""
     out: c.Tensors = {}
     for i, (at, bias) in enumerate(zip(points, biases, strict=True)):
-        out |= point_blocks(i, at) | {f"b{i}": bias}
+        out |= name_point(i, at) | {f"b{i}": bias}
     return out
 
 
-def _shares(devices: c.Tensors) -> Tensor:
+def _normalise_weights(devices: c.Tensors) -> Tensor:
     """Return w_k [S, K, 1], summing to one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 
 
-def _side_by_side(thin: Tensor) -> Tensor:
+def _concatenate_devices(thin: Tensor) -> Tensor:
     """Lay the devices' thin factors [S, K, M, R] out as one [S, M, K R]."""
     return thin.transpose(1, 2).flatten(2)
 
 
-def _tangent(
+def _project_gradient(
     own: LowRank,
     anchor: LowRank,
     weight: LowRankMap,

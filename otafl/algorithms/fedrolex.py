@@ -23,10 +23,10 @@ from torch import Tensor
 from otafl.algorithms.base import Algorithm, Outcome, Views
 from otafl.algorithms.width_slices import (
     WidthsSettings,
-    level_views,
-    moved,
-    networks,
-    slices,
+    apply_masked_mean,
+    build_networks,
+    build_submodel_views,
+    slice_submodels,
     train_slices,
 )
 from otafl.core.contracts import MODEL, Broadcast, Context, Hyper, LocalContext, Received, Tensors
@@ -38,17 +38,17 @@ class FedRolex(Algorithm):
     """Keeps server blocks "model" [S, P]; "round" [S] int64, the next one, whose slices are tested.
     No device state."""
 
-    averages: ClassVar[bool] = True
-    sent_down: ClassVar[tuple[str, ...]] = (MODEL,)
+    averages_increments: ClassVar[bool] = True
+    broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
     class Settings(WidthsSettings):
         name: Literal["fedrolex"] = "fedrolex"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.sizes = networks(settings, model, settings.name)
-        super().__init__(settings, self.sizes[0], devices)
+        self.submodels = build_networks(settings, model, settings.name)
+        super().__init__(settings, self.submodels[0], devices)
 
-    def row_weights(self, context: Context) -> Tensor:
+    def compute_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
@@ -56,19 +56,23 @@ class FedRolex(Algorithm):
         trials = len(server[MODEL])
         return server | {"round": server[MODEL].new_zeros(trials, dtype=torch.int64)}, devices
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        received, offset = broadcast.blocks[MODEL], context.round
-        return train_slices(self.sizes, self.settings, received, context, offset)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        received, offset = broadcast.tensors[MODEL], context.round
+        return train_slices(self.submodels, self.settings, received, context, offset)
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         following = torch.full_like(server["round"], context.round + 1)
-        return {MODEL: moved(server[MODEL], received), "round": following}
+        return {MODEL: apply_masked_mean(server[MODEL], received), "round": following}
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
         model, following = server[MODEL], server["round"]
-        models = [model.new_empty(len(model), size.size) for size in self.sizes]
+        models = [model.new_empty(len(model), size.num_params) for size in self.submodels]
         for offset in following.unique().tolist():  # one, but for trials that nothing came to
             rows = (following == offset).nonzero().squeeze(1)
-            for whole, own in zip(models, slices(self.sizes, model[rows], offset), strict=True):
+            for whole, own in zip(
+                models, slice_submodels(self.submodels, model[rows], offset), strict=True
+            ):
                 whole[rows] = own
-        return level_views(self.sizes, models)
+        return build_submodel_views(self.submodels, models)

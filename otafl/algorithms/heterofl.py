@@ -27,9 +27,9 @@ from torch import Tensor
 
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.level_training import buckets
-from otafl.algorithms.parameters import draws
-from otafl.algorithms.width_slices import WidthsSettings, moved, train_slices
+from otafl.algorithms.parameters import make_draw
+from otafl.algorithms.submodel_training import group_by_level
+from otafl.algorithms.width_slices import WidthsSettings, apply_masked_mean, train_slices
 from otafl.core.contracts import (
     MODEL,
     Broadcast,
@@ -48,7 +48,7 @@ class HeteroFL(Algorithm):
     """Keeps server block "model" [S, P]: the parameters of the largest network; with `aggregation:
     own` of all of them, side by side. No device state."""
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(WidthsSettings):
         name: Literal["heterofl"] = "heterofl"
@@ -57,62 +57,67 @@ class HeteroFL(Algorithm):
         among the devices of that level alone"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.sizes = width_slices.networks(settings, model, settings.name)
+        self.submodels = width_slices.build_networks(settings, model, settings.name)
         self.shared = settings.aggregation == "shared"
-        super().__init__(settings, self.sizes[0], devices)
+        super().__init__(settings, self.submodels[0], devices)
 
-    def row_weights(self, context: Context) -> Tensor:
+    def compute_weights(self, context: Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         models = [
-            flatten(size.init(draws(streams, f"level{level}/" if level else "")))
-            for level, size in enumerate(self.sizes[:1] if self.shared else self.sizes)
+            flatten(size.init(make_draw(streams, f"level{level}/" if level else "")))
+            for level, size in enumerate(self.submodels[:1] if self.shared else self.submodels)
         ]
         return {MODEL: torch.cat(models, 1)}, {}
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        received = broadcast.blocks[MODEL]
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        received = broadcast.tensors[MODEL]
         if self.shared:
-            return train_slices(self.sizes, self.settings, received, context)
-        return self._train_own(received, context)
+            return train_slices(self.submodels, self.settings, received, context)
+        return self._train_level(received, context)
 
-    def _train_own(self, received: Tensor, context: LocalContext) -> Outcome:
+    def _train_level(self, received: Tensor, context: LocalContext) -> Outcome:
         """Train each row's model: a group for each level, with the rows of that level; loss [n]."""
         groups, loss = [], received.new_zeros(len(received))
-        rows_per_trial = buckets(context.cohort, len(self.sizes))
+        rows_per_trial = group_by_level(context.cohort, len(self.submodels))
         for model, size, rows in zip(
-            self._apart(received), self.sizes, rows_per_trial, strict=True
+            self._split_models(received), self.submodels, rows_per_trial, strict=True
         ):
-            update = model.new_zeros(len(rows), size.size)
+            update = model.new_zeros(len(rows), size.num_params)
             mask = torch.ones_like(update)
             if len(rows):
-                work = context.work.take(rows)
+                work = context.local_data.take(rows)
                 start = unflatten(model.index_select(0, rows), size.shapes)
-                increments, loss[rows] = width_slices.trained(
+                increments, loss[rows] = width_slices.train_increments(
                     size, start, work, self.settings, context.hyper
                 )
                 update = flatten(increments)
-                mask = flatten(width_slices.known(size, work, self.settings.masked_loss))
+                mask = flatten(width_slices.build_mask(size, work, self.settings.masked_loss))
             groups.append(
                 Group({MODEL: update}, rows, {MODEL: mask} if self.settings.masked_loss else None)
             )
         return {}, tuple(groups), loss
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         if self.shared:
-            return {MODEL: moved(server[MODEL], received)}
+            return {MODEL: apply_masked_mean(server[MODEL], received)}
         models = [
-            moved(model, received, level) for level, model in enumerate(self._apart(server[MODEL]))
+            apply_masked_mean(model, received, level)
+            for level, model in enumerate(self._split_models(server[MODEL]))
         ]
         return {MODEL: torch.cat(models, 1)}
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
-        sizes, model = self.sizes, server[MODEL]
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+        sizes, model = self.submodels, server[MODEL]
         if self.shared:
-            return width_slices.level_views(sizes, width_slices.slices(sizes, model))
-        return width_slices.level_views(sizes, self._apart(model))
+            return width_slices.build_submodel_views(
+                sizes, width_slices.slice_submodels(sizes, model)
+            )
+        return width_slices.build_submodel_views(sizes, self._split_models(model))
 
-    def _apart(self, flat: Tensor) -> tuple[Tensor, ...]:
+    def _split_models(self, flat: Tensor) -> tuple[Tensor, ...]:
         """Split the levels' own models [.., P] that lie side by side in one."""
-        return flat.split([size.size for size in self.sizes], 1)
+        return flat.split([size.num_params for size in self.submodels], 1)

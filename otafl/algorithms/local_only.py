@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from otafl.algorithms.base import Algorithm, Outcome, personal_rate
-from otafl.algorithms.parameters import named, own, sgd_
+from otafl.algorithms.base import Algorithm, Outcome, declare_personal_rate
+from otafl.algorithms.parameters import add_prefix, run_sgd_, select_prefix
 from otafl.core import settings
 from otafl.core.contracts import Broadcast, Context, Hyper, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
@@ -20,28 +20,30 @@ class LocalOnly(Algorithm):
     """Keeps nothing at the server, and device blocks "personal.<name>", in each trial the same at
     first."""
 
-    own_state: ClassVar[str] = "the personal model: it is trained for the device alone"
+    private_state: ClassVar[str] = "the personal model: it is trained for the device alone"
     sends_updates: ClassVar[bool] = False
 
-    merges: ClassVar[bool] = False
+    supports_merging: ClassVar[bool] = False
 
-    keeps = ("personal",)
+    device_models = ("personal",)
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"data.own_test": True}
 
         name: Literal["local_only"] = "local_only"
-        personal_learning_rate: float = personal_rate()
+        personal_learning_rate: float = declare_personal_rate()
 
-    round_operations = 0.0  # nothing is sent
+    flops_per_param_round = 0.0  # nothing is sent
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return {}, super().init(streams, hyper)[1]
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = own(devices, "personal")
-        loss = sgd_(self.model, params, context.gather_hyper("personal_learning_rate"), context)
-        return named("personal", params), (), loss
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = select_prefix(devices, "personal")
+        loss = run_sgd_(self.model, params, context.gather_hyper("personal_learning_rate"), context)
+        return add_prefix("personal", params), (), loss
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         return server

@@ -13,7 +13,7 @@ WIDTH = 128
 """Samples of a device that are worked on at a time."""
 
 
-def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
+def split_into_pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
     """Cut padded rows [n, n_max], padding last, into pieces of WIDTH samples: the rows [m] that
     have any in a piece (None for all), and these rows' samples with their weights."""
     if not full.y.shape[1]:
@@ -30,7 +30,7 @@ def pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
             yield rows, Batch(x[rows], y[rows], weight[rows])
 
 
-def some(params: Tensors, rows: Tensor | None) -> Tensors:
+def select_rows(params: Tensors, rows: Tensor | None) -> Tensors:
     """Return the named rows [m] of parameters [n, *shape], all for None."""
     return params if rows is None else {name: block[rows] for name, block in params.items()}
 
@@ -43,7 +43,7 @@ def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
         total.index_add_(0, rows, part)
 
 
-def held(batch: Batch) -> Tensor:
+def get_sample_mask(batch: Batch) -> Tensor:
     """Return 1 for samples and 0 for padding, [n, B]."""
     if batch.weight is None:
         return torch.ones_like(batch.y, dtype=batch.x.dtype)

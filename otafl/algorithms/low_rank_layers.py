@@ -11,16 +11,16 @@ from typing import Annotated, Any
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.parameters import draws, start
+from otafl.algorithms.parameters import draw_start, make_draw
 from otafl.core import settings
 from otafl.core.contracts import MODEL, Broadcast, Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
 from otafl.factorised.lowrank import LowRank
-from otafl.models import sides
+from otafl.models import list_layer_sides
 from otafl.models.base import Model, Shapes, flatten, unflatten
-from otafl.models.layered import LayeredModel, uniform_start
+from otafl.models.layered import LayeredModel, draw_uniform_start
 
 Rank = Annotated[int, Field(ge=1)]
 
@@ -39,41 +39,41 @@ class LowRankSettings(settings.Settings):
     layer"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        found = sides_of(scenario)
+        found = find_sides(scenario)
         if found is None:
             return []
-        return one_each(self.rank, found) or _too_large(self.rank, found)
+        return check_num_ranks(self.rank, found) or _check_rank_bound(self.rank, found)
 
 
-def sides_of(scenario: Any) -> Sides | None:
+def find_sides(scenario: Any) -> Sides | None:
     """Return the sides of the layers of a scenario's model; None where only the user's own code or
     the data know, or the data do not fit."""
     data = scenario.data
     if data.input_shape is None or data.classes is None:
         return None
-    return sides(scenario.model, data.input_shape, data.classes)
+    return list_layer_sides(scenario.model, data.input_shape, data.classes)
 
 
-def one_each(rank: Ranks | None, of: Sides) -> list[Problem]:
+def check_num_ranks(rank: Ranks | None, sides: Sides) -> list[Problem]:
     """Say where a list of ranks does not have one for each layer."""
-    if not isinstance(rank, tuple) or len(rank) == len(of):
+    if not isinstance(rank, tuple) or len(rank) == len(sides):
         return []
     text = (
-        f"algorithm.rank: got {list(rank)} for {len(of)} layers ({_listed(of)}); give one "
-        "for each, or one number for all"
+        f"algorithm.rank: got {list(rank)} for {len(sides)} layers ({_format_sides(sides)}); give "
+        "one for each, or one number for all"
     )
     return [Problem(text, ("algorithm", "rank"), _OTHERS)]
 
 
-def _too_large(rank: Ranks, of: Sides) -> list[Problem]:
+def _check_rank_bound(rank: Ranks, sides: Sides) -> list[Problem]:
     """Say which ranks are above the smaller side of their layers."""
     if isinstance(rank, int):
-        most = max(min(both) for both in of)
+        most = max(min(both) for both in sides)
         if rank <= most:
             return []
         text = (
-            f"algorithm.rank: {rank} is above the smaller side of every layer ({_listed(of)}); "
-            f"at most {most}"
+            f"algorithm.rank: {rank} is above the smaller side of every layer "
+            f"({_format_sides(sides)}); at most {most}"
         )
         return [Problem(text, ("algorithm", "rank"), _OTHERS)]
     return [
@@ -83,7 +83,7 @@ def _too_large(rank: Ranks, of: Sides) -> list[Problem]:
             ("algorithm", "rank", i),
             _OTHERS,
         )
-        for i, (r, (a, b)) in enumerate(zip(rank, of, strict=True))
+        for i, (r, (a, b)) in enumerate(zip(rank, sides, strict=True))
         if r > min(a, b)
     ]
 
@@ -91,11 +91,11 @@ def _too_large(rank: Ranks, of: Sides) -> list[Problem]:
 _OTHERS = (("model",), ("data",))
 
 
-def _listed(of: Sides) -> str:
-    return ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in of)
+def _format_sides(sides: Sides) -> str:
+    return ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sides)
 
 
-def layered(model: Model, method: str) -> LayeredModel:
+def require_layers(model: Model, method: str) -> LayeredModel:
     """Return the model, if it shows its layers. Raises UserError otherwise."""
     if not isinstance(model, LayeredModel):
         raise UserError(
@@ -105,7 +105,7 @@ def layered(model: Model, method: str) -> LayeredModel:
     return model
 
 
-def each_rank(rank: Rank | Sequence[Rank], largest: Sequence[int]) -> tuple[int, ...]:
+def expand_rank(rank: Rank | Sequence[Rank], largest: Sequence[int]) -> tuple[int, ...]:
     """Return a rank for each layer, clipped to the largest that it can have. Raises UserError where
     a list has another length."""
     ranks = [rank] * len(largest) if isinstance(rank, int) else rank
@@ -117,12 +117,12 @@ def each_rank(rank: Rank | Sequence[Rank], largest: Sequence[int]) -> tuple[int,
     return tuple(min(pair) for pair in zip(ranks, largest, strict=True))
 
 
-def ranks_of(rank: Ranks, model: LayeredModel) -> tuple[int, ...]:
+def compute_ranks(rank: Ranks, model: LayeredModel) -> tuple[int, ...]:
     """Return a rank for each layer, clipped to the layer's smaller side."""
-    return each_rank(rank, [min(layer.inputs, layer.outputs) for layer in model.layers])
+    return expand_rank(rank, [min(layer.inputs, layer.outputs) for layer in model.layers])
 
 
-def compression(dense: Sequence[int], thin: Sequence[int], middle: int) -> dict[str, float]:
+def compute_compression(dense: Sequence[int], thin: Sequence[int], middle: int) -> dict[str, float]:
     """Return the shares of the layers' weights that are kept: "compression_actual" of all together,
     and "compression_nominal" of one in the middle."""
     return {
@@ -131,50 +131,50 @@ def compression(dense: Sequence[int], thin: Sequence[int], middle: int) -> dict[
     }
 
 
-def of_sides(model: LayeredModel, ranks: tuple[int, ...]) -> dict[str, float]:
-    """Return R (M + N) / (M N) as `compression`, of two middle layers the earlier; R / 128 for
-    sides of 256."""
+def compute_sides_compression(model: LayeredModel, ranks: tuple[int, ...]) -> dict[str, float]:
+    """Return R (M + N) / (M N) as `compute_compression`, of two middle layers the earlier; R / 128
+    for sides of 256."""
     dense = [layer.inputs * layer.outputs for layer in model.layers]
     sides = [layer.inputs + layer.outputs for layer in model.layers]
     thin = [rank * both for rank, both in zip(ranks, sides, strict=True)]
-    return compression(dense, thin, (len(dense) - 1) // 2)
+    return compute_compression(dense, thin, (len(dense) - 1) // 2)
 
 
-def start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, Tensor]]:
+def draw_start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, Tensor]]:
     """Return the weight [S, M, N] and bias [S, N] that each layer starts from, before truncation. A
     weight of zero has no rank R: a standard layer stands in for it."""
-    params = start(model, streams)
+    params = draw_start(model, streams)
     out = []
     for layer in model.layers:
         weight = params[layer.weight]
         if not weight.any():
-            weight = uniform_start((layer,), draws(streams))[layer.weight]
+            weight = draw_uniform_start((layer,), make_draw(streams))[layer.weight]
         out.append((weight, params[layer.bias]))
     return out
 
 
-def point(blocks: Tensors, layer: int) -> LowRank:
+def get_point(tensors: Tensors, layer: int) -> LowRank:
     """Return the point of a layer."""
-    return LowRank(blocks[f"u{layer}"], blocks[f"s{layer}"], blocks[f"v{layer}"])
+    return LowRank(tensors[f"u{layer}"], tensors[f"s{layer}"], tensors[f"v{layer}"])
 
 
-def point_blocks(layer: int, of: LowRank) -> Tensors:
+def name_point(layer: int, point: LowRank) -> Tensors:
     """Name the blocks of a layer's point."""
-    return {f"u{layer}": of.u, f"s{layer}": of.s, f"v{layer}": of.v}
+    return {f"u{layer}": point.u, f"s{layer}": point.s, f"v{layer}": point.v}
 
 
-def sent_down(server: Tensors, shapes: Shapes) -> Broadcast:
+def broadcast_layers(server: Tensors, shapes: Shapes) -> Broadcast:
     """Broadcast the named blocks side by side, thin ones as they lie: one gather for the rows of a
     chunk."""
-    return Broadcast({MODEL: flatten({name: _as_lies(server[name]) for name in shapes})})
+    return Broadcast({MODEL: flatten({name: _transpose_thin(server[name]) for name in shapes})})
 
 
-def received_blocks(broadcast: Broadcast, shapes: Shapes) -> Tensors:
-    """Return the blocks that `sent_down` sent. shapes: as they lie."""
-    flat = unflatten(broadcast.blocks[MODEL], shapes)
-    return {name: _as_lies(block) for name, block in flat.items()}
+def unpack_broadcast(broadcast: Broadcast, shapes: Shapes) -> Tensors:
+    """Return the blocks that `broadcast_layers` sent. shapes: as they lie."""
+    flat = unflatten(broadcast.tensors[MODEL], shapes)
+    return {name: _transpose_thin(block) for name, block in flat.items()}
 
 
-def _as_lies(block: Tensor) -> Tensor:
+def _transpose_thin(block: Tensor) -> Tensor:
     """Return a thin block [n, M, R] as it lies in memory, [n, R, M], or back; others as is."""
     return block.mT if block.dim() == 3 else block

@@ -18,17 +18,23 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.parameters import sgd_
-from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
+from otafl.algorithms.parameters import run_sgd_
+from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeSettings,
+    build_payload,
+    compute_step_size,
+    list_weights,
+)
 from otafl.core.contracts import Broadcast, LocalContext, Tensors
-from otafl.factorised.shrinkage import top
+from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 
 
 class MagnitudePruning(Algorithm):
     """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
 
-    whole: ClassVar[bool] = True
+    sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"
@@ -38,22 +44,24 @@ class MagnitudePruning(Algorithm):
         """the largest of each layer are kept, or of all layers together"""
         bias_mode: BiasMode = "ideal"
 
-    round_operations = 3.0
+    flops_per_param_round = 3.0
     """Comparisons that select the largest, some three a number (Knuth, vol. 3, section 5.2.2)."""
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = dict(broadcast.blocks)
-        rate = step_size(context.hyper, context.round)[context.cohort.trial]
-        loss = sgd_(self.model, params, rate, context)
-        params |= self._pruned({name: params[name] for name in weights_of(self.model)})
-        return {}, payload_of(params, self.model, self.settings.bias_mode), loss
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = dict(broadcast.tensors)
+        rate = compute_step_size(context.hyper, context.round)[context.cohort.trial]
+        loss = run_sgd_(self.model, params, rate, context)
+        params |= self._prune({name: params[name] for name in list_weights(self.model)})
+        return {}, build_payload(params, self.model, self.settings.bias_mode), loss
 
-    def _pruned(self, weights: Tensors) -> Tensors:
+    def _prune(self, weights: Tensors) -> Tensors:
         """Keep the largest magnitudes of each layer, or of all layers side by side."""
         if self.settings.scope == "global":
             shapes = {name: self.model.shapes[name] for name in weights}
-            return unflatten(self._largest(flatten(weights)), shapes)
-        return {name: self._largest(w.flatten(1)).view_as(w) for name, w in weights.items()}
+            return unflatten(self._keep_largest(flatten(weights)), shapes)
+        return {name: self._keep_largest(w.flatten(1)).view_as(w) for name, w in weights.items()}
 
-    def _largest(self, rows: Tensor) -> Tensor:
-        return top(rows, max(1, round(self.settings.keep * rows.shape[1])))
+    def _keep_largest(self, rows: Tensor) -> Tensor:
+        return keep_largest(rows, max(1, round(self.settings.keep * rows.shape[1])))

@@ -8,39 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from otafl.algorithms.parameters import named, own, start, view_of
+from otafl.algorithms.parameters import add_prefix, draw_start, make_view, select_prefix
 from otafl.core.contracts import MODEL, Broadcast, Tensors, View
 from otafl.core.rng import Streams
-from otafl.models.base import Model, Shapes, copied, flatten, unflatten
+from otafl.models.base import Model, Shapes, copy_params, flatten, unflatten
 
-KEPT = "personal"
+LOCAL_PREFIX = "personal"
 
 
-def shared_shapes(model: Model, kept: Collection[str]) -> Shapes:
+def get_shared_shapes(model: Model, local_names: Collection[str]) -> Shapes:
     """Return the parameters that are not kept."""
-    return {name: shape for name, shape in model.shapes.items() if name not in kept}
+    return {name: shape for name, shape in model.shapes.items() if name not in local_names}
 
 
-def split_start(model: Model, kept: Collection[str], streams: Streams) -> tuple[Tensors, Tensors]:
+def split_start(
+    model: Model, local_names: Collection[str], streams: Streams
+) -> tuple[Tensors, Tensors]:
     """Return server and device blocks; the kept parameters of a trial's devices start equal."""
-    params = start(model, streams)
-    own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in kept}
-    return {MODEL: flatten(params)}, named(KEPT, own_part)
+    params = draw_start(model, streams)
+    own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in local_names}
+    return {MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own_part)
 
 
-def joined(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tensors:
+def join_params(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tensors:
     """Return all parameters of a device to be trained in place: a copy of the received shared ones,
     and the kept as they are."""
-    return copied(unflatten(broadcast.blocks[MODEL], shapes)) | own(devices, KEPT)
+    return copy_params(unflatten(broadcast.tensors[MODEL], shapes)) | select_prefix(
+        devices, LOCAL_PREFIX
+    )
 
 
-def personal_view(model: Model, server: Tensors, devices: Tensors, shapes: Shapes) -> View:
+def make_personal_view(model: Model, server: Tensors, devices: Tensors, shapes: Shapes) -> View:
     """Show the server's shared parameters with each device's kept ones."""
-    kept = own(devices, KEPT)
+    kept = select_prefix(devices, LOCAL_PREFIX)
     num_devices = next(iter(kept.values())).shape[1]
     shared = {
         name: block[:, None].expand(-1, num_devices, *block.shape[1:])
         for name, block in unflatten(server[MODEL], shapes).items()
     }
     both = {name: block.flatten(0, 1) for name, block in (shared | kept).items()}
-    return view_of(model, both, "device")
+    return make_view(model, both, "device")

@@ -25,11 +25,11 @@ import torch
 from pydantic import Field
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome, Views
-from otafl.algorithms.parameters import increment_, received_params
-from otafl.algorithms.prox import stepped
+from otafl.algorithms.parameters import build_increment_, get_received_params
+from otafl.algorithms.prox import take_step
 from otafl.core import contracts as c
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 
 ALPHA = "fine_tune_learning_rate"
 """The server's block of alpha, [S]: what the views need of the settings."""
@@ -38,17 +38,17 @@ ALPHA = "fine_tune_learning_rate"
 class PerFedAvg(Algorithm):
     """Keeps server blocks "model" [S, P], and alpha [S]; no device state."""
 
-    averages: ClassVar[bool] = True
-    sent_down: ClassVar[tuple[str, ...]] = (c.MODEL,)
+    averages_increments: ClassVar[bool] = True
+    broadcast_names: ClassVar[tuple[str, ...]] = (c.MODEL,)
 
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
-        personal_learning_rate: float = stackable(0.01, gt=0)
+        personal_learning_rate: float = declare_stackable(0.01, gt=0)
         """alpha, the step from the global model to a device's own"""
         hessian: Literal["none", "difference"] = "none"
         """the meta-gradient's second-order term: left out (FO), or by a difference of gradients
         (HF)"""
-        spread: float = stackable(1e-3, gt=0)
+        spread: float = declare_stackable(1e-3, gt=0)
         """with hessian: difference, delta: gradients are taken at w +- delta g, g the gradient that
         the Hessian meets"""
         fine_tune_steps: int = Field(1, ge=1)
@@ -59,9 +59,11 @@ class PerFedAvg(Algorithm):
         server, devices = super().init(streams, hyper)
         return server | {ALPHA: hyper["personal_learning_rate"].clone()}, devices
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        form, work = self.form, context.work
-        w = form.hold(received_params(broadcast, self.model))
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        form, work = self.form, context.local_data
+        w = form.copy_params(get_received_params(broadcast, self.model))
         alpha, beta = (
             context.gather_hyper("personal_learning_rate"),
             context.gather_hyper("learning_rate"),
@@ -69,34 +71,39 @@ class PerFedAvg(Algorithm):
         delta = context.gather_hyper("spread")
         loss = torch.zeros_like(alpha)
         for index in range(work.steps):
-            span = form.span(work.batch(index), w, beside=work.batch(index, draw=1))
-            inner = span.slope_beside()
-            slope = span.slope(stepped(span, span.origin, inner, alpha))
+            span = form.make_span(
+                work.draw_batch(index), w, second_batch=work.draw_batch(index, draw_index=1)
+            )
+            inner = span.compute_second_gradient()
+            slope = span.compute_gradient(take_step(span, span.origin, inner, alpha))
             loss += inner.loss
             if self.settings.hessian == "none":
-                form.step_(w, slope, beta)
+                form.take_step_(w, slope, beta)
                 continue
-            third = form.span(work.batch(index, draw=2), w)
+            third = form.make_span(work.draw_batch(index, draw_index=2), w)
             ahead, behind = (
-                third.slope(stepped(third, third.origin, slope, side)) for side in (-delta, delta)
+                third.compute_gradient(take_step(third, third.origin, slope, side))
+                for side in (-delta, delta)
             )
             share = alpha * beta / (2.0 * delta)
-            form.step_(w, slope, beta)
-            form.step_(w, ahead, -share)
-            form.step_(w, behind, share)
-        sent = increment_(form.blocks(w), broadcast, self.model.shapes)
+            form.take_step_(w, slope, beta)
+            form.take_step_(w, ahead, -share)
+            form.take_step_(w, behind, share)
+        sent = build_increment_(form.to_params(w), broadcast, self.model.shapes)
         return {}, sent, loss / work.steps
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
-        return super().combine(server, received, context) | {ALPHA: server[ALPHA]}
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return super().update_server(server, received, context) | {ALPHA: server[ALPHA]}
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        views = super().views(server, devices)
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        views = super().build_views(server, devices)
         model, tuned = views["global"], c.FineTuneSpec(self.settings.fine_tune_steps, server[ALPHA])
-        return views | {"personal": c.View(model.params, model.predict, fine_tune=tuned)}
+        return views | {"personal": c.View(model.params, model.predict_fn, fine_tune=tuned)}
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         """Count a step for each gradient; the two of the Hessian's product are points too."""
         return 4.0 if self.settings.hessian == "none" else 12.0
 

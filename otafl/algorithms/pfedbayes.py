@@ -41,19 +41,19 @@ from otafl.algorithms.base import (
     AveragedSettings,
     Outcome,
     Views,
-    penalty,
-    personal_rate,
+    declare_penalty,
+    declare_personal_rate,
 )
-from otafl.algorithms.device_tables import flat_personal_view
-from otafl.algorithms.parameters import averaged
+from otafl.algorithms.device_tables import make_flat_personal_view
+from otafl.algorithms.parameters import apply_mean_increment
 from otafl.core import contracts as c
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams, purpose, tick
-from otafl.data.shares import training_sizes
+from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.data.device_splits import get_training_sizes
 from otafl.models.base import Model, flatten, unflatten
 from otafl.models.layered import LayeredModel
 
-NOISE = purpose("pfedbayes", __name__)
+NOISE = declare_purpose("pfedbayes", __name__)
 
 RHO = "rho"
 
@@ -73,29 +73,29 @@ class PFedBayes(Algorithm):
     """Keeps server blocks "model" [S, P] and "rho" [S, P], w's mean and rho, and device blocks
     "personal" and "personal_rho" [S, K, P], those of q_i."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "the personal distribution: it is trained for the device, from what it received"
     )
 
-    apart = True
+    is_per_device = True
 
     class Settings(AveragedSettings):
         name: Literal["pfedbayes"] = "pfedbayes"
-        personal_learning_rate: float = personal_rate()
+        personal_learning_rate: float = declare_personal_rate()
         personal_steps: int = Field(1, ge=1)
         """SGD steps of a device's own distribution on each minibatch; the paper: 1, its authors'
         code: 5"""
-        penalty: float = penalty(
+        penalty: float = declare_penalty(
             10.0,
             "zeta, weight of the divergence from the global distribution beside the log-loss sum",
         )
         rho_start: float = -2.5
         """rho at first; the standard deviation is ln(1 + exp(rho))"""
 
-        def notes(self, scenario: Any) -> Iterable[str]:
-            sizes = training_sizes(scenario.data, scenario.devices.count)
+        def list_notes(self, scenario: Any) -> Iterable[str]:
+            sizes = get_training_sizes(scenario.data, scenario.devices.count)
             each = len(sizes) == scenario.devices.count
-            if sizes and self._grows(min(sizes)):
+            if sizes and self._is_unstable(min(sizes)):
                 longest = max(self.learning_rate, self.personal_learning_rate)
                 yield (
                     f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
@@ -104,12 +104,12 @@ class PFedBayes(Algorithm):
                     "what they bear; a smaller penalty or learning rate would do"
                 )
 
-        def _grows(self, samples: int) -> bool:
+        def _is_unstable(self, samples: int) -> bool:
             """Return whether the first steps diverge on a device of so many samples."""
             deviation = math.log1p(math.exp(self.rho_start))
             curvature = self.penalty / samples / deviation**2
             rates = self.learning_rate, self.personal_learning_rate
-            return bool(_growth(curvature, *rates, self.personal_steps) > 1.0)
+            return bool(_compute_growth(curvature, *rates, self.personal_steps) > 1.0)
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -119,7 +119,7 @@ class PFedBayes(Algorithm):
                 "authors do, and the model has others; mlp or softmax_regression would do"
             )
 
-    round_operations = 2.0
+    flops_per_param_round = 2.0
     """The increments of mu and rho."""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
@@ -128,27 +128,31 @@ class PFedBayes(Algorithm):
         rho = torch.full_like(mu, self.settings.rho_start)
         return server | {RHO: rho}, {"personal": mu[:, None], "personal_rho": rho[:, None]}
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        work, cohort = context.work, context.cohort
-        of_device = cohort.trial, cohort.device, (self.model.size,)
-        start_mu, start_rho = broadcast.blocks[c.MODEL], broadcast.blocks[RHO]
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        work, cohort = context.local_data, context.cohort
+        of_device = cohort.trial, cohort.device, (self.model.num_params,)
+        start_mu, start_rho = broadcast.tensors[c.MODEL], broadcast.tensors[RHO]
         w_mu, w_rho = start_mu.clone(), start_rho.clone()
         mu, rho = devices["personal"], devices["personal_rho"]
         rate = context.gather_hyper("learning_rate")[:, None]
         own_rate = context.gather_hyper("personal_learning_rate")[:, None]
         zeta = (context.gather_hyper("penalty") / work.count_classes().sum(1))[:, None]
-        zeta = _stable(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
+        zeta = _limit_step(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)
         for step in range(work.steps):
-            batch, w_sigma = work.batch(step), functional.softplus(w_rho)
+            batch, w_sigma = work.draw_batch(step), functional.softplus(w_rho)
             precision = zeta / w_sigma.square()
             for draw in range(draws):
-                noise = context.streams.device_normal(
-                    NOISE, tick(context.round, step * draws + draw), *of_device
+                noise = context.streams.draw_device_normal(
+                    NOISE, make_step_key(context.round, step * draws + draw), *of_device
                 )
                 theta = torch.addcmul(mu, sigma, noise)
-                one, grads = self.model.gradients(unflatten(theta, self.model.shapes), batch)
+                one, grads = self.model.compute_gradients(
+                    unflatten(theta, self.model.shapes), batch
+                )
                 loss, by_theta = loss + one, flatten(grads)
                 by_sigma = torch.mul(precision, sigma, out=theta).addcdiv_(zeta, sigma, value=-1.0)
                 by_sigma.addcmul_(by_theta, noise)
@@ -156,42 +160,49 @@ class PFedBayes(Algorithm):
                 rho.addcmul_(own_rate, by_sigma.mul_(torch.sigmoid(rho)), value=-1.0)
                 mu.addcmul_(own_rate, by_theta, value=-1.0)
                 sigma = functional.softplus(rho)  # whose slope is sigmoid(rho)
-            _copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
+            _take_copy_step_((w_mu, w_rho), w_sigma, mu, sigma, rate * zeta)
         state = {"personal": mu, "personal_rho": rho}
         sent = {c.MODEL: w_mu.sub_(start_mu), RHO: w_rho.sub_(start_rho)}
         return state, (c.Group(sent),), loss / (work.steps * draws)
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
-        return {name: averaged(server, received, context.hyper, name) for name in (c.MODEL, RHO)}
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
+        return {
+            name: apply_mean_increment(server, received, context.hyper, name)
+            for name in (c.MODEL, RHO)
+        }
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        personal = flat_personal_view(self.model, devices["personal"])
-        return super().views(server, devices) | {"personal": personal}
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        personal = make_flat_personal_view(self.model, devices["personal"])
+        return super().build_views(server, devices) | {"personal": personal}
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         return DRAW_STEP * self.settings.personal_steps + COPY_STEP
 
-    def flops(self, load: c.Workload) -> np.ndarray:
-        gradients = load.steps * (self.settings.personal_steps - 1)  # beside one a step
-        return super().flops(load) + gradients * self.model.training_flops(load.batch)
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        gradients = workload.num_steps * (self.settings.personal_steps - 1)  # beside one a step
+        return super().count_flops(workload) + gradients * self.model.count_training_flops(
+            workload.effective_batch_size
+        )
 
 
-def _stable(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
+def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
     """Return zeta / n_i [n, 1]; or, where the steps on a minibatch would take mu and w's mean apart
     for the divergence alone, that with which the longer of the two steps makes them equal."""
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
-    grows = _growth(zeta / least, rate, own_rate, draws) > 1.0
+    grows = _compute_growth(zeta / least, rate, own_rate, draws) > 1.0
     return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
 
 
-def _growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
+def _compute_growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
     """Return what the steps on a minibatch multiply mu less w's mean by, for the divergence alone,
     whose curvature is zeta / (n_i sigma^2): numbers, arrays or tensors."""
     return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
 
 
-def _copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:
+def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:
     """Take an SGD step of w, w_sigma being its deviation, on KL(q || w) = ln(w_sigma / sigma) +
     (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
     w_mu, w_rho = w

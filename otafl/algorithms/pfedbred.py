@@ -40,25 +40,31 @@ from otafl.algorithms.base import (
     AveragedSettings,
     Outcome,
     Views,
-    penalty,
-    personal_rate,
+    declare_penalty,
+    declare_personal_rate,
 )
-from otafl.algorithms.parameters import device_view, increment_, named, own, received_params
+from otafl.algorithms.parameters import (
+    add_prefix,
+    build_increment_,
+    get_received_params,
+    make_device_view,
+    select_prefix,
+)
 from otafl.algorithms.prox import (
     ENVELOPE,
     PENALISED,
     PENALTY,
     PROX_STEPS,
-    envelope_step,
     find_divergence,
-    stepped,
+    take_envelope_step,
+    take_step,
 )
 from otafl.core.contracts import MODEL, Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.rng import Streams
-from otafl.core.settings import removed, stackable
+from otafl.core.settings import declare_removed, declare_stackable
 from otafl.factorised.coherence import coherence
 from otafl.models.base import Model, flatten
-from otafl.models.span import Slope, Span, Towards
+from otafl.models.span import Gradient, InPlaceDifference, Span
 
 UPDATE = "update"
 """The device block of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
@@ -79,16 +85,16 @@ class PFedBreD(Algorithm):
     and for meg and mh "last.<name>", both the server's start at first; "update" [S, K, P] with
     `coherence`."""
 
-    own_state: ClassVar[str] = (
+    private_state: ClassVar[str] = (
         "theta, and w at the end of the device's last round: the memory is of the device's "
         "own envelope, not of the server's step"
     )
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["pfedbred"] = "pfedbred"
-        _gone = removed(family="gaussian")  # other priors do not fit parameters of any sign
+        _gone = declare_removed(family="gaussian")  # other priors do not fit parameters of any sign
         strategy: Literal["none", "lg", "meg", "mh"] = "mh"
         """the prior's mean: none (the local model, which is pFedMe), lg (a step along the loss
         gradient), meg (along the memorised envelope gradient), mh (both)"""
@@ -97,12 +103,12 @@ class PFedBreD(Algorithm):
         appendix"""
         c2_two_batches: bool = False
         """with variant: c2, a minibatch of its own for the inner gradient"""
-        penalty: float = penalty(15.0, PENALTY)
-        personal_learning_rate: float = personal_rate()
-        eta: float = stackable(0.05, ge=0)
+        penalty: float = declare_penalty(15.0, PENALTY)
+        personal_learning_rate: float = declare_personal_rate()
+        eta: float = declare_stackable(0.05, ge=0)
         """step along the memorised envelope gradient, of meg and mh; the penalty is absorbed in
         it"""
-        eta_alpha: float = stackable(0.01, ge=0)
+        eta_alpha: float = declare_stackable(0.01, ge=0)
         """step along the loss gradient in the prior's mean, of lg and mh"""
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
         coherence: bool = False
@@ -124,7 +130,7 @@ class PFedBreD(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         self.has_memory = settings.strategy in ("meg", "mh")
-        self.keeps = ("personal", "last") if self.has_memory else ("personal",)
+        self.device_models = ("personal", "last") if self.has_memory else ("personal",)
         self._two_batches = settings.strategy == "mh" and (
             settings.variant == "code" or settings.c2_two_batches
         )
@@ -135,35 +141,39 @@ class PFedBreD(Algorithm):
             devices[UPDATE] = torch.zeros_like(server[MODEL])[:, None]
         return server, devices
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        form, settings, work = self.form, self.settings, context.work
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        form, settings, work = self.form, self.settings, context.local_data
         rates = {name: context.gather_hyper(name) for name in context.hyper}
-        w = form.hold(received_params(broadcast, self.model))
-        theta = form.take(own(devices, "personal"))
-        last = form.take(own(devices, "last")) if self.has_memory else None
+        w = form.copy_params(get_received_params(broadcast, self.model))
+        theta = form.adopt_params(select_prefix(devices, "personal"))
+        last = form.adopt_params(select_prefix(devices, "last")) if self.has_memory else None
         update: Tensors = {}
         loss = torch.zeros_like(rates["penalty"])
         for index in range(work.steps):
-            pull = [] if last is None else [Towards(theta, last)]
-            beside = work.batch(index, draw=1) if self._two_batches else None
-            span = form.span(work.batch(index), w, *pull, beside=beside)
-            prior = self._prior(span, span.slope_beside() if self._two_batches else None, rates)
+            pull = [] if last is None else [InPlaceDifference(theta, last)]
+            beside = work.draw_batch(index, draw_index=1) if self._two_batches else None
+            span = form.make_span(work.draw_batch(index), w, *pull, second_batch=beside)
+            prior = self._choose_prior(
+                span, span.compute_second_gradient() if self._two_batches else None, rates
+            )
             base, start = prior.base, prior.start
-            solved, moved, first = envelope_step(
+            solved, moved, first = take_envelope_step(
                 span, base, start, prior.mean, rates, settings.prox_steps
             )
             loss += first if prior.loss is None else prior.loss
             if settings.coherence and index == work.steps - 1:
-                step = flatten(form.blocks(span.between(solved, prior.mean)))
+                step = flatten(form.to_params(span.subtract_points(solved, prior.mean)))
                 update = {UPDATE: step * rates["penalty"][:, None]}
             span.write_each_((moved, w), (solved, theta))
-        local = form.blocks(w)
-        state = named("personal", form.blocks(theta)) | update
+        local = form.to_params(w)
+        state = add_prefix("personal", form.to_params(theta)) | update
         if self.has_memory:
-            state |= named("last", local)
-        return state, increment_(local, broadcast, self.model.shapes), loss / work.steps
+            state |= add_prefix("last", local)
+        return state, build_increment_(local, broadcast, self.model.shapes), loss / work.steps
 
-    def _prior(self, span: Span, inner: Slope | None, rates: Tensors) -> Prior:
+    def _choose_prior(self, span: Span, inner: Gradient | None, rates: Tensors) -> Prior:
         """Choose the points of a local step. inner: the slope at w on a minibatch of its own, where
         there is one."""
         strategy, variant = self.settings.strategy, self.settings.variant
@@ -171,26 +181,26 @@ class PFedBreD(Algorithm):
         if strategy == "none":
             return Prior(w, w, w, None)
         if strategy == "meg":
-            mean = _recalled(span, w, rates)  # eq. (14), meg
+            mean = _apply_memory(span, w, rates)  # eq. (14), meg
             return Prior(w, mean, w if variant == "code" else mean, None)
-        slope = first = span.slope(w) if inner is None else inner
+        slope = first = span.compute_gradient(w) if inner is None else inner
         if strategy == "mh" and variant != "paper":  # the gradient of eq. (24)
-            slope = span.slope(stepped(span, w, first, rates["eta_alpha"]))
-        ahead = stepped(span, w, slope, rates["eta_alpha"])
+            slope = span.compute_gradient(take_step(span, w, first, rates["eta_alpha"]))
+        ahead = take_step(span, w, slope, rates["eta_alpha"])
         if strategy == "lg":
             return Prior(w, ahead, ahead, first.loss)  # eq. (14), lg
-        mean = _recalled(span, ahead, rates)  # eq. (14), mh
+        mean = _apply_memory(span, ahead, rates)  # eq. (14), mh
         if variant == "code":
             return Prior(ahead, mean, ahead, first.loss)
         return Prior(w, mean, mean, first.loss)
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
-        views = super().views(server, devices)
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+        views = super().build_views(server, devices)
         if self.has_memory:
-            views["local"] = device_view(self.model, devices, "last")
+            views["local"] = make_device_view(self.model, devices, "last")
         return views
 
-    def measures(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
+    def compute_metrics(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
         """Return the generalised coherence of the devices' last envelope gradients, if it is
         kept."""
         if not self.settings.coherence:
@@ -199,28 +209,28 @@ class PFedBreD(Algorithm):
         return {"update_coherence": value, "update_coherence_log": log_det}
 
     @property
-    def apart(self) -> bool:
+    def is_per_device(self) -> bool:
         return not self.settings.coherence
 
     @property
-    def _ahead(self) -> int:
+    def _num_prior_steps(self) -> int:
         """Count the gradient steps to the prior's mean."""
         meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
         return meta[self.settings.strategy]
 
     @property
     def gradients_per_step(self) -> int:
-        return int(self.settings.prox_steps) + self._ahead
+        return int(self.settings.prox_steps) + self._num_prior_steps
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         """Count the proximal steps and that of w, the steps to the prior's mean, and the one along
         the memorised gradient, last - theta."""
-        mean = 2.0 * self._ahead + (3.0 if self.has_memory else 0.0)
+        mean = 2.0 * self._num_prior_steps + (3.0 if self.has_memory else 0.0)
         return PENALISED * self.settings.prox_steps + ENVELOPE + mean
 
 
-def _recalled(span: Span, point: Tensor, rates: Tensors) -> Tensor:
+def _apply_memory(span: Span, point: Tensor, rates: Tensors) -> Tensor:
     """Return point - eta (last - theta): the memorised envelope gradient, span's only direction."""
     (pull,) = span.directions
     return torch.addcmul(point, rates["eta"][:, None], pull, value=-1.0)

@@ -31,10 +31,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.algorithms.arrivals import arrived
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.device_tables import flat_personal_view, heard, spread
-from otafl.algorithms.parameters import increment_, received_copy, sgd_, start
+from otafl.algorithms.deliveries import get_delivered
+from otafl.algorithms.device_tables import find_delivered, make_flat_personal_view, scatter_to_table
+from otafl.algorithms.parameters import build_increment_, copy_received_params, draw_start, run_sgd_
 from otafl.core import settings
 from otafl.core.contracts import (
     MODEL,
@@ -46,11 +46,11 @@ from otafl.core.contracts import (
     Received,
     Tensors,
 )
-from otafl.core.rng import Streams, family
-from otafl.core.settings import stackable
+from otafl.core.rng import Streams, declare_family
+from otafl.core.settings import declare_stackable
 from otafl.models.base import Model, flatten
 
-HYPERNETWORK = family("pfedhn", __name__)
+HYPERNETWORK = declare_family("pfedhn", __name__)
 
 EMBEDDING = "embedding"
 
@@ -59,21 +59,21 @@ class PFedHN(Algorithm):
     """Keeps server blocks "embedding" [S, K, E]; "hyper_weight<l>" [S, M, N] and "hyper_bias<l>"
     [S, N] of each layer l of the hypernetwork; no device state."""
 
-    device_rows: ClassVar[tuple[str, ...]] = ("embedding",)
+    per_device_state: ClassVar[tuple[str, ...]] = ("embedding",)
 
     needs: ClassVar[Needs] = "each"
-    merges: ClassVar[bool] = False
+    supports_merging: ClassVar[bool] = False
 
     class Settings(settings.Settings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
 
         name: Literal["pfedhn"] = "pfedhn"
-        learning_rate: float = stackable(0.01, gt=0)
+        learning_rate: float = declare_stackable(0.01, gt=0)
         """SGD step of a device's model"""
-        server_learning_rate: float = stackable(1.0, gt=0)
+        server_learning_rate: float = declare_stackable(1.0, gt=0)
         """step of the hypernetwork along the mean over devices; the paper's step for one device at
         a time, 0.01 with momentum 0.9, adds up to as much over ten of them"""
-        embedding_learning_rate: float = stackable(0.1, gt=0)
+        embedding_learning_rate: float = declare_stackable(0.1, gt=0)
         """step of a device's embedding; the paper: 0.01 with momentum 0.9"""
         embedding: int = Field(32, ge=1)
         """length of a device's embedding"""
@@ -82,20 +82,20 @@ class PFedHN(Algorithm):
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
-        self.widths = (settings.embedding, *settings.hidden, model.size)
+        self.widths = (settings.embedding, *settings.hidden, model.num_params)
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
-        params = start(self.model, streams)
+        params = draw_start(self.model, streams)
         size = {
             name: block.square().mean(tuple(range(1, block.dim())), keepdim=True).sqrt()
             for name, block in params.items()
         }
         scale = flatten({name: size[name].expand_as(block) for name, block in params.items()})
-        table = (self.devices, self.widths[0])
-        server = {EMBEDDING: streams.normal(HYPERNETWORK / EMBEDDING, 0, table).clone()}
+        table = (self.num_devices, self.widths[0])
+        server = {EMBEDDING: streams.draw_normal(HYPERNETWORK / EMBEDDING, 0, table).clone()}
         for layer, sides in enumerate(itertools.pairwise(self.widths)):
             weight, bias = (
-                2.0 * streams.uniform(HYPERNETWORK / f"{kind}{layer}", 0, shape) - 1.0
+                2.0 * streams.draw_uniform(HYPERNETWORK / f"{kind}{layer}", 0, shape) - 1.0
                 for kind, shape in (("weight", sides), ("bias", sides[1:]))
             )
             server[f"hyper_weight{layer}"] = weight / sides[0] ** 0.5
@@ -117,18 +117,20 @@ class PFedHN(Algorithm):
 
     def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
         models = self.forward(server)[-1].flatten(0, 1)
-        return Broadcast({MODEL: models[cohort.cell]}, per_device=True)
+        return Broadcast({MODEL: models[cohort.flat_index]}, per_device=True)
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        return {}, increment_(params, broadcast, self.model.shapes), loss
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = copy_received_params(broadcast, self.model)
+        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
+        return {}, build_increment_(params, broadcast, self.model.shapes), loss
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
-        each, came = arrived(received, 0)
-        by_model = spread(each[MODEL], came, cohort)  # Delta, 0 where nothing came
-        count = heard(came, cohort).sum(1)
+        each, came = get_delivered(received, 0)
+        by_model = scatter_to_table(each[MODEL], came, cohort)  # Delta, 0 where nothing came
+        count = find_delivered(came, cohort).sum(1)
         step = (hyper["server_learning_rate"] / count.clamp_min(1.0))[:, None, None]
         seen, new, by = self.forward(server), {}, by_model
         for layer in range(len(self.widths) - 2, -1, -1):
@@ -142,5 +144,5 @@ class PFedHN(Algorithm):
         new[EMBEDDING] = torch.addcmul(server[EMBEDDING], own_step, by)
         return {name: new[name] for name in server}
 
-    def views(self, server: Tensors, devices: Tensors) -> Views:
-        return {"personal": flat_personal_view(self.model, self.forward(server)[-1])}
+    def build_views(self, server: Tensors, devices: Tensors) -> Views:
+        return {"personal": make_flat_personal_view(self.model, self.forward(server)[-1])}

@@ -2,9 +2,9 @@
 
     minimise over theta   f(theta; X) + penalty/2 ||theta - centre||^2.
 
-`gradient_steps` is plain gradient descent (pFedMe, Dinh, Tran, Nguyen 2020; pFedBreD, Shi et al.
-2023), `nesterov_steps` the accelerated one of TDPFed (Wang et al.), `envelope_step` a solve and the
-step along the Moreau envelope's gradient, penalty (centre - theta), that follows it.
+`take_gradient_steps` is plain gradient descent (pFedMe, Dinh, Tran, Nguyen 2020; pFedBreD, Shi et
+al. 2023), `take_nesterov_steps` the accelerated one of TDPFed (Wang et al.), `take_envelope_step` a
+solve and the step along the Moreau envelope's gradient, penalty (centre - theta), that follows it.
 
     form = form_of(model)                                # otafl.models.span: how models are kept
     w, centre = form.hold(params), form.hold(others)     # copies [n, ...]
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
-from otafl.models.span import Slope, Span
+from otafl.models.span import Gradient, Span
 
 PENALTY = (
     "lambda, the strength of the prior; of the authors: 30 for a DNN, 15 for every other model"
@@ -53,58 +53,58 @@ def find_divergence(rate: float, weight: float) -> Iterator[str]:
         )
 
 
-def gradient_steps(
+def take_gradient_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
     """Take theta <- theta - step [grad f(theta; X) + penalty (theta - centre)] so many times."""
     theta = start.clone()
     share = (step * penalty)[:, None]
-    first = _penalised_step_(span, theta, centre, step, share)
+    first = _take_penalised_step_(span, theta, centre, step, share)
     for _ in range(steps - 1):
-        _penalised_step_(span, theta, centre, step, share)
+        _take_penalised_step_(span, theta, centre, step, share)
     return theta, first
 
 
-def nesterov_steps(
+def take_nesterov_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Take for j = 1, 2, ... the step of `gradient_steps` from v = theta + (j - 1)/(j + 2) (theta -
-    theta before). Returns the iterate, not the point looked ahead to."""
+    """Take for j = 1, 2, ... the step of `take_gradient_steps` from v = theta + (j - 1)/(j + 2)
+    (theta - theta before). Returns the iterate, not the point looked ahead to."""
     share = (step * penalty)[:, None]
     before, theta = start, start.clone()
-    first = _penalised_step_(span, theta, centre, step, share)
+    first = _take_penalised_step_(span, theta, centre, step, share)
     for j in range(2, steps + 1):
         ahead = torch.lerp(before, theta, 1.0 + (j - 1) / (j + 2))
         before, theta = theta, ahead
-        _penalised_step_(span, theta, centre, step, share)
+        _take_penalised_step_(span, theta, centre, step, share)
     return theta, first
 
 
-def envelope_step(
+def take_envelope_step(
     span: Span, base: Tensor, start: Tensor, centre: Tensor, rates: Tensors, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return theta of `gradient_steps` of size "personal_learning_rate", base - "learning_rate"
-    "penalty" (centre - theta), and the loss; rates [n] by these names."""
+    """Return theta of `take_gradient_steps` of size "personal_learning_rate", base - "
+    ""learning_ratepenalty" (centre - theta), and the loss; rates [n] by these names."""
     penalty = rates["penalty"]
-    theta, loss = gradient_steps(
+    theta, loss = take_gradient_steps(
         span, start, centre, rates["personal_learning_rate"], penalty, steps
     )
     along = (rates["learning_rate"] * penalty)[:, None]
     return theta, torch.addcmul(base, along, theta - centre), loss
 
 
-def stepped(span: Span, point: Tensor, slope: Slope, step: Tensor) -> Tensor:
+def take_step(span: Span, point: Tensor, slope: Gradient, step: Tensor) -> Tensor:
     """Return point - step [n] * gradient."""
     moved = point.clone()
     span.descend_(moved, slope, step)
     return moved
 
 
-def _penalised_step_(
+def _take_penalised_step_(
     span: Span, theta: Tensor, centre: Tensor, step: Tensor, share: Tensor
 ) -> Tensor:
     """Take one step in place, share [n, 1] = step * penalty; returns the loss [n] before it."""
-    slope = span.slope(theta)
+    slope = span.compute_gradient(theta)
     theta.lerp_(centre, share)
     span.descend_(theta, slope, step)
     return slope.loss

@@ -21,11 +21,17 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm, Outcome
-from otafl.algorithms.whole_models import BiasMode, WholeSettings, payload_of, step_size, weights_of
-from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, column
+from otafl.algorithms.whole_models import (
+    BiasMode,
+    WholeSettings,
+    build_payload,
+    compute_step_size,
+    list_weights,
+)
+from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, unsqueeze_like
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
-from otafl.factorised.shrinkage import soft
+from otafl.core.settings import declare_stackable
+from otafl.factorised.shrinkage import soft_threshold
 from otafl.models.base import descend_
 
 
@@ -33,23 +39,23 @@ class ProxSgd(Algorithm):
     """Keeps server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum,
     v of every parameter, [S, K, *shape], zero at first."""
 
-    own_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"
+    private_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"
 
-    whole: ClassVar[bool] = True
+    sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
-        l1_weight: float = stackable(0.001, introduced=0.02, ge=0)
+        l1_weight: float = declare_stackable(0.001, introduced=0.02, ge=0)
         """lambda, the weight of the l1 norm in the loss"""
         momentum: bool = False
         """steps along v = (1 - rho) v + rho g (ProxSGD's form), kept by each device between rounds,
         in place of along the gradient g"""
-        rho: float = stackable(0.1, gt=0, le=1)
+        rho: float = declare_stackable(0.1, gt=0, le=1)
         """share of the newest gradient in v; momentum: true alone"""
         bias_mode: BiasMode = "ideal"
 
     @property
-    def step_operations(self) -> float:
+    def flops_per_param_step(self) -> float:
         """Count the step and the soft threshold, and with momentum v + rho (g - v)."""
         return 7.0 if self.settings.momentum else 4.0
 
@@ -59,31 +65,35 @@ class ProxSgd(Algorithm):
             return server, devices
         return server, {name: torch.zeros_like(block)[:, None] for name, block in server.items()}
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        trial, work, weights = context.cohort.trial, context.work, weights_of(self.model)
-        params = dict(broadcast.blocks)
-        eta = step_size(context.hyper, context.round)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        trial, work, weights = context.cohort.trial, context.local_data, list_weights(self.model)
+        params = dict(broadcast.tensors)
+        eta = compute_step_size(context.hyper, context.round)
         step, threshold = eta[trial], (eta * context.hyper["l1_weight"])[trial]
         loss = torch.zeros_like(step)
         for index in range(work.steps):
-            batch = work.batch(index)
+            batch = work.draw_batch(index)
             if self.settings.momentum:
-                of_step, devices = self._momentum_step_(
+                of_step, devices = self._take_momentum_step_(
                     params, devices, batch, step, context.gather_hyper("rho")
                 )
                 loss += of_step
             else:
-                loss += self.model.sgd_(params, batch, step)
+                loss += self.model.take_sgd_step_(params, batch, step)
             for name in weights:
-                params[name] = soft(params[name], column(threshold, params[name]))
-        payload = payload_of(params, self.model, self.settings.bias_mode)
+                params[name] = soft_threshold(params[name], unsqueeze_like(threshold, params[name]))
+        payload = build_payload(params, self.model, self.settings.bias_mode)
         return devices, payload, loss / work.steps
 
-    def _momentum_step_(
-        self, params: Tensors, along: Tensors, batch: Batch, step: Tensor, rho: Tensor
+    def _take_momentum_step_(
+        self, params: Tensors, momentum: Tensors, batch: Batch, step: Tensor, rho: Tensor
     ) -> tuple[Tensor, Tensors]:
         """Move params by -step v [n] in place; return the loss [n] before, and the new v."""
-        loss, grads = self.model.gradients(params, batch)
-        moved = {name: torch.lerp(along[name], g, column(rho, g)) for name, g in grads.items()}
+        loss, grads = self.model.compute_gradients(params, batch)
+        moved = {
+            name: torch.lerp(momentum[name], g, unsqueeze_like(rho, g)) for name, g in grads.items()
+        }
         descend_(params, moved, step)
         return loss, moved

@@ -36,9 +36,9 @@ from typing import ClassVar, Literal
 
 import torch
 
-from otafl.algorithms.arrivals import per_trial
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
-from otafl.algorithms.parameters import averaged, received_copy
+from otafl.algorithms.deliveries import sum_per_trial
+from otafl.algorithms.parameters import apply_mean_increment, copy_received_params
 from otafl.core.contracts import (
     MODEL,
     Broadcast,
@@ -63,15 +63,15 @@ class Scaffold(Algorithm):
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ("control",)
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["scaffold"] = "scaffold"
 
-    step_operations = 3.0
+    flops_per_param_step = 3.0
     """The step, and what is the same in all steps of a round, eta_l (c_i - c)."""
 
-    round_operations = 6.0
+    flops_per_param_round = 6.0
     """eta_l (c_i - c), y - x, the new c_i and its change."""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
@@ -79,14 +79,16 @@ class Scaffold(Algorithm):
         zero = torch.zeros_like(server[MODEL])
         return server | {CONTROL: zero}, {CONTROL: zero[:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        x, c, own = broadcast.blocks[MODEL], broadcast.blocks[CONTROL], devices[CONTROL]
-        params, work = received_copy(broadcast, self.model), context.work
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        x, c, own = broadcast.tensors[MODEL], broadcast.tensors[CONTROL], devices[CONTROL]
+        params, work = copy_received_params(broadcast, self.model), context.local_data
         rate = context.gather_hyper("learning_rate")
         shift = unflatten((own - c).mul_(rate[:, None]), self.model.shapes)
         loss = torch.zeros_like(rate)
         for step in range(work.steps):
-            loss += self.model.sgd_(params, work.batch(step), rate)
+            loss += self.model.take_sgd_step_(params, work.draw_batch(step), rate)
             for name, block in params.items():
                 block.add_(shift[name])
         moved = flatten(params).sub_(x)
@@ -95,13 +97,13 @@ class Scaffold(Algorithm):
         return {CONTROL: own}, payload, loss / work.steps
 
     def on_ack(
-        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+        self, devices: Tensors, sent: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        change = sent[1].blocks[CONTROL]
-        return {CONTROL: devices[CONTROL].add_(torch.where(heard[1], change, 0.0))}
+        change = sent[1].tensors[CONTROL]
+        return {CONTROL: devices[CONTROL].add_(torch.where(delivered_masks[1], change, 0.0))}
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        share = per_trial(context.cohort.weight, context.cohort)
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+        share = sum_per_trial(context.cohort.weight, context.cohort)
         came = share[:, None] * received.delivered_weight(1, CONTROL)
         control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])
-        return {MODEL: averaged(server, received, context.hyper), CONTROL: control}
+        return {MODEL: apply_mean_increment(server, received, context.hyper), CONTROL: control}

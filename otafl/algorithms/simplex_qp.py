@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 ITERATIONS = 25
-_ENOUGH = 1e-12
+_TOLERANCE = 1e-12
 """A program is left as it is once the duality gap is this share of its value."""
 _NUMBERS_AT_ONCE = 1 << 24
 """Numbers in the matrices that are factorised together."""
 
 
-def minimisers(q: Tensor, present: Tensor) -> Tensor:
+def solve_programs(q: Tensor, present: Tensor) -> Tensor:
     """Return x [n, K] of the programs q [n, K, K], symmetric and positive semidefinite, over the
     present [n, K] bool coordinates, at least one in each. Worked out in double precision."""
     size = max(1, _NUMBERS_AT_ONCE // q.shape[-1] ** 2)
@@ -39,16 +39,16 @@ def _solve(q: Tensor, present: Tensor) -> Tensor:
     x = torch.ones_like(a) / a.sum(1, keepdim=True)
     z, y = torch.ones_like(a), torch.zeros_like(a[:, :1])
     for _ in range(ITERATIONS):
-        moved = _iteration(q, a, x, z, y)
+        moved = _take_newton_step(q, a, x, z, y)
         value = (x * (q @ x[:, :, None]).squeeze(2)).sum(1, keepdim=True)
-        go = (x * z).sum(1, keepdim=True) > _ENOUGH * value + 1e-30
+        go = (x * z).sum(1, keepdim=True) > _TOLERANCE * value + 1e-30
         go &= moved[0].isfinite().all(1, keepdim=True)  # a matrix that rounding made indefinite
         x, z, y = (torch.where(go, new, old) for new, old in zip(moved, (x, z, y), strict=True))
     x = x * a
     return x / x.sum(1, keepdim=True)
 
 
-def _iteration(
+def _take_newton_step(
     q: Tensor, a: Tensor, x: Tensor, z: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Move on from (x, z, y): Q x - a y - z = 0, a^T x = 1, x z = 0 are solved to first order,
@@ -58,24 +58,24 @@ def _iteration(
     factor, _ = torch.linalg.cholesky_ex(q + torch.diag_embed(z / x))
     by_sum = torch.cholesky_solve(a[:, :, None], factor).squeeze(2)
 
-    def direction(product: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def solve_direction(product: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the step towards x z = x z + product."""
         along = torch.cholesky_solve((product / x - dual)[:, :, None], factor).squeeze(2)
         dy = (primal - (a * along).sum(1, keepdim=True)) / (a * by_sum).sum(1, keepdim=True)
         dx = along + by_sum * dy
         return dx, (product - z * dx) / x, dy
 
-    dx, dz, _ = direction(-x * z)
-    step = _longest(x, dx, z, dz)
+    dx, dz, _ = solve_direction(-x * z)
+    step = _find_longest_step(x, dx, z, dz)
     mean = (x * z).mean(1, keepdim=True)
     foretold = ((x + step * dx) * (z + step * dz)).mean(1, keepdim=True)
     centre = (foretold / mean) ** 3 * mean
-    dx, dz, dy = direction(centre - x * z - dx * dz)
-    step = 0.99 * _longest(x, dx, z, dz)
+    dx, dz, dy = solve_direction(centre - x * z - dx * dz)
+    step = 0.99 * _find_longest_step(x, dx, z, dz)
     return x + step * dx, z + step * dz, y + step * dy
 
 
-def _longest(x: Tensor, dx: Tensor, z: Tensor, dz: Tensor) -> Tensor:
+def _find_longest_step(x: Tensor, dx: Tensor, z: Tensor, dz: Tensor) -> Tensor:
     """Return the longest step, at most 1, at which nothing becomes negative, [n, 1]."""
     both, along = torch.cat([x, z], 1), torch.cat([dx, dz], 1)
     limits = torch.where(along < 0, -both / along, torch.inf)

@@ -28,151 +28,163 @@ from torch import Tensor
 
 from otafl.algorithms import width_slices
 from otafl.algorithms.base import Algorithm, Outcome, Views
-from otafl.algorithms.level_training import (
+from otafl.algorithms.parameters import make_draw
+from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
-    levels_of,
-    local_flops,
-    sent_to_levels,
+    broadcast_to_submodels,
+    count_local_flops,
+    make_submodels,
 )
-from otafl.algorithms.parameters import draws
-from otafl.algorithms.width_slices import WidthRule, descending, width_rule
+from otafl.algorithms.width_slices import WidthRule, check_descending, declare_width_rule
 from otafl.core import contracts as c
-from otafl.core.constants import constant
-from otafl.core.rng import Streams, purpose
+from otafl.core.constants import get_constant
+from otafl.core.rng import Streams, declare_purpose
 from otafl.models.base import Count, Model, flatten, unflatten
 from otafl.models.network import Network
 
-QUEUE = purpose("split_mix/queue", __name__)
-OTHERS = purpose("split_mix/others", __name__)
+QUEUE = declare_purpose("split_mix/queue", __name__)
+OTHERS = declare_purpose("split_mix/others", __name__)
 
 
 class SplitMix(Algorithm):
     """Keeps server blocks "model" [S, M P], the atoms side by side; "dealt" [S] int64, how many
     devices took from the queue. No device state. Tested are the first b atoms."""
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
 
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
         atom: Ratio = 0.125
         """width of each of the narrow networks"""
-        levels: Annotated[tuple[Count, ...], AfterValidator(descending)] = Field(
+        levels: Annotated[tuple[Count, ...], AfterValidator(check_descending)] = Field(
             (8, 4, 2, 1), min_length=1
         )
         """how many of the networks a device of each level trains, the largest first; the first is
         how many there are"""
-        width_rule: WidthRule = width_rule()
+        width_rule: WidthRule = declare_width_rule()
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
-        self.atom = width_slices.network(model, settings.atom, settings.width_rule, settings.name)
+        self.atom = width_slices.build_network(
+            model, settings.atom, settings.width_rule, settings.name
+        )
         self.atoms = settings.levels[0]
         super().__init__(settings, self.atom, devices)
 
-    def levels(self) -> tuple[c.Submodel, ...]:
+    def list_submodels(self) -> tuple[c.Submodel, ...]:
         budgets = self.settings.levels
         ratios, networks = [b / self.atoms for b in budgets], [self.atom] * len(budgets)
-        return levels_of(ratios, networks, self.level_flops, budgets)
+        return make_submodels(ratios, networks, self.count_submodel_flops, budgets)
 
-    def row_weights(self, context: c.Context) -> Tensor:
+    def compute_weights(self, context: c.Context) -> Tensor:
         return torch.ones_like(context.cohort.weight)
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        starts = [self.atom.init(draws(streams, f"atom{i}/")) for i in range(self.atoms)]
+        starts = [self.atom.init(make_draw(streams, f"atom{i}/")) for i in range(self.atoms)]
         model = torch.cat([flatten(start) for start in starts], 1)
         return {c.MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast the atoms, and the place of each device in the queue, [S, K] int64."""
         counts = cohort.rows_per_trial.long()
-        order = torch.arange(cohort.size, device=counts.device)
+        order = torch.arange(cohort.num_rows, device=counts.device)
         ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
-        place = counts.new_zeros(cohort.trials * cohort.num_devices)
-        place[cohort.cell] = server["dealt"][cohort.trial] + ahead
-        blocks = {c.MODEL: server[c.MODEL], "place": place.view(cohort.trials, -1)}
-        return sent_to_levels(blocks, cohort, [b * self.atom.size for b in self.settings.levels])
+        place = counts.new_zeros(cohort.num_trials * cohort.num_devices)
+        place[cohort.flat_index] = server["dealt"][cohort.trial] + ahead
+        blocks = {c.MODEL: server[c.MODEL], "place": place.view(cohort.num_trials, -1)}
+        return broadcast_to_submodels(
+            blocks, cohort, [b * self.atom.num_params for b in self.settings.levels]
+        )
 
-    def local(self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext) -> Outcome:
-        cohort, received = context.cohort, broadcast.blocks[c.MODEL]
-        place = broadcast.blocks["place"].gather(1, cohort.device[:, None]).squeeze(1)
-        first = first_atom(place, cohort.trial, self.atoms, context.streams)
-        budget = constant(tuple(self.settings.levels), torch.int64, cohort.level.device)[
-            cohort.level
-        ]
-        has = chosen(first, budget, self.atoms, context)
+    def run_local_update(
+        self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
+    ) -> Outcome:
+        cohort, received = context.cohort, broadcast.tensors[c.MODEL]
+        place = broadcast.tensors["place"].gather(1, cohort.device[:, None]).squeeze(1)
+        first = draw_first_atom(place, cohort.trial, self.atoms, context.streams)
+        budget = get_constant(
+            tuple(self.settings.levels), torch.int64, cohort.capacity_level.device
+        )[cohort.capacity_level]
+        has = draw_atoms(first, budget, self.atoms, context)
         row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
-        pairs = context.work.take(row)
-        start = unflatten(self._by_atom(received)[row, atom], self.atom.shapes)
+        pairs = context.local_data.take(row)
+        start = unflatten(self._split_atoms(received)[row, atom], self.atom.shapes)
         settings, hyper = self.settings, context.hyper
-        increments, losses = width_slices.trained(self.atom, start, pairs, settings, hyper)
+        increments, losses = width_slices.train_increments(self.atom, start, pairs, settings, hyper)
         update, mask = torch.zeros_like(received), torch.zeros_like(received)
-        self._by_atom(update)[row, atom] = flatten(increments)
-        knows = width_slices.known(self.atom, pairs, self.settings.masked_loss)
-        self._by_atom(mask)[row, atom] = flatten(knows)
+        self._split_atoms(update)[row, atom] = flatten(increments)
+        knows = width_slices.build_mask(self.atom, pairs, self.settings.masked_loss)
+        self._split_atoms(mask)[row, atom] = flatten(knows)
         loss = received.new_zeros(len(received)).index_add_(0, row, losses) / has.sum(1)
-        return {}, width_slices.masked(update, mask), loss
+        return {}, width_slices.build_masked_payload(update, mask), loss
 
-    def combine(self, server: c.Tensors, received: c.Received, context: c.Context) -> c.Tensors:
+    def update_server(
+        self, server: c.Tensors, received: c.Received, context: c.Context
+    ) -> c.Tensors:
         dealt = server["dealt"] + context.cohort.rows_per_trial.long()
-        return {c.MODEL: width_slices.moved(server[c.MODEL], received), "dealt": dealt}
+        return {c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received), "dealt": dealt}
 
-    def views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        views = [self._view(server[c.MODEL], budget) for budget in self.settings.levels]
-        return width_slices.by_level(views)
+    def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        views = [self._make_view(server[c.MODEL], budget) for budget in self.settings.levels]
+        return width_slices.name_submodel_views(views)
 
-    def _view(self, model: Tensor, budget: int) -> c.View:
-        mixed = partial(_mixed, self.atom, budget)
-        moments = partial(_moments, self.atom, budget) if self.atom.batch_norms else None
-        blocks = {c.MODEL: model[:, : budget * self.atom.size]}
-        return c.View(blocks, mixed, moments=moments, together="mean")
+    def _make_view(self, model: Tensor, budget: int) -> c.View:
+        mixed = partial(_average_scores, self.atom, budget)
+        moments = partial(_compute_moments, self.atom, budget) if self.atom.batch_norms else None
+        blocks = {c.MODEL: model[:, : budget * self.atom.num_params]}
+        return c.View(blocks, mixed, moments_fn=moments, ensemble="mean")
 
-    def flops(self, load: c.Workload) -> np.ndarray:
-        return self.level_flops(0, load)
+    def count_flops(self, workload: c.Workload) -> np.ndarray:
+        return self.count_submodel_flops(0, workload)
 
-    def level_flops(self, level: int, load: c.Workload) -> np.ndarray:
-        return self.settings.levels[level] * local_flops(self.atom, self.settings, load)
+    def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
+        return self.settings.levels[capacity_level] * count_local_flops(
+            self.atom, self.settings, workload
+        )
 
-    def _by_atom(self, flat: Tensor) -> Tensor:
+    def _split_atoms(self, flat: Tensor) -> Tensor:
         """View [n, M P] as [n, M, P], the same memory."""
-        return flat.view(len(flat), self.atoms, self.atom.size)
+        return flat.view(len(flat), self.atoms, self.atom.num_params)
 
 
-def first_atom(place: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
+def draw_first_atom(queue_position: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
     """Return the atom [n] int64 at each place [n] of the queue, which is a new order of all atoms
     every so many places."""
-    lap = place // atoms
-    order = streams.device_uniform(QUEUE, 0, trial, lap, (atoms,))
+    lap = queue_position // atoms
+    order = streams.draw_device_uniform(QUEUE, 0, trial, lap, (atoms,))
     order = order.argsort(dim=1, stable=True)
-    return order.gather(1, (place % atoms)[:, None]).squeeze(1)
+    return order.gather(1, (queue_position % atoms)[:, None]).squeeze(1)
 
 
-def chosen(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
+def draw_atoms(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
     """Choose the first atom [n] of each row, and budget [n] - 1 others, [n, M] bool."""
     trial, device = context.cohort.trial, context.cohort.device
-    draw = context.streams.device_uniform(OTHERS, context.round, trial, device, (atoms,)).clone()
+    draw = context.streams.draw_device_uniform(
+        OTHERS, context.round, trial, device, (atoms,)
+    ).clone()
     draw.scatter_(1, first[:, None], -1.0)
     rank = draw.argsort(dim=1, stable=True).argsort(1)
     return rank < budget[:, None]
 
 
-def _stacked(
-    atom: Network, budget: int, blocks: c.Tensors, x: Tensor
+def _combine_atoms(
+    atom: Network, budget: int, tensors: c.Tensors, x: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Return the atoms of n models as rows [n b, ..] of parameters, and the samples of each."""
-    n = len(blocks[c.MODEL])
-    params = unflatten(blocks[c.MODEL].reshape(n * budget, -1), atom.shapes)
-    own = {name: block.flatten(0, 1) for name, block in blocks.items() if name != c.MODEL}
+    n = len(tensors[c.MODEL])
+    params = unflatten(tensors[c.MODEL].reshape(n * budget, -1), atom.shapes)
+    own = {name: block.flatten(0, 1) for name, block in tensors.items() if name != c.MODEL}
     return params | own, x if len(x) == 1 else x.repeat_interleave(budget, 0)
 
 
-def _mixed(atom: Network, budget: int, blocks: c.Tensors, x: Tensor) -> Tensor:
+def _average_scores(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> Tensor:
     """Return the mean of the atoms' scores, [n, B, classes]."""
-    params, samples = _stacked(atom, budget, blocks, x)
+    params, samples = _combine_atoms(atom, budget, tensors, x)
     return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
 
 
-def _moments(atom: Network, budget: int, blocks: c.Tensors, x: Tensor) -> c.Tensors:
+def _compute_moments(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> c.Tensors:
     """Return the statistics of each atom, [n, b, C]."""
-    params, samples = _stacked(atom, budget, blocks, x)
+    params, samples = _combine_atoms(atom, budget, tensors, x)
     found = atom.moments(params, samples)
     return {name: value.unflatten(0, (-1, budget)) for name, value in found.items()}

@@ -17,15 +17,15 @@ from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome, Views
-from otafl.algorithms.level_training import (
+from otafl.algorithms.parameters import make_flat_view
+from otafl.algorithms.submodel_training import (
     LevelsSettings,
     Ratio,
-    buckets,
-    classifier_of,
-    ratios,
+    declare_ratios,
+    find_classifier,
+    group_by_level,
     train_,
 )
-from otafl.algorithms.parameters import flat_view
 from otafl.core.contracts import (
     MODEL,
     Group,
@@ -38,9 +38,9 @@ from otafl.core.contracts import (
     View,
 )
 from otafl.core.errors import UserError
-from otafl.models.base import Model, copied, flatten, unflatten
-from otafl.models.network import Network, Sized
-from otafl.models.steps import Axis, Channels
+from otafl.models.base import Model, copy_params, flatten, unflatten
+from otafl.models.layer_steps import Axis, Channels
+from otafl.models.network import Network, ResizableModel
 
 WidthRule = Literal["ceil", "round", "floor"]
 
@@ -51,7 +51,7 @@ _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
 }
 
 
-def width_rule() -> WidthRule:
+def declare_width_rule() -> WidthRule:
     """Declare how the width of a layer is rounded."""
     rule: WidthRule = Field(
         "ceil",
@@ -61,7 +61,7 @@ def width_rule() -> WidthRule:
     return rule
 
 
-def descending(values: tuple[float, ...]) -> tuple[float, ...]:
+def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
     """Return the levels. Raises ValueError unless each is smaller than the one before."""
     if any(a <= b for a, b in itertools.pairwise(values)):
         got = ", ".join(f"{value:g}" for value in values)
@@ -76,10 +76,10 @@ def descending(values: tuple[float, ...]) -> tuple[float, ...]:
 class WidthsSettings(LevelsSettings):
     """Hold what methods have whose levels are slices of one network."""
 
-    levels: Annotated[tuple[Ratio, ...], AfterValidator(descending)] = ratios(
+    levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
         (1.0, 0.5, 0.25, 0.125), "width of each model size, the largest first"
     )
-    width_rule: WidthRule = width_rule()
+    width_rule: WidthRule = declare_width_rule()
     scaler: bool = True
     """in training, what a convolution puts out is divided by the level's width over the largest
     (Diao et al. 2021, section 3)"""
@@ -88,30 +88,32 @@ class WidthsSettings(LevelsSettings):
     programs"""
 
 
-def channels(ratio: float, rule: WidthRule) -> Channels:
+def make_width_fn(ratio: float, rule: WidthRule) -> Channels:
     """Say how many of C channels a network of this width keeps."""
     rounded = _ROUNDED[rule]
     return lambda whole: max(1, rounded(round(ratio * whole, 9)))  # .07 * 100 is a little above 7
 
 
-def network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
+def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
     """Return the model as a network of this width. Raises UserError where it has none."""
-    if not isinstance(model, Sized):
+    if not isinstance(model, ResizableModel):
         raise UserError(
             f"algorithm.name: '{method}' trains the model at several widths, and a "
             f"{type(model).__name__} has one; model: mlp, cnn, conv_net, vgg or resnet would do"
         )
-    return model.network(channels(ratio, rule))
+    return model.build_network(make_width_fn(ratio, rule))
 
 
-def networks(of: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
+def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
     """Return the network of each level, with HeteroFL's scaler where it is asked for."""
-    made = tuple(network(model, ratio, of.width_rule, method) for ratio in of.levels)
-    if not of.scaler:
+    made = tuple(
+        build_network(model, ratio, settings.width_rule, method) for ratio in settings.levels
+    )
+    if not settings.scaler:
         return made
     return tuple(
-        Network(one.image, one.steps, one.unroll, ratio / of.levels[0], one.dense_prefix)
-        for one, ratio in zip(made, of.levels, strict=True)
+        Network(one.image, one.steps, one.unroll, ratio / settings.levels[0], one.dense_prefix)
+        for one, ratio in zip(made, settings.levels, strict=True)
     )
 
 
@@ -119,11 +121,11 @@ Part = tuple[tuple[slice, ...], tuple[slice, ...]]
 """Where a part lies in the narrow block and where in the wide one; all rows."""
 
 
-def parts(
+def split_window(
     wide: Sequence[Axis | None], narrow: Sequence[Axis | None], offset: int
 ) -> tuple[Part, ...]:
     """Cut a narrow block where its window passes the last channel of the wide one."""
-    sides = [_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
+    sides = [_find_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
     every = slice(None)
     return tuple(
         ((every, *(run[0] for run in runs)), (every, *(run[1] for run in runs)))
@@ -131,7 +133,7 @@ def parts(
     )
 
 
-def _runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[slice, slice]]:
+def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[slice, slice]]:
     if wide is None or narrow is None or narrow.channels == wide.channels:
         return [(slice(None), slice(None))]  # all of them, in their order
     start, r = offset % wide.channels, wide.repeat
@@ -142,103 +144,111 @@ def _runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[sli
     return runs
 
 
-def cut(wide: Network, narrow: Network, blocks: Tensors, rows: Tensor, offset: int = 0) -> Tensors:
+def slice_params(
+    wide: Network, narrow: Network, tensors: Tensors, rows: Tensor, offset: int = 0
+) -> Tensors:
     """Cut the narrow network's parameters of the rows [m] out of the wide one's [n, *shape]:
     copies."""
     out = {}
     for name, shape in narrow.shapes.items():
-        block = blocks[name]
+        block = tensors[name]
         out[name] = block.new_empty(len(rows), *shape)
-        for here, there in parts(wide.axes[name], narrow.axes[name], offset):
+        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
             out[name][here] = block[there].index_select(0, rows)
     return out
 
 
-def place_(
-    wide: Network, narrow: Network, blocks: Tensors, into: Tensors, rows: Tensor, offset: int = 0
+def write_slices_(
+    wide: Network, narrow: Network, tensors: Tensors, into: Tensors, rows: Tensor, offset: int = 0
 ) -> None:
     """Write blocks [m, *shape] of the narrow network where they belong in the rows [m] of the wide
     one's [n, *shape]."""
-    for name, block in blocks.items():
-        for here, there in parts(wide.axes[name], narrow.axes[name], offset):
+    for name, block in tensors.items():
+        for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
             into[name][there].index_copy_(0, rows, block[here])
 
 
-def known(narrow: Network, work: LocalData, masked_loss: bool) -> Tensors:
+def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Tensors:
     """Return 1 where a row trains a parameter [m, *shape], 0 on what the classifier has for classes
     that a row has no samples of and that its loss is masked for."""
-    one = torch.ones_like(work.cohort.weight)
+    one = torch.ones_like(local_data.cohort.weight)
     out = {
         name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
         for name, shape in narrow.shapes.items()
     }
     if masked_loss:
-        present = (work.count_classes() > 0).to(one)
-        for name in classifier_of(narrow):  # the classes are its last side
+        present = (local_data.count_classes() > 0).to(one)
+        for name in find_classifier(narrow):  # the classes are its last side
             shape = narrow.shapes[name]
             row = present.view(len(present), *[1] * (len(shape) - 1), -1)
             out[name] = row.expand(-1, *shape)
     return out
 
 
-def trained(
-    narrow: Network, start: Tensors, work: LocalData, of: LevelsSettings, hyper: Hyper
+def train_increments(
+    narrow: Network, start: Tensors, local_data: LocalData, settings: LevelsSettings, hyper: Hyper
 ) -> tuple[Tensors, Tensor]:
     """Return the increments [m, *shape] of local training from a start, and the loss [m]."""
-    params = copied(start)
-    loss = train_(narrow, params, work, of, hyper)
+    params = copy_params(start)
+    loss = train_(narrow, params, local_data, settings, hyper)
     return {name: params[name].sub_(block) for name, block in start.items()}, loss
 
 
 def train_slices(
-    sizes: Sequence[Network],
-    of: WidthsSettings,
+    submodels: Sequence[Network],
+    settings: WidthsSettings,
     received: Tensor,
     context: LocalContext,
     offset: int = 0,
 ) -> Outcome:
     """Train each row's slice of the received model [n, P] of the first size, as its level says: one
     group with increments and a mask [n, P], which superpose coordinate by coordinate; loss [n]."""
-    wide = sizes[0]
+    wide = submodels[0]
     update, mask = torch.zeros_like(received), torch.zeros_like(received)
     loss = received.new_zeros(len(received))
     blocks, into, knows = (unflatten(flat, wide.shapes) for flat in (received, update, mask))
-    for narrow, rows in zip(sizes, buckets(context.cohort, len(sizes)), strict=True):
+    for narrow, rows in zip(submodels, group_by_level(context.cohort, len(submodels)), strict=True):
         if not len(rows):
             continue
-        work = context.work.take(rows)
-        start = cut(wide, narrow, blocks, rows, offset)
-        increments, loss[rows] = trained(narrow, start, work, of, context.hyper)
-        place_(wide, narrow, increments, into, rows, offset)
-        place_(wide, narrow, known(narrow, work, of.masked_loss), knows, rows, offset)
-    return {}, masked(update, mask), loss
+        work = context.local_data.take(rows)
+        start = slice_params(wide, narrow, blocks, rows, offset)
+        increments, loss[rows] = train_increments(narrow, start, work, settings, context.hyper)
+        write_slices_(wide, narrow, increments, into, rows, offset)
+        write_slices_(
+            wide, narrow, build_mask(narrow, work, settings.masked_loss), knows, rows, offset
+        )
+    return {}, build_masked_payload(update, mask), loss
 
 
-def masked(update: Tensor, mask: Tensor) -> Payload:
+def build_masked_payload(update: Tensor, mask: Tensor) -> Payload:
     """Return one group with increments and their mask, both [n, P]."""
     return (Group({MODEL: update}, mask={MODEL: mask}),)
 
 
-def moved(model: Tensor, received: Received, group: int = 0) -> Tensor:
+def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tensor:
     """Return the model [S, P] after the mean increments of those that know each parameter; where
     nothing came it stays."""
     came = received.delivered_weight(group, MODEL) > 0
     return model + received.mean[group][MODEL].where(came, 0.0)
 
 
-def slices(sizes: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
+def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
     """Cut each level's slice [S, P'] out of the model [S, P] of the first size."""
-    blocks = unflatten(model, sizes[0].shapes)
+    blocks = unflatten(model, submodels[0].shapes)
     rows = torch.arange(len(model), device=model.device)
-    return [flatten(cut(sizes[0], narrow, blocks, rows, offset)) for narrow in sizes]
+    return [
+        flatten(slice_params(submodels[0], narrow, blocks, rows, offset)) for narrow in submodels
+    ]
 
 
-def level_views(sizes: Sequence[Network], models: Sequence[Tensor]) -> Views:
+def build_submodel_views(submodels: Sequence[Network], models: Sequence[Tensor]) -> Views:
     """Show "global", the largest model, and "level0", "level1", .. of the models [S, P] of each
     size."""
-    return by_level([flat_view(size, model) for size, model in zip(sizes, models, strict=True)])
+    return name_submodel_views(
+        [make_flat_view(size, model) for size, model in zip(submodels, models, strict=True)]
+    )
 
 
-def by_level(each: Sequence[View]) -> Views:
+def name_submodel_views(views: Sequence[View]) -> Views:
     """Name the views of the levels, of which the first is "global" too."""
-    return {"global": each[0]} | {f"level{level}": one for level, one in enumerate(each)}
+    return {"global": views[0]} | {f"level{level}": one for level, one in enumerate(views)}

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import axes_of, labels
-from otafl.results.ending import ended
+from otafl.analysis.points import build_labels, list_axes
+from otafl.results.end_values import select_end_total
 
 ACCURACIES = {
     "test_accuracy": ("majority_share", "test_samples"),
@@ -26,7 +26,7 @@ ACCURACIES = {
 MARGIN = 3.0
 """A guess exceeds this many standard errors with a probability of 0.13 %."""
 
-MOST = 3
+MAX_NAMED_POINTS = 3
 """Points that are named."""
 
 
@@ -122,18 +122,18 @@ def _name_points(ds: xr.Dataset, points: np.ndarray) -> str:
     """Name the points among all of a sweep; empty for all."""
     if points.all():
         return ""
-    names, texts = labels(ds, axes_of(ds), units=False)
+    names, texts = build_labels(ds, list_axes(ds), units=False)
     each = [
         " ".join(f"{name}={text}" for name, text in zip(names, texts[place], strict=True))
         for place in np.flatnonzero(points)
     ]
-    more = ", ..." if len(each) > MOST else ""
-    return f" at {len(each)} of {len(points)} points ({', '.join(each[:MOST])}{more})"
+    more = ", ..." if len(each) > MAX_NAMED_POINTS else ""
+    return f" at {len(each)} of {len(points)} points ({', '.join(each[:MAX_NAMED_POINTS])}{more})"
 
 
 def _read_ends(ds: xr.Dataset, name: str) -> np.ndarray:
     """Return a variable at the end of each trial, [points, trials]."""
-    values = ended(ds, name).values
+    values = select_end_total(ds, name).values
     return values.reshape(-1, values.shape[-1])
 
 

@@ -20,17 +20,17 @@ import numpy as np
 import xarray as xr
 from pydantic import ValidationError
 
-from otafl.analysis.points import by_point
-from otafl.analysis.summary import SHOWN, moments
+from otafl.analysis.points import flatten_points
+from otafl.analysis.summary import SHOWN, compute_moments
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
-from otafl.results.coordinates import shown
-from otafl.results.ending import ended
+from otafl.results.coordinates import format_value
+from otafl.results.end_values import select_end_total
 from otafl.results.files import open_results
 from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
-from otafl.scenario.keys import CHOICES, put, value_at
+from otafl.scenario.keys import CHOICES, get_value, set_value
 from otafl.scenario.yaml_source import parse
 from otafl.user_code import loading
 
@@ -128,7 +128,7 @@ class Comparison:
         numbers = any(one.differing for one in self.variables)
         return bool(self.settings or self.lacking or numbers)
 
-    def as_json(self) -> str:
+    def to_json(self) -> str:
         """Write all of it, NaN and infinity as null."""
         tree = asdict(self) | {"differs": self.differs}
         text = json.dumps(tree, default=lambda v: v.item() if isinstance(v, np.generic) else str(v))
@@ -149,39 +149,43 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     if not 0 <= tolerance < 1:
         raise UserError(f"--tolerance {tolerance:g}: must be at least 0 and below 1, like 1e-6")
     (one, first), (two, second) = _read(a), _read(b)
-    settings = _settings(one, two)
+    settings = _diff_settings(one, two)
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings, {})
     told = [
-        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))} | origins.computing(ds.attrs)
+        {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))}
+        | origins.describe_computing(ds.attrs)
         for ds in (first, second)
     ]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
-    matched, lacking = _matched(one.places(first, paths), two.places(second, paths))
-    code = _code(first, second, matched)
+    matched, lacking = _match_points(
+        one.number_points(first, paths), two.number_points(second, paths)
+    )
+    code = _diff_code(first, second, matched)
     first, second = (
-        by_point(ds).isel(point=places) for ds, places in zip((first, second), matched, strict=True)
+        flatten_points(ds).isel(point=places)
+        for ds, places in zip((first, second), matched, strict=True)
     )
     found: list[VariableDifference] = []
     if first.sizes["point"]:
-        lacking += _lacking(first, second)
+        lacking += _list_missing(first, second)
         for name in [str(name) for name in first.data_vars if name in second]:
             if set(first[name].dims) == set(second[name].dims):
-                found.append(_difference(first, second, name, tolerance))
+                found.append(_diff_variable(first, second, name, tolerance))
             else:
                 lacking.append(f"{name} has other dims in A than in B")
     changed = {one.name for one in found if one.differing}
     return Comparison(
         names,
         settings,
-        _changed(*told),
+        _diff_values(*told),
         first.sizes["point"],
         code,
         lacking,
         [one for one in found if one.name != IGNORED],
         [one for one in found if one.name == IGNORED and one.differing],
-        list(_paired(first, second, [name for name in SHOWN if name in changed])),
+        list(_diff_pairs(first, second, [name for name in SHOWN if name in changed])),
         one.tree.get("seed") == two.tree.get("seed") and one.tree["data"] == two.tree["data"],
         tolerance,
     )
@@ -205,36 +209,36 @@ class _Settings:
         """Return the keys that its sweep varies."""
         return {track.path: track for axis in self.sweep for track in axis}
 
-    def places(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
+    def number_points(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
         """Return the number of each point that ran, by its settings at these paths."""
         ran, found = np.isfinite(ds["final_round"].values).ravel(), {}
-        for number, point in enumerate(axes.points(self.sweep)):
-            tree = axes.applied(self.tree, point)
+        for number, point in enumerate(axes.iterate_points(self.sweep)):
+            tree = axes.apply_point(self.tree, point)
             for track, _ in point:
-                if track.chooses:
-                    section = json.dumps(value_at(tree, track.path))
-                    tree = put(tree, track.path, _filled(track.path, section))
+                if track.replaces_section:
+                    section = json.dumps(get_value(tree, track.path))
+                    tree = set_value(tree, track.path, _fill_choice(track.path, section))
             if ran[number]:
-                found[_key([value_at(tree, path) for path in paths])] = number
+                found[_make_key([get_value(tree, path) for path in paths])] = number
         return found
 
 
 def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
     """Open a result, or load a scenario. Raises UserError."""
     if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        with loading.without_code():  # settings can be compared without it
+        with loading.disable_imports():  # settings can be compared without it
             stored, data = parse(to_yaml(load_scenario(source))).data, None
     else:
         data = open_results(source)
         stored = restore_tree(data.attrs)
-    tree = _whole(stored)
+    tree = _fill_defaults(stored)
     sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
     if problems:
         raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
     return _Settings(tree, sweep), data
 
 
-def _whole(tree: dict[str, Any]) -> dict[str, Any]:
+def _fill_defaults(tree: dict[str, Any]) -> dict[str, Any]:
     """Fill in the keys that came after a scenario was stored; nothing where it is refused now."""
     bare = {key: value for key, value in tree.items() if key != "sweep"}
     try:
@@ -244,37 +248,39 @@ def _whole(tree: dict[str, Any]) -> dict[str, Any]:
     return {**filled, "sweep": tree.get("sweep", {})}
 
 
-def _settings(one: _Settings, two: _Settings) -> dict[str, Pair]:
+def _diff_settings(one: _Settings, two: _Settings) -> dict[str, Pair]:
     """Return the keys whose values differ.
 
     A swept key has its list of values; what it replaces is not told, and of a section that one of
     the two sweeps the other has its choice.
     """
     swept = list(dict.fromkeys((*one.tracks, *two.tracks)))
-    return _changed(*(_flat_settings(side, swept) for side in (one, two)))
+    return _diff_values(*(_flatten_settings(side, swept) for side in (one, two)))
 
 
-def _changed(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
+def _diff_values(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
     pairs = {key: (one.get(key), two.get(key)) for key in dict.fromkeys((*one, *two))}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
+def _flatten_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
     replaced = {".".join(map(str, path)): path for path in swept}
     below = tuple(f"{key}." for key in replaced)
-    flat = ((key, value) for key, value in _flat(side.tree) if key not in replaced)
+    flat = ((key, value) for key, value in _flatten(side.tree) if key not in replaced)
     out = {key: value for key, value in flat if not key.startswith(below)}
     for key, path in replaced.items():
-        value = value_at(side.tree, path)
+        value = get_value(side.tree, path)
         if path in side.tracks:
-            values = (shown(axes.label(value)) for value in side.tracks[path].values)
+            values = (format_value(axes.format_label(value)) for value in side.tracks[path].values)
             out[key] = f"swept: {', '.join(values)}"
         elif value is not None:
-            out[key] = axes.label(value) if path in CHOICES else value
+            out[key] = axes.format_label(value) if path in CHOICES else value
     return out
 
 
-def _code(a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]) -> list[CodeDifference]:
+def _diff_code(
+    a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]
+) -> list[CodeDifference]:
     """Return what the common points (their numbers in A and in B) were computed by that differs.
 
     What an older file does not say is no difference.
@@ -288,7 +294,7 @@ def _code(a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]) -> list
         one, two = (own.get(number) for own, number in zip(known, numbers, strict=True))
         if one is None or two is None:
             continue
-        for what, pair in origins.differences(one, two).items():
+        for what, pair in origins.find_differences(one, two).items():
             pairs.setdefault(what, Counter())[pair] += 1
     return [
         CodeDifference(what, counts.most_common(1)[0][0], counts.total())
@@ -296,7 +302,7 @@ def _code(a: xr.Dataset, b: xr.Dataset, points: Sequence[Sequence[int]]) -> list
     ]
 
 
-def _matched(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:
+def _match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:
     """Return the numbers of the points that both have, and in words how many only one has."""
     common = [key for key in a if key in b]
     lacking = [
@@ -307,7 +313,7 @@ def _matched(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], lis
     return [[own[key] for key in common] for own in (a, b)], lacking
 
 
-def _lacking(a: xr.Dataset, b: xr.Dataset) -> list[str]:
+def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
     """Say which variables, trials, rounds and devices one result has alone."""
     out = []
     for name, own, other in (("A", a, b), ("B", b, a)):
@@ -317,12 +323,14 @@ def _lacking(a: xr.Dataset, b: xr.Dataset) -> list[str]:
         for dim in [d for d in own.dims if d in other.dims and d not in ("point", "event")]:
             more = [v for v in own[dim].values if v not in set(other[dim].values.tolist())]
             if more:
-                ends = shown(more[0]) + (f" ... {shown(more[-1])}" if len(more) > 1 else "")
+                ends = format_value(more[0]) + (
+                    f" ... {format_value(more[-1])}" if len(more) > 1 else ""
+                )
                 out.append(f"{dim} in {name} alone: {ends} ({len(more)})")
     return out
 
 
-def _difference(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> VariableDifference:
+def _diff_variable(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> VariableDifference:
     one, two = xr.align(
         *(ds[name].drop_vars("final_round", errors="ignore").load() for ds in (a, b)),
         join="inner",
@@ -341,7 +349,9 @@ def _difference(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> Va
     beyond = np.where(differing & both, apart, -1.0)
     first = (beyond if beyond.max() >= 0 else differing).argmax()
     place = np.unravel_index(int(first), x.shape)
-    at = {str(dim): shown(one[dim].values[i]) for dim, i in zip(one.dims, place, strict=True)}
+    at = {
+        str(dim): format_value(one[dim].values[i]) for dim, i in zip(one.dims, place, strict=True)
+    }
     at = {"point": at.pop("point")} | at
     return VariableDifference(
         name,
@@ -355,36 +365,36 @@ def _difference(a: xr.Dataset, b: xr.Dataset, name: str, tolerance: float) -> Va
     )
 
 
-def _paired(a: xr.Dataset, b: xr.Dataset, names: list[str]) -> Iterator[PairedDifference]:
+def _diff_pairs(a: xr.Dataset, b: xr.Dataset, names: list[str]) -> Iterator[PairedDifference]:
     for name in names:
-        bare = (ended(ds, name).drop_vars("point") for ds in (a, b))
+        bare = (select_end_total(ds, name).drop_vars("point") for ds in (a, b))
         one, two = xr.align(*bare, join="inner", exclude="point")
         for point, row in zip(a["point"].values, two.values - one.values, strict=True):
             if np.isfinite(row).any():
-                yield PairedDifference(name, str(point), *moments(row))
+                yield PairedDifference(name, str(point), *compute_moments(row))
 
 
 @functools.lru_cache(maxsize=1024)
-def _filled(path: Keys, section: str) -> Any:
+def _fill_choice(path: Keys, section: str) -> Any:
     """Return a choice (JSON) with its defaults, or as it is where this version does not know it."""
     given = json.loads(section)
     given = {"name": given} if isinstance(given, str) else given
     try:
-        return registry.settings(CHOICES[path].table, given["name"])(**given).model_dump(
+        return registry.load_settings_class(CHOICES[path].table, given["name"])(**given).model_dump(
             mode="json"
         )
     except Exception:  # another version's choice, or the user's own
         return given
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
 
-def _key(values: list[Any]) -> str:
+def _make_key(values: list[Any]) -> str:
     """Write settings so that equal ones are equal texts, 1 and 1.0 too."""
     return json.dumps(json.loads(json.dumps(values), parse_int=float), sort_keys=True)

@@ -7,7 +7,7 @@ import xarray as xr
 from otafl.core.errors import UserError
 
 
-def deviation(result: xr.Dataset) -> xr.Dataset:
+def compute_loss_deviation(result: xr.Dataset) -> xr.Dataset:
     """Compute the loss deviations of the personal models.
 
     Parameters

@@ -2,8 +2,9 @@
 
 Table II of FedRLR counts sub-carriers for one real number each. Over the air all devices share
 them. An orthogonal upload gives each device its own, and there the table counts ONE device's: 75
-rounds of 268,800 reals are its 2.02e7, where ten devices take ten times that. `symbols_per_round`
-has both counts, so rounds to the target times either of them are the overhead by that count.
+rounds of 268,800 reals are its 2.02e7, where ten devices take ten times that.
+`compute_symbols_per_round` has both counts, so rounds to the target times either of them are the
+overhead by that count.
 
 References
 ----------
@@ -18,11 +19,11 @@ from typing import Any, Literal
 
 import xarray as xr
 
-from otafl.analysis.points import axes_of
+from otafl.analysis.points import list_axes
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.results import header
-from otafl.results.ending import count_diverged
+from otafl.results.end_values import count_diverged
 
 COSTS = (
     *("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s"),
@@ -31,7 +32,7 @@ COSTS = (
 """What adds up from round 0, as far as a result has it."""
 
 
-def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
+def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     """Find the first record at which a variable reaches the target, and the cost up to it.
 
     A trial that diverged keeps its earlier records and counts as a guess afterwards
@@ -80,7 +81,7 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     reached = first.notnull().astype(float).where(ran)
     reached.attrs = {"units": "1", "long_name": f"whether {variable} >= {target:g} was reached"}
     out = {"round": first, "reached": reached}
-    for name, spent in _spent(result).items():
+    for name, spent in _collect_costs(result).items():
         if "device" in spent.dims:
             spent = spent.sum("device", min_count=1, keep_attrs=True)
         out[name] = spent.where(rounds == first).max("round", keep_attrs=True)
@@ -90,7 +91,7 @@ def to_reach(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
     return xr.Dataset(out).drop_vars("final_round", errors="ignore")
 
 
-def soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
+def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     """Return the result at the value of an axis that is soonest at a target on validation data.
 
     The value is chosen at every point of the other axes, by the mean over trials of the first
@@ -106,28 +107,28 @@ def soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     UserError : for an axis that is not there, and for a result without validation data.
     """
     if over not in result.dims:
-        have = ", ".join(axes_of(result)) or "none"
+        have = ", ".join(list_axes(result)) or "none"
         raise UserError(f"soonest: {over!r} is no axis of this result; it has {have}")
-    rounds = to_reach(result, "validation_accuracy", target - 0.01)["round"]
+    rounds = compute_cost_to_reach(result, "validation_accuracy", target - 0.01)["round"]
     late = rounds.fillna(10.0 * float(result["round"].max()))
     return result.isel({over: late.mean("trial").argmin(over)})
 
 
-def _spent(result: xr.Dataset) -> dict[str, xr.DataArray]:
+def _collect_costs(result: xr.Dataset) -> dict[str, xr.DataArray]:
     """Return what has been spent by each record, as far as that is known."""
     # a result kept without its per-device values lacks some
     out = {name: result[name] for name in COSTS if name in result}
     if "uplink_symbols" in result and "participants" in result:
         with contextlib.suppress(UserError):  # a transport whose count is not known
-            out["device_symbols"] = _device_symbols(result)
-    bandwidth = _bandwidth_hz(result)
+            out["device_symbols"] = _count_device_symbols(result)
+    bandwidth = _find_bandwidth_hz(result)
     if bandwidth is not None and "airtime_s" in out:
         about = {"units": "Hz s", "long_name": "uplink airtime times bandwidth"}
         out["bandwidth_time"] = (out["airtime_s"] * bandwidth).assign_attrs(about)
     return out
 
 
-def _device_symbols(result: xr.Dataset) -> xr.DataArray:
+def _count_device_symbols(result: xr.Dataset) -> xr.DataArray:
     """Return the symbols sent by all devices together so far.
 
     Those of an upload that only one is counted of, or that all share, count times the participants
@@ -135,7 +136,7 @@ def _device_symbols(result: xr.Dataset) -> xr.DataArray:
     """
     symbols = result["uplink_symbols"].diff("round")
     each = result["participants"].sel(round=symbols["round"])
-    sent = symbols * each.where(_counted(result) != "all", 1.0)
+    sent = symbols * each.where(_find_counting_rule(result) != "all", 1.0)
     so_far = sent.cumsum("round").assign_coords(round=symbols["round"]).where(symbols.notnull())
     so_far = so_far.reindex(round=result["round"])
     so_far = so_far.where(result["round"] != result["round"][0], 0.0)
@@ -143,17 +144,19 @@ def _device_symbols(result: xr.Dataset) -> xr.DataArray:
     return so_far.transpose(*result["uplink_symbols"].dims).assign_attrs(about)
 
 
-def _bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
+def _find_bandwidth_hz(result: xr.Dataset) -> xr.DataArray | float | None:
     """Return the bandwidth of each point, None where swept choices of channels may say it."""
     if "bandwidth_hz" in result.coords:
         return result["bandwidth_hz"]
     if "channel" in result.coords and any("bandwidth" in str(c) for c in result["channel"].values):
         return None
-    channel = _section(result, "channel")
+    channel = _get_section(result, "channel")
     return channel.get("bandwidth_hz") if isinstance(channel, dict) else None
 
 
-def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one") -> xr.DataArray:
+def compute_symbols_per_round(
+    result: xr.Dataset, devices: Literal["one", "all"] = "one"
+) -> xr.DataArray:
     """Compute the uplink channel uses in a round, averaged over the rounds of a trial.
 
     Side information does not count.
@@ -182,7 +185,7 @@ def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one"
     since = result["round"].diff("round")  # participants are means since the record before
     took_part = result["participants"].sel(round=since["round"])
     participants = took_part.weighted(since).mean("round")
-    counted = _counted(result)
+    counted = _find_counting_rule(result)
     factor = xr.ones_like(participants)
     if devices == "one":
         factor = factor.where(counted != "all", 1.0 / participants)
@@ -193,26 +196,26 @@ def symbols_per_round(result: xr.Dataset, devices: Literal["one", "all"] = "one"
     return out.transpose(*symbols.dims)
 
 
-def _counted(result: xr.Dataset) -> xr.DataArray:
+def _find_counting_rule(result: xr.Dataset) -> xr.DataArray:
     """Return whose symbols `uplink_symbols` are: `counts` of each point's transport."""
     if "transport" in result.coords:
         names = result["transport"]
     else:
-        section = _section(result, "transport")
+        section = _get_section(result, "transport")
         names = xr.DataArray(section if isinstance(section, str) else section["name"])
-    return xr.apply_ufunc(_counts, names, vectorize=True)
+    return xr.apply_ufunc(_get_counting_rule, names, vectorize=True)
 
 
-def _counts(label: str) -> str:
+def _get_counting_rule(label: str) -> str:
     """Return `counts` of a transport, whose label may tell its settings in parentheses."""
-    name, known = label.partition("(")[0], registry.names("transport")
+    name, known = label.partition("(")[0], registry.list_names("transport")
     if name not in known:
         raise UserError(
             f"symbols_per_round: whose symbols transport '{name}' counts is not known; it is of "
             f"{', '.join(known)}"
         )
-    return str(registry.component("transport", name).counts)
+    return str(registry.load_component("transport", name).counts)
 
 
-def _section(result: xr.Dataset, name: str) -> Any:
+def _get_section(result: xr.Dataset, name: str) -> Any:
     return header.read_scenario(result.attrs).get(name)

@@ -21,12 +21,12 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.points import along
+from otafl.analysis.points import swap_to_coordinate
 from otafl.core.errors import UserError
-from otafl.results.coordinates import listed, pick, shown
-from otafl.results.ending import ended
+from otafl.results.coordinates import format_value, format_values, pick
+from otafl.results.end_values import select_end_total
 
-LEAST_PAIRS = 3
+MIN_PAIRS = 3
 """Fewer pairs give a mean difference, but no interval and no test."""
 
 ROUNDING = 1e-12
@@ -50,7 +50,7 @@ STATISTICS = {
 """Name -> what it is."""
 
 
-def paired(
+def compare_pairs(
     dataset: xr.Dataset, variable: str, dim: str, baseline: Any, level: float = 0.95
 ) -> xr.Dataset:
     """Compare each value along an axis of a sweep with one of them, at every point of the others.
@@ -79,27 +79,33 @@ def paired(
     """
     if dim == "seed":
         raise UserError("paired: along 'seed' no random numbers are common; compare another axis")
-    values = ended(along(dataset, dim, "paired: "), variable)
-    place = _place(values[dim], baseline)
+    values = select_end_total(swap_to_coordinate(dataset, dim, "paired: "), variable)
+    place = _find_position(values[dim], baseline)
     others = np.delete(np.arange(values.sizes[dim]), place)
     if not len(others):
-        raise UserError(f"paired: {dim} has one value, {shown(values[dim].values[0])}; two differ")
+        raise UserError(
+            f"paired: {dim} has one value, {format_value(values[dim].values[0])}; two differ"
+        )
     base = values.isel({dim: place}, drop=True)
-    table = compared(values.isel({dim: others}), base, level)
-    table["p_holm"] = table["p"].copy(data=holm(table["p"].values))
+    table = compare_values(values.isel({dim: others}), base, level)
+    table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
     table["p_holm"].attrs["long_name"] = "p of the paired t-test, corrected by Holm"
-    attributes = {"variable": variable, "dim": dim, "baseline": shown(values[dim].values[place])}
+    attributes = {
+        "variable": variable,
+        "dim": dim,
+        "baseline": format_value(values[dim].values[place]),
+    }
     return table.assign_attrs(attributes | {"level": level})
 
 
-def compared(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
+def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
     """Compute `STATISTICS` of values - base, both with dim trial; other dims are broadcast.
 
     Trials that only one of them has are not pairs.
     """
     values, base = xr.align(values, base, join="inner", exclude=set(values.dims) - {"trial"})
     found = xr.apply_ufunc(
-        _statistics,
+        _compute_statistics,
         values.load(),
         base.load(),
         input_core_dims=[["trial"], ["trial"]],
@@ -113,7 +119,7 @@ def compared(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> x
     return table.assign(pairs=table["pairs"].astype(int), dropped=table["dropped"].astype(int))
 
 
-def holm(p: np.ndarray) -> np.ndarray:
+def adjust_p_values(p: np.ndarray) -> np.ndarray:
     """Raise p-values, of any shape, to account for their number (Holm 1979).
 
     The chance of any false positive among them is then at most the level. NaN stays NaN and does
@@ -128,7 +134,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     return out.reshape(np.shape(p))
 
 
-def _statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
+def _compute_statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarray:
     """Return `STATISTICS`, in their order, of two rows of trials [n]."""
     there = np.isfinite(values) & np.isfinite(base)
     own, other = values[there], base[there]
@@ -147,31 +153,31 @@ def _statistics(values: np.ndarray, base: np.ndarray, level: float) -> np.ndarra
         if std > 0:
             out["effect"] = apart.mean() / std
             out["variance_ratio"] = (own.var(ddof=1) + other.var(ddof=1)) / std**2
-    if n >= LEAST_PAIRS:
+    if n >= MIN_PAIRS:
         half = stats.t.ppf(0.5 + level / 2, n - 1) * out["std_error"]
         out |= {"low": apart.mean() - half, "high": apart.mean() + half}
-        out |= dict(zip(("p", "p_wilcoxon"), _tests(apart), strict=True))
+        out |= dict(zip(("p", "p_wilcoxon"), _test_differences(apart), strict=True))
     return np.array([out[name] for name in STATISTICS], dtype=float)
 
 
-def _tests(apart: np.ndarray) -> tuple[float, float]:
+def _test_differences(differences: np.ndarray) -> tuple[float, float]:
     """Return p of the t-test and of the signed-rank test that differences [n] are around 0."""
-    if not np.any(apart):
+    if not np.any(differences):
         return 1.0, 1.0
     with warnings.catch_warnings():
         # equal differences: their spread is 0, and the p-value with it
         warnings.simplefilter("ignore", RuntimeWarning)
-        student = stats.ttest_1samp(apart, 0.0).pvalue
-    return float(student), float(stats.wilcoxon(apart).pvalue)
+        student = stats.ttest_1samp(differences, 0.0).pvalue
+    return float(student), float(stats.wilcoxon(differences).pvalue)
 
 
-def _place(axis: xr.DataArray, value: Any) -> int:
+def _find_position(axis: xr.DataArray, value: Any) -> int:
     """Find where a value, or its text, is on an axis."""
     places = xr.Dataset({"place": (axis.dims, np.arange(axis.size))}, {axis.name: axis})
     try:
         return int(pick(places, str(axis.name), value)["place"])
     except UserError as error:
         raise UserError(
-            f"paired: the baseline {shown(value)!r} is no value of {axis.name}; it has "
-            f"{listed(axis)}"
+            f"paired: the baseline {format_value(value)!r} is no value of {axis.name}; it has "
+            f"{format_values(axis)}"
         ) from error

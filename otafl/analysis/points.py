@@ -10,27 +10,27 @@ import numpy as np
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.core.words import unknown
-from otafl.results.coordinates import listed, named, pick, shown
+from otafl.core.suggestions import make_unknown_name_error
+from otafl.results.coordinates import format_coordinate, format_value, format_values, pick
 
 
-def axes_of(ds: xr.Dataset) -> list[str]:
+def list_axes(ds: xr.Dataset) -> list[str]:
     """Return the dims of the sweep, in the scenario's order; none of a point that was picked."""
     return [str(dim) for dim in ds["final_round"].dims] if "final_round" in ds else []
 
 
-def numeric(values: xr.DataArray) -> bool:
+def is_numeric(values: xr.DataArray) -> bool:
     """Say whether a coordinate holds numbers, not choices."""
     return values.dtype.kind in "fiu"
 
 
-def unit(values: xr.DataArray) -> str:
+def get_unit(values: xr.DataArray) -> str:
     """Return the unit of a variable or coordinate, "" where it has none."""
     said = str(values.attrs.get("units", "1"))
     return "" if said == "1" else said
 
 
-def coordinates_along(ds: xr.Dataset | xr.DataArray, dim: str) -> list[str]:
+def list_coordinates(ds: xr.Dataset | xr.DataArray, dim: str) -> list[str]:
     """Return the names of the coordinates that tell the places along an axis apart.
 
     A joint axis (`zip`) has those of its keys, and its own only where there are no others.
@@ -40,7 +40,7 @@ def coordinates_along(ds: xr.Dataset | xr.DataArray, dim: str) -> list[str]:
     return told or [dim]
 
 
-def labels(
+def build_labels(
     ds: xr.Dataset | xr.DataArray, dims: Sequence[str], units: bool = True
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the coordinates along some axes, and their texts at every combination of places.
@@ -50,31 +50,33 @@ def labels(
     names: list[str] = []
     texts: list[list[tuple[str, ...]]] = []
     for dim in dims:
-        own = coordinates_along(ds, dim)
-        ends = [f" {unit(ds[name])}" if units and unit(ds[name]) else "" for name in own]
+        own = list_coordinates(ds, dim)
+        ends = [f" {get_unit(ds[name])}" if units and get_unit(ds[name]) else "" for name in own]
         rows = zip(*(ds[name].values for name in own), strict=True)
-        texts.append([tuple(shown(v) + e for v, e in zip(row, ends, strict=True)) for row in rows])
+        texts.append(
+            [tuple(format_value(v) + e for v, e in zip(row, ends, strict=True)) for row in rows]
+        )
         names += own
     crossed = itertools.product(*texts)
     return tuple(names), [tuple(itertools.chain.from_iterable(parts)) for parts in crossed]
 
 
-def by_point(ds: xr.Dataset, keep: str | None = None) -> xr.Dataset:
+def flatten_points(ds: xr.Dataset, keep: str | None = None) -> xr.Dataset:
     """Join the axes of a sweep into one dim `point`, labelled by their coordinates.
 
     `keep` stays a dim of its own. A result without other axes has one point, labelled by its title.
     """
-    dims = [dim for dim in axes_of(ds) if dim != keep]
+    dims = [dim for dim in list_axes(ds) if dim != keep]
     if not dims:
         ends = ds["final_round"].expand_dims("point")
         flat = ds.expand_dims(point=[str(ds.attrs.get("title", ""))])
         return flat.assign_coords(final_round=ends.drop_vars("final_round"))
-    _, texts = labels(ds, dims, units=False)
+    _, texts = build_labels(ds, dims, units=False)
     flat = ds.stack(point=dims).reset_index("point")
     return flat.assign_coords(point=[", ".join(parts) for parts in texts])
 
 
-def along(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:
+def swap_to_coordinate(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:
     """Make a coordinate the axis that it lies along, as one of the keys of a joint axis.
 
     Parameters
@@ -86,7 +88,7 @@ def along(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:
     ------
     UserError : where the result has no such axis, or equal values along it.
     """
-    axes = axes_of(ds)
+    axes = list_axes(ds)
     if name in axes:
         return ds
     if name in ds.coords and ds[name].ndim == 1 and ds[name].dims[0] in axes:
@@ -94,38 +96,40 @@ def along(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:
         if len(np.unique(ds[name].values)) == ds.sizes[dim]:
             return ds.swap_dims({dim: name})
         raise UserError(
-            f"{flag}{name} ({listed(ds[name])}) has the same value at several places of {dim}; "
-            f"compare along {dim}, or pick some places with --sel"
+            f"{flag}{name} ({format_values(ds[name])}) has the same value at several places of "
+            f"{dim}; compare along {dim}, or pick some places with --sel"
         )
     if not axes:
         raise UserError(f"{flag}{name}: this result has no sweep, thus no such axis; sweep over it")
-    raise unknown(f"{flag}{name}", "an axis of this result", name, axes)
+    raise make_unknown_name_error(f"{flag}{name}", "an axis of this result", name, axes)
 
 
-def one_point(ds: xr.Dataset, sel: Mapping[str, Any], what: str) -> tuple[xr.Dataset, list[str]]:
+def select_point(
+    ds: xr.Dataset, sel: Mapping[str, Any], purpose: str
+) -> tuple[xr.Dataset, list[str]]:
     """Pick one point of a sweep, and say in words which values were asked for.
 
     Parameters
     ----------
     sel : coordinate -> value, for axes of several values at least.
-    what : is wanted of one point, for the error's message.
+    purpose : is wanted of one point, for the error's message.
 
     Raises
     ------
     UserError : for an axis or a value that is not there, and where several points are left.
     """
-    axes, told = axes_of(ds), []
-    known = list(dict.fromkeys(n for dim in axes for n in (*coordinates_along(ds, dim), dim)))
+    axes, told = list_axes(ds), []
+    known = list(dict.fromkeys(n for dim in axes for n in (*list_coordinates(ds, dim), dim)))
     for name, value in sel.items():
         if name not in known:
-            raise unknown(f"--sel {name}", "an axis of this sweep", name, known)
-        told.append(named(ds, name, value))
+            raise make_unknown_name_error(f"--sel {name}", "an axis of this sweep", name, known)
+        told.append(format_coordinate(ds, name, value))
         ds = pick(ds, name, value)
     for dim in axes:
         if ds.sizes.get(dim, 1) > 1:
             raise UserError(
-                f"{what} also depends on {dim} ({listed(ds[dim])}); pick one with "
-                f"--sel {dim}={shown(ds[dim].values[0])}"
+                f"{purpose} also depends on {dim} ({format_values(ds[dim])}); pick one with "
+                f"--sel {dim}={format_value(ds[dim].values[0])}"
             )
         if dim in ds.dims:
             ds = ds.isel({dim: 0})

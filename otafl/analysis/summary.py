@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from otafl.analysis import chance
-from otafl.analysis.points import axes_of, labels
-from otafl.core.console import plain_console
+from otafl.analysis.points import build_labels, list_axes
+from otafl.core.console import make_console
 from otafl.core.files import write_csv
 from otafl.results import origins
-from otafl.results.ending import describe_diverged, ended
+from otafl.results.end_values import describe_diverged, select_end_total
 
 SHOWN = (
     "test_accuracy",
@@ -50,9 +50,9 @@ SHOWN = (
 )
 """Variables worth a column, as many as fit the terminal; energies are sums over devices."""
 
-MOST = 60
+MAX_POINTS = 60
 FIRST, LAST = 20, 5
-"""If there are more points than `MOST`, these numbers of first and last rows are shown."""
+"""If there are more points than `MAX_POINTS`, these numbers of first and last rows are shown."""
 
 
 def print_summary(
@@ -61,14 +61,14 @@ def print_summary(
     every: bool = False,
     variables: Sequence[str] | None = None,
 ) -> None:
-    """Print a combined dataset in the console's width: `headlines`, and the table of `print_ends`.
+    """Print a combined dataset in the console's width, with the table of `print_ends`.
 
     Raises UserError for a variable that the result does not have, or not once a trial.
     """
-    console = console or plain_console()
+    console = console or make_console()
     for name in variables or ():
-        ended(dataset, name)  # refused before anything is printed
-    for line in headlines(dataset):
+        select_end_total(dataset, name)  # refused before anything is printed
+    for line in format_headlines(dataset):
         console.print(line)
     print_ends(dataset, console, every, variables)
 
@@ -81,17 +81,17 @@ def print_ends(
 ) -> None:
     """Print the values at the end of the trials, in the console's width.
 
-    Of more than `MOST` points the first and the last are shown, unless `every`. variables: else
-    those of `SHOWN` for which there is room. Accuracies at chance are named, unless only other
+    Of more than `MAX_POINTS` points the first and the last are shown, unless `every`. variables:
+    else those of `SHOWN` for which there is room. Accuracies at chance are named, unless only other
     variables were asked for.
     """
-    console = console or plain_console()
+    console = console or make_console()
     points = dataset["final_round"].size
-    hidden = 0 if every or points <= MOST else points - FIRST - LAST
+    hidden = 0 if every or points <= MAX_POINTS else points - FIRST - LAST
     rows = np.r_[:FIRST, points - LAST : points] if hidden else np.arange(points)
-    columns, left_out = _fitting(dataset, console.width, rows, variables)
-    table = bare_table()
-    for title, width in _widths(columns, console.width).items():
+    columns, left_out = _select_fitting_columns(dataset, console.width, rows, variables)
+    table = make_table()
+    for title, width in _assign_widths(columns, console.width).items():
         side: Literal["left", "right"] = "left" if title == "point" else "right"
         table.add_column(title.replace("_", " "), justify=side, overflow="fold", width=width)
     for i, row in enumerate(zip(*columns.values(), strict=True)):
@@ -113,21 +113,21 @@ def print_ends(
 
 
 def write_summary(dataset: xr.Dataset, path: Path) -> None:
-    """Write a CSV with a line a point: its coordinates, and `moments` of every variable in `SHOWN`.
+    """Write a CSV with one line per point: its coordinates, and moments of the `SHOWN` variables.
 
     Raises
     ------
     WriteError : where the file cannot be written.
     """
-    columns: dict[str, Sequence[object]] = dict(_coordinates(dataset))
-    for name in _known(dataset):
-        found = [moments(trials) for trials in end_values(dataset, name)]
+    columns: dict[str, Sequence[object]] = dict(_format_coordinates(dataset))
+    for name in _list_known(dataset):
+        found = [compute_moments(trials) for trials in compute_end_values(dataset, name)]
         columns |= {name: [m for m, _, _ in found], f"{name}_std": [s for _, s, _ in found]}
-    rows = ([_text(cell) for cell in row] for row in zip(*columns.values(), strict=True))
+    rows = ([_format_cell(cell) for cell in row] for row in zip(*columns.values(), strict=True))
     write_csv(path, list(columns), rows)
 
 
-def headlines(dataset: xr.Dataset) -> list[str]:
+def format_headlines(dataset: xr.Dataset) -> list[str]:
     """Say what ran, with what, and how far."""
     about, points = dataset.attrs, dataset["final_round"]
     order = [*points.dims, "trial", "round", "device"]
@@ -137,7 +137,7 @@ def headlines(dataset: xr.Dataset) -> list[str]:
         f"otafl {about['otafl_version']}, torch {about['torch_version']}, {about['device_name']}",
         f"dims: {dims}",
     ]
-    if several := origins.mixed(about):
+    if several := origins.format_mixed_versions(about):
         lines.append(several)
     if not about["complete"]:
         done = int(points.notnull().sum())
@@ -145,13 +145,13 @@ def headlines(dataset: xr.Dataset) -> list[str]:
     return lines
 
 
-def end_values(dataset: xr.Dataset, name: str) -> np.ndarray:
+def compute_end_values(dataset: xr.Dataset, name: str) -> np.ndarray:
     """Return a variable at the end of each trial (`results.ending.ended`), [points, trials]."""
-    values = ended(dataset, name).compute()
+    values = select_end_total(dataset, name).compute()
     return values.values.reshape(-1, values.sizes["trial"])
 
 
-def moments(values: np.ndarray) -> tuple[float, float, int]:
+def compute_moments(values: np.ndarray) -> tuple[float, float, int]:
     """Return mean, standard deviation (with n - 1) and number of the finite values [n].
 
     The mean of none is NaN, and so is the deviation of one.
@@ -162,27 +162,27 @@ def moments(values: np.ndarray) -> tuple[float, float, int]:
     return mean, float(values.std(ddof=1)) if count > 1 else math.nan, count
 
 
-def spread(values: np.ndarray) -> str:
+def format_mean_std(values: np.ndarray) -> str:
     """Write mean ± standard deviation of the finite values [n].
 
     To two digits of the deviation, where that can be written without an exponent.
     """
-    mean, std, count = moments(values)
+    mean, std, count = compute_moments(values)
     if count < 2:
-        return number(mean)
-    std = beyond_rounding(mean, std)
+        return format_number(mean)
+    std = drop_rounding_noise(mean, std)
     places = 1 - math.floor(math.log10(std)) if std else -1
     if 0 <= places <= 6:
         return f"{mean:.{places}f} ± {std:.{places}f}"
-    return f"{number(mean)} ± {number(std, 2)}"
+    return f"{format_number(mean)} ± {format_number(std, 2)}"
 
 
-def beyond_rounding(mean: float, std: float) -> float:
+def drop_rounding_noise(mean: float, std: float) -> float:
     """Return a standard deviation, 0 where it is no more than the rounding of equal values."""
     return 0.0 if std < 1e-6 * abs(mean) else std
 
 
-def number(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = 4) -> str:
     """Format a number with `digits` significant digits, - for NaN.
 
     The text has no exponent if it stays short without.
@@ -195,12 +195,12 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{max(0, digits - 1 - size)}f}" if -4 < size < 6 else f"{value:.{digits}g}"
 
 
-def bare_table(*titles: str) -> Table:
+def make_table(*titles: str) -> Table:
     """Return a table with a line below its head alone."""
     return Table(*titles, box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
 
 
-def _fitting(
+def _select_fitting_columns(
     dataset: xr.Dataset, width: int, rows: np.ndarray, variables: Sequence[str] | None
 ) -> tuple[dict[str, list[str]], list[str]]:
     """Return columns (title -> cells, a cell for each of these points), and what has no room.
@@ -208,16 +208,18 @@ def _fitting(
     These are the coordinates, and as many variables as `width` holds, one at least. Coordinates
     that leave no room for one are joined into one column.
     """
-    columns = {name: [cells[i] for i in rows] for name, cells in _coordinates(dataset).items()}
+    columns = {
+        name: [cells[i] for i in rows] for name, cells in _format_coordinates(dataset).items()
+    }
     left_out: list[str] = []
     values = 0
-    used = sum(_width(title, cells) for title, cells in columns.items())
-    for name in _known(dataset) if variables is None else variables:
-        cells = [spread(trials) for trials in end_values(dataset, name)[rows]]
-        if not values and len(columns) > 1 and used + _width(name, cells) > width:
+    used = sum(_measure_width(title, cells) for title, cells in columns.items())
+    for name in _list_known(dataset) if variables is None else variables:
+        cells = [format_mean_std(trials) for trials in compute_end_values(dataset, name)[rows]]
+        if not values and len(columns) > 1 and used + _measure_width(name, cells) > width:
             columns = {"point": [", ".join(parts) for parts in zip(*columns.values(), strict=True)]}
             used = width
-        used += _width(name, cells)
+        used += _measure_width(name, cells)
         if values and used > width:
             left_out.append(name)
         else:
@@ -226,32 +228,32 @@ def _fitting(
     return columns, left_out
 
 
-def _known(dataset: xr.Dataset) -> list[str]:
+def _list_known(dataset: xr.Dataset) -> list[str]:
     return [n for n in SHOWN if n in dataset and bool(dataset[n].notnull().any())]
 
 
-def _coordinates(dataset: xr.Dataset) -> dict[str, tuple[str, ...]]:
+def _format_coordinates(dataset: xr.Dataset) -> dict[str, tuple[str, ...]]:
     """Return the coordinates of the sweep: name -> their text at each point."""
-    names, texts = labels(dataset, axes_of(dataset), units=False)
+    names, texts = build_labels(dataset, list_axes(dataset), units=False)
     return dict(zip(names, zip(*texts, strict=True), strict=True))
 
 
-def _text(cell: object) -> str:
+def _format_cell(cell: object) -> str:
     return "" if cell != cell else str(cell)
 
 
-def _width(title: str, cells: Sequence[str]) -> int:
+def _measure_width(title: str, cells: Sequence[str]) -> int:
     """Return the least width of a column with its padding; titles are folded at their words."""
     return max(map(len, [*title.split("_"), *cells])) + 3
 
 
-def _widths(columns: dict[str, list[str]], width: int) -> dict[str, int | None]:
+def _assign_widths(columns: dict[str, list[str]], width: int) -> dict[str, int | None]:
     """Return what each column gets of the terminal's width.
 
     That is its cells' width, or its whole title's where all fit in one line; a joined column gets
     what is left; None where that is too little, and cells are folded.
     """
-    least = {title: _width(title, cells) for title, cells in columns.items()}
+    least = {title: _measure_width(title, cells) for title, cells in columns.items()}
     whole = {title: max(len(title) + 3, least[title]) for title in columns}
     for sizes in (whole, least):
         if sum(sizes.values()) <= width:

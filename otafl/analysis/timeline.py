@@ -13,13 +13,13 @@ import numpy as np
 import xarray as xr
 from rich.console import Console
 
-from otafl.analysis.points import one_point
-from otafl.analysis.summary import bare_table, number
-from otafl.core.console import plain_console
+from otafl.analysis.points import select_point
+from otafl.analysis.summary import format_number, make_table
+from otafl.core.console import make_console
 from otafl.core.errors import UserError
 from otafl.core.files import write_csv
 from otafl.devices.activities import ACTIVITIES
-from otafl.results.coordinates import listed
+from otafl.results.coordinates import format_values
 
 COLUMNS = ("device", "round", "activity", "start_s", "end_s")
 TABLES = {name: f"timeline_{name}" for name in COLUMNS}
@@ -34,7 +34,7 @@ UPDATES = {
 ASLEEP = "asleep"
 
 
-def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
+def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     """Return the events of one trial, in the order of their start.
 
     Parameters
@@ -67,17 +67,17 @@ def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
             "(--set output.save_timeline=true)"
         )
     if trial not in ds["trial"]:
-        raise UserError(f"trial {trial}: no such trial; there are {listed(ds['trial'])}")
+        raise UserError(f"trial {trial}: no such trial; there are {format_values(ds['trial'])}")
     title = str(ds.attrs.get("title", ""))
     wanted = [*TABLES.values(), "sim_time_s", "tx_energy_j", *UPDATES]
     ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
-    ds, told = one_point(ds, sel, "the timeline")
-    columns = _columns(ds)
-    ends = (0.0, *columns["end_s"], *_finite(ds, "sim_time_s"))
-    counts = {name: int(values[-1]) for name in UPDATES if len(values := _finite(ds, name))}
+    ds, told = select_point(ds, sel, "the timeline")
+    columns = _read_columns(ds)
+    ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
+    counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
     about = {
         "title": ", ".join(part for part in (title, f"trial: {trial}", *told) if part),
-        "devices": _devices(ds, columns["device"]),
+        "devices": _count_devices(ds, columns["device"]),
         "end_s": float(max(ends)),
     }
     said = {name: {} if name == "activity" else ds[TABLES[name]].attrs for name in COLUMNS}
@@ -85,7 +85,7 @@ def timeline_of(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     return xr.Dataset(events, attrs=about | counts)
 
 
-def _columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
+def _read_columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
     """Return the columns [events] of a point, without the padding."""
     there = np.isfinite(ds["timeline_start_s"].values)
     columns = {name: ds[table].values[there] for name, table in TABLES.items()}
@@ -97,13 +97,13 @@ def _columns(ds: xr.Dataset) -> dict[str, np.ndarray]:
     return columns | {"activity": np.array(ACTIVITIES)[columns["activity"]]}
 
 
-def _finite(ds: xr.Dataset, name: str) -> np.ndarray:
+def _drop_nan(ds: xr.Dataset, name: str) -> np.ndarray:
     """Return the records of a variable that there are, [n]."""
     values = ds[name].values if name in ds else np.empty(0)
     return values[np.isfinite(values)]
 
 
-def _devices(ds: xr.Dataset, device: np.ndarray) -> int:
+def _count_devices(ds: xr.Dataset, device: np.ndarray) -> int:
     """Count the devices that this point has: smaller ones of a sweep are padded with NaN."""
     seen = int(device.max(initial=-1)) + 1
     if "tx_energy_j" not in ds:
@@ -111,7 +111,7 @@ def _devices(ds: xr.Dataset, device: np.ndarray) -> int:
     return max(seen, int(ds["tx_energy_j"].notnull().any("round").sum()))
 
 
-def window(
+def select_window(
     events: xr.Dataset,
     start_s: float | None = None,
     until_s: float | None = None,
@@ -121,7 +121,7 @@ def window(
 
     Parameters
     ----------
-    events : as `timeline_of` gives them.
+    events : as `extract_timeline` gives them.
     start_s, until_s : of the window; None: where the trial starts and ends.
     devices : None: all.
 
@@ -153,8 +153,8 @@ def window(
     return part.assign_attrs(start_s=start_s, until_s=until_s, rows=rows)
 
 
-def totals(part: xr.Dataset) -> xr.Dataset:
-    """Add up what `window` gives, by activity.
+def sum_by_activity(part: xr.Dataset) -> xr.Dataset:
+    """Add up what `select_window` gives, by activity.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def totals(part: xr.Dataset) -> xr.Dataset:
     device_s = len(part.attrs["rows"]) * (until_s - start_s)
     # one after the other on one axis, so that intervals of two devices never meet
     shift = part["device"].values * 2.0 * (until_s - start_s) - start_s
-    starts, ends = merged(start + shift, end + shift)
+    starts, ends = merge_intervals(start + shift, end + shift)
     asleep_s = device_s - float((ends - starts).sum())
     if asleep_s > 1e-9 * device_s:
         names, events, seconds = [*names, ASLEEP], [*events, np.nan], [*seconds, asleep_s]
@@ -185,7 +185,7 @@ def totals(part: xr.Dataset) -> xr.Dataset:
     return xr.Dataset(columns, {"activity": names})
 
 
-def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def merge_intervals(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends of the union of intervals [n], in order of time."""
     if not len(start):
         return start, end
@@ -196,17 +196,19 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def print_totals(part: xr.Dataset, console: Console | None = None) -> None:
-    """Print `totals`, and the updates of the whole trial."""
-    console = console or plain_console()
-    about, table = part.attrs, bare_table()
+    """Print `sum_by_activity`, and the updates of the whole trial."""
+    console = console or make_console()
+    about, table = part.attrs, make_table()
     for title in ("activity", "events", "device seconds", "share of time"):
         table.add_column(title, justify="left" if title == "activity" else "right")
-    for row in totals(part).to_dataframe().itertuples():
+    for row in sum_by_activity(part).to_dataframe().itertuples():
         count = "-" if np.isnan(row.events) else f"{row.events:.0f}"
-        table.add_row(str(row.Index), count, number(row.seconds), f"{100 * row.share:.1f} %")
+        table.add_row(str(row.Index), count, format_number(row.seconds), f"{100 * row.share:.1f} %")
     rows = about["rows"]
     whose = f"{len(rows)} devices" if len(rows) > 1 else f"device {rows[0]}"
-    start_s, until_s, end_s = (number(about[name]) for name in ("start_s", "until_s", "end_s"))
+    start_s, until_s, end_s = (
+        format_number(about[name]) for name in ("start_s", "until_s", "end_s")
+    )
     span = f"{start_s} to {until_s} s of {end_s} s"
     console.print(f"{about['title']}: {whose}, {span}\n", soft_wrap=True)
     console.print(table)

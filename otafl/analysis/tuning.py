@@ -5,10 +5,10 @@ from __future__ import annotations
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.results.ending import at_end, count_diverged
+from otafl.results.end_values import count_diverged, select_at_end
 
 
-def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.Dataset:
+def select_tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.Dataset:
     """Select the best value of one sweep axis.
 
     The value is chosen at every point of the other axes, by the mean over trials of a variable at
@@ -38,5 +38,5 @@ def tuned(result: xr.Dataset, over: str, by: str = "validation_accuracy") -> xr.
         if name not in there:
             have = ", ".join(sorted(map(str, there)))
             raise UserError(f"tuned: the result has no {name!r}; it has {have}")
-    choice = at_end(count_diverged(result, [by]), by).fillna(0.0).mean("trial").argmax(over)
+    choice = select_at_end(count_diverged(result, [by]), by).fillna(0.0).mean("trial").argmax(over)
     return result.isel({over: choice})

@@ -9,7 +9,7 @@ import numpy as np
 from otafl.channels.base import Channel, ChannelSettings, compute_link_budget
 from otafl.core import registry
 from otafl.core.contracts import LinkBudget
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 
 
@@ -29,5 +29,5 @@ def build(
     power_db : [S, K] dB that devices' budgets are above the channel's.
     """
     budget = compute_link_budget(sections, devices, streams, power_db)
-    hyper = hyper_of(sections, streams)
-    return budget, registry.make("channel", sections[0], budget, devices, streams, hyper)
+    hyper = build_hyper(sections, streams)
+    return budget, registry.make_component("channel", sections[0], budget, devices, streams, hyper)

@@ -15,7 +15,7 @@ from otafl.core.contracts import ChannelState
 class Awgn(Channel):
     """Give h [S, K, A, 1, 1] of ones."""
 
-    flat: ClassVar[bool] = True
+    is_flat: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = 1.0
 
     class Settings(ChannelSettings):
@@ -28,14 +28,14 @@ class Awgn(Channel):
     def prepare(self) -> None:
         antennas, streams = self.settings.antennas, self.streams
         self.has_closed_form = antennas == 1
-        size = (streams.size, self.devices, antennas, 1, 1)
+        size = (streams.num_trials, self.devices, antennas, 1, 1)
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
         self._state = ChannelState(h=h, gain=self.budget.gain)
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         return self._state
 
-    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
+    def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         """Return E[1/g; g >= threshold] of the estimate's gain g = gain |1 + e|^2, e ~ CN(0,
         error_variance)."""
-        return rice.mean_inverse(gain, gain * error_variance, threshold)
+        return rice.rician_mean_inverse(gain, gain * error_variance, threshold)

@@ -17,10 +17,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState, Hyper, LinkBudget
+from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
-from otafl.core.settings import Decibels, Settings, stackable
+from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.core.units import db_to_linear, dbm_to_watt, noise_power_w
 
 DEFAULT_SNR_DB = 20.0
@@ -29,15 +30,15 @@ DEFAULT_SNR_DB = 20.0
 class ChannelSettings(Settings):
     """Every channel's section may hold these keys."""
 
-    snr_db: Decibels | None = stackable(None)
+    snr_db: Decibels | None = declare_stackable(None)
     """normalised SNR in dB; 20 if neither it nor path_loss_db is given"""
-    path_loss_db: Decibels | None = stackable(None, ge=0)
+    path_loss_db: Decibels | None = declare_stackable(None, ge=0)
     """path loss in dB of every device; then the SNR is physical"""
-    tx_power_dbm: Decibels = stackable(20.0)
+    tx_power_dbm: Decibels = declare_stackable(20.0)
     """transmit power budget of a device in dBm (0.1 W); joules follow from it"""
-    bandwidth_hz: float = stackable(1e6, gt=0)
+    bandwidth_hz: float = declare_stackable(1e6, gt=0)
     """uplink bandwidth; one symbol a second and hertz"""
-    noise_figure_db: Decibels = stackable(5.0, ge=0)
+    noise_figure_db: Decibels = declare_stackable(5.0, ge=0)
     """receiver noise figure in dB over -174 dBm/Hz"""
     device_budget_db: tuple[Decibels, ...] = ()
     """each device's power budget in dB relative to snr_db or tx_power_dbm; the list is repeated
@@ -48,7 +49,7 @@ class ChannelSettings(Settings):
             yield "snr_db and path_loss_db are two ways to say the same thing; give one of them"
 
     @property
-    def implied(self) -> Mapping[str, Any]:
+    def implied_settings(self) -> Mapping[str, Any]:
         """Return the normalised SNR that holds where the section gives none."""
         bare = self.model_copy(update={"snr_db": None})
         return {} if bare.is_physical else {"snr_db": DEFAULT_SNR_DB}
@@ -92,29 +93,29 @@ class InterfererMap:
 
     Parameters
     ----------
-    rows : [S, J] int64, the rows whose devices do. A row is there once for each place at which its
-        devices are seen.
+    row_index : [S, J] int64, the rows whose devices do. A row is there once for each place at which
+        its devices are seen.
     shift_m : [S, J, 2] from a row's server to theirs, metres, where a channel has places.
     gain : mean power gain over a device's link to its own server, where it has none.
     streams : of what is drawn for them.
     """
 
-    rows: Tensor
+    row_index: Tensor
     shift_m: Tensor
     gain: float
     streams: Streams
 
-    def of_devices(self, table: Tensor) -> Tensor:
+    def gather_devices(self, table: Tensor) -> Tensor:
         """Take a table [S, K, ...] of rows' own devices at the others' [S, J K, ...]."""
-        return table[self.rows].flatten(1, 2)
+        return table[self.row_index].flatten(1, 2)
 
     def gather_budget(self, own: LinkBudget) -> LinkBudget:
         """Return the powers of the others' devices, and how much of them arrives."""
-        gain, budget = self.of_devices(own.gain), self.of_devices(own.budget)
+        gain, budget = self.gather_devices(own.gain), self.gather_devices(own.budget)
         return replace(own, gain=self.gain * gain, budget=budget)
 
 
-class Channel(ABC):
+class Channel(Renamed, ABC):
     """A radio channel gives h of every round, for S trials over K devices.
 
     Parameters
@@ -126,14 +127,14 @@ class Channel(ABC):
     hyper : the stackable fields that are given, [S] each.
     """
 
-    flat: ClassVar[bool] = False
+    is_flat: ClassVar[bool] = False
     """h has one sub-carrier group and a round of it takes little memory: stacks of trials are not
     measured for its sake before they run."""
 
     has_positions: ClassVar[bool] = False
     """Gains follow from where devices and servers are."""
 
-    normal: ClassVar[bool] = False
+    is_gaussian: ClassVar[bool] = False
     """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
     is too."""
 
@@ -141,7 +142,7 @@ class Channel(ABC):
     """Paths of a device that are sounded beside its channel in each coherence block, for something
     in the channel, a reflecting surface, that is set by what is believed of them."""
 
-    believed: EstimateFn = staticmethod(_use_true_paths)
+    estimate_fn: EstimateFn = staticmethod(_use_true_paths)
     """What is believed of those paths: the truth, until channel state information says what."""
 
     correlation_rounds: int = 1
@@ -171,7 +172,7 @@ class Channel(ABC):
         """Work out what lasts for the run. Called once, when the channel is made."""
 
     @abstractmethod
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         """Return the channel of a round.
 
         Parameters
@@ -188,31 +189,33 @@ class Channel(ABC):
         """Return the state of a round as far as some devices [n] int64, of any trial, go; what is
         said of others may be anything finite. By default the state of all: a channel does less that
         can."""
-        return self.state(round)
+        return self.get_state(round)
 
-    def outline(self, round: int) -> ChannelState:
+    def get_large_scale_state(self, round: int) -> ChannelState:
         """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
         nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
         return self.get_state_of_devices(round, nobody)
 
-    def places(self, round: int, trial: int = 0) -> Places | None:
+    def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         """Return where a trial's devices and the server are in a round; None where a channel knows
         of no places."""
         return None
 
-    def make_interfering(self, elsewhere: InterfererMap) -> Channel:
+    def make_interfering(self, interferers: InterfererMap) -> Channel:
         """Return the channel from other servers' devices to the rows, alike but for its draws and
         gains."""
-        budget = elsewhere.gather_budget(self.budget)
+        budget = interferers.gather_budget(self.budget)
         devices = budget.gain.shape[1]
-        return type(self)(self.settings, budget, devices, elsewhere.streams, self.hyper)
+        return type(self)(self.settings, budget, devices, interferers.streams, self.hyper)
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:
         """Return E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
         return None
 
-    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float | None:
+    def compute_mean_inverse(
+        self, threshold: float, gain: float, error_variance: float
+    ) -> float | None:
         """Return E[1/g; g >= threshold] of what is believed of one device's power gain.
 
         Parameters
@@ -255,7 +258,9 @@ def compute_link_budget(
         if section.is_physical:
             unit_w = noise_power_w(section.bandwidth_hz, section.noise_figure_db)
         else:
-            snr_db = section.implied["snr_db"] if section.snr_db is None else section.snr_db
+            snr_db = (
+                section.implied_settings["snr_db"] if section.snr_db is None else section.snr_db
+            )
             unit_w = tx_power_w / db_to_linear(snr_db)
         rows.append((gain, unit_w, section.bandwidth_hz))
         offsets = [db_to_linear(offset) for offset in section.device_budget_db] or [1.0]

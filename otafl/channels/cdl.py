@@ -26,7 +26,7 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.channels.jakes import correlation_rounds
+from otafl.channels.jakes import count_correlation_rounds
 from otafl.channels.ofdm import OfdmStates, Pairs, declare_delay_spread, group_frequencies
 from otafl.channels.plane_waves import (
     RAY_OFFSETS,
@@ -39,11 +39,11 @@ from otafl.channels.plane_waves import (
 )
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 
-COUPLING = purpose("coupling", __name__)
-BEARING = purpose("bearing", __name__)
+COUPLING = declare_purpose("coupling", __name__)
+BEARING = declare_purpose("bearing", __name__)
 
 
 @dataclass(frozen=True)
@@ -139,23 +139,25 @@ class Cdl(Channel):
         spread = self.hyper["delay_spread_s"]
         pairs = Pairs(self.streams, self.devices, bandwidth_hz, spread)
         profile = read_cdl_profile(settings.name[-1].upper())
-        order = pairs.once(COUPLING, (4, len(profile.power), RAYS)).argsort(-1)
-        bearing = (pairs.once(BEARING, ()).double() - 0.5) * math.radians(settings.sector_deg)
+        order = pairs.draw_static_uniform(COUPLING, (4, len(profile.power), RAYS)).argsort(-1)
+        bearing = (pairs.draw_static_uniform(BEARING, ()).double() - 0.5) * math.radians(
+            settings.sector_deg
+        )
         self.rays = build_cdl_rays(profile, order, bearing, spread[pairs.rows].double())
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         self.waves = PlaneWaves(self.rays, settings.antennas, frequency, pairs, settings.carrier_hz)
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
-        self.correlation_rounds = correlation_rounds(settings)
+        self.correlation_rounds = count_correlation_rounds(settings)
         self._states = OfdmStates(
             self, pairs, self._draw, self.waves.numbers, self._draw_taps, self.waves.delay_s
         )
 
-    def state(self, round: int) -> ChannelState:
-        return self._states.state(round)
+    def get_state(self, round: int) -> ChannelState:
+        return self._states.get_state(round)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
-        return self.waves.response(self._draw_taps(index, time_s))
+        return self.waves.compute_response(self._draw_taps(index, time_s))
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""

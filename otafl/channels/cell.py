@@ -32,25 +32,25 @@ from otafl.channels.cell_drop import (
     CellDrop,
     SionnaCell,
     build_cell_rays,
-    placed,
-    reflected,
+    draw_positions,
+    reflect_at_circle,
 )
 from otafl.channels.fading import ROUNDS_PER_BLOCK, RoundBlocks
-from otafl.channels.jakes import correlation_rounds
+from otafl.channels.jakes import count_correlation_rounds
 from otafl.channels.ofdm import NUMBERS_AT_ONCE, OfdmStates, Pairs, group_frequencies
-from otafl.channels.places import Places
 from otafl.channels.plane_waves import GeometricSettings, PlaneWaves, draw_velocities
+from otafl.channels.positions import Positions
 from otafl.core.contracts import ChannelState
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 from otafl.core.units import db_to_linear
 
-SHADOWING = purpose("shadowing", __name__)
+SHADOWING = declare_purpose("shadowing", __name__)
 
 FIELD_WAVES = 128
 """Cosines of a field of shadowing."""
 
 
-def _by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
+def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
     """Declare a field whose default depends on the cell's name."""
     return Field(
         default_factory=lambda given: defaults[given["name"]], description=description, **bounds
@@ -65,25 +65,25 @@ class Cell(Channel):
 
     class Settings(GeometricSettings):
         name: Literal["umi", "uma", "rma"] = "umi"
-        cell_radius_m: float = _by_name(
+        cell_radius_m: float = _declare_by_name(
             {"umi": 100.0, "uma": 250.0, "rma": 2500.0},
             "radius in metres of the disc around the server: half of an inter-site distance, 100 "
             "in umi, 250 in uma, 2500 in rma",
             gt=0,
         )
-        min_distance_m: float = _by_name(
+        min_distance_m: float = _declare_by_name(
             {"umi": 10.0, "uma": 35.0, "rma": 35.0},
             "least horizontal distance of a device, metres; 10 in umi, else 35",
             gt=0,
         )
-        server_height_m: float = _by_name(
+        server_height_m: float = _declare_by_name(
             {"umi": 10.0, "uma": 25.0, "rma": 35.0},
             "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma",
             gt=0,
         )
         device_height_m: float = Field(1.5, ge=1.5, le=10)
         """height of the devices in metres, all the same as in Sionna's topologies"""
-        indoor_probability: float = _by_name(
+        indoor_probability: float = _declare_by_name(
             {"umi": 0.8, "uma": 0.8, "rma": 0.5},
             "share of devices that are indoors; 0.5 in rma, else 0.8",
             ge=0,
@@ -96,7 +96,7 @@ class Cell(Channel):
         mobility: Literal["none", "linear"] = "none"
         """linear: devices walk straight on at speed_kmh and are reflected at the edge of the cell,
         and distance, path loss and shadowing follow; none: speed_kmh is seen by the fading alone"""
-        in_car: bool | None = _by_name(
+        in_car: bool | None = _declare_by_name(
             {"umi": None, "uma": None, "rma": True},
             "of rma, whether devices that are not indoors are in cars, N(9 dB, 5 dB) down (TR "
             "38.901 Table 7.2-3); true",
@@ -125,7 +125,7 @@ class Cell(Channel):
                 )
 
         @model_serializer(mode="wrap")
-        def _cars_of_rma(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        def _fill_in_car_default(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
             tree: dict[str, Any] = plain(self)
             if self.in_car is None:
                 tree.pop("in_car", None)
@@ -145,7 +145,7 @@ class Cell(Channel):
         self._moves = settings.mobility == "linear"
         sionna = self._draw_drop()
         self._velocity = draw_velocities(settings.speed_kmh, pairs)
-        self.correlation_rounds = correlation_rounds(settings)
+        self.correlation_rounds = count_correlation_rounds(settings)
         frequency = group_frequencies(bandwidth_hz[pairs.rows], settings.subcarrier_groups)
         rays = build_cell_rays(self.links)
         self._waves = waves = PlaneWaves(
@@ -158,8 +158,8 @@ class Cell(Channel):
         at_drop = -self.links.path_loss_db - self.links.penetration_db
         if settings.shadowing:
             at_drop = at_drop + self.links.shadowing_db
-        at_drop = db_to_linear(pairs.spread(at_drop))
-        self._unit = self._unit_of(at_drop)
+        at_drop = db_to_linear(pairs.expand_to_trials(at_drop))
+        self._unit = self._compute_unit_gain(at_drop)
         self._fixed_gain = self._scale_gain(at_drop)
         if self._moves:
             self._sionna = sionna
@@ -167,15 +167,15 @@ class Cell(Channel):
             ahead = NUMBERS_AT_ONCE // (self._start[..., 0].numel() * FIELD_WAVES)
             self._gains = RoundBlocks(self._compute_gains, max(1, min(ROUNDS_PER_BLOCK, ahead)))
 
-    def _unit_of(self, gain: Tensor) -> Tensor:
+    def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, 1] that counts as one, given those of the drop [S, K]."""
         mean = gain.mean(1, keepdim=True)
         return torch.where(self.budget.is_physical[:, None], torch.ones_like(mean), mean)
 
-    def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
+    def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
         """Place so many devices: [U, K, 3] metres from the server, and who is indoors [U, K]."""
         settings = self.settings
-        return placed(
+        return draw_positions(
             Pairs(self.streams, devices, self.budget.bandwidth_hz),
             settings.min_distance_m,
             settings.cell_radius_m,
@@ -183,28 +183,30 @@ class Cell(Channel):
             settings.indoor_probability,
         )
 
-    def make_interfering(self, elsewhere: InterfererMap) -> Channel:
-        return _InterferingCells(self, elsewhere)
+    def make_interfering(self, interferers: InterfererMap) -> Channel:
+        return _InterferingCells(self, interferers)
 
     def _draw_drop(self) -> SionnaCell:
         """Drop the devices, and return whom to ask about them later."""
         settings, streams, devices = self.settings, self.streams, self.devices
-        position, indoor = self._placed(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
+        position, indoor = self._draw_positions(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
         sionna = SionnaCell(settings)
-        links = sionna.drop(self._pairs, position.cpu(), indoor.cpu())
-        self.links = links.each(lambda one: one[:, :devices].to(streams.device))
+        links = sionna.draw_drop(self._pairs, position.cpu(), indoor.cpu())
+        self.links = links.map_tensors(lambda one: one[:, :devices].to(streams.device))
         self._start, self._indoor = position[:, :devices], indoor[:, :devices]
-        self.line_of_sight = self._pairs.spread(self.links.line_of_sight)
-        self.indoor = self._pairs.spread(self._indoor)
+        self.line_of_sight = self._pairs.expand_to_trials(self.links.line_of_sight)
+        self.indoor = self._pairs.expand_to_trials(self._indoor)
         return sionna
 
-    def state(self, round: int) -> ChannelState:
-        return self._states.state(round, self._gains[round] if self._moves else self._fixed_gain)
+    def get_state(self, round: int) -> ChannelState:
+        return self._states.get_state(
+            round, self._gains[round] if self._moves else self._fixed_gain
+        )
 
-    def places(self, round: int, trial: int = 0) -> Places:
+    def get_positions(self, round: int, trial: int = 0) -> Positions:
         time_s = torch.full((1, 1), round * self.settings.round_interval_s).to(self._start)
-        place = self._pairs.spread(self._position(time_s), 1)[0, trial, :, :2]
-        return Places(place.cpu().numpy(), np.zeros((1, 2)))
+        place = self._pairs.expand_to_trials(self._get_position(time_s), 1)[0, trial, :, :2]
+        return Positions(place.cpu().numpy(), np.zeros((1, 2)))
 
     def _scale_gain(self, gain: Tensor) -> Tensor:
         """Return the gain [S, K] in the budget's unit and type."""
@@ -212,31 +214,31 @@ class Cell(Channel):
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, F]."""
-        return self._waves.response(self._draw_taps(index, time_s))
+        return self._waves.compute_response(self._draw_taps(index, time_s))
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""
         if self._velocity is None:
             return self._waves.draw_taps(index)
         if self._moves:
-            return self._waves.compute_moved_taps(self._position(time_s) - self._start)
+            return self._waves.compute_moved_taps(self._get_position(time_s) - self._start)
         return self._waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)
 
-    def _position(self, time_s: Tensor) -> Tensor:
+    def _get_position(self, time_s: Tensor) -> Tensor:
         """Return the positions [R, U, K, 3] at times [R, U]."""
         if self._velocity is None or not self._moves:
             return self._start.expand(len(time_s), *self._start.shape)
-        return reflected(self._start, self._velocity, self.settings.cell_radius_m, time_s)
+        return reflect_at_circle(self._start, self._velocity, self.settings.cell_radius_m, time_s)
 
     def _compute_gains(self, first: int, rounds: int) -> Tensor:
         """Return the large-scale gains [rounds, S, K] at the beginning of each of the rounds."""
         round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
-        position = self._position(round[:, None] * self.settings.round_interval_s)
-        loss = self._sionna.path_loss_db(position, self._indoor, self.links.clear)
+        position = self._get_position(round[:, None] * self.settings.round_interval_s)
+        loss = self._sionna.compute_path_loss_db(position, self._indoor, self.links.clear)
         level = -loss - self.links.penetration_db
         if self.settings.shadowing:
             level = level + self._field(position)
-        return self._scale_gain(db_to_linear(self._pairs.spread(level, 1)))
+        return self._scale_gain(db_to_linear(self._pairs.expand_to_trials(level, 1)))
 
 
 class _InterferingCells(Cell):
@@ -248,25 +250,25 @@ class _InterferingCells(Cell):
         devices = budget.gain.shape[1]
         super().__init__(own.settings, budget, devices, elsewhere.streams, own.hyper)
 
-    def _unit_of(self, gain: Tensor) -> Tensor:
+    def _compute_unit_gain(self, gain: Tensor) -> Tensor:
         return self._own._unit
 
-    def _placed(self, devices: int) -> tuple[Tensor, Tensor]:
-        spread = self._own._pairs.spread
+    def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
+        spread = self._own._pairs.expand_to_trials
         position = self._shift_to_server(spread(self._own._start)[None])[0]
-        indoor = self._elsewhere.of_devices(spread(self._own._indoor))[self._pairs.rows]
+        indoor = self._elsewhere.gather_devices(spread(self._own._indoor))[self._pairs.rows]
         filler = -(-devices // position.shape[1])  # drops are whole batches
         return position.repeat(1, filler, 1)[:, :devices], indoor.repeat(1, filler)[:, :devices]
 
-    def _position(self, time_s: Tensor) -> Tensor:
+    def _get_position(self, time_s: Tensor) -> Tensor:
         own = self._own
-        there = own._position(time_s[:, :1].expand(-1, own._pairs.count))
-        return self._shift_to_server(own._pairs.spread(there, 1))
+        there = own._get_position(time_s[:, :1].expand(-1, own._pairs.count))
+        return self._shift_to_server(own._pairs.expand_to_trials(there, 1))
 
     def _shift_to_server(self, position: Tensor) -> Tensor:
         """Return the others' places about this server, [R, U, J K, 3], given those about their own,
         [R, S, K, 3]."""
-        seen = position[:, self._elsewhere.rows]  # [R, S, J, K, 3]
+        seen = position[:, self._elsewhere.row_index]  # [R, S, J, K, 3]
         shift = torch.nn.functional.pad(self._elsewhere.shift_m, (0, 1)).to(seen)
         return (seen + shift[:, :, None]).flatten(2, 3)[:, self._pairs.rows]
 
@@ -282,7 +284,7 @@ class ShadowingField:
     """
 
     def __init__(self, links: CellDrop, start: Tensor, indoor: Tensor, pairs: Pairs) -> None:
-        uniform = pairs.streams.uniform(SHADOWING, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
+        uniform = pairs.streams.draw_uniform(SHADOWING, 0, (3, FIELD_WAVES, 3))[pairs.rows].double()
         radius = (1.0 / (1.0 - uniform[..., 0]) ** 2 - 1.0).sqrt()
         heading = 2.0 * math.pi * uniform[..., 1]
         vector = torch.stack([radius * heading.cos(), radius * heading.sin()], -1)
@@ -292,15 +294,15 @@ class ShadowingField:
         self._phase = 2.0 * math.pi * uniform[..., 2][trial, kind]
         self._start, self._std = start, links.shadowing_std_db
         self._distance = links.shadowing_distance_m
-        self._missing = links.shadowing_db / self._std - self._field(start[None])
+        self._missing = links.shadowing_db / self._std - self._compute_field(start[None])
 
     def __call__(self, position: Tensor) -> Tensor:
         """Return [R, U, K] dB at positions [R, U, K, 3]."""
         way = (position - self._start)[..., :2].norm(dim=-1)
         fixed = (-way / self._distance).exp() * self._missing
-        return self._std * (self._field(position) + fixed)
+        return self._std * (self._compute_field(position) + fixed)
 
-    def _field(self, position: Tensor) -> Tensor:
+    def _compute_field(self, position: Tensor) -> Tensor:
         """Return G, [R, U, K]."""
         place = position[..., :2] / self._distance[..., None]
         angle = (self._vector * place[..., None, :]).sum(-1) + self._phase

@@ -25,10 +25,10 @@ from torch import Tensor
 from otafl.channels.ofdm import Pairs
 from otafl.channels.plane_waves import RAYS, Rays, unit_vector
 from otafl.channels.sionna_rng import keep_global_state, use_sionna_stream
-from otafl.core.rng import family, purpose
+from otafl.core.rng import declare_family, declare_purpose
 
-DROP = family("cell", __name__)
-POSITION = purpose("position", __name__)
+DROP = declare_family("cell", __name__)
+POSITION = declare_purpose("position", __name__)
 
 CPU = torch.device("cpu")
 
@@ -71,12 +71,12 @@ class CellDrop:
     strongest: Tensor
     cluster_spread_s: Tensor
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> CellDrop:
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> CellDrop:
         """Return the drop with every tensor changed."""
         return CellDrop(*(change(getattr(self, field.name)) for field in fields(self)))
 
 
-def joined(parts: list[CellDrop], dim: int) -> CellDrop:
+def join_drops(parts: list[CellDrop], dim: int) -> CellDrop:
     """Return drops joined along a dimension."""
     names = [field.name for field in fields(CellDrop)]
     return CellDrop(*(torch.cat([getattr(part, name) for part in parts], dim) for name in names))
@@ -100,21 +100,21 @@ class SionnaCell:
         self._small_scale = tr38901.RaysGenerator(self.scenario)
         self._settings = settings
 
-    def drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
+    def draw_drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
         """Draw the links of devices at positions [U, K, 3], indoors [U, K]; K a multiple of 64."""
         rows = pairs.rows.tolist()
         batches = []
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
             part = slice(batch * DEVICES_PER_DROP, (batch + 1) * DEVICES_PER_DROP)
-            seeds = pairs.streams.seeds(DROP / batch, 0)
+            seeds = pairs.streams.draw_seeds(DROP / batch, 0)
             trials = [
-                self.batch(seeds[row], position[u, None, part], indoor[u, None, part])
+                self.draw_batch(seeds[row], position[u, None, part], indoor[u, None, part])
                 for u, row in enumerate(rows)
             ]
-            batches.append(joined(trials, 0))
-        return joined(batches, 1)
+            batches.append(join_drops(trials, 0))
+        return join_drops(batches, 1)
 
-    def batch(self, seed: int, position: Tensor, indoor: Tensor) -> CellDrop:
+    def draw_batch(self, seed: int, position: Tensor, indoor: Tensor) -> CellDrop:
         """Draw one trial's batch [1, 64, 3]. Sionna's links are [1, server, device]; its angles of
         departure are those at the server."""
         made = self.scenario
@@ -148,7 +148,7 @@ class SionnaCell:
             cluster_spread_s=made.get_param("cDS")[:, 0] * 1e-9,
         )
 
-    def path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
+    def compute_path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
         """Return the path loss outdoors [R, U, K] at positions [R, U, K, 3] (Table 7.4.1-1).
 
         indoor, clear: [U, K] bool, as in the drop. One device a topology: no distances between
@@ -212,12 +212,12 @@ def build_cell_rays(drop: CellDrop) -> Rays:
     )
 
 
-def placed(
+def draw_positions(
     pairs: Pairs, inner_m: float, outer_m: float, height_m: float, indoor_probability: float
 ) -> tuple[Tensor, Tensor]:
     """Draw positions [U, K, 3] in metres, float64, uniform over the ring between two radii, and who
     is indoors, [U, K] bool."""
-    area, turn, door = pairs.once(POSITION, (3,)).double().unbind(-1)
+    area, turn, door = pairs.draw_static_uniform(POSITION, (3,)).double().unbind(-1)
     inner, outer = inner_m**2, outer_m**2
     distance = (inner + area * (outer - inner)).sqrt()
     angle = 2.0 * math.pi * turn
@@ -226,7 +226,7 @@ def placed(
     return position, door < indoor_probability
 
 
-def reflected(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor) -> Tensor:
+def reflect_at_circle(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor) -> Tensor:
     """Return the positions [R, U, K, 3] of devices that are reflected at a circle.
 
     After the first chord, all chords are equally long, and each is the one before, turned by the

@@ -29,11 +29,12 @@ from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import DRAWS, FADING, FAR, NUMBERS, ROUNDS_PER_BLOCK, RoundBlocks
 from otafl.core.contracts import ChannelState
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
+from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
-from otafl.core.words import did_you_mean
+from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
-from otafl.user_code.own import OwnPart
+from otafl.user_code.custom_part import CustomPart
 
 CHECKED_ROUNDS = 256
 MIN_ROUNDS = 16
@@ -46,7 +47,7 @@ than so many standard errors and this."""
 NUMBERS_AT_ONCE = 1 << 18
 
 
-class Draws:
+class Draws(Renamed):
     """Draw random numbers of S trials and K devices in R rounds, from the streams of the run: they
     depend on seed, trial, device, round and on which draw of a call it is.
 
@@ -55,56 +56,60 @@ class Draws:
     """
 
     def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:
-        pair = torch.arange(streams.size * devices, device=streams.device)
+        pair = torch.arange(streams.num_trials * devices, device=streams.device)
         self._pairs = pair // devices, pair % devices
         self._streams, self._count = streams, 0
-        self.trials, self.devices = streams.size, devices
+        self.trials, self.devices = streams.num_trials, devices
         self.rounds = rounds[:, None, None]
 
-    def uniform(self, *shape: int, fixed: bool = False) -> Tensor:
+    def draw_uniform(self, *shape: int, fixed: bool = False) -> Tensor:
         """Draw [R, S, K, *shape] uniform in (0, 1); fixed: [1, S, K, *shape], the same in all
         rounds."""
         rounds = torch.zeros_like(self.rounds[:1]) if fixed else self.rounds
         purpose = FADING / "own" / self._count
         self._count += 1
-        values = self._streams.device_uniform_rounds(purpose, rounds.flatten(), *self._pairs, shape)
+        values = self._streams.draw_device_uniform_rounds(
+            purpose, rounds.flatten(), *self._pairs, shape
+        )
         return values.view(len(rounds), self.trials, self.devices, *shape)
 
-    def normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """Draw [R, S, K, *shape] standard normal; fixed as of `uniform`."""
-        uniform = self.uniform(*shape, fixed=fixed)
+    def draw_normal(self, *shape: int, fixed: bool = False) -> Tensor:
+        """Draw [R, S, K, *shape] standard normal; fixed as of `draw_uniform`."""
+        uniform = self.draw_uniform(*shape, fixed=fixed)
         return torch.special.ndtri(uniform.double()).to(uniform.dtype)
 
-    def complex_normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """Draw [R, S, K, *shape] complex, CN(0, 1); fixed as of `uniform`."""
-        return torch.view_as_complex(self.normal(*shape, 2, fixed=fixed) * math.sqrt(0.5))
+    def draw_complex_normal(self, *shape: int, fixed: bool = False) -> Tensor:
+        """Draw [R, S, K, *shape] complex, CN(0, 1); fixed as of `draw_uniform`."""
+        return torch.view_as_complex(self.draw_normal(*shape, 2, fixed=fixed) * math.sqrt(0.5))
 
 
 class CustomChannel(Channel):
     """Give h [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
     power is taken to be 1, as it is checked to be."""
 
-    class Settings(ChannelSettings, OwnPart):
+    class Settings(ChannelSettings, CustomPart):
         table: ClassVar = "channel"
 
-        def found(self) -> Any:
+        def find_function(self) -> Any:
             return _bind_function(self)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             """Return what is wrong with the function's name and with the keys that it is given."""
             try:
-                function, given = _loaded(self)
-                keys = loading.keys_of(function, len(given))
+                function, given = _load_function(self)
+                keys = loading.get_accepted_keys(function, len(given))
             except UserError as error:
                 return [Problem(str(error), ("channel", "name"))]
             names = [key for key in (*keys.names, *type(self).model_fields) if key != "name"]
             known = f"(known keys: {', '.join(names)})"
             unknown = [] if keys.any else [key for key in self.options if key not in keys.names]
             return [
-                problem(f"unknown key{did_you_mean(key, names)} {known}", f"channel.{key}")
+                make_problem(
+                    f"unknown key{format_suggestion(key, names)} {known}", f"channel.{key}"
+                )
                 for key in unknown
             ] + [
-                problem("must be given", f"channel.{key}")
+                make_problem("must be given", f"channel.{key}")
                 for key in keys.required
                 if key not in self.options
             ]
@@ -126,13 +131,13 @@ class CustomChannel(Channel):
         if unit_power:
             self._check_power()
         self.has_closed_form = unit_power and self._antennas == 1
-        numbers = self.streams.size * self.devices * (self._antennas or 1)
+        numbers = self.streams.num_trials * self.devices * (self._antennas or 1)
         self._fading = RoundBlocks(
-            lambda first, rounds: self._drawn(first + torch.arange(rounds)),
+            lambda first, rounds: self._draw_h(first + torch.arange(rounds)),
             max(1, min(ROUNDS_PER_BLOCK, NUMBERS_AT_ONCE // numbers)),
         )
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         return ChannelState(h=self._fading[round][..., None, None], gain=self.budget.gain)
 
     @functools.cached_property
@@ -140,26 +145,26 @@ class CustomChannel(Channel):
         """Return E|h|, [S, K]."""
         total = torch.zeros_like(self.budget.gain)
         count = min(DRAWS, NUMBERS // self.devices)
-        for amplitude in self._far(count):
+        for amplitude in self._yield_distant_rounds(count):
             total += amplitude.sum((0, 3))
         return total / count
 
-    def _far(self, count: int) -> Iterator[Tensor]:
+    def _yield_distant_rounds(self, count: int) -> Iterator[Tensor]:
         """Yield |h| [R, S, K, A] of so many rounds far apart, some at a time."""
         rounds = FAR + self.correlation_rounds * torch.arange(count)
         for some in rounds.split(max(1, NUMBERS_AT_ONCE // self.budget.gain.numel())):
-            yield self._drawn(some).abs()
+            yield self._draw_h(some).abs()
 
-    def _drawn(self, rounds: Tensor) -> Tensor:
+    def _draw_h(self, rounds: Tensor) -> Tensor:
         """Return h [R, S, K, A] complex, for rounds [R] int64."""
         draw = Draws(self.streams, self.devices, rounds.to(self.streams.device))
         h = self._channel(draw)
         if not isinstance(h, Tensor):
-            self._refuse(f"returned a {type(h).__name__}; a tensor {self._wanted(draw)}")
+            self._refuse(f"returned a {type(h).__name__}; a tensor {self._format_expected(draw)}")
         whole = len(rounds), draw.trials, draw.devices
         shape = tuple(h.shape)
         if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
-            self._refuse(f"returned the shape {list(shape)}; {self._wanted(draw)}")
+            self._refuse(f"returned the shape {list(shape)}; {self._format_expected(draw)}")
         h = h.to(self.streams.device, self.streams.dtype.to_complex())
         h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
         if self._antennas not in (None, h.shape[3]):
@@ -176,14 +181,14 @@ class CustomChannel(Channel):
             )
         return h
 
-    def _wanted(self, draw: Draws) -> str:
+    def _format_expected(self, draw: Draws) -> str:
         shape = f"{len(draw.rounds)}, {draw.trials}, {draw.devices}"
         return f"[{shape}], rounds by trials by devices, or [{shape}, antennas]"
 
     def _check_rounds(self) -> None:
         """Check that a round alone is what it is among others."""
         rounds = torch.tensor([5, 0, 6])
-        among, alone = self._drawn(rounds)[:1], self._drawn(rounds[:1])
+        among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
             self._refuse(
                 "returned another h for round 5 alone than for rounds 5, 0 and 6 together; an h "
@@ -196,11 +201,14 @@ class CustomChannel(Channel):
         It is compared with what it varies by over rounds and, for fading that lasts, over devices;
         one device alone tells nothing.
         """
-        numbers = self.streams.size * self.devices
+        numbers = self.streams.num_trials * self.devices
         if numbers == 1:
             return
         count = max(MIN_ROUNDS, min(CHECKED_ROUNDS, CHECKED_NUMBERS // numbers))
-        powers = [amplitude.square().double().mean(3).flatten(1) for amplitude in self._far(count)]
+        powers = [
+            amplitude.square().double().mean(3).flatten(1)
+            for amplitude in self._yield_distant_rounds(count)
+        ]
         power = torch.cat(powers)  # [count, S K]
         mean = float(power.mean())
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
@@ -214,7 +222,7 @@ class CustomChannel(Channel):
         self.settings.refuse(f"{fault} would do")
 
 
-def _loaded(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
+def _load_function(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
     """Load the user's function or class, and tell what it is given by position."""
     found = loading.load(settings.name, settings.key)
     return found, () if inspect.isclass(found) else ("draw",)
@@ -223,7 +231,7 @@ def _loaded(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
 def _bind_function(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
     """Return the user's function with the section's keys; of a class, the instance made with
     them."""
-    made, given = _loaded(settings)
+    made, given = _load_function(settings)
     loading.check_keys(made, settings.name, settings.key, settings.options, *given)
     if inspect.isclass(made):
         instance: Any = made(**settings.options)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.rng import Purpose, Streams, family
+from otafl.core.rng import Purpose, Streams, declare_family
 
-FADING = family("fading", __name__)
+FADING = declare_family("fading", __name__)
 """The streams of all channels' fading."""
 
 ROUNDS_PER_BLOCK = 64
@@ -25,11 +25,13 @@ NUMBERS = 1 << 21
 """Most rounds, and most channel gains of a trial, of an average."""
 
 
-def once(streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
+def draw_static_uniform(
+    streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...]
+) -> Tensor:
     """Draw [S, K, *shape] uniform in (0, 1), for the whole run; double."""
-    pair = torch.arange(streams.size * devices, device=streams.device)
-    draw = streams.device_uniform(purpose, 0, pair // devices, pair % devices, shape)
-    return draw.double().view(streams.size, devices, *shape)
+    pair = torch.arange(streams.num_trials * devices, device=streams.device)
+    draw = streams.draw_device_uniform(purpose, 0, pair // devices, pair % devices, shape)
+    return draw.double().view(streams.num_trials, devices, *shape)
 
 
 class Fading(Protocol):
@@ -78,11 +80,11 @@ def build_block_state(
     paths : as in `ChannelState`.
     """
     if block_symbols is None:
-        return ChannelState(h, gain, paths=paths)
+        return ChannelState(h, gain, paths_fn=paths)
     return ChannelState(h, gain, block_symbols, functools.cache(later), paths)
 
 
-def correlated(h: Tensor, neighbours: float, dim: int) -> Tensor:
+def correlate_antennas(h: Tensor, neighbours: float, dim: int) -> Tensor:
     """Correlate the server's antennas: entries of variance 1, independent along `dim`, get the
     covariance R_ab = r^|a-b|, r = `neighbours` in [0, 1). h: complex, any shape.
 

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel, FadingSettings
-from otafl.channels.fading import correlated, once
-from otafl.core.contracts import column
+from otafl.channels.fading import correlate_antennas, draw_static_uniform
+from otafl.core.contracts import unsqueeze_like
 from otafl.core.rng import Purpose
 
 LIGHT_M_PER_S = 299_792_458.0
@@ -39,7 +39,7 @@ def doppler_hz(speed_kmh: float, carrier_hz: float) -> float:
     return speed_kmh / 3.6 * carrier_hz / LIGHT_M_PER_S
 
 
-def correlation_rounds(settings: FadingSettings) -> int:
+def count_correlation_rounds(settings: FadingSettings) -> int:
     """Return the rounds after which fading is as good as independent.
 
     |J0| stays below 0.1 from there on: J0(x)^2 <= 2 / (pi x). They are at most 2^25, which devices
@@ -65,13 +65,13 @@ class Oscillators:
 
     def __init__(self, hz: Tensor, channel: Channel) -> None:
         settings: FadingSettings = channel.settings
-        self._per_round = _turns(hz * settings.round_interval_s)
+        self._per_round = _wrap_turns(hz * settings.round_interval_s)
         self._per_block = torch.zeros_like(self._per_round)
         if settings.block_symbols is not None:
             block_s = settings.block_symbols / channel.budget.bandwidth_hz  # [S]
-            self._per_block = _turns(hz * column(block_s.double(), hz))
+            self._per_block = _wrap_turns(hz * unsqueeze_like(block_s.double(), hz))
 
-    def at(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
+    def compute_rotations(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
         """Return rotations [S, ..., B] of blocks first..stop of a round; dtype: real.
 
         B rotations are products of two times sqrt(B), which spares most of the sines.
@@ -91,7 +91,7 @@ def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.polar(torch.ones_like(angle), angle)
 
 
-def _turns(value: Tensor) -> Tensor:
+def _wrap_turns(value: Tensor) -> Tensor:
     """Return the fraction of a number of turns [...], in units of 2^-64, as signed integers."""
     return ((value - value.floor()) * 2.0**63).long() << 1
 
@@ -110,7 +110,7 @@ class Jakes:
     ) -> None:
         settings, streams = channel.settings, channel.streams
         shape = (SINUSOIDS, 1 + antennas)
-        draw = once(streams, channel.devices, purpose / "scatterers", shape)
+        draw = draw_static_uniform(streams, channel.devices, purpose / "scatterers", shape)
         index = torch.arange(SINUSOIDS, device=streams.device)
         arrival = 2.0 * math.pi * (index + draw[..., 0]) / SINUSOIDS
         hz = doppler_hz(settings.speed_kmh, settings.carrier_hz) * arrival.cos()
@@ -118,7 +118,9 @@ class Jakes:
         angle = 2.0 * math.pi * draw[..., 1:].mT
         start = torch.polar(torch.full_like(angle, SINUSOIDS**-0.5), angle)
         self._dtype = streams.dtype
-        self._start = correlated(start, neighbours, 2).to(self._dtype.to_complex())  # [S, K, A, N]
+        self._start = correlate_antennas(start, neighbours, 2).to(
+            self._dtype.to_complex()
+        )  # [S, K, A, N]
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Draw [S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
@@ -126,5 +128,7 @@ class Jakes:
         parts = []
         for first in range(0, blocks, most):
             stop = min(first + most, blocks)
-            parts.append(self._start @ self._oscillators.at(round, first, stop, self._dtype))
+            parts.append(
+                self._start @ self._oscillators.compute_rotations(round, first, stop, self._dtype)
+            )
         return torch.cat(parts, 3)

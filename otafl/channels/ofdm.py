@@ -22,10 +22,10 @@ from torch import Tensor
 from otafl.channels.base import Channel, FadingSettings
 from otafl.channels.fading import FADING, ROUNDS_PER_BLOCK, RoundBlocks, build_block_state
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.rng import Purpose, Streams, purpose
-from otafl.core.settings import stackable
+from otafl.core.rng import Purpose, Streams, declare_purpose
+from otafl.core.settings import declare_stackable
 
-PHASE = purpose("fading_phase", __name__)
+PHASE = declare_purpose("fading_phase", __name__)
 """The phases of paths that moving devices have for the whole run."""
 
 BLOCKS_PER_ROUND = 1 << 20
@@ -47,7 +47,7 @@ class OfdmSettings(FadingSettings):
 
 def declare_delay_spread() -> float:
     """Declare the delay spread of a profile of TR 38.901 7.7, the same for all devices."""
-    return stackable(
+    return declare_stackable(
         100e-9,
         ge=0,
         description="RMS delay spread in seconds, which the profile's delays are multiplied by; TR "
@@ -62,7 +62,7 @@ class Pairs:
 
     def __init__(self, streams: Streams, devices: int, *settings: Tensor) -> None:
         matters = (setting.tolist() for setting in settings)
-        keys = list(zip(streams.seeds(FADING, 0), *matters, strict=True))
+        keys = list(zip(streams.draw_seeds(FADING, 0), *matters, strict=True))
         first: dict[tuple[float, ...], int] = {}
         rows: list[int] = []
         for row, key in enumerate(keys):
@@ -78,17 +78,19 @@ class Pairs:
         self._trial = self.rows.repeat_interleave(devices)
         self._device = torch.arange(devices, device=device).repeat(self.count)
 
-    def uniform(self, purpose: Purpose, index: Tensor, shape: tuple[int, ...]) -> Tensor:
+    def draw_uniform(self, purpose: Purpose, index: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Draw [R, U, K, *shape] uniform in (0, 1) at the indices [R] int64."""
-        draws = self.streams.device_uniform_rounds(purpose, index, self._trial, self._device, shape)
+        draws = self.streams.draw_device_uniform_rounds(
+            purpose, index, self._trial, self._device, shape
+        )
         return draws.view(len(index), self.count, self.devices, *shape)
 
-    def once(self, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
+    def draw_static_uniform(self, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
         """Draw [U, K, *shape] uniform in (0, 1), for the whole run."""
         zero = torch.zeros(1, dtype=torch.int64, device=self.streams.device)
-        return self.uniform(purpose, zero, shape)[0]
+        return self.draw_uniform(purpose, zero, shape)[0]
 
-    def spread(self, values: Tensor, dim: int = 0) -> Tensor:
+    def expand_to_trials(self, values: Tensor, dim: int = 0) -> Tensor:
         """Spread [.., U, ..] over the trials, [.., S, ..]."""
         if self.count == len(self._place):
             return values
@@ -161,38 +163,40 @@ class OfdmStates:
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         self._rounds = RoundBlocks(self._draw_first_blocks, max(1, min(ROUNDS_PER_BLOCK, most)))
 
-    def state(self, round: int, gain: Tensor | None = None) -> ChannelState:
+    def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
         """Return the state of a round; gain: [S, K] large-scale, else that of the budget."""
         gain = self._gain if gain is None else gain
-        h = self._pairs.spread(self._rounds[round])[:, :, :, None]
-        later = functools.partial(self._later, round)
-        paths = functools.partial(self._paths, round)
+        h = self._pairs.expand_to_trials(self._rounds[round])[:, :, :, None]
+        later = functools.partial(self._draw_blocks, round)
+        paths = functools.partial(self._draw_paths, round)
         return build_block_state(h, gain, self._block_symbols, later, paths)
 
     def _draw_first_blocks(self, first: int, rounds: int) -> Tensor:
         """Draw [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
-        return self._blocks(self._draw, round, torch.zeros_like(round))
+        return self._draw_blocks_of_rounds(self._draw, round, torch.zeros_like(round))
 
-    def _later(self, round: int, blocks: int) -> Tensor:
+    def _draw_blocks(self, round: int, blocks: int) -> Tensor:
         """Draw [S, K, A, blocks, F]."""
         block = torch.arange(1, blocks, device=self._pairs.rows.device)
         parts = [self._rounds[round][None]]
         for part in block.split(self._at_once):
-            parts.append(self._blocks(self._draw, torch.full_like(part, round), part))
-        return self._pairs.spread(torch.cat(parts).movedim(0, 3))
+            parts.append(
+                self._draw_blocks_of_rounds(self._draw, torch.full_like(part, round), part)
+            )
+        return self._pairs.expand_to_trials(torch.cat(parts).movedim(0, 3))
 
-    def _paths(self, round: int, blocks: int) -> Paths:
+    def _draw_paths(self, round: int, blocks: int) -> Paths:
         """Draw the impulse responses of a round's first blocks."""
         block = torch.arange(blocks, device=self._pairs.rows.device)
         parts = [
-            self._blocks(self._draw_taps, torch.full_like(part, round), part)
+            self._draw_blocks_of_rounds(self._draw_taps, torch.full_like(part, round), part)
             for part in block.split(self._at_once)
         ]
-        a = self._pairs.spread(torch.cat(parts).movedim(0, 3))
-        return Paths(a, self._pairs.spread(self._delay_s)[:, :, None])
+        a = self._pairs.expand_to_trials(torch.cat(parts).movedim(0, 3))
+        return Paths(a, self._pairs.expand_to_trials(self._delay_s)[:, :, None])
 
-    def _blocks(self, draw: Draw, round: Tensor, block: Tensor) -> Tensor:
+    def _draw_blocks_of_rounds(self, draw: Draw, round: Tensor, block: Tensor) -> Tensor:
         """Draw [R, U, K, A, ...], the blocks [R] of the rounds [R]."""
         time = round.double()[:, None] * self._round_s + block[:, None] * self._block_s
         return draw(round * BLOCKS_PER_ROUND + block, time)

@@ -28,9 +28,9 @@ from otafl.channels.ofdm import (
     frequency_response,
     rotations,
 )
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 
-HEADING = purpose("heading", __name__)
+HEADING = declare_purpose("heading", __name__)
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
 """TR 38.901 Table 7.5-3: offsets of a cluster's 20 rays, one of each sign, at unit angle spread."""
@@ -103,32 +103,32 @@ class PlaneWaves:
         self._rotation = delay_rotations(rays.delay_s, frequency_hz[:, None], dtype)[:, :, None]
         self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
 
-    def fresh(self, index: Tensor) -> Tensor:
+    def draw_h(self, index: Tensor) -> Tensor:
         """Draw h [R, U, K, A, F] with phases of their own at each of the indices [R]."""
-        return self.response(self.draw_taps(index))
+        return self.compute_response(self.draw_taps(index))
 
     def draw_taps(self, index: Tensor) -> Tensor:
         """Draw the paths' amplitudes [R, U, K, A, L] of the same."""
-        turn = self._pairs.uniform(FADING, index, (self._rays.shape[-1],))
-        return self._added(rotations(turn, self._dtype))
+        turn = self._pairs.draw_uniform(FADING, index, (self._rays.shape[-1],))
+        return self._sum_rays(rotations(turn, self._dtype))
 
-    def moved(self, way_m: Tensor) -> Tensor:
+    def compute_moved_h(self, way_m: Tensor) -> Tensor:
         """Return h [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
         phases."""
-        return self.response(self.compute_moved_taps(way_m))
+        return self.compute_response(self.compute_moved_taps(way_m))
 
     def compute_moved_taps(self, way_m: Tensor) -> Tensor:
         """Return the paths' amplitudes [R, U, K, A, L] of the same."""
         if self._start is None:
-            self._start = self._pairs.once(PHASE, (self._rays.shape[-1],)).double()
+            self._start = self._pairs.draw_static_uniform(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)
-        return self._added(rotations(self._start + cycles, self._dtype))
+        return self._sum_rays(rotations(self._start + cycles, self._dtype))
 
-    def response(self, taps: Tensor) -> Tensor:
+    def compute_response(self, taps: Tensor) -> Tensor:
         """Return h [R, U, K, A, F] of the paths' amplitudes [R, U, K, A, L]."""
         return frequency_response(taps, self._rotation)
 
-    def _added(self, phase: Tensor) -> Tensor:
+    def _sum_rays(self, phase: Tensor) -> Tensor:
         """Return [R, U, K, A, L], the rays of each path with phases [R, U, K, P] added up."""
         waves = phase[..., None, :] * self._rays
         return torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
@@ -139,6 +139,6 @@ def draw_velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:
     without a speed."""
     if speed_kmh is None:
         return None
-    heading = 2.0 * math.pi * pairs.once(HEADING, ()).double()
+    heading = 2.0 * math.pi * pairs.draw_static_uniform(HEADING, ()).double()
     level = torch.full_like(heading, math.pi / 2.0)
     return unit_vector(heading, level) * (speed_kmh / 3.6)

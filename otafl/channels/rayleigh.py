@@ -12,8 +12,8 @@ from torch import Tensor
 
 from otafl.channels import rice
 from otafl.channels.base import Channel
-from otafl.channels.jakes import correlation_rounds
-from otafl.channels.scattering import FlatFadingSettings, FlatStates, scattering
+from otafl.channels.jakes import count_correlation_rounds
+from otafl.channels.scattering import FlatFadingSettings, FlatStates, build_scattering
 from otafl.core.contracts import ChannelState
 
 
@@ -23,8 +23,8 @@ class Rayleigh(Channel):
     The closed forms are, for moving devices, whose h is a sum of sinusoids, right within 0.2 %.
     """
 
-    flat: ClassVar[bool] = True
-    normal: ClassVar[bool] = True
+    is_flat: ClassVar[bool] = True
+    is_gaussian: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
 
     class Settings(FlatFadingSettings):
@@ -34,15 +34,15 @@ class Rayleigh(Channel):
 
     def prepare(self) -> None:
         self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
-        self.correlation_rounds = correlation_rounds(self.settings)
+        self.correlation_rounds = count_correlation_rounds(self.settings)
         self.num_sounded_paths = self.settings.num_sounded_paths
-        self._states = FlatStates(self, scattering(self))
+        self._states = FlatStates(self, build_scattering(self))
 
-    def state(self, round: int) -> ChannelState:
-        return self._states.state(round)
+    def get_state(self, round: int) -> ChannelState:
+        return self._states.get_state(round)
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self._states.state(round, devices)
+        return self._states.get_state(round, devices)
 
-    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
+    def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return rice.rayleigh_mean_inverse(threshold, gain, error_variance)

@@ -37,7 +37,7 @@ def rayleigh_mean_inverse(threshold: float, gain: float, error_variance: float) 
     return float(special.exp1(threshold / beta)) / beta
 
 
-def mean_inverse(line: float, scattered: float, threshold: float) -> float:
+def rician_mean_inverse(line: float, scattered: float, threshold: float) -> float:
     """Return E[1/g; g >= threshold > 0] of g = |h|^2, of which `line` = |l|^2 is fixed.
 
     g is Gamma(n + 1) distributed in units of `scattered`, n ~ Poisson(K); and E[1/g; g >= t] of a

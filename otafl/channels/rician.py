@@ -19,11 +19,11 @@ from torch import Tensor
 
 from otafl.channels import rice
 from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, Fading, once
-from otafl.channels.jakes import Oscillators, correlation_rounds, doppler_hz
-from otafl.channels.scattering import FlatFadingSettings, FlatStates, scattering
+from otafl.channels.fading import FADING, Fading, draw_static_uniform
+from otafl.channels.jakes import Oscillators, count_correlation_rounds, doppler_hz
+from otafl.channels.scattering import FlatFadingSettings, FlatStates, build_scattering
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 
 
@@ -35,21 +35,21 @@ class Rician(Channel):
     move, its phase turns with its own Doppler shift.
     """
 
-    flat: ClassVar[bool] = True
+    is_flat: ClassVar[bool] = True
 
     class Settings(FlatFadingSettings):
         name: Literal["rician"] = "rician"
-        k_factor_db: Decibels = stackable(6.0)
+        k_factor_db: Decibels = declare_stackable(6.0)
         """K-factor in dB: power of the line of sight over the scattered one"""
 
     settings: Settings
 
     def prepare(self) -> None:
         self.has_closed_form = self.settings.antennas == 1 and self.settings.ris is None
-        self.correlation_rounds = correlation_rounds(self.settings)
+        self.correlation_rounds = count_correlation_rounds(self.settings)
         self.num_sounded_paths = self.settings.num_sounded_paths
         self._k_factor = db_to_linear(self.hyper["k_factor_db"])  # [S]
-        direct = _Sum(LineOfSight(self), scattering(self), self._k_factor)
+        direct = _Sum(LineOfSight(self), build_scattering(self), self._k_factor)
         self._states = FlatStates(self, direct)
 
     @property
@@ -57,11 +57,11 @@ class Rician(Channel):
         """Return E|h|, [S, 1]."""
         return rice.mean_amplitude(self._k_factor)[:, None]
 
-    def state(self, round: int) -> ChannelState:
-        return self._states.state(round)
+    def get_state(self, round: int) -> ChannelState:
+        return self._states.get_state(round)
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self._states.state(round, devices)
+        return self._states.get_state(round, devices)
 
 
 class LineOfSight:
@@ -69,7 +69,7 @@ class LineOfSight:
 
     def __init__(self, channel: Channel) -> None:
         settings, streams = channel.settings, channel.streams
-        draw = once(streams, channel.devices, FADING / "line_of_sight", (1, 3))
+        draw = draw_static_uniform(streams, channel.devices, FADING / "line_of_sight", (1, 3))
         phase, arrival, heading = (2.0 * math.pi * draw).unbind(-1)
         antenna = torch.arange(settings.antennas, device=streams.device)
         phases = phase + math.pi * arrival.sin() * antenna
@@ -85,7 +85,7 @@ class LineOfSight:
         """Draw [S, K, A, blocks]."""
         if self._oscillators is None:
             return self._start.expand(-1, -1, -1, blocks)
-        return self._start * self._oscillators.at(round, 0, blocks, self._dtype)
+        return self._start * self._oscillators.compute_rotations(round, 0, blocks, self._dtype)
 
 
 class _Sum:

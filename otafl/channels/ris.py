@@ -78,7 +78,7 @@ class ReflectedChannel:
         settings: RisSettings = channel.settings.ris
         self._settings, self._streams = settings, channel.streams
         shape = (channel.settings.antennas, settings.elements, 2)
-        draw = self._streams.normal(FADING / "ris" / "server", 0, shape)
+        draw = self._streams.draw_normal(FADING / "ris" / "server", 0, shape)
         power = db_to_linear(settings.reflected_db)
         self._to_server = torch.view_as_complex(draw.contiguous()) * math.sqrt(power / 2.0)
         self._unblocked = math.sqrt(1.0 - settings.blocked)
@@ -88,12 +88,12 @@ class ReflectedChannel:
         direct = self._direct.draw(round, blocks)
         to_surface = self._to_surface.draw(round, blocks)  # [S, K, M, B]
         if self._settings.rule == "random":
-            phasors = self._random(round, blocks)
+            phasors = self._draw_random_phasors(round, blocks)
         else:
-            choose = weakest if self._settings.rule == "align_weakest" else summed
+            choose = align_to_weakest if self._settings.rule == "align_weakest" else align_to_sum
             believed = self._estimate_paths(direct, to_surface, round)
             d, r = choose(*believed, self._channel.budget.gain)
-            phasors = aligned(d, self._to_server, r, self._unblocked)
+            phasors = align_phases(d, self._to_server, r, self._unblocked)
         reflected = torch.einsum("sam,smb,skmb->skab", self._to_server, phasors, to_surface)
         return self._unblocked * direct + reflected
 
@@ -113,7 +113,7 @@ class ReflectedChannel:
             cascade = torch.einsum("sam,skmb->skbam", self._to_server, r)
             return torch.cat([self._unblocked * d.movedim(3, 2)[..., None], cascade], -1)
 
-        known = self._channel.believed(paths, self._channel.budget.gain, round)
+        known = self._channel.estimate_fn(paths, self._channel.budget.gain, round)
         if known is None:
             return direct, to_surface
         if self._unblocked > 0:
@@ -121,18 +121,18 @@ class ReflectedChannel:
         along = torch.einsum("sam,skbam->skmb", self._to_server.conj(), known[..., 1:])
         return direct, along / self._to_server.abs().square().sum(1)[:, None, :, None]
 
-    def _random(self, round: int, blocks: int) -> Tensor:
+    def _draw_random_phasors(self, round: int, blocks: int) -> Tensor:
         """Draw phasors [S, M, B], block by block the same in a longer payload."""
         phases = FADING / "ris" / "phases"
         draws = [
-            self._streams.uniform(phases / c, round, (1 << c, self._settings.elements))
+            self._streams.draw_uniform(phases / c, round, (1 << c, self._settings.elements))
             for c in range(blocks.bit_length())
         ]
         turns = torch.cat(draws, 1)[:, :blocks].mT
         return torch.polar(torch.ones_like(turns), 2.0 * math.pi * turns)
 
 
-def weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+def align_to_weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
     """Return the paths of the device whose direct path is the weakest in each block.
 
     Parameters
@@ -150,13 +150,13 @@ def weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, T
     return direct.take_along_dim(index, 1)[:, 0], to_surface.take_along_dim(index, 1)[:, 0]
 
 
-def summed(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of the devices' paths, large-scale gain included; shapes as of `weakest`."""
+def align_to_sum(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sums of the devices' paths with their gain, shaped as in `align_to_weakest`."""
     root = gain.sqrt()[..., None, None]
     return (root * direct).sum(1), (root * to_surface).sum(1)
 
 
-def aligned(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocked: float) -> Tensor:
+def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocked: float) -> Tensor:
     """Choose phases for a large |y|, y = c d + sum_n v_n exp(j theta_n), v_n = g_n r_n.
 
     |y| is the largest |u^H y| over unit vectors u; so u = y / |y| and theta_n = -angle(u^H v_n), in

@@ -19,7 +19,7 @@ from otafl.channels.fading import (
     Fading,
     RoundBlocks,
     build_block_state,
-    correlated,
+    correlate_antennas,
 )
 from otafl.channels.jakes import Jakes
 from otafl.channels.ris import ReflectedChannel, RisSettings
@@ -68,7 +68,7 @@ class BlockFading:
         self._streams, self._purpose = channel.streams, purpose
         self._rounds = max(MIN_ROUNDS, ROUNDS_PER_BLOCK // antennas)
         self._yield_batches = -(-self._devices // DEVICES_PER_DRAW)
-        self._all = self._kept(range(self._yield_batches))
+        self._all = self._get_cache(range(self._yield_batches))
         self._check_partial_participation: dict[int, _Cache] = {}
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
@@ -77,7 +77,7 @@ class BlockFading:
         if among is None or len(wanted) > FEW * self._yield_batches:
             return self._all.draw(round, blocks)[:, : self._devices]
         streams = self._streams
-        size = (streams.size, self._devices, self._antennas, blocks)
+        size = (streams.num_trials, self._devices, self._antennas, blocks)
         h = torch.ones(size, dtype=streams.dtype.to_complex(), device=streams.device)
         for batch in wanted:
             here = h[:, batch * DEVICES_PER_DRAW : (batch + 1) * DEVICES_PER_DRAW]
@@ -89,15 +89,15 @@ class BlockFading:
         if batch not in self._check_partial_participation:
             if len(self._check_partial_participation) == BATCHES_KEPT:
                 del self._check_partial_participation[next(iter(self._check_partial_participation))]
-            self._check_partial_participation[batch] = self._kept(range(batch, batch + 1))
+            self._check_partial_participation[batch] = self._get_cache(range(batch, batch + 1))
         return self._check_partial_participation[batch]
 
-    def _kept(self, batches: range) -> _Cache:
-        numbers = self._streams.size * len(batches) * DEVICES_PER_DRAW * self._antennas
-        draw = functools.partial(self._drawn, batches=batches)
+    def _get_cache(self, batches: range) -> _Cache:
+        numbers = self._streams.num_trials * len(batches) * DEVICES_PER_DRAW * self._antennas
+        draw = functools.partial(self._draw_h, batches=batches)
         return _Cache(draw, self._purpose, self._rounds, numbers)
 
-    def _drawn(
+    def _draw_h(
         self, first: int, rounds: int, kept: slice, purpose: Purpose, blocks: int, batches: range
     ) -> Tensor:
         """Draw [kept, S, k, A, blocks] of the k devices of some batches: of the rounds from `first`
@@ -105,13 +105,13 @@ class BlockFading:
         drawn = []
         for batch in batches:
             by_seed: dict[int, Tensor] = {}
-            seeds = self._streams.seeds(purpose / batch, first // rounds)
+            seeds = self._streams.draw_seeds(purpose / batch, first // rounds)
             for seed in seeds:
                 if seed not in by_seed:
                     taps = self._draw_taps(seed, rounds, blocks)
                     by_seed[seed] = taps.permute(0, 3, 2, 1)[kept]
             drawn.append(torch.stack([by_seed[seed] for seed in seeds], 1))
-        return correlated(torch.cat(drawn, 2), self._neighbours, 3)
+        return correlate_antennas(torch.cat(drawn, 2), self._neighbours, 3)
 
     def _draw_taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
         """Draw [rounds, blocks, A, DEVICES_PER_DRAW], the numbers that Sionna's RayleighBlockFading
@@ -164,7 +164,9 @@ class _Cache:
         return RoundBlocks(draw, kept)
 
 
-def scattering(channel: Channel, antennas: int | None = None, purpose: Purpose = FADING) -> Fading:
+def build_scattering(
+    channel: Channel, antennas: int | None = None, purpose: Purpose = FADING
+) -> Fading:
     """Return Rayleigh fading of unit power to the server's antennas, correlated as the section
     says, or to so many independent ones."""
     settings: FadingSettings = channel.settings
@@ -185,10 +187,10 @@ class FlatStates:
         self._fading, self._block_symbols = direct, settings.block_symbols
         self._gain, ris = channel.budget.gain, settings.ris
         if ris is not None:
-            to_surface = scattering(channel, ris.elements, FADING / "ris")
+            to_surface = build_scattering(channel, ris.elements, FADING / "ris")
             self._fading = ReflectedChannel(channel, direct, to_surface)
 
-    def state(self, round: int, among: Tensor | None = None) -> ChannelState:
+    def get_state(self, round: int, among: Tensor | None = None) -> ChannelState:
         """Return the state of a round, as far as the devices `among` [n] go; None: all."""
 
         def draw(blocks: int) -> Tensor:

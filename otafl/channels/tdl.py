@@ -28,8 +28,8 @@ from torch import Tensor
 
 from otafl.channels import rice
 from otafl.channels.base import Channel
-from otafl.channels.fading import FADING, correlated
-from otafl.channels.jakes import correlation_rounds, doppler_hz
+from otafl.channels.fading import FADING, correlate_antennas
+from otafl.channels.jakes import count_correlation_rounds, doppler_hz
 from otafl.channels.ofdm import (
     PHASE,
     OfdmSettings,
@@ -44,11 +44,11 @@ from otafl.channels.ofdm import (
 from otafl.channels.plane_waves import line_array
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core.contracts import ChannelState
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 
-ANGLE = purpose("fading_angle", __name__)
-LINE_OF_SIGHT = purpose("fading_los", __name__)
-ARRIVAL = purpose("los_arrival", __name__)
+ANGLE = declare_purpose("fading_angle", __name__)
+LINE_OF_SIGHT = declare_purpose("fading_los", __name__)
+ARRIVAL = declare_purpose("los_arrival", __name__)
 
 LOS_COSINE = 0.7
 """Doppler shift of the line of sight over the greatest one (TR 38.901 7.7.2)."""
@@ -107,7 +107,7 @@ class Tdl(Channel):
     device's own. The closed forms are those without line of sight: each group is CN(0, 1).
     """
 
-    normal: ClassVar[bool] = True
+    is_gaussian: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = rice.RAYLEIGH_AMPLITUDE
 
     class Settings(OfdmSettings):
@@ -130,31 +130,33 @@ class Tdl(Channel):
         self._rotation = delay_rotations(delay, frequency, streams.dtype)[:, None, None]
         self._los = None
         if profile.los_power:
-            arrival = 2.0 * math.pi * pairs.once(ARRIVAL, ()).double()
+            arrival = 2.0 * math.pi * pairs.draw_static_uniform(ARRIVAL, ()).double()
             level = torch.full_like(arrival, math.pi / 2.0)
             steering = rotations(line_array(arrival, level, settings.antennas), streams.dtype)
             self._los = math.sqrt(profile.los_power) * steering  # [U, K, A]
         self.has_closed_form = settings.antennas == 1 and self._los is None
-        self.correlation_rounds = correlation_rounds(settings)
+        self.correlation_rounds = count_correlation_rounds(settings)
 
         taps = (settings.antennas, len(self._power))
         numbers = 2 * pairs.count * self.devices * settings.antennas
         self._moves = settings.speed_kmh is not None
         if self._moves:
             numbers *= max(len(self._power) * settings.sinusoids, settings.subcarrier_groups)
-            spread = 2.0 * pairs.once(ANGLE, (taps[1], settings.sinusoids)).double() - 1.0
+            spread = (
+                2.0 * pairs.draw_static_uniform(ANGLE, (taps[1], settings.sinusoids)).double() - 1.0
+            )
             self._cosine = arrival_cosines(spread * (math.pi / settings.sinusoids))
-            phase = pairs.once(PHASE, (*taps, settings.sinusoids))
+            phase = pairs.draw_static_uniform(PHASE, (*taps, settings.sinusoids))
             self._start = rotations(phase, streams.dtype)
-            self._los_start = pairs.once(LINE_OF_SIGHT, ()).double()
+            self._los_start = pairs.draw_static_uniform(LINE_OF_SIGHT, ()).double()
         else:
             numbers *= max(len(self._power), settings.subcarrier_groups)
         self._states = OfdmStates(self, pairs, self._draw, numbers, self._draw_taps, delay[:, None])
 
-    def state(self, round: int) -> ChannelState:
-        return self._states.state(round)
+    def get_state(self, round: int) -> ChannelState:
+        return self._states.get_state(round)
 
-    def mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
+    def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
         return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
@@ -163,8 +165,10 @@ class Tdl(Channel):
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
         """Draw [R, U, K, A, L]."""
-        taps, turn = self._moving(time_s) if self._moves else self._draw_independent_taps(index)
-        taps = correlated(taps, self.settings.antenna_correlation, 3)
+        taps, turn = (
+            self._compute_moving_taps(time_s) if self._moves else self._draw_independent_taps(index)
+        )
+        taps = correlate_antennas(taps, self.settings.antenna_correlation, 3)
         if self._los is not None:
             los = self._los * rotations(turn, self._dtype)[..., None]
             taps = torch.cat([taps[..., :1] + los[..., None], taps[..., 1:]], -1)
@@ -174,11 +178,11 @@ class Tdl(Channel):
         """Draw taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in
         cycles."""
         shape = (2, self.settings.antennas, len(self._power))
-        radius, turn = self._pairs.uniform(FADING, index, shape).unbind(3)
+        radius, turn = self._pairs.draw_uniform(FADING, index, shape).unbind(3)
         taps = (-radius.log() * self._power).sqrt() * rotations(turn, self._dtype)
-        return taps, self._pairs.uniform(LINE_OF_SIGHT, index, ())
+        return taps, self._pairs.draw_uniform(LINE_OF_SIGHT, index, ())
 
-    def _moving(self, time_s: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute_moving_taps(self, time_s: Tensor) -> tuple[Tensor, Tensor]:
         """Return the same at times [R, U], of sinusoids and a phase that last for the whole run."""
         assert self.settings.speed_kmh is not None
         cycles = time_s * doppler_hz(self.settings.speed_kmh, self.settings.carrier_hz)

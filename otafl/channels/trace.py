@@ -19,7 +19,7 @@ A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will 
 
 A run's devices are the file's first ones, or others in each trial (`places`); a run that is longer
 than the file starts it again. A device whose responses are zero has no path: it is silent. Impulse
-responses are evaluated on the run's own bandwidth. The file is held in memory. `export` and
+responses are evaluated on the run's own bandwidth. The file is held in memory. `export_trace` and
 `export_impulse_responses` write such files, and scripts/ray_trace.py those of traced places, of
 which the ones in the folder `scenes` come along (`scene`).
 """
@@ -41,14 +41,14 @@ from torch import Tensor
 from otafl.channels.base import Channel, ChannelSettings
 from otafl.channels.fading import build_block_state
 from otafl.channels.ofdm import delay_rotations, frequency_response, group_frequencies
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.channels.trace_files import Responses, read, write
 from otafl.core.contracts import ChannelState, LinkBudget, Paths
 from otafl.core.errors import UserError
-from otafl.core.rng import purpose
+from otafl.core.rng import declare_purpose
 
-START = purpose("trace_start", __name__)
-PLACES = purpose("trace_places", __name__)
+START = declare_purpose("trace_start", __name__)
+PLACES = declare_purpose("trace_places", __name__)
 
 SCENES = Path(__file__).parent / "scenes"
 """The folder of the traced places."""
@@ -108,7 +108,7 @@ class Trace(Channel):
             return self.path or str(SCENES / f"{self.scene}.nc")
 
         @property
-        def said(self) -> str:
+        def file_entry(self) -> str:
             """Return the key that chooses the file, and its value."""
             return f"channel.{'path' if self.path else 'scene'}: '{self.path or self.scene}'"
 
@@ -124,42 +124,42 @@ class Trace(Channel):
         rounds, known, antennas = file.response.shape[:3]
         if known < devices:
             raise UserError(
-                f"{settings.said} has {known} devices and the scenario {devices}; "
+                f"{settings.file_entry} has {known} devices and the scenario {devices}; "
                 f"devices.count of {known} or less would do"
             )
         if (settings.antennas or 1) > antennas:
             raise UserError(
-                f"channel.antennas: {settings.antennas}, but {settings.said} has {antennas}; that "
-                "or less would do"
+                f"channel.antennas: {settings.antennas}, but {settings.file_entry} has {antennas}; "
+                "that or less would do"
             )
         place, ctype = streams.device, streams.dtype.to_complex()
         picked = devices if settings.places == "first" else known
         response = file.response[:, :picked, : settings.antennas]
         self._response = torch.from_numpy(response).to(place, ctype)
-        self._frequency = _frequencies(settings, file, self.budget)
+        self._frequency = _get_frequencies(settings, file, self.budget)
         self._delay = None
         if file.delay_s is not None:
             delay = torch.from_numpy(file.delay_s[:, :picked]).to(place, torch.float64)
             self._delay = delay.expand(rounds, -1, -1)
-        self._rounds, self._chosen = rounds, self._drawn(known)
-        self._gain = self._gains(picked).to(streams.dtype)
+        self._rounds, self._chosen = rounds, self._draw_devices(known)
+        self._gain = self._compute_gains(picked).to(streams.dtype)
         self._kept: dict[int, Tensor] = {}
-        self._start = torch.zeros(streams.size, dtype=torch.int64, device=place)
+        self._start = torch.zeros(streams.num_trials, dtype=torch.int64, device=place)
         if settings.start == "per_trial":
-            self._start = (streams.uniform(START, 0, ()) * rounds).long()
+            self._start = (streams.draw_uniform(START, 0, ()) * rounds).long()
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         """Return the channel of round (start + round) mod R of the file."""
         h = self._read_cached(round % self._rounds)[:, :, :, None]
         trial = torch.arange(len(self._start), device=self._start.device)
         gain = self._gain[self._get_file_round(round), trial] * self.budget.gain
-        paths = None if self._delay is None else functools.partial(self._paths, round)
-        later = functools.partial(self._later, round)
+        paths = None if self._delay is None else functools.partial(self._read_paths, round)
+        later = functools.partial(self._read_blocks, round)
         return build_block_state(h, gain, self.settings.block_symbols, later, paths)
 
-    def places(self, round: int, trial: int = 0) -> Places | None:
+    def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         first = int(self._get_file_round(round)[trial])
-        found = self._file.places(first, self._chosen[trial].cpu().numpy())
+        found = self._file.get_positions(first, self._chosen[trial].cpu().numpy())
         if found is None or found.ground is None:
             return found
         level = found.ground.coverage_db - 10.0 * math.log10(float(self._unit[trial]))
@@ -169,15 +169,15 @@ class Trace(Channel):
         """Return the round [S] of the file."""
         return (self._start + round % self._rounds) % self._rounds
 
-    def _drawn(self, known: int) -> Tensor:
+    def _draw_devices(self, known: int) -> Tensor:
         """Return which of the file's devices are the trials', [S, K]."""
         if self.settings.places == "per_trial":
-            order = self.streams.uniform(PLACES, 0, (known,)).argsort(1)
+            order = self.streams.draw_uniform(PLACES, 0, (known,)).argsort(1)
             return order[:, : self.devices]
         first = torch.arange(self.devices, device=self.streams.device)
-        return first.expand(self.streams.size, -1)
+        return first.expand(self.streams.num_trials, -1)
 
-    def _gains(self, picked: int) -> Tensor:
+    def _compute_gains(self, picked: int) -> Tensor:
         """Return large-scale gains [R, S, K], float64, of so many of the file's devices."""
         settings, file = self.settings, self._file
         given = (
@@ -186,7 +186,7 @@ class Trace(Channel):
         whole = given.to(self.streams.device, torch.float64).expand(self._rounds, -1)
         if not bool(whole.ge(0).all()):
             device = int(whole.ge(0).logical_not().any(0).nonzero()[0])
-            raise UserError(f"{settings.said}: the gain of device {device} is below zero")
+            raise UserError(f"{settings.file_entry}: the gain of device {device} is below zero")
         gain = whole[:, self._chosen]
         mean = gain.mean((0, 2))
         if settings.gains == "absolute":
@@ -194,16 +194,16 @@ class Trace(Channel):
         elif settings.places == "first":
             mean = whole.mean().expand_as(mean)  # as of one trial, to the bit
         if not bool(mean.gt(0).all()):
-            raise UserError(f"{settings.said}: none of the {self.devices} devices has a path")
+            raise UserError(f"{settings.file_entry}: none of the {self.devices} devices has a path")
         self._unit = mean
         return gain / mean[:, None]
 
-    def _later(self, round: int, blocks: int) -> Tensor:
+    def _read_blocks(self, round: int, blocks: int) -> Tensor:
         """Return [S, K, A, blocks, F], this round of the file and those after it."""
         first = self._start + round % self._rounds
         return torch.stack([self._read_rounds(first + block) for block in range(blocks)], 3)
 
-    def _paths(self, round: int, blocks: int) -> Paths:
+    def _read_paths(self, round: int, blocks: int) -> Paths:
         """Return the impulse responses of this round of the file and those after it."""
         assert self._delay is not None
         first = self._start + round % self._rounds
@@ -243,7 +243,7 @@ class Trace(Channel):
         return gain[None]
 
 
-def export(
+def export_trace(
     channel: Channel,
     rounds: Sequence[int],
     path: str | Path,
@@ -263,7 +263,7 @@ def export(
     carrier_hz, bandwidth_hz : what the file says of the responses.
     trial : which of the channel's stack.
     """
-    states = [channel.state(round) for round in rounds]
+    states = [channel.get_state(round) for round in rounds]
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
     gain = torch.stack([state.gain[trial] for state in states]).cpu().numpy()
     gains = {"gain": (("round", "device"), gain)}
@@ -314,7 +314,7 @@ def export_impulse_responses(
     write(path, carrier_hz, bandwidth_hz, response, "a", "path", delays)
 
 
-def _frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:
+def _get_frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:
     """Return [S, F]; for frequency responses they must be those of the file."""
     groups = settings.subcarrier_groups
     if file.delay_s is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl.channels.places import Ground, Places
+from otafl.channels.positions import Ground, Positions
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 
@@ -38,12 +38,12 @@ class Responses:
     base_m: np.ndarray | None = None
     ground: Ground | None = None
 
-    def places(self, round: int, devices: np.ndarray) -> Places | None:
+    def get_positions(self, round: int, devices: np.ndarray) -> Positions | None:
         """Return where the base station and some devices [K] are in a round of the file."""
         if self.position_m is None or self.base_m is None:
             return None
         place = self.position_m[round % len(self.position_m)]
-        return Places(place[devices, :2], self.base_m[None, :2], self.ground)
+        return Positions(place[devices, :2], self.base_m[None, :2], self.ground)
 
 
 def read(path: str) -> Responses:
@@ -55,14 +55,16 @@ def read(path: str) -> Responses:
 
     if not Path(path).exists():
         raise UserError(
-            f"channel.path: there is no file '{path}'; otafl.channels.trace.export writes one"
+            f"channel.path: there is no file '{path}'; otafl.channels.trace.export_trace writes one"
         )
     try:
         with (
             open_regular(path) as opened,
             h5netcdf.File(opened, "r", phony_dims="sort") as file,
         ):
-            sizes = {name: _bytes(value) for name, value in file.variables.items() if name in KNOWN}
+            sizes = {
+                name: _count_bytes(value) for name, value in file.variables.items() if name in KNOWN
+            }
             if sum(sizes.values()) > MOST_BYTES:
                 raise UserError(
                     f"channel.path: '{path}' holds more than {MOST_BYTES >> 30} GiB, and a trace "
@@ -125,7 +127,7 @@ def read(path: str) -> Responses:
     )
 
 
-def _bytes(variable: Any) -> int:
+def _count_bytes(variable: Any) -> int:
     """Return what a variable takes in memory."""
     return math.prod(variable.shape) * np.dtype(variable.dtype).itemsize
 

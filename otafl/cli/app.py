@@ -64,7 +64,7 @@ def _options(
 ) -> None: ...
 
 
-def picked(sel: list[str] | None) -> dict[str, str]:
+def parse_selection(sel: list[str] | None) -> dict[str, str]:
     """Return the values of `--sel dim=value`."""
     picked = {}
     for text in sel or []:
@@ -81,7 +81,7 @@ def load(
     """Load a scenario that is about to run, with the options applied, and print its notes."""
     found = report_on(path, overrides, device, trust)
     loaded = found.require_scenario()
-    warn(found)
+    print_warnings(found)
     return loaded
 
 
@@ -99,22 +99,22 @@ def report_on(
     """
     import_libraries()
     from otafl.preflight import report
-    from otafl.scenario import sources_of
+    from otafl.scenario import hash_custom_sources
     from otafl.user_code import loading
 
     every = [*(overrides or []), *([f"engine.device={device.value}"] if device else [])]
     if trust or not (path.parent / "plan.json").exists():
         return report(path, every, look)
-    with loading.named_by(path, trust):
+    with loading.guard_imports(path, trust):
         found = report(path, every, look)
         for point in found.points:
-            sources_of(point.scenario)
+            hash_custom_sources(point.scenario)
     return found
 
 
-def warn(found: Report) -> None:
+def print_warnings(report: Report) -> None:
     """Print the warnings of a report."""
-    for text in found.warnings:
+    for text in report.warnings:
         typer.echo(f"otafl: warning: {text}", err=True)
 
 

@@ -25,7 +25,7 @@ from otafl.cli import (
 from otafl.cli.app import app
 from otafl.cli.interrupts import guard
 from otafl.core.errors import UserError
-from otafl.user_code import blame
+from otafl.user_code import error_origin
 
 UNREACHABLE = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 """Errors of paths that the user can mend, whichever command meets them."""
@@ -69,14 +69,14 @@ def call(args: Sequence[str] | None = None) -> None:
         try:
             app(args=args, prog_name="otafl")
         except SystemExit as end:
-            if not end.code and (fault := streams.fault()):
+            if not end.code and (fault := streams.flush_and_find_fault()):
                 raise UserError(fault) from None
             raise
     except Exception as raised:
         guard.check()  # it may be what became of a Ctrl-C
-        error = blame.told(raised)
+        error = error_origin.explain_error(raised)
         if isinstance(error, UserError):
-            if blame.wants_traceback():
+            if error_origin.is_traceback_enabled():
                 traceback.print_exception(error)
             typer.echo(f"otafl: error: {error}", err=True)
             sys.exit(2)

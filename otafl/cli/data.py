@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from otafl.core.console import plain_console
+from otafl.core.console import make_console
 
 Root = Annotated[str | None, typer.Option(help="Folder of the data; else $OTAFL_DATA_DIR.")]
 
@@ -19,14 +19,14 @@ def data_list(root: Root = None) -> None:
     """List the built-in data sets and where they are."""
     from rich.table import Table
 
-    from otafl.data.fetch import available
+    from otafl.data.fetch import list_available
 
     lines = Table(box=None)
     for title in ("name", "here", "where", "what"):
         lines.add_column(title, overflow="fold")
-    for one in available(root):
-        lines.add_row(one.name, "yes" if one.present else "no", one.where, one.description)
-    plain_console().print(lines)
+    for one in list_available(root):
+        lines.add_row(one.name, "yes" if one.is_present else "no", one.location, one.description)
+    make_console().print(lines)
 
 
 @app.command("get")

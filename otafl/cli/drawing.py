@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, picked
+from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
 
@@ -19,7 +19,7 @@ Figure = Annotated[
     Path | None, typer.Option("--out", "-o", help="PNG, PDF or SVG; else beside the result.")
 ]
 
-MOST_DIGITS = 6
+MAX_DIGITS = 6
 """Of the number of a device that is drawn."""
 
 
@@ -60,28 +60,28 @@ def plot(
     partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
     file as well.
     """
-    chosen = picked(sel)
-    from otafl.plots import draw, overview, write_csv
+    chosen = parse_selection(sel)
+    from otafl.plots import draw, draw_overview, write_csv
     from otafl.results.files import open_results
 
     if kind is None and not chosen and all(one is None for one in (y, x, z, hue, facet, csv)):
-        target = out or _beside(result, "overview.png")
+        target = out or _make_output_path(result, "overview.png")
         opened = open_results(result)
-        overview(opened, target)
+        draw_overview(opened, target)
         typer.echo(str(target))
-        _tell_chance(opened, ())
+        _print_chance_warning(opened, ())
         return
     kind = kind or Kind.curves
-    source = kind.recipe.opened(result, trust)
-    data = kind.data(source, chosen, y=y, x=x, z=z, hue=hue, facet=facet)
-    target = out or _beside(result, f"{kind.recipe.file.format(**data.attrs)}.png")
+    source = kind.recipe.open_fn(result, trust)
+    data = kind.compute_data(source, chosen, y=y, x=x, z=z, hue=hue, facet=facet)
+    target = out or _make_output_path(result, f"{kind.recipe.file.format(**data.attrs)}.png")
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
     draw(data, target)
     typer.echo(str(target))
     if kind not in (Kind.partition_, Kind.map):
-        _tell_chance(source, [one for one in (x, y, z) if one is not None])
+        _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
 
 
 def report(
@@ -91,7 +91,7 @@ def report(
     ] = None,
 ) -> None:
     """Write a page with settings, tables and figures."""
-    target = out or _beside(result, "report.html")
+    target = out or _make_output_path(result, "report.html")
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
     check_writable(target.parent)
@@ -124,26 +124,26 @@ def timeline(
     ] = None,
 ) -> None:
     """Draw what every device did, and add it up."""
-    chosen, rows = picked(sel), None if devices is None else _numbers(devices)
+    chosen, rows = parse_selection(sel), None if devices is None else _parse_numbers(devices)
     from otafl.analysis import timeline as tables
     from otafl.plots import gantt
     from otafl.results.files import open_results
 
-    events = tables.timeline_of(open_results(result), trial, **chosen)
-    whole = tables.window(events, from_, until, rows)
+    events = tables.extract_timeline(open_results(result), trial, **chosen)
+    whole = tables.select_window(events, from_, until, rows)
     if from_ is None and until is None:
-        until = gantt.readable_s(events)
-    target = out or _beside(result, "timeline.png")
+        until = gantt.find_readable_time(events)
+    target = out or _make_output_path(result, "timeline.png")
     if csv is not None:
         tables.write_events(whole, csv)
-    gantt.chart(events, target, from_, until, rows)
+    gantt.draw_chart(events, target, from_, until, rows)
     tables.print_totals(whole)
     if until is not None and until < whole.attrs["until_s"]:
         typer.echo(f"drawn until {until:.4g} s; --from and --until choose")
     typer.echo(str(target))
 
 
-def _tell_chance(result: xr.Dataset, drawn: Collection[str]) -> None:
+def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
     """Say on stderr which accuracies are at chance, unless all that was asked for are others.
 
     drawn : variables and dims that were asked for; the main accuracy where none was.
@@ -157,18 +157,18 @@ def _tell_chance(result: xr.Dataset, drawn: Collection[str]) -> None:
         typer.echo(f"otafl: {guessed}", err=True)
 
 
-def _beside(result: Path, name: str) -> Path:
+def _make_output_path(result: Path, name: str) -> Path:
     """Return the path of a file beside a result, or in the folder of a sweep."""
     return (result if result.is_dir() else result.parent) / f"{result.stem}_{name}"
 
 
-def _numbers(text: str) -> set[int]:
+def _parse_numbers(text: str) -> set[int]:
     """Read the devices of a list like 0-9,12."""
     numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         last = last if dash else first
-        if not all(one.isdecimal() and len(one) <= MOST_DIGITS for one in (first, last)):
+        if not all(one.isdecimal() and len(one) <= MAX_DIGITS for one in (first, last)):
             raise UserError(f"--devices {text[:40]}: must be numbers and ranges, e.g. 0-9 or 0,3,7")
         numbers |= set(range(int(first), int(last) + 1))
     return numbers

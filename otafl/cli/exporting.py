@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, picked
-from otafl.core.console import plain_console
+from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection
+from otafl.core.console import make_console
 
 if TYPE_CHECKING:
-    from otafl.exporting.deployed import Exported
+    from otafl.exporting.deployment import Exported
 
 
 Target = StrEnum("Target", ["onnx", "litert", "pytorch"])
@@ -47,13 +47,13 @@ def export(
     ] = True,
 ) -> None:
     """Export a trained model, and measure it."""
-    chosen = picked(sel)
+    chosen = parse_selection(sel)
     check_writable(out.parent)
-    from otafl.exporting import deployed
+    from otafl.exporting import deployment
 
-    model = deployed.open_models(result, chosen, trial, view, device, trust)
+    model = deployment.open_models(result, chosen, trial, view, device, trust)
     how = None if quantise is None else quantise.value
-    made = deployed.export(model, to.value, out, how, check)
+    made = deployment.export(model, to.value, out, how, check)
     _print(made)
     if made.faults:
         for fault in made.faults:
@@ -71,7 +71,7 @@ def _print(made: Exported) -> None:
         size = "" if line.file_bytes is None else f"{line.file_bytes:,}"
         accuracy = "not checked" if line.accuracy is None else f"{line.accuracy:.4f}"
         table.add_row(line.runtime, size, str(line.latency), accuracy)
-    plain_console().print(table)
+    make_console().print(table)
     typer.echo(f"parameters: {made.parameters:,}  multiplications a sample: {made.macs:,}")
     if made.recorded is not None:
         typer.echo(f"accuracy in the result: {made.recorded:.4f}")

@@ -42,13 +42,13 @@ PUT_OFF_S = 1.0
 class Guard:
     """State of this program's signals.
 
-    code: of the exit after a signal, 0 before. kept: says what a command keeps of its work, and
-    what to do.
+    code: of the exit after a signal, 0 before. describe_kept_fn: says what a command keeps of its
+    work, and what to do.
     """
 
     def __init__(self) -> None:
         self.code = 0
-        self.kept: Callable[[], str] = str
+        self.describe_kept_fn: Callable[[], str] = str
         self._signalled_at = 0.0
         self._leaving = False
 
@@ -67,7 +67,7 @@ class Guard:
             if not self.code:
                 raise
         if self.code:  # whatever the KeyboardInterrupt has become on its way
-            _say(f"interrupted{self._what_is_kept()}")
+            _write_stderr(f"interrupted{self._describe_kept()}")
             sys.exit(self.code)
 
     def check(self) -> None:
@@ -79,20 +79,22 @@ class Guard:
             raise KeyboardInterrupt
 
     def _install(self) -> None:
-        atexit.register(self._last)  # first of all, so it is the last to be called
-        sys.unraisablehook = self._unraisable
+        atexit.register(self._on_exit)  # first of all, so it is the last to be called
+        sys.unraisablehook = self._on_unraisable
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` and `&` may wish
-                signal.signal(number, self._heard)
+                signal.signal(number, self._on_signal)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """Take a signal."""
         now = time.monotonic()
         if self.code and now - self._signalled_at < SAME_S:
             return
         if self.code or self._leaving:
             again = " again" if self.code else ""
-            _say(f"interrupted{again}; ended at once, the files that were written are whole")
+            _write_stderr(
+                f"interrupted{again}; ended at once, the files that were written are whole"
+            )
             os._exit(128 + number)
         self.code, self._signalled_at = 128 + number, now
         self._raise(frame)
@@ -102,11 +104,11 @@ class Guard:
 
         End the program if the import takes too long.
         """
-        if not _imports(frame):
+        if not _is_importing(frame):
             raise KeyboardInterrupt
         if time.monotonic() - self._signalled_at > PUT_OFF_S:
             self._leaving = True
-            _say(f"interrupted{self._what_is_kept()}")
+            _write_stderr(f"interrupted{self._describe_kept()}")
             os._exit(self.code)
         self._raise_later()
 
@@ -114,7 +116,7 @@ class Guard:
         signal.signal(signal.SIGALRM, self._raise_again)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
 
-    def _unraisable(self, lost: Any) -> None:
+    def _on_unraisable(self, lost: Any) -> None:
         """Take an error that could not be raised; what a signal tears down has nothing to tell."""
         if not self.code:
             sys.__unraisablehook__(lost)
@@ -125,7 +127,7 @@ class Guard:
         if not self._leaving:
             self._raise(frame)
 
-    def _last(self) -> None:
+    def _on_exit(self) -> None:
         """Ignore signals from now on, and after one leave before the interpreter is torn down.
 
         Libraries whose import the signal cut short may crash there. CPython would die of SIGINT if
@@ -139,9 +141,9 @@ class Guard:
                     stream.flush()
             os._exit(self.code)
 
-    def _what_is_kept(self) -> str:
+    def _describe_kept(self) -> str:
         try:
-            text = self.kept()
+            text = self.describe_kept_fn()
         except Exception:  # of libraries that are half imported
             return ""
         return f"; {text}" if text else ""
@@ -150,7 +152,7 @@ class Guard:
 guard = Guard()
 
 
-def _imports(frame: FrameType | None) -> bool:
+def _is_importing(frame: FrameType | None) -> bool:
     """Whether a frame, or one that it was called from, is that of an import."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
@@ -159,7 +161,7 @@ def _imports(frame: FrameType | None) -> bool:
     return False
 
 
-def _say(text: str) -> None:
+def _write_stderr(text: str) -> None:
     """Write a sentence to stderr, which a signal may have found in the middle of something else."""
     shown = os.isatty(2)
     before, cursor = ("\n", "\033[?25h") if shown else ("", "")

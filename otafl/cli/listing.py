@@ -6,37 +6,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.core.console import plain_console
+from otafl.core.console import make_console
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def _words() -> list[str]:
+def _list_words() -> list[str]:
     """Return what `otafl list` can explain."""
     from otafl.core import registry
 
-    return [*registry.TABLES, *(one for table in registry.TABLES for one in registry.names(table))]
+    return [
+        *registry.TABLES,
+        *(one for table in registry.TABLES for one in registry.list_names(table)),
+    ]
 
 
 def list_(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_words
+            help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_list_words
         ),
     ] = None,
 ) -> None:
     """List what a scenario can name, or explain one."""
     from otafl.core import registry
 
-    out = plain_console()
-    title = None if name is None else _table(name)
+    out = make_console()
+    title = None if name is None else _find_table(name)
     if name is not None and title is None:
-        found = [table for table in registry.TABLES if name in registry.names(table)]
+        found = [table for table in registry.TABLES if name in registry.list_names(table)]
         if not found:
-            raise UserError(_unknown(name))
+            raise UserError(_format_unknown(name))
         for table in found:
             _explain(out, table, name)
         return
@@ -52,8 +55,8 @@ def _list(out: Console, table: str) -> None:
     lines = Table(title=table, title_justify="left", box=None, show_header=False)
     lines.add_column(no_wrap=True)
     lines.add_column()
-    for name in registry.names(table):
-        about = registry.about(table, name)
+    for name in registry.list_names(table):
+        about = registry.read_info(table, name)
         cited = f" ({about.citation})" if about.citation else ""
         lines.add_row(name, f"{about.summary}{cited}")
     out.print(lines)
@@ -66,25 +69,25 @@ def _explain(out: Console, table: str, name: str) -> None:
     from rich.table import Table
 
     from otafl.core import registry
-    from otafl.scenario.examples import example_yaml
-    from otafl.scenario.wording import keys
+    from otafl.scenario.examples import format_example
+    from otafl.scenario.key_descriptions import describe_keys
 
-    found, about = registry.TABLES[table], registry.about(table, name)
+    found, about = registry.TABLES[table], registry.read_info(table, name)
     out.print(f"{found.section}: {name}", style="bold")
     out.print(f"{about.summary}.")
     if about.text:
-        out.print(f"\n{_flowing(about.text)}")
+        out.print(f"\n{_reflow(about.text)}")
     settings = Table(box=None, pad_edge=False, show_header=False)
     settings.add_column(no_wrap=True)
     settings.add_column()
-    for key in keys(registry.settings(table, name), f"{table}-{name}"):
+    for key in describe_keys(registry.load_settings_class(table, name), f"{table}-{name}"):
         default = "must be given" if key.default is None else f"default {key.default}"
         settings.add_row(key.name, f"{key.meaning}; {key.kind}; {default}".removeprefix("; "))
     if settings.rows:
         out.print("\nSettings", style="bold")
         out.print(Padding(settings, (0, 0, 0, 2)))
     out.print("\nA scenario that uses it", style="bold")
-    out.print(Padding(example_yaml(table, name).rstrip(), (0, 0, 0, 2)))
+    out.print(Padding(format_example(table, name).rstrip(), (0, 0, 0, 2)))
     if about.references:
         out.print("\nReferences", style="bold")
         for reference in about.references:
@@ -92,30 +95,34 @@ def _explain(out: Console, table: str, name: str) -> None:
     out.print()
 
 
-def _flowing(text: str) -> str:
+def _reflow(text: str) -> str:
     """Return a text with a line a paragraph; tables and formulas, which are indented, stay."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(one if "\n " in one else " ".join(one.split("\n")) for one in paragraphs)
 
 
-def _table(word: str) -> str | None:
+def _find_table(word: str) -> str | None:
     """Find the table that is meant: by its name, by what it holds, or by their plural."""
     from otafl.core.registry import TABLES
 
-    said = _plain(word)
+    said = _normalise_word(word)
     for name, table in TABLES.items():
         if said in (name, f"{name}s", table.noun, f"{table.noun}s", table.title.lower()):
             return name
     return None
 
 
-def _unknown(word: str) -> str:
+def _format_unknown(word: str) -> str:
     from otafl.core.registry import TABLES
-    from otafl.core.words import did_you_mean
+    from otafl.core.suggestions import format_suggestion
 
-    hint = did_you_mean(_plain(word), TABLES) or did_you_mean(word.lower(), _words()) or ";"
+    hint = (
+        format_suggestion(_normalise_word(word), TABLES)
+        or format_suggestion(word.lower(), _list_words())
+        or ";"
+    )
     return f"list: no table {word!r}, and nothing of this name{hint} tables: {', '.join(TABLES)}"
 
 
-def _plain(word: str) -> str:
+def _normalise_word(word: str) -> str:
     return word.lower().replace("-", " ").replace("_", " ")

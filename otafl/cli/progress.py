@@ -25,7 +25,7 @@ class Progress:
         self.quiet = quiet
         self.bar: Any = None
         self.first: tuple[int, float] | None = None
-        self.told = time.monotonic()
+        self.last_shown_at = time.monotonic()
 
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
@@ -52,11 +52,11 @@ class Progress:
             # rounds that a resumed sweep finds done say nothing of its speed
             self.first = (done, now)
         elapsed = PLAIN_EVERY_S if self.bar is None else BAR_EVERY_S
-        if self.quiet or (done < total and now - self.told < elapsed):
+        if self.quiet or (done < total and now - self.last_shown_at < elapsed):
             return
-        self.told = now
+        self.last_shown_at = now
         rate = (done - self.first[0]) / max(now - self.first[1], 1e-9)
-        speed = _speed(rate) if done > self.first[0] else ""
+        speed = _format_speed(rate) if done > self.first[0] else ""
         if self.bar is not None:
             self.bar.update(0, completed=done, total=total, rate=speed, description=note)
             return
@@ -69,7 +69,7 @@ class Progress:
             self.bar.stop()
 
 
-def _speed(rate: float) -> str:
+def _format_speed(rate: float) -> str:
     """Write rounds a second, or below one the seconds of a round."""
     value, unit = (rate, "rounds/s") if rate >= 1 else (1 / rate, "s/round")
     return f"{value:.{0 if value >= 10 else 1}f} {unit}"

@@ -46,7 +46,7 @@ def diff(
 
     found = compare(a, b, tolerance)
     if json:
-        typer.echo(found.as_json())
+        typer.echo(found.to_json())
     else:
         from otafl.report.comparison import print_comparison
 

@@ -22,7 +22,7 @@ from otafl.cli.app import (
 from otafl.cli.interrupts import guard
 from otafl.cli.progress import Progress
 from otafl.core.errors import UserError
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,9 +72,9 @@ def run(
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
-    with _kept_in(sweeping.unfinished(target)), Progress(quiet) as progress:
+    with _report_kept(sweeping.get_unfinished_folder(target)), Progress(quiet) as progress:
         dataset = sweeping.run(
-            loaded, target, progress, checkpoint_every, _tell, restart, workers, scheduler
+            loaded, target, progress, checkpoint_every, _print_message, restart, workers, scheduler
         )
     _finish(dataset, target, target.with_suffix(".png"), quiet)
 
@@ -100,9 +100,9 @@ def sweep(
     check_writable(folder)
     from otafl import sweeping
 
-    with _kept_in(folder), Progress(quiet) as progress:
+    with _report_kept(folder), Progress(quiet) as progress:
         dataset = sweeping.sweep(
-            loaded, folder, progress, workers, scheduler, checkpoint_every, _tell, restart
+            loaded, folder, progress, workers, scheduler, checkpoint_every, _print_message, restart
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
 
@@ -115,19 +115,19 @@ def _check_workers(workers: int, scheduler: str | None) -> None:
         )
 
 
-def _tell(text: str) -> None:
+def _print_message(text: str) -> None:
     typer.echo(f"otafl: {text}", err=True)
 
 
 @contextmanager
-def _kept_in(folder: Path) -> Iterator[None]:
+def _report_kept(folder: Path) -> Iterator[None]:
     """Report on an interruption what the sweep's folder keeps.
 
     Report which stacks failed, and exit with code 1.
     """
     from otafl.sweeping import FailedStacks
 
-    guard.kept = functools.partial(_what_is_kept, folder)
+    guard.describe_kept_fn = functools.partial(_describe_kept, folder)
     try:
         yield
     except FailedStacks as error:
@@ -136,10 +136,10 @@ def _kept_in(folder: Path) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def _what_is_kept(folder: Path) -> str:
-    from otafl.results.packing import finished_stacks
+def _describe_kept(folder: Path) -> str:
+    from otafl.results.packing import count_finished_stacks
 
-    parts = counted(finished_stacks(folder), "finished part")
+    parts = format_count(count_finished_stacks(folder), "finished part")
     running = folder / "interrupted.nc"
     also = f", the records of the one that was running in {running}"
     kept = f"{parts} kept in {folder}{also if running.exists() else ''}"
@@ -150,16 +150,16 @@ def _what_is_kept(folder: Path) -> str:
 
 def _finish(dataset: xr.Dataset, result: Path, path: Path, quiet: bool) -> None:
     """Draw the overview, and say what came of it and what can be done with it."""
-    guard.kept = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
-    from otafl.plots import overview
-    from otafl.results.ending import describe_diverged
+    guard.describe_kept_fn = lambda: f"the result is whole in {result}, and `otafl plot` draws it"
+    from otafl.plots import draw_overview
+    from otafl.results.end_values import describe_diverged
 
-    overview(dataset, path)
+    draw_overview(dataset, path)
     if not quiet:
         from otafl.analysis.summary import print_ends
 
         print_ends(dataset)
         typer.echo(f"\nnext: otafl show {result}; otafl plot {result}; otafl report {result}")
     elif said := describe_diverged(dataset):
-        _tell(said)
+        _print_message(said)
     typer.echo(f"result: {result}  figure: {path}")

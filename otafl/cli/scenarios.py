@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import Overrides, Trust, import_libraries, report_on, warn
+from otafl.cli.app import Overrides, Trust, import_libraries, print_warnings, report_on
 from otafl.core.errors import UserError
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 
 if TYPE_CHECKING:
     from otafl.preflight import Report
@@ -31,7 +31,7 @@ def check(
     ] = False,
 ) -> None:
     """Print a scenario filled in, or all its errors."""
-    from otafl.scenario import json_schema
+    from otafl.scenario import build_json_schema
     from otafl.user_code import loading
 
     if no_code and (trust or dry_run):
@@ -42,35 +42,35 @@ def check(
     if schema:
         import json
 
-        typer.echo(json.dumps(json_schema(), indent=2))
+        typer.echo(json.dumps(build_json_schema(), indent=2))
     elif scenario is None:
         raise UserError("check: give a scenario's file, or --schema for the JSON schema")
     elif dry_run:
         _try_data(scenario, set_, trust)
     elif no_code:
-        with loading.without_code():  # nothing is run, so there is nobody to trust
-            _look(scenario, set_, trust=True)
+        with loading.disable_imports():  # nothing is run, so there is nobody to trust
+            _print_check(scenario, set_, trust=True)
     else:
-        _look(scenario, set_, trust)
+        _print_check(scenario, set_, trust)
 
 
-def _look(path: Path, overrides: list[str] | None, trust: bool) -> None:
+def _print_check(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Print a scenario filled in, with its properties.
 
     Within `loading.without_code` they are those known without user-defined code.
     """
     import_libraries()
-    from otafl.preflight.rehearsal import rehearse
+    from otafl.preflight.first_round import find_problems
     from otafl.scenario import to_yaml
 
-    found = report_on(path, overrides, None, trust, rehearse)
+    found = report_on(path, overrides, None, trust, find_problems)
     typer.echo(to_yaml(found.require_scenario()).rstrip())
     verdict = "nothing wrong without its code" if found.unchecked else "valid"
     size = "".join(f"; {text}" for text in _describe_size(found))
-    typer.echo(f"{path}: {verdict}; {counted(len(found.points), 'point')}{size}", err=True)
+    typer.echo(f"{path}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
     for text in found.unchecked:
         typer.echo(f"otafl: not checked: {text}", err=True)
-    warn(found)
+    print_warnings(found)
 
 
 def _describe_size(found: Report) -> Iterator[str]:
@@ -84,9 +84,9 @@ def _describe_size(found: Report) -> Iterator[str]:
 def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:
     """Run a small round of each point on its data, and say what was done."""
     import_libraries()
-    from otafl.preflight.dry_run import DryRun
+    from otafl.preflight.small_round import SmallRound
 
-    trial = DryRun(typer.echo)
+    trial = SmallRound(typer.echo)
     found = report_on(path, overrides, None, trust, trial)
-    typer.echo(trial.summary(found.require_scenario()))
-    warn(found)
+    typer.echo(trial.format_summary(found.require_scenario()))
+    print_warnings(found)

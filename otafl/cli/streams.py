@@ -39,16 +39,16 @@ class Stream(io.TextIOWrapper):
         try:
             return super().write(text)
         except OSError as error:
-            self._give_up(error)
+            self._discard(error)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
-            self._give_up(error)
+            self._discard(error)
 
-    def _give_up(self, error: OSError) -> None:
+    def _discard(self, error: OSError) -> None:
         """Redirect the descriptor to nowhere; report a pipe without a reader to the writer."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._descriptor)
@@ -90,7 +90,7 @@ def _format_warning(
     return _format_of_python(message, category, filename, lineno, line)
 
 
-def fault() -> str:
+def flush_and_find_fault() -> str:
     """Flush standard output, and say why it did not take everything; empty where it did."""
     stream = sys.stdout
     if not isinstance(stream, Stream):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from otafl.cli.app import Device, Quiet, check_writable
-from otafl.core.console import plain_console
+from otafl.core.console import make_console
 
 
 def validate(
@@ -36,16 +36,16 @@ def validate(
     from otafl.laws.bench import Bench
 
     bench = Bench(device.value, quick)
-    chosen = suite.laws(only)
-    with plain_console(stderr=True, quiet=quiet).status("") as status:
+    chosen = suite.list_laws(only)
+    with make_console(stderr=True, quiet=quiet).status("") as status:
         outcomes = suite.run(bench, chosen, lambda i, n, name: status.update(f"{i}/{n} {name}"))
-    report.print_table(outcomes, plain_console())
-    typer.echo(report.summary(outcomes))
-    if missing := privacy.left_out():
+    report.print_table(outcomes, make_console())
+    typer.echo(report.format_summary(outcomes))
+    if missing := privacy.list_left_out():
         typer.echo(missing)
     if json is not None:
         report.write_json(outcomes, json)
     if csv is not None:
         report.write_checks(outcomes, csv)
-    if not all(outcome.passed for outcome in outcomes):
+    if not all(outcome.is_passed for outcome in outcomes):
         raise typer.Exit(1)

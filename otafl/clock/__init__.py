@@ -25,11 +25,11 @@ def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bo
     """
     first = sections[0]
     rules = [
-        one.protocol.rules(math.inf if one.deadline_s is None else one.deadline_s, one.late)
+        one.protocol.build_rules(math.inf if one.deadline_s is None else one.deadline_s, one.late)
         for one in sections
     ]
     setup = AvailabilitySetup(first.count, streams)
-    availability: Availability = registry.make("availability", first.availability, setup)
+    availability: Availability = registry.make_component("availability", first.availability, setup)
     lives = [
         Lives(availability, trial, first.count) if availability.leave else []
         for trial in range(len(sections))

@@ -29,7 +29,7 @@ class Interval(NamedTuple):
     end_s: float
 
     @property
-    def lasts(self) -> bool:
+    def has_duration(self) -> bool:
         """Say whether it took any time."""
         return self.end_s > self.start_s
 

@@ -41,7 +41,7 @@ def can_be_plain(
     if hardware.flops_per_s.size < FEW:
         return False
     waits_for_all = all(replace(one, deadline_s=math.inf, late="drop") == Rules() for one in rules)
-    return waits_for_all and hardware.mains and not any(map(len, lives)) and not log
+    return waits_for_all and hardware.is_on_mains and not any(map(len, lives)) and not log
 
 
 Given = tuple[Any, ...]
@@ -207,7 +207,7 @@ class PlainRounds:
                 joules = np.where(radiates, joules, 0.0)
             spent[TRANSMIT, cell] += joules
 
-    def meet(self, trials: int, seconds: Sequence[float]) -> None:
+    def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         """Let trials wait for each other as `Clock.meet` does."""
         met_s = self._meet(self.now_s, trials)
         self.now_s = np.where(self.running, np.maximum(met_s, met_s + np.asarray(seconds)), met_s)

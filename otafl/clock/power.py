@@ -39,12 +39,12 @@ class Power:
         watts = (hardware.circuit_w, hardware.receive_w, hardware.idle_w, hardware.sleep_w)
         self._circuit_w, self._receive_w, self._idle_w, self._sleep_w = map(_scalars, watts)
         self._restart_j = _scalars(hardware.restart_j)
-        self.plain = hardware.mains and not any(one.any() for one in watts)
+        self.plain = hardware.is_on_mains and not any(one.any() for one in watts)
         devices = len(hardware.battery_j)
         # but for the sleep of those who sleep now; memory is had as it is touched
         self._spent = [_scalars(np.zeros(devices)) for _ in CAUSES]
         self._asleep_s = _scalars(np.zeros(devices))  # since when; nan while at work or away
-        self._resting = None if hardware.mains else Resting(hardware)
+        self._resting = None if hardware.is_on_mains else Resting(hardware)
         self.batteries: dict[int, Battery] = {}
         self._plans: dict[int, int] = {}  # how often a battery's draw was planned anew
         self._await_empty()
@@ -84,7 +84,7 @@ class Power:
             ],
         )
 
-    def settle(self, update: LocalWork) -> None:
+    def charge_ended(self, update: LocalWork) -> None:
         """Charge what an update that ends here has cost."""
         costs = zip((RECEIVE, COMPUTE, IDLE), self._compute_costs(update), strict=True)
         for cause, joules in costs:
@@ -92,13 +92,13 @@ class Power:
 
     def charge_ready(self, updates: Iterable[LocalWork]) -> None:
         """Charge what updates that are ready have cost."""
-        if self.plain:  # as `settle`, in a hurry
+        if self.plain:  # as `charge_ended`, in a hurry
             computed = self._spent[COMPUTE]
             for update in updates:
                 computed[update.device] += update.compute_w * (update.ready_s - update.began_s)
         else:
             for update in updates:
-                self.settle(update)
+                self.charge_ended(update)
 
     def send(self, stops: dict[int, float], joules: ByDevice[float] | None) -> dict[int, float]:
         """Let devices transmit from now on, and sleep from their `stops` on. Return when each
@@ -115,7 +115,7 @@ class Power:
             empties[device] = self._plan(device, draws)
         return empties
 
-    def sent(
+    def charge_slot(
         self,
         opened_s: float,
         stops: dict[int, float],
@@ -153,7 +153,7 @@ class Power:
         """Return how long an empty battery takes until the device comes back; inf without
         harvest."""
         battery = self.batteries[device]
-        battery.settle(self._env.now)
+        battery.update_charge(self._env.now)
         return battery.compute_seconds_to(self._restart_j[device])
 
     def compute_spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
@@ -167,22 +167,22 @@ class Power:
         for update in at_work:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._compute_costs(update)
 
-    def charge_j(self) -> np.ndarray:
+    def compute_charge_j(self) -> np.ndarray:
         """Return the charge [K] of the batteries now, inf on mains."""
         now_s = float(self._env.now)
         if self._resting is None:
             return np.full(len(self._asleep_s), math.inf)
-        charge_j = self._resting.settle(now_s)
+        charge_j = self._resting.update_charge(now_s)
         for device, battery in self.batteries.items():
-            charge_j[device] = battery.settle(now_s)
+            charge_j[device] = battery.update_charge(now_s)
         return charge_j
 
-    def harvested_j(self) -> np.ndarray:
+    def compute_harvested_j(self) -> np.ndarray:
         """Return the joules [K] that the batteries have taken up, as far as they are accounted for;
         nan on mains."""
         out = np.full(len(self._asleep_s), math.nan)
         if self._resting is not None:
-            out = self._resting.harvested_j()
+            out = self._resting.compute_harvested_j()
         for device, battery in self.batteries.items():
             out[device] = battery.harvested_j
         return out
@@ -209,7 +209,7 @@ class Power:
             return math.inf
         battery = self.batteries.get(device)
         if battery is None:
-            battery = self.batteries[device] = self._resting.taken(device)
+            battery = self.batteries[device] = self._resting.remove_device(device)
         self._plans[device] = self._plans.get(device, 0) + 1
         now_s = self._env.now
         empty_s = battery.plan(now_s, draws)

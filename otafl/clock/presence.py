@@ -30,7 +30,7 @@ class Presence:
         self._lives = lives
         self._known: dict[int, Course] = {}
 
-    def at(self, device: int, now_s: float) -> Course:
+    def get_course(self, device: int, now_s: float) -> Course:
         """Return the course of a device's life, gone through until now."""
         course = self._known.pop(device, None)
         if course is None:
@@ -43,7 +43,7 @@ class Presence:
 
     def find_next_return_s(self, now_s: float) -> float:
         """Return when the first device comes back that is away now, inf if none ever will."""
-        courses = (self.at(device, now_s) for device in range(len(self._lives)))
+        courses = (self.get_course(device, now_s) for device in range(len(self._lives)))
         return min((one.next_s for one in courses if not one.there), default=math.inf)
 
 
@@ -54,15 +54,15 @@ class Course:
     def __init__(self, life: Life | None) -> None:
         self.there, self._at_s = True, 0.0
         self._yield_life = life
-        self._look()
+        self._look_ahead()
 
     def advance(self, now_s: float) -> None:
         """Go on until now, and through what happens at this very instant."""
         while self.next_s <= now_s:
             self._at_s, self.there = self.next_s, self._next
-            self._look()
+            self._look_ahead()
 
-    def _look(self) -> None:
+    def _look_ahead(self) -> None:
         at_s, self._next = math.inf, self.there
         if self._yield_life is not None:
             at_s, self._next = next(self._yield_life, (math.inf, self.there))

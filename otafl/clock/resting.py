@@ -29,7 +29,7 @@ class Resting:
         """Say whether a device has no battery."""
         return bool(np.isinf(self._capacity_j[device]))
 
-    def settle(self, now_s: float) -> np.ndarray:
+    def update_charge(self, now_s: float) -> np.ndarray:
         """Account for everything until now; return the charges in J, inf on mains."""
         seconds = now_s - self._at_s
         if seconds > 0:
@@ -41,13 +41,15 @@ class Resting:
             self._charge_j, self._at_s = charge, now_s
         return self._charge_j.copy()
 
-    def harvested_j(self) -> np.ndarray:
+    def compute_harvested_j(self) -> np.ndarray:
         """Return what has been taken up so far, [K]."""
         return self._harvested_j.copy()
 
-    def taken(self, device: int) -> Battery:
+    def remove_device(self, device: int) -> Battery:
         """Return the battery of a device that does something else from now on."""
         numbers = self._capacity_j[device], self._charge_j[device], self._harvest_w[device]
         battery = Battery(*map(float, numbers))
-        battery.goes_on(self._at_s, float(self._harvested_j[device]), float(self._sleep_w[device]))
+        battery.take_over(
+            self._at_s, float(self._harvested_j[device]), float(self._sleep_w[device])
+        )
         return battery

@@ -17,8 +17,13 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
-_NOTED = ("wait_for_devices", "begin", "open_slot", "transmit", "charge_j", "stop", "meet")
-"""Methods that a journal names."""
+_NOTED = {
+    **{name: name for name in ("wait_for_devices", "begin", "open_slot", "transmit")},
+    "charge_j": "compute_charge_j",
+    "stop": "stop",
+    "meet": "synchronise",
+}
+"""Word in a journal -> the method that it stands for."""
 
 
 class Clock:
@@ -91,12 +96,12 @@ class Clock:
             if not trial.stopped and not trial.wait_for_devices()
         ]
 
-    def available(self) -> np.ndarray:
+    def get_available(self) -> np.ndarray:
         """Return the devices [S, K] bool that are there and not at work."""
         plain = self._between_plain_rounds()
         if plain is not None:
             return np.repeat(plain.running[:, None], self.devices, axis=1)
-        return np.stack([trial.available() for trial in self.trials])
+        return np.stack([trial.get_available() for trial in self.trials])
 
     def are_all_available(self) -> bool:
         """Return whether every device of every trial is."""
@@ -116,19 +121,19 @@ class Clock:
         """Return those of a trial's devices that are available, the first so many."""
         return self.trials[trial].select_first_available(devices, wanted)
 
-    def present(self) -> np.ndarray:
+    def count_present(self) -> np.ndarray:
         """Return how many devices are there, [S]; nan where that would take asking for each."""
         if self._plain is not None:
             return np.full(self._num_trials, float(self.devices))
-        return np.array([trial.present() for trial in self.trials])
+        return np.array([trial.count_present() for trial in self.trials])
 
-    def at_work(self) -> np.ndarray:
+    def get_busy(self) -> np.ndarray:
         """Return the devices [S, K] bool with an update that has not been sent."""
         if self._between_plain_rounds() is not None:
             return np.zeros((self._num_trials, self.devices), bool)
         busy = np.zeros((len(self.trials), self.devices), bool)
         for row, trial in zip(busy, self.trials, strict=True):
-            row[trial.at_work()] = True
+            row[trial.get_busy()] = True
         return busy
 
     def begin(
@@ -167,7 +172,9 @@ class Clock:
         rows = len(compute_s)
         columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
         none = [None] * len(self.trials)
-        whole: Sequence[float | None] = none if broadcast_s is None else self._each(broadcast_s)
+        whole: Sequence[float | None] = (
+            none if broadcast_s is None else self._expand_to_trials(broadcast_s)
+        )
         first = 0
         for trial, devices, longest in zip(self.trials, participants, whole, strict=True):
             stop = first + len(devices)
@@ -202,25 +209,25 @@ class Clock:
         for trial in self.trials:
             if not trial.stopped:
                 trial.reach_slot()
-        self._meet(self.together)
+        self._synchronise(self.together)
         return [_get_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
 
-    def meet(self, trials: int, seconds: Sequence[float]) -> None:
+    def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
         self._record_call("meet", trials, seconds)
         plain = self._between_plain_rounds()
         if plain is not None:
-            plain.meet(trials, seconds)
+            plain.synchronise(trials, seconds)
             return
-        self._meet(trials)
+        self._synchronise(trials)
         for trial, own in zip(self.trials, seconds, strict=True):
             if not trial.stopped:
-                trial.wait_until(trial.now() + own)
+                trial.wait_until(trial.get_time_s() + own)
 
-    def _meet(self, trials: int) -> None:
+    def _synchronise(self, trials: int) -> None:
         for first in range(0, len(self.trials), trials):
             group = self.trials[first : first + trials]
-            last_s = max(trial.now() for trial in group)
+            last_s = max(trial.get_time_s() for trial in group)
             for trial in group:
                 if not trial.stopped:
                     trial.wait_until(last_s)
@@ -246,13 +253,13 @@ class Clock:
         if plain is not None and plain.opened_s is not None:
             sending = plain.list_sending()
         else:
-            sending = [trial.sending() for trial in self.trials]
+            sending = [trial.list_transmitters() for trial in self.trials]
         columns = (
-            self._each(airtime_s),
+            self._expand_to_trials(airtime_s),
             _select_devices(joules, sending),
             _select_devices(on_air_s, sending),
             _select_devices(crashed, sending),
-            self._each(downtime_s),
+            self._expand_to_trials(downtime_s),
         )
         if plain is not None and plain.close_slot(*given):
             self._record_call("transmit", *columns)
@@ -271,12 +278,12 @@ class Clock:
             if not trial.stopped:
                 trial.transmit(*own)
 
-    def now(self) -> np.ndarray:
+    def get_time_s(self) -> np.ndarray:
         """Return the simulated seconds, [S]."""
         plain = self._between_plain_rounds()
         if plain is not None:
             return plain.now_s.copy()
-        return np.array([trial.now() for trial in self.trials])
+        return np.array([trial.get_time_s() for trial in self.trials])
 
     def compute_spent_j(self) -> np.ndarray:
         """Return the joules [S, K, causes] so far."""
@@ -288,14 +295,14 @@ class Clock:
             trial.write_spent_j(own)
         return spent
 
-    def charge_j(self) -> np.ndarray:
+    def compute_charge_j(self) -> np.ndarray:
         """Return the charge [S, K] of the batteries, inf on mains."""
         self._record_call("charge_j")  # batteries add up until now, which rounds
         if self._plain is not None:
             return np.full((self._num_trials, self.devices), np.inf)
-        return np.stack([trial.power.charge_j() for trial in self.trials])
+        return np.stack([trial.power.compute_charge_j() for trial in self.trials])
 
-    def updates(self) -> tuple[np.ndarray, np.ndarray]:
+    def count_updates(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the updates [S] started so far, and those [S] lost before their slot."""
         plain = self._between_plain_rounds()
         if plain is not None:
@@ -303,7 +310,7 @@ class Clock:
         started = [float(trial.started) for trial in self.trials]
         return np.array(started), np.array([float(trial.lost) for trial in self.trials])
 
-    def timeline(self) -> dict[str, np.ndarray] | None:
+    def build_timeline(self) -> dict[str, np.ndarray] | None:
         """Return what every device did, by start: device, round, activity (place in `ACTIVITIES`),
         start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
         logged."""
@@ -334,19 +341,19 @@ class Clock:
         for method, *given in journal:
             if method not in _NOTED:
                 raise ValueError(f"{method!r} is nothing that a clock notes")
-            getattr(self, method)(*given)
+            getattr(self, _NOTED[method])(*given)
 
     def _record_call(self, method: str, *given: Any) -> None:
         if self.journal is not None:
             self.journal.append((method, *given))
 
-    def _each(self, value: np.ndarray | float) -> list[float]:
+    def _expand_to_trials(self, value: np.ndarray | float) -> list[float]:
         """Return S numbers of one or of [S]."""
         return np.broadcast_to(np.asarray(value, dtype=float), (self._num_trials,)).tolist()
 
 
 def _get_nothing(trial: TrialClock) -> Slot:
-    return Slot(trial.now(), [], [])
+    return Slot(trial.get_time_s(), [], [])
 
 
 def _spread(values: Sequence[dict[int, Any] | None], devices: int) -> np.ndarray | None:

@@ -86,11 +86,11 @@ class TrialClock:
         self.started = started
         self.power.take_over(spent, asleep_s)
 
-    def now(self) -> float:
+    def get_time_s(self) -> float:
         """Return the simulated seconds since the start."""
         return float(self.env.now)
 
-    def available(self) -> np.ndarray:
+    def get_available(self) -> np.ndarray:
         """Return the devices [K] bool that are there and not at work; none once the trial has
         stopped."""
         free = np.full(self._devices, not self.stopped)
@@ -117,11 +117,11 @@ class TrialClock:
         free = (k for k in devices if k not in busy and k not in self._away and self._is_present(k))
         return list(itertools.islice(free, wanted))
 
-    def present(self) -> float:
+    def count_present(self) -> float:
         """Return how many devices are there; nan where that would take asking for each."""
         return math.nan if self.must_ask else float(self._devices - len(self._away))
 
-    def at_work(self) -> list[int]:
+    def get_busy(self) -> list[int]:
         """Return the devices with an update that has not been sent, ascending."""
         return sorted(self._work)
 
@@ -162,7 +162,9 @@ class TrialClock:
 
     def _is_present(self, device: int) -> bool:
         """Say whether a device has not left."""
-        return self._presence is None or self._presence.at(device, float(self.env.now)).there
+        return (
+            self._presence is None or self._presence.get_course(device, float(self.env.now)).there
+        )
 
     def start(
         self,
@@ -197,7 +199,7 @@ class TrialClock:
                     f"seconds must be finite and not negative, got {down} and {seconds}"
                 )
             if self._presence is not None:
-                self._schedule_departure(device, self._presence.at(device, now_s).next_s)
+                self._schedule_departure(device, self._presence.get_course(device, now_s).next_s)
             update = LocalWork(env, device, round, down, seconds, watts, computed)
             work[device] = update
             if not plain:
@@ -268,7 +270,7 @@ class TrialClock:
         for update in self._sending if self.list_intervals is not None else ():
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
             self._record(update.device, update.round, "transmit", opened_s, end_s)
-        power.sent(opened_s, stops, empties, joules, self._away)
+        power.charge_slot(opened_s, stops, empties, joules, self._away)
         if crashed is not None and downtime_s:
             for device in stops:
                 if crashed[device] and device not in self._away and self._is_present(device):
@@ -276,7 +278,7 @@ class TrialClock:
                     env.process(self._return_device(device, "crashed", downtime_s))
         self._sending = []
 
-    def sending(self) -> list[int]:
+    def list_transmitters(self) -> list[int]:
         """Return the devices of the slot that is open, ascending."""
         return [update.device for update in self._sending]
 
@@ -290,7 +292,7 @@ class TrialClock:
         ]
         for update in self._work.values():
             current += update.list_intervals(now_s)
-        return [*(self.list_intervals or ()), *(one for one in current if one.lasts)]
+        return [*(self.list_intervals or ()), *(one for one in current if one.has_duration)]
 
     def stop(self) -> None:
         """End the trial: its time stands still, none of its devices is available."""
@@ -318,15 +320,17 @@ class TrialClock:
     def open(self) -> Slot:
         """Open the slot: part those at work into those who transmit and the others."""
         now_s = self.env.now
-        self._sending = self._ready[: self.rules.most]
-        del self._ready[: self.rules.most]
+        self._sending = self._ready[: self.rules.max_ready]
+        del self._ready[: self.rules.max_ready]
         self._sending.sort(key=_device)
         self._on_air.update(map(_device, self._sending))
         self.power.charge_ready(self._sending)
         for update in self._sending:
             del self._work[update.device]
             if self.list_intervals is not None:
-                self.list_intervals += [one for one in update.list_intervals(now_s) if one.lasts]
+                self.list_intervals += [
+                    one for one in update.list_intervals(now_s) if one.has_duration
+                ]
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
@@ -352,7 +356,7 @@ class TrialClock:
         del self._work[update.device]
         if update.ready:
             self._ready.remove(update)
-        self.power.settle(update)
+        self.power.charge_ended(update)
         if update.sent_s < now_s:
             self._record(update.device, update.round, "lost", update.sent_s, now_s)
 
@@ -420,5 +424,5 @@ class TrialClock:
 
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
         one = Interval(device, round, activity, start_s, end_s)
-        if self.list_intervals is not None and one.lasts:
+        if self.list_intervals is not None and one.has_duration:
             self.list_intervals.append(one)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from otafl.codecs.base import Codec
 from otafl.core import registry
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings
 
 
 def build(sections: Sequence[Settings], streams: Streams) -> Codec:
     """Make the codec of S trials, whose sections differ in stackable fields alone."""
-    codec: Codec = registry.make("codec", sections[0], hyper_of(sections, streams), streams)
+    codec: Codec = registry.make_component(
+        "codec", sections[0], build_hyper(sections, streams), streams
+    )
     return codec

@@ -27,7 +27,7 @@ import torch
 from scipy import optimize, stats
 from torch import Tensor
 
-from otafl.factorised.shrinkage import soft
+from otafl.factorised.shrinkage import soft_threshold
 
 LOST = 10.0
 """|y - A x| over |y| above which a recovery is given up: it has diverged."""
@@ -72,19 +72,19 @@ def take_amp_step(
     return x, torch.addcmul(misfit, z, onsager)
 
 
-def amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
+def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
     """Return x [..., n] from measurements y [..., m] by the matrix [m, n]: the estimate with the
     smallest |y - A x| of so many steps from x = 0. Where the measurements are too few for what is
     sent, the steps diverge, and it is one of the first: finite, as y is."""
     n = matrix.shape[1]
     rows = y.reshape(-1, y.shape[-1])
     at_once = max(1, _REALS_AT_ONCE // n) if y.device.type == "cpu" else max(1, len(rows))
-    parts = [_recovered(part, matrix, iterations, a) for part in rows.split(at_once)]
+    parts = [_recover_rows(part, matrix, iterations, a) for part in rows.split(at_once)]
     return torch.cat(parts).view(*y.shape[:-1], n)
 
 
-def _recovered(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
-    """Do as `amp` for rows y [b, m]; those that are lost leave the batch."""
+def _recover_rows(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
+    """Do as `run_amp` for rows y [b, m]; those that are lost leave the batch."""
     out = y.new_zeros(len(y), matrix.shape[1])
     x, z, best, least = out, y, out, _norm(y)
     at, limit, now = torch.arange(len(y), device=y.device), LOST * least, least
@@ -111,7 +111,7 @@ def _step(
     z that joins that in the next residual, Onsager's term [..., 1]."""
     m = y.shape[-1]
     tau = _norm(z) / m**0.5
-    x = soft(x + z @ matrix, a * tau)
+    x = soft_threshold(x + z @ matrix, a * tau)
     return x, y - x @ matrix.mT, torch.linalg.vector_norm(x, 0, dim=-1, keepdim=True) / m
 
 

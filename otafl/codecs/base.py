@@ -36,18 +36,11 @@ class Codec(Stateful, ABC):
     streams : for precision, torch device and the number of trials.
     """
 
-    old_names: ClassVar = {
-        "encoded": "encode_group",
-        "remembers": "has_memory",
-        "restored_weight": "decode_weight",
-        "settle": "on_ack",
-    }
-
-    once: ClassVar[bool] = True
+    has_single_row: ClassVar[bool] = True
     """Whether it codes one row a device: of several in a group the mean would go on air, which need
     not be one of the coded values."""
 
-    exact: ClassVar[bool] = False
+    is_lossless: ClassVar[bool] = False
     """What is decoded is the payload itself."""
 
     sends_sums: ClassVar[bool] = False
@@ -101,7 +94,7 @@ class Codec(Stateful, ABC):
         coded = []
         for index, group in enumerate(payload):
             if group.route == "uplink":
-                if self.once and repeats(group):
+                if self.has_single_row and has_repeated_devices(group):
                     raise UserError(
                         f"codec.name: '{self.settings.name}' codes one row a device, and the "
                         "algorithm sends several rows of a device in one group, of which the mean "
@@ -119,7 +112,11 @@ class Codec(Stateful, ABC):
         after it, should the server receive nothing of it."""
 
     def on_ack(
-        self, memory: c.Tensors, payload: c.Payload, heard: c.DeliveredMasks, context: c.Context
+        self,
+        memory: c.Tensors,
+        payload: c.Payload,
+        delivered_masks: c.DeliveredMasks,
+        context: c.Context,
     ) -> c.Tensors:
         """Return the memory once it is known what the server has received.
 
@@ -130,32 +127,32 @@ class Codec(Stateful, ABC):
         ----------
         memory : of the N rows that sent, name -> [N, ...], as `encode` left it.
         payload : what they sent, as `encode` made it.
-        heard : what of it was received.
+        delivered_masks : what of it was received.
         context : the rows, and the round of the slot.
         """
         return memory
 
     def decode(self, received: c.Received) -> c.Received:
         """Return what the server makes of what it has received: of every group, the mean's and
-        each device's, what it has `restored`, and the weight that arrived of that."""
+        each device's, what it has `decode_group`, and the weight that arrived of that."""
 
         def every(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
-            return tuple(self.restored(index, blocks) for index, blocks in enumerate(groups))
+            return tuple(self.decode_group(index, blocks) for index, blocks in enumerate(groups))
 
-        each = None if received.each is None else every(received.each)
-        mean, reached = every(received.mean), received.reached
+        each = None if received.per_device is None else every(received.per_device)
+        mean, reached = every(received.mean), received.coordinate_weight
         if reached is not None:
             pairs = enumerate(zip(reached, mean, strict=True))
             reached = tuple(
                 None if weight is None else self.decode_weight(index, weight, blocks)
                 for index, (weight, blocks) in pairs
             )
-        return replace(received, mean=mean, each=each, reached=reached)
+        return replace(received, mean=mean, per_device=each, coordinate_weight=reached)
 
-    def restored(self, index: int, blocks: c.Tensors) -> c.Tensors:
+    def decode_group(self, index: int, tensors: c.Tensors) -> c.Tensors:
         """Return the blocks of group `index` as they were before `encode_group`; of the ideal
         route, as they are."""
-        return blocks
+        return tensors
 
     def decode_weight(self, index: int, weight: c.Tensors, restored: c.Tensors) -> c.Tensors:
         """Return the weight that arrived of the restored blocks of group `index`, real by real, of
@@ -172,20 +169,20 @@ class Codec(Stateful, ABC):
                 continue
             mixed = [weight[name]] if name in weight else list(weight.values())
             least = torch.stack([one.flatten(1).amin(1) for one in mixed]).amin(0)
-            out[name] = c.column(least, block).expand_as(block)
+            out[name] = c.unsqueeze_like(least, block).expand_as(block)
         return out
 
-    def bits(self, group: c.Group) -> float:
+    def count_bits(self, group: c.Group) -> float:
         """Return what one row of an encoded group takes on a digital uplink: by default 32 bits a
         real."""
-        return 32.0 * group.reals
+        return 32.0 * group.num_coordinates
 
-    def words(self, group: c.Group) -> c.Tensors:
+    def to_words(self, group: c.Group) -> c.Tensors:
         """Return the encoded reals of a group as words, name -> [n, *shape] int64 from 0 to
         2^word_bits - 1. Asked where `word_bits` is given."""
         raise NotImplementedError
 
-    def values(self, group: c.Group, words: c.Tensors) -> c.Tensors:
+    def from_words(self, group: c.Group, words: c.Tensors) -> c.Tensors:
         """Return the blocks of a group with these words in the place of its own. What travels
         beside the words (the ends of a quantiser's range) is the group's."""
         raise NotImplementedError
@@ -193,24 +190,24 @@ class Codec(Stateful, ABC):
 
 def get_shapes(group: c.Group) -> Shapes:
     """Return the shapes of the blocks of one row."""
-    return {name: tuple(block.shape[1:]) for name, block in group.blocks.items()}
+    return {name: tuple(block.shape[1:]) for name, block in group.tensors.items()}
 
 
 def flatten_known(group: c.Group) -> tuple[Tensor, Tensor | None]:
     """Return the blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
     mask = group.full_mask
-    columns = flatten(group.known)
+    columns = flatten(group.masked_tensors)
     return columns, None if mask is None else flatten(mask).to(columns.dtype)
 
 
-def pairs(group: c.Group, cohort: c.Cohort) -> tuple[Tensor, Tensor]:
+def get_trial_device(group: c.Group, cohort: c.Cohort) -> tuple[Tensor, Tensor]:
     """Return trial [n] and device [n] of the rows."""
-    if group.rows is None:
+    if group.row_index is None:
         return cohort.trial, cohort.device
-    return cohort.trial[group.rows], cohort.device[group.rows]
+    return cohort.trial[group.row_index], cohort.device[group.row_index]
 
 
-def repeats(group: c.Group) -> bool:
+def has_repeated_devices(group: c.Group) -> bool:
     """Return whether a device has several rows in a group."""
-    rows = group.rows
+    rows = group.row_index
     return rows is not None and len(torch.unique(rows)) < len(rows)

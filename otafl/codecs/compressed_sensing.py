@@ -30,15 +30,15 @@ from otafl.codecs.sparse import (
     ErrorFeedbackSettings,
     Feedback,
     add_memory,
-    all_of,
-    forgotten,
-    kept,
+    count_kept,
+    gather_memory,
     store_memory,
+    subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.factorised.shrinkage import top
+from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import Shapes, flatten, unflatten
 
 MEASURED = "measured"
@@ -88,28 +88,30 @@ class CompressedSensing(ErrorFeedbackSettings):
                 "devices know only some of them each; use topk, or a quantiser"
             )
         self._shapes[index] = get_shapes(group)
-        a = add_memory(flatten(group.blocks), None, group, index, memory)
-        sparse = self._sparse(a)
+        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        sparse = self._sparsify(a)
         memory = store_memory(a, None, group, index, memory)
-        chunks, matrix = self._count_chunks(group.reals)
-        filled = torch.nn.functional.pad(sparse, (0, chunks * matrix.shape[1] - group.reals))
+        chunks, matrix = self._count_chunks(group.num_coordinates)
+        filled = torch.nn.functional.pad(
+            sparse, (0, chunks * matrix.shape[1] - group.num_coordinates)
+        )
         measured = (filled.unflatten(1, (-1, chunks)).mT @ matrix.mT).flatten(1)
-        return replace(group, blocks={MEASURED: measured}), memory
+        return replace(group, tensors={MEASURED: measured}), memory
 
-    def _sparse(self, a: Tensor) -> Tensor:
+    def _sparsify(self, a: Tensor) -> Tensor:
         """Return what is projected of a [n, P]."""
-        return top(a, kept(self.settings.keep, a.shape[1]))
+        return keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
 
     def on_ack(
-        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
         """Forget what was projected, found anew in the memory, where all measurements came: some
         of them say nothing of it."""
-        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                sparse = self._sparse(all_of(group, index, memory))
+                sparse = self._sparsify(gather_memory(group, index, memory))
                 whole = came.all(1, keepdim=True)
-                memory = forgotten(sparse, whole, group, index, memory)
+                memory = subtract_delivered(sparse, whole, group, index, memory)
         return memory
 
     def _count_chunks(self, reals: int) -> tuple[int, Tensor]:
@@ -118,13 +120,13 @@ class CompressedSensing(ErrorFeedbackSettings):
         chunks = -(-reals // self.settings.chunk)
         length = -(-reals // chunks)
         measurements = max(1, round(self.settings.ratio * length))
-        return chunks, self._sensing.matrix(MATRIX, measurements, length)
+        return chunks, self._sensing.draw_matrix(MATRIX, measurements, length)
 
-    def restored(self, index: int, blocks: Tensors) -> Tensors:
+    def decode_group(self, index: int, tensors: Tensors) -> Tensors:
         shapes = self._shapes.get(index)
         if shapes is None:
-            return blocks
+            return tensors
         reals = sum(math.prod(shape) for shape in shapes.values())
         chunks, matrix = self._count_chunks(reals)
-        x = self._sensing.recovered(blocks[MEASURED].unflatten(1, (chunks, -1)), matrix)
+        x = self._sensing.recover(tensors[MEASURED].unflatten(1, (chunks, -1)), matrix)
         return unflatten(x.mT.flatten(1)[:, :reals], shapes)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from otafl.codecs.base import Codec
 from otafl.core.contracts import Group
-from otafl.user_code.own import OwnClass
+from otafl.user_code.custom_part import CustomClass
 from otafl.user_code.returned import Call, check_blocks, check_parts, check_rows, describe_kind
 
 
@@ -18,16 +18,16 @@ def check_group(call: Call, group: Any) -> Group:
     """Require a group with a row a device."""
     call.require(isinstance(group, Group), describe_kind(group), "an otafl.core.contracts.Group")
     check_rows(
-        call, "the block", group.blocks, [len(next(iter(call.given["group"].blocks.values())))]
+        call, "the block", group.tensors, [len(next(iter(call.given["group"].tensors.values())))]
     )
     return group
 
 
-class CustomCodec(OwnClass):
+class CustomCodec(CustomClass):
     """The section names a codec of the user's, which is checked in every round."""
 
     table: ClassVar = "codec"
-    contract: ClassVar = Codec
+    base_class: ClassVar = Codec
     returns: ClassVar = {
         "encode_group": check_parts(
             "(group, memory), the group an otafl.core.contracts.Group",

@@ -9,8 +9,8 @@ from otafl.core.contracts import Context, Group, Tensors
 
 
 class Identity(Codec):
-    once = False
-    exact = True
+    has_single_row = False
+    is_lossless = True
 
     class Settings(Codec.Settings):
         name: Literal["identity"] = "identity"

@@ -38,14 +38,14 @@ class _Matricisation:
     shape: tuple[int, ...]
     last: bool
 
-    def turned(self, matrix: Tensor) -> Tensor:
+    def transpose(self, matrix: Tensor) -> Tensor:
         """Return the matrix with what is measured in the last dimension, or back."""
         return matrix if self.last else matrix.mT
 
 
 class MatrixSensing(Codec):
     state_attrs: ClassVar = ("_side", "_cuts")
-    once = False
+    has_single_row = False
 
     class Settings(Codec.Settings):
         example: ClassVar[Mapping[str, Any]] = {"algorithm.name": "prox_sgd"}
@@ -79,13 +79,15 @@ class MatrixSensing(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
-        blocks = dict(group.blocks)
-        for name, block in group.blocks.items():
+        blocks = dict(group.tensors)
+        for name, block in group.tensors.items():
             if self._side in _get_sides(block):
                 self._cuts[index, name] = tuple(block.shape[1:]), block.shape[1] != self._side
                 cut = _Matricisation(*self._cuts[index, name])
-                blocks[name] = cut.turned(cut.turned(block.flatten(2)) @ self._get_matrix(name).mT)
-        return replace(group, blocks=blocks), memory
+                blocks[name] = cut.transpose(
+                    cut.transpose(block.flatten(2)) @ self._get_matrix(name).mT
+                )
+        return replace(group, tensors=blocks), memory
 
     def _choose_common_side(self, groups: list[Group]) -> int:
         """Return the side that is measured: the one named, or the one that most matrices have."""
@@ -94,7 +96,7 @@ class MatrixSensing(Codec):
                 "codec.name: 'matrix_sensing' mixes coordinates, and the algorithm's devices know "
                 "only some of them each; use topk, or a quantiser"
             )
-        every = [_get_sides(block) for group in groups for block in group.blocks.values()]
+        every = [_get_sides(block) for group in groups for block in group.tensors.values()]
         if not any(every):
             raise UserError(
                 "codec.name: 'matrix_sensing' measures matrices, and the algorithm sends none; "
@@ -115,15 +117,15 @@ class MatrixSensing(Codec):
         return side
 
     def _get_matrix(self, name: str) -> Tensor:
-        return self._sensing.matrix(MATRIX / name, self.settings.rows, self._side)
+        return self._sensing.draw_matrix(MATRIX / name, self.settings.rows, self._side)
 
-    def restored(self, index: int, blocks: Tensors) -> Tensors:
-        whole = dict(blocks)
-        for name, block in blocks.items():
+    def decode_group(self, index: int, tensors: Tensors) -> Tensors:
+        whole = dict(tensors)
+        for name, block in tensors.items():
             if (index, name) in self._cuts:
                 cut = _Matricisation(*self._cuts[index, name])
-                columns = self._sensing.recovered(cut.turned(block), self._get_matrix(name))
-                whole[name] = cut.turned(columns).reshape(-1, *cut.shape)
+                columns = self._sensing.recover(cut.transpose(block), self._get_matrix(name))
+                whole[name] = cut.transpose(columns).reshape(-1, *cut.shape)
         return whole
 
 

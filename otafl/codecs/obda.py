@@ -21,11 +21,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import VOTES, Codec, EncodedGroup, pairs
-from otafl.core.contracts import Context, Group, Hyper, Received, Tensors, column
+from otafl.codecs.base import VOTES, Codec, EncodedGroup, get_trial_device
+from otafl.core.contracts import Context, Group, Hyper, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 
 
 class Obda(Codec):
@@ -35,7 +35,7 @@ class Obda(Codec):
 
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
-        step: float = stackable(0.001, gt=0)
+        step: float = declare_stackable(0.001, gt=0)
         """size of the step that the server takes along each sign"""
         vote: Literal["majority", "weighted"] = "majority"
         """one vote a device, or votes weighted by its share of the samples"""
@@ -57,11 +57,11 @@ class Obda(Codec):
                 "of what devices send; use another codec"
             )
         self._voted.add(index)
-        step = self.hyper["step"][pairs(group, context.cohort)[0]]
-        blocks = {name: _apply_signs(step, block) for name, block in group.blocks.items()}
+        step = self.hyper["step"][get_trial_device(group, context.cohort)[0]]
+        blocks = {name: _apply_signs(step, block) for name, block in group.tensors.items()}
         # a plain sum counts every device once, and of equal signs it is exact
         equal = self.settings.vote == "majority"
-        return replace(group, blocks=blocks, weighting="equal" if equal else "mean"), memory
+        return replace(group, tensors=blocks, weighting="equal" if equal else "mean"), memory
 
     def decode(self, received: Received) -> Received:
         """Return the votes in the place of the sums; the weight that arrived stays what it is."""
@@ -77,11 +77,11 @@ class Obda(Codec):
         """Return the step that sums [S, *shape] vote for; 0 where no weight [S, *shape] arrived."""
         return _apply_signs(self.hyper["step"], block) * (weight > 0)
 
-    def bits(self, group: Group) -> float:
-        return float(group.reals)
+    def count_bits(self, group: Group) -> float:
+        return float(group.num_coordinates)
 
 
 def _apply_signs(step: Tensor, block: Tensor) -> Tensor:
     """Return step [n] with the signs of [n, *shape], + for zero."""
-    size = column(step, block).expand_as(block)
+    size = unsqueeze_like(step, block).expand_as(block)
     return torch.where(block >= 0, size, -size)

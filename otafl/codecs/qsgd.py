@@ -20,11 +20,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, EncodedGroup, pairs
+from otafl.codecs.base import Codec, EncodedGroup, get_trial_device
 from otafl.core.contracts import Context, Group, Hyper, Tensors
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 
-ROUNDING = family("qsgd", __name__)
+ROUNDING = declare_family("qsgd", __name__)
 
 
 class Qsgd(Codec):
@@ -47,63 +47,63 @@ class Qsgd(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
-        who = pairs(group, context.cohort)
+        who = get_trial_device(group, context.cohort)
         blocks = {}
-        for name, block in group.known.items():
-            draw = context.streams.device_uniform(
+        for name, block in group.masked_tensors.items():
+            draw = context.streams.draw_device_uniform(
                 ROUNDING / index / name, context.round, *who, tuple(block.shape[1:])
             )
             blocks[name] = self._quantise(block, draw)
-        return replace(group, blocks=blocks), memory
+        return replace(group, tensors=blocks), memory
 
     def _quantise(self, block: Tensor, draw: Tensor) -> Tensor:
         """Round a block [n, *shape] up where the draw [n, *shape], uniform, says so."""
         rows = self._split_buckets(block)
-        norm = self._norm(rows)
+        norm = self._compute_norms(rows)
         share = rows.abs() / norm.where(norm > 0, 1.0)  # exactly 1 at the largest magnitude
         level = share.mul_(self._levels).add_(self._split_buckets(draw)).floor_()
         level.clamp_max_(self._levels)
-        return _block(level.mul_(rows.sign()).mul_(norm / self._levels), block)
+        return _join_buckets(level.mul_(rows.sign()).mul_(norm / self._levels), block)
 
-    def _norm(self, rows: Tensor) -> Tensor:
+    def _compute_norms(self, rows: Tensor) -> Tensor:
         """Return the norms [n, buckets, 1] of rows [n, buckets, reals]."""
         order = 2 if self.settings.norm == "l2" else torch.inf
         return torch.linalg.vector_norm(rows, order, dim=2, keepdim=True)
 
-    def _size(self, reals: int) -> int:
+    def _get_bucket_size(self, reals: int) -> int:
         """Return the reals in a bucket of a block of so many."""
         return min(self.settings.bucket or reals, reals)
 
     def _split_buckets(self, block: Tensor) -> Tensor:
         """Cut a block [n, *shape] into [n, buckets, reals], filled up with zeros."""
         rows = block.flatten(1)
-        size = self._size(rows.shape[1])
+        size = self._get_bucket_size(rows.shape[1])
         return torch.nn.functional.pad(rows, (0, -rows.shape[1] % size)).unflatten(1, (-1, size))
 
-    def bits(self, group: Group) -> float:
-        sizes = [block[:1].flatten(1).shape[1] for block in group.blocks.values()]
-        norms = sum(-(-reals // self._size(reals)) for reals in sizes)
-        return float(self.settings.bits * group.reals + 32 * norms)
+    def count_bits(self, group: Group) -> float:
+        sizes = [block[:1].flatten(1).shape[1] for block in group.tensors.values()]
+        norms = sum(-(-reals // self._get_bucket_size(reals)) for reals in sizes)
+        return float(self.settings.bits * group.num_coordinates + 32 * norms)
 
-    def words(self, group: Group) -> Tensors:
+    def to_words(self, group: Group) -> Tensors:
         """Return sign and level as s + level, from 0 to 2 s."""
         words = {}
-        for name, block in group.blocks.items():
+        for name, block in group.tensors.items():
             rows = self._split_buckets(block)
-            norm = self._norm(rows)
+            norm = self._compute_norms(rows)
             level = (rows / norm.where(norm > 0, 1.0) * self._levels).round() + self._levels
-            words[name] = _block(level.to(torch.int64), block)
+            words[name] = _join_buckets(level.to(torch.int64), block)
         return words
 
-    def values(self, group: Group, words: Tensors) -> Tensors:
+    def from_words(self, group: Group, words: Tensors) -> Tensors:
         out = {}
-        for name, block in group.blocks.items():
-            norm = self._norm(self._split_buckets(block))
+        for name, block in group.tensors.items():
+            norm = self._compute_norms(self._split_buckets(block))
             level = self._split_buckets((words[name] - self._levels).to(block.dtype))
-            out[name] = _block(level * (norm / self._levels), block)
+            out[name] = _join_buckets(level * (norm / self._levels), block)
         return out
 
 
-def _block(rows: Tensor, like: Tensor) -> Tensor:
+def _join_buckets(rows: Tensor, like: Tensor) -> Tensor:
     """Join buckets [n, buckets, reals] to a block of the shape of another."""
     return rows.flatten(1)[:, : like[0].numel()].reshape(like.shape)

@@ -18,13 +18,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes, pairs
-from otafl.codecs.sparse import LEFT_OUT, Positions, count_subset_bits, kept, random_subset
+from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes, get_trial_device
+from otafl.codecs.sparse import (
+    LEFT_OUT,
+    Positions,
+    count_kept,
+    count_subset_bits,
+    draw_random_subset,
+)
 from otafl.core.contracts import Context, Group, Tensors
-from otafl.core.rng import family
+from otafl.core.rng import declare_family
 from otafl.models.base import unflatten
 
-CHOICE = family("random_subset", __name__)
+CHOICE = declare_family("random_subset", __name__)
 
 
 class RandomSubset(Codec):
@@ -44,18 +50,21 @@ class RandomSubset(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
-        draw = context.streams.device_uniform(
-            CHOICE / index, context.round, *pairs(group, context.cohort), (group.reals,)
+        draw = context.streams.draw_device_uniform(
+            CHOICE / index,
+            context.round,
+            *get_trial_device(group, context.cohort),
+            (group.num_coordinates,),
         )
-        some = random_subset(draw, kept(self.settings.keep, group.reals))
+        some = draw_random_subset(draw, count_kept(self.settings.keep, group.num_coordinates))
         x, known = flatten_known(group)
         shapes = get_shapes(group)
         blocks = unflatten(x * some, shapes)
         if self.settings.fill == "zero":
-            return replace(group, blocks=blocks), memory
+            return replace(group, tensors=blocks), memory
         mask = some if known is None else some * known
-        return replace(group, blocks=blocks, mask=unflatten(mask, shapes)), memory
+        return replace(group, tensors=blocks, mask=unflatten(mask, shapes)), memory
 
-    def bits(self, group: Group) -> float:
-        count = kept(self.settings.keep, group.reals)
-        return float(count_subset_bits(group.reals, count, self.settings.positions))
+    def count_bits(self, group: Group) -> float:
+        count = count_kept(self.settings.keep, group.num_coordinates)
+        return float(count_subset_bits(group.num_coordinates, count, self.settings.positions))

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.amp import amp, compute_default_threshold
-from otafl.core.rng import Purpose, Streams, family
+from otafl.codecs.amp import compute_default_threshold, run_amp
+from otafl.core.rng import Purpose, Streams, declare_family
 
-MATRIX = family("matrix", __name__)
+MATRIX = declare_family("matrix", __name__)
 
 
 Iterations = Annotated[int, Field(ge=1, le=1000, description="of approximate message passing")]
@@ -40,19 +40,21 @@ class Sensing:
         self._own = Streams([settings.matrix_seed], [0], streams.device, streams.dtype)
         self._matrices: dict[tuple[str, int, int], Tensor] = {}
 
-    def matrix(self, name: Purpose, rows: int, columns: int) -> Tensor:
+    def draw_matrix(self, name: Purpose, rows: int, columns: int) -> Tensor:
         """Return A [m, n] of a stream of `MATRIX`, entries N(0, 1/m)."""
         key = (name, rows, columns)
         if key not in self._matrices:
-            normal = self._own.normal(name, 0, (rows, columns))[0]
+            normal = self._own.draw_normal(name, 0, (rows, columns))[0]
             self._matrices[key] = normal / rows**0.5
         return self._matrices[key]
 
-    def threshold(self, rows: int, columns: int) -> float:
+    def get_threshold(self, rows: int, columns: int) -> float:
         """Return the threshold of a matrix [m, n]."""
         own: float | str = self._settings.threshold
         return compute_default_threshold(rows, columns) if isinstance(own, str) else own
 
-    def recovered(self, measured: Tensor, matrix: Tensor) -> Tensor:
+    def recover(self, measured: Tensor, matrix: Tensor) -> Tensor:
         """Return x [..., n] from measurements A x [..., m]."""
-        return amp(measured, matrix, self._settings.iterations, self.threshold(*matrix.shape))
+        return run_amp(
+            measured, matrix, self._settings.iterations, self.get_threshold(*matrix.shape)
+        )

@@ -28,17 +28,17 @@ from otafl.codecs.sparse import (
     ErrorFeedbackSettings,
     Feedback,
     add_memory,
-    forgotten,
-    kept,
+    count_kept,
     store_memory,
+    subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import Streams, family
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten
 
-CHOICE = family("shared_subset", __name__)
+CHOICE = declare_family("shared_subset", __name__)
 
 SENT = "sent"
 """The one block of an encoded group."""
@@ -66,9 +66,9 @@ class SharedSubset(ErrorFeedbackSettings):
             wrong += "subset is that of the round in which it is sent;"
             if devices.protocol.goes_on:
                 text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
-                yield problem(text, "devices.protocol", "codec")
+                yield make_problem(text, "devices.protocol", "codec")
             if devices.late == "next":
-                yield problem(f"'next' {wrong} late: drop would do", "devices.late", "codec")
+                yield make_problem(f"'next' {wrong} late: drop would do", "devices.late", "codec")
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
@@ -84,33 +84,35 @@ class SharedSubset(ErrorFeedbackSettings):
                 "codec.name: 'shared_subset' sends the same coordinates of all devices, and the "
                 "algorithm's devices know only some of them each; use topk, or a quantiser"
             )
-        a = add_memory(flatten(group.blocks), None, group, index, memory)
-        draw = self._own.uniform(CHOICE / index, context.round, (group.reals,))[0]
-        place = draw.topk(kept(self.settings.keep, group.reals)).indices.sort().values
+        a = add_memory(flatten(group.tensors), None, group, index, memory)
+        draw = self._own.draw_uniform(CHOICE / index, context.round, (group.num_coordinates,))[0]
+        place = (
+            draw.topk(count_kept(self.settings.keep, group.num_coordinates)).indices.sort().values
+        )
         self._place[index], self._shapes[index] = place, get_shapes(group)
         memory = store_memory(a, None, group, index, memory)
-        return replace(group, blocks={SENT: a[:, place]}), memory
+        return replace(group, tensors={SENT: a[:, place]}), memory
 
     def on_ack(
-        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                came = came if came.shape[1] == 1 else self._spread(index, came)
-                sent = self._spread(index, flatten(group.blocks))
-                memory = forgotten(sent, came, group, index, memory)
+                came = came if came.shape[1] == 1 else self._scatter(index, came)
+                sent = self._scatter(index, flatten(group.tensors))
+                memory = subtract_delivered(sent, came, group, index, memory)
         return memory
 
-    def restored(self, index: int, blocks: Tensors) -> Tensors:
+    def decode_group(self, index: int, tensors: Tensors) -> Tensors:
         if index not in self._shapes:
-            return blocks
-        return unflatten(self._spread(index, blocks[SENT]), self._shapes[index])
+            return tensors
+        return unflatten(self._scatter(index, tensors[SENT]), self._shapes[index])
 
     def decode_weight(self, index: int, weight: Tensors, restored: Tensors) -> Tensors:
         """Return the weight of the reals of the subset, 0 of the others, of which nothing came."""
-        return self.restored(index, weight)
+        return self.decode_group(index, weight)
 
-    def _spread(self, index: int, sent: Tensor) -> Tensor:
+    def _scatter(self, index: int, sent: Tensor) -> Tensor:
         """Return the numbers of a subset [n, k] where they belong, zeros elsewhere [n, P]."""
         reals = sum(math.prod(shape) for shape in self._shapes[index].values())
         return sent.new_zeros(len(sent), reals).index_copy_(1, self._place[index], sent)

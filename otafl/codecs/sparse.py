@@ -48,12 +48,12 @@ class ErrorFeedbackSettings(Codec):
         return build_memory(payload) if self.has_memory else {}
 
 
-def kept(share: float, reals: int) -> int:
+def count_kept(share: float, reals: int) -> int:
     """Return how many of so many numbers are kept, at least one."""
     return max(1, round(share * reals))
 
 
-def random_subset(draw: Tensor, count: int) -> Tensor:
+def draw_random_subset(draw: Tensor, count: int) -> Tensor:
     """Return 1 at the `count` largest of each row of independent uniform draws, else 0: [n, P]."""
     if count >= draw.shape[1]:
         return torch.ones_like(draw)
@@ -72,17 +72,19 @@ def build_memory(payload: Payload) -> Tensors:
     memory = {}
     for index, group in enumerate(payload):
         if group.route == "uplink":
-            first = next(iter(group.blocks.values()))
-            memory[_name(index)] = first.new_zeros(1, 1).expand(len(first), group.reals)
+            first = next(iter(group.tensors.values()))
+            memory[_memory_name(index)] = first.new_zeros(1, 1).expand(
+                len(first), group.num_coordinates
+            )
     return memory
 
 
 def add_memory(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors) -> Tensor:
     """Return a = x + e [n, P], of coordinates that the rows know; x without a memory."""
-    rest = memory.get(_name(index))
+    rest = memory.get(_memory_name(index))
     if rest is None:
         return x
-    rest = rest if group.rows is None else rest[group.rows]
+    rest = rest if group.row_index is None else rest[group.row_index]
     return x + (rest if mask is None else rest * mask)
 
 
@@ -91,35 +93,37 @@ def store_memory(
 ) -> Tensors:
     """Return the memory, if there is one, with e = a [n, P], all that there is to send; of
     coordinates that a row does not know, as it was."""
-    name = _name(index)
+    name = _memory_name(index)
     if name not in memory:
         return memory
     rest = a
     if mask is not None:
-        old = memory[name] if group.rows is None else memory[name][group.rows]
+        old = memory[name] if group.row_index is None else memory[name][group.row_index]
         rest = rest + old * (1.0 - mask)
-    if group.rows is not None:
-        rest = memory[name].index_copy(0, group.rows, rest)
+    if group.row_index is not None:
+        rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}
 
 
-def all_of(group: Group, index: int, memory: Tensors) -> Tensor:
+def gather_memory(group: Group, index: int, memory: Tensors) -> Tensor:
     """Return what the memory has of the rows of a group, [n, P]."""
-    rest = memory[_name(index)]
-    return rest if group.rows is None else rest[group.rows]
+    rest = memory[_memory_name(index)]
+    return rest if group.row_index is None else rest[group.row_index]
 
 
-def forgotten(sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors) -> Tensors:
+def subtract_delivered(
+    sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors
+) -> Tensors:
     """Return the memory less what the server has received of the rows of a group: e = a - sent
     [n, P] where `heard` [N, 1] or [N, P]."""
-    name = _name(index)
-    came = heard if group.rows is None else heard[group.rows]
-    rest = all_of(group, index, memory)
+    name = _memory_name(index)
+    came = heard if group.row_index is None else heard[group.row_index]
+    rest = gather_memory(group, index, memory)
     rest = rest - torch.where(came, sent, 0.0)
-    if group.rows is not None:
-        rest = memory[name].index_copy(0, group.rows, rest)
+    if group.row_index is not None:
+        rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}
 
 
-def _name(index: int) -> str:
+def _memory_name(index: int) -> str:
     return f"rest/{index}"

@@ -23,13 +23,13 @@ from otafl.codecs.sparse import (
     ErrorFeedbackSettings,
     Feedback,
     add_memory,
+    count_kept,
     count_subset_bits,
-    forgotten,
-    kept,
     store_memory,
+    subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Payload, Tensors
-from otafl.factorised.shrinkage import top
+from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
 
 
@@ -52,24 +52,28 @@ class TopK(ErrorFeedbackSettings):
         x, mask = flatten_known(group)
         a = add_memory(x, mask, group, index, memory)
         parts = a.split(self._count_scopes(group), 1)
-        sent = torch.cat([top(one, kept(self.settings.keep, one.shape[1])) for one in parts], 1)
+        sent = torch.cat(
+            [keep_largest(one, count_kept(self.settings.keep, one.shape[1])) for one in parts], 1
+        )
         memory = store_memory(a, mask, group, index, memory)
-        return replace(group, blocks=unflatten(sent, get_shapes(group))), memory
+        return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
 
     def on_ack(
-        self, memory: Tensors, payload: Payload, heard: DeliveredMasks, context: Context
+        self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, heard, strict=True)):
+        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                memory = forgotten(flatten(group.blocks), came, group, index, memory)
+                memory = subtract_delivered(flatten(group.tensors), came, group, index, memory)
         return memory
 
     def _count_scopes(self, group: Group) -> list[int]:
         """Return how many reals the largest are chosen among, each time."""
         if self.settings.scope == "payload":
-            return [group.reals]
-        return [block.flatten(1).shape[1] for block in group.blocks.values()]
+            return [group.num_coordinates]
+        return [block.flatten(1).shape[1] for block in group.tensors.values()]
 
-    def bits(self, group: Group) -> float:
+    def count_bits(self, group: Group) -> float:
         scopes = self._count_scopes(group)
-        return float(sum(count_subset_bits(one, kept(self.settings.keep, one)) for one in scopes))
+        return float(
+            sum(count_subset_bits(one, count_kept(self.settings.keep, one)) for one in scopes)
+        )

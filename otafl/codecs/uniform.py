@@ -20,7 +20,7 @@ from otafl.core.rng import Streams
 
 
 class Uniform(Codec):
-    once = False
+    has_single_row = False
 
     class Settings(Codec.Settings):
         name: Literal["uniform"] = "uniform"
@@ -39,19 +39,19 @@ class Uniform(Codec):
             name: (low + step * level).view_as(block)
             for name, block, low, step, level in self._yield_grids(group)
         }
-        return replace(group, blocks=blocks), memory
+        return replace(group, tensors=blocks), memory
 
-    def bits(self, group: Group) -> float:
-        return float(self.settings.bits * group.reals + 64 * len(group.blocks))
+    def count_bits(self, group: Group) -> float:
+        return float(self.settings.bits * group.num_coordinates + 64 * len(group.tensors))
 
-    def words(self, group: Group) -> Tensors:
+    def to_words(self, group: Group) -> Tensors:
         """Return the level of each real above its block's smallest value."""
         return {
             name: level.clamp(0, self._levels).to(torch.int64).view_as(block)
             for name, block, _, _, level in self._yield_grids(group)
         }
 
-    def values(self, group: Group, words: Tensors) -> Tensors:
+    def from_words(self, group: Group, words: Tensors) -> Tensors:
         return {
             name: (low + step * words[name].flatten(1).to(block.dtype)).view_as(block)
             for name, block, low, step, _ in self._yield_grids(group)
@@ -62,7 +62,7 @@ class Uniform(Codec):
         row, [n, 1], of what it knows; and how many steps each real [n, reals] is above the smallest
         value, 0 in a constant row."""
         masks = group.mask or {}
-        for name, block in group.blocks.items():
+        for name, block in group.tensors.items():
             rows = block.flatten(1)
             if name not in masks:
                 low, high = rows.aminmax(dim=1, keepdim=True)

@@ -47,19 +47,19 @@ class Choice(_Resolved):
     def validate(self, value: Any) -> Settings:
         if isinstance(value, Settings):
             return value
-        section = self.named(value)
+        section = self.normalise(value)
         if not isinstance(section, Mapping):
             raise PydanticCustomError(NO_SECTION, "neither a name nor a mapping")
-        kind = self.settings(section)
+        kind = self.find_settings_class(section)
         if kind is None:
             raise PydanticCustomError(UNKNOWN, "no component of the table")
         return kind.model_validate(section)
 
-    def default(self) -> Settings:
+    def make_default(self) -> Settings:
         """Return the settings of a section that is not given."""
-        return registry.settings(self.table, registry.TABLES[self.table].default)()
+        return registry.load_settings_class(self.table, registry.TABLES[self.table].default)()
 
-    def named(self, value: Any) -> Any:
+    def normalise(self, value: Any) -> Any:
         """Return the value as a mapping with its `name`; other types stay unchanged."""
         if isinstance(value, str):
             return {"name": value}
@@ -67,87 +67,90 @@ class Choice(_Resolved):
             return {"name": registry.TABLES[self.table].default, **value}
         return value
 
-    def settings(self, section: Any) -> type[Settings] | None:
+    def find_settings_class(self, section: Any) -> type[Settings] | None:
         """Return the settings class that a section chooses; None if there is no such component."""
-        section = self.named({} if section is None else section)
+        section = self.normalise({} if section is None else section)
         name = section.get("name") if isinstance(section, Mapping) else None
         if not isinstance(name, str):
             return None
         table = registry.TABLES[self.table]
-        custom = table.custom and ":" in name
+        custom = table.supports_custom and ":" in name
         if not custom and name not in table.modules:
             return None
-        return registry.settings(self.table, name)
+        return registry.load_settings_class(self.table, name)
 
-    def every(self) -> dict[str, type[Settings]]:
+    def load_all_settings_classes(self) -> dict[str, type[Settings]]:
         """Return the settings class of every component of the table."""
-        return {name: registry.settings(self.table, name) for name in registry.names(self.table)}
+        return {
+            name: registry.load_settings_class(self.table, name)
+            for name in registry.list_names(self.table)
+        }
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        table, every = registry.TABLES[self.table], self.every()
+        table, every = registry.TABLES[self.table], self.load_all_settings_classes()
         kinds = list(dict.fromkeys(every.values()))
         alone: list[JsonSchemaValue] = [{"enum": list(every)}]
-        if table.custom:
+        if table.supports_custom:
             alone.append({"type": "string", "pattern": ":"})
-            kinds.append(registry.settings(self.table, ":"))
+            kinds.append(registry.load_settings_class(self.table, ":"))
         sections = []
         for kind in kinds:
             section = handler(kind.__pydantic_core_schema__)
             names = [name for name, one in every.items() if one is kind]
             section["title"] = " ".join(names) or "module:callable"
             if names:
-                section["description"] = registry.about(self.table, names[0]).summary
+                section["description"] = registry.read_info(self.table, names[0]).summary
             if names != [table.default]:
                 section["required"] = ["name", *section.get("required", ())]
             sections.append(section)
-        default = self.default().model_dump(mode="json")
+        default = self.make_default().model_dump(mode="json")
         return {"anyOf": [*alone, {"oneOf": sections}], "default": default}
 
 
 @dataclass(frozen=True)
 class Section(_Resolved):
-    """A section of one kind. where: `module:class` of its settings, possibly nested."""
+    """A section of one kind. class_path: `module:class` of its settings, possibly nested."""
 
-    where: str
+    class_path: str
 
     @property
-    def kind(self) -> type[Settings]:
+    def settings_class(self) -> type[Settings]:
         """The settings class."""
-        module, _, name = self.where.partition(":")
+        module, _, name = self.class_path.partition(":")
         found: type[Settings] = attrgetter(name)(importlib.import_module(module))
         return found
 
     def validate(self, value: Any) -> Settings:
-        return self.kind.model_validate(value)
+        return self.settings_class.model_validate(value)
 
-    def default(self) -> Settings:
+    def make_default(self) -> Settings:
         """Return the settings of a section that is not given."""
-        return self.kind()
+        return self.settings_class()
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return handler(self.kind.__pydantic_core_schema__)
+        return handler(self.settings_class.__pydantic_core_schema__)
 
 
-def chosen(table: str, description: str) -> Any:
+def declare_choice(table: str, description: str) -> Any:
     """Declare a field that chooses from a table, of the type Any."""
-    return _field(Choice(table), description)
+    return _declare_field(Choice(table), description)
 
 
-def section(where: str, description: str) -> Any:
+def declare_section(class_path: str, description: str) -> Any:
     """Declare a field that has the section of this kind, of the type Any."""
-    return _field(Section(where), description)
+    return _declare_field(Section(class_path), description)
 
 
-def _field(of: Choice | Section, description: str) -> Any:
-    info: Any = Field(default_factory=of.default, description=description)
-    info.metadata.append(of)
+def _declare_field(marker: Choice | Section, description: str) -> Any:
+    info: Any = Field(default_factory=marker.make_default, description=description)
+    info.metadata.append(marker)
     return info
 
 
-def of_field(field: Any) -> Choice | Section | None:
+def get_choice(field: Any) -> Choice | Section | None:
     """Return the choice or section of a pydantic field, or None."""
     return next((one for one in field.metadata if isinstance(one, Choice | Section)), None)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def plain_console(stderr: bool = False, quiet: bool = False) -> Console:
+def make_console(stderr: bool = False, quiet: bool = False) -> Console:
     """Return a console that prints texts unchanged, without guessing at colours; if quiet, nothing.
 
     Rich is imported here because `otafl --help` does not need it.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @functools.lru_cache(maxsize=1024)
-def constant(
+def get_constant(
     values: float | tuple[float | tuple[float, ...], ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Return the numbers as a tensor, the same one in every call. Do not write to it."""

@@ -18,12 +18,12 @@ class UserError(Exception):
 class DamagedError(UserError):
     """A file whose content has changed since it was written.
 
-    why: the fault, without the file's name.
+    reason: the fault, without the file's name.
     """
 
     def __init__(self, message: str, why: str = "") -> None:
         super().__init__(message)
-        self.why = why
+        self.reason = why
 
 
 class WriteError(UserError):
@@ -35,7 +35,7 @@ class RemovedSetting(FutureWarning):
 
 
 @contextlib.contextmanager
-def changing(path: Path) -> Iterator[None]:
+def wrap_write_errors(path: Path) -> Iterator[None]:
     """Convert an OSError into a WriteError: the file or folder cannot be changed."""
     try:
         yield

@@ -22,12 +22,12 @@ HDF5 = b"\x89HDF\r\n\x1a\n"
 """The first bytes of a NetCDF-4 file."""
 
 
-LEFT_S = 86400.0
+STALE_AFTER_S = 86400.0
 """Age in seconds at which a temporary file counts as left by a program that has ended."""
 
 
 @contextlib.contextmanager
-def written(path: Path, replaces: bool = False) -> Iterator[Path]:
+def write_atomically(path: Path, replaces: bool = False) -> Iterator[Path]:
     """Yield a temporary file next to `path`; afterwards it is flushed to disk and renamed.
 
     The file is new and has a name that others cannot guess, so it follows no link of theirs.
@@ -59,7 +59,7 @@ def written(path: Path, replaces: bool = False) -> Iterator[Path]:
         now = temporary.stat().st_mtime
         os.replace(temporary, path)
         _flush(path.parent)
-        _remove_left(path, now)
+        _remove_stale(path, now)
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
@@ -69,13 +69,13 @@ def written(path: Path, replaces: bool = False) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, as `written`."""
-    with written(path) as temporary:
+    """Write a text file, as `write_atomically`."""
+    with write_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a line with the names of the columns, and one for each row, as `written`."""
+    """Write a line with the names of the columns, and one for each row, as `write_atomically`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -103,7 +103,7 @@ def create_beside(path: Path) -> Path:
     """
     only_new = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
     while True:
-        token = f"{_namespace()}-{secrets.token_hex(4)}-{os.getpid()}"
+        token = f"{_hash_process_namespace()}-{secrets.token_hex(4)}-{os.getpid()}"
         temporary = path.with_name(f".{path.name}.{token}.tmp")
         with contextlib.suppress(FileExistsError):
             os.close(os.open(temporary, only_new, 0o666))
@@ -111,7 +111,7 @@ def create_beside(path: Path) -> Path:
 
 
 @functools.cache
-def _namespace() -> str:
+def _hash_process_namespace() -> str:
     """Return a hash of the scope in which process numbers are unique.
 
     That is a container of a machine, between two starts of the machine.
@@ -123,11 +123,11 @@ def _namespace() -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
-def _remove_left(path: Path, now: float) -> None:
+def _remove_stale(path: Path, written_at: float) -> None:
     """Remove the temporary files of ended programs for a path.
 
-    now: the clock of the file system. A program of another container or machine counts as ended
-    once its file is old.
+    written_at: the clock of the file system. A program of another container or machine counts as
+    ended once its file is old.
     """
     pattern = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{12}})-[0-9a-f]{{8}}-(\d+)\.tmp")
     for name in os.listdir(path.parent):
@@ -135,12 +135,12 @@ def _remove_left(path: Path, now: float) -> None:
         if found is None:
             continue
         with contextlib.suppress(OSError):
-            dead = found[1] == _namespace() and not _lives(int(found[2]))
-            if dead or now - (path.parent / name).lstat().st_mtime > LEFT_S:
+            dead = found[1] == _hash_process_namespace() and not _is_running(int(found[2]))
+            if dead or written_at - (path.parent / name).lstat().st_mtime > STALE_AFTER_S:
                 (path.parent / name).unlink()
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -8,15 +8,15 @@ import torch
 
 from otafl.core.contracts import Tensors
 from otafl.core.rng import Streams
-from otafl.core.settings import Settings, stackable_fields
+from otafl.core.settings import Settings, list_stackable_fields
 
 
-def hyper_of(rows: Sequence[Settings], streams: Streams) -> Tensors:
+def build_hyper(sections: Sequence[Settings], streams: Streams) -> Tensors:
     """Return each stackable field that all rows give, as a tensor over the trials.
 
     Parameters
     ----------
-    rows : sequence of Settings
+    sections : sequence of Settings
         S settings of one class, one per trial.
     streams : Streams
         Random streams, for precision and torch device.
@@ -27,8 +27,8 @@ def hyper_of(rows: Sequence[Settings], streams: Streams) -> Tensors:
         Field -> values.
     """
     hyper = {}
-    own = [row.values for row in rows]
-    for name in stackable_fields(type(own[0])):
+    own = [row.values for row in sections]
+    for name in list_stackable_fields(type(own[0])):
         values = [getattr(one, name) for one in own]
         if None not in values:
             hyper[name] = torch.tensor(values, dtype=streams.dtype, device=streams.device)

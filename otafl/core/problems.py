@@ -18,16 +18,16 @@ class Problem:
         The error, with its key.
     path : Path
         Path of the faulty value.
-    others : tuple of Path
+    other_paths : tuple of Path
         Further keys that the error depends on.
     """
 
     message: str
     path: Path = ()
-    others: tuple[Path, ...] = ()
+    other_paths: tuple[Path, ...] = ()
 
 
-def problem(text: str, key: str, *others: str) -> Problem:
+def make_problem(text: str, key: str, *others: str) -> Problem:
     """Make the problem of a dotted key, which starts the message."""
     paths = (tuple(one.split(".")) for one in others)
     return Problem(f"{key}: {text}", tuple(key.split(".")), tuple(paths))

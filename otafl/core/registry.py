@@ -4,7 +4,7 @@ A table has the components that one section of a scenario chooses from. A compon
 name here is a word; its settings, summary and source are stated only in the file. `name@module` is
 for files with a family of components, such as the profiles of a channel.
 
-Nothing is imported before its use. `about` reads summaries from the source, so listing the
+Nothing is imported before its use. `read_info` reads summaries from the source, so listing the
 components needs neither torch nor pydantic.
 """
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, get_args
 
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
-from otafl.core.words import did_you_mean
+from otafl.core.suggestions import format_suggestion
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Table:
         Title of the table.
     default : str
         Component of a section without a name.
-    words : str
+    component_names : str
         The components, `name` or `name@module`.
-    custom : bool
+    supports_custom : bool
         Whether a section may name a user-defined `module:callable`, which the package's module
-        `custom` then wraps.
+        `supports_custom` then wraps.
     """
 
     section: str
@@ -52,8 +52,8 @@ class Table:
     noun: str
     title: str
     default: str
-    words: str
-    custom: bool
+    component_names: str
+    supports_custom: bool
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -69,14 +69,14 @@ class Table:
     def modules(self) -> dict[str, str]:
         """The module of each component, by name."""
         modules = {}
-        for word in self.words.split():
+        for word in self.component_names.split():
             name, _, module = word.partition("@")
             modules[name] = f"{self.package}.{module or name.replace('-', '_')}"
         return modules
 
 
 WORDS = {
-    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 hf",
+    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 hf@hugging_face",
     "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
     "flower",
     "model": "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
@@ -122,7 +122,7 @@ _ABOUT = {
     "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
     "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
     "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),
-    "levels": ("devices.levels", "levels", "levels", "Model sizes of devices", "fixed"),
+    "levels": ("devices.levels", "submodels", "levels", "Model sizes of devices", "fixed"),
     "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices", "phone"),
     "protocol": ("devices.protocol", "devices.protocols", "protocol", "Slot protocols", "rounds"),
     "availability": (
@@ -132,7 +132,7 @@ _ABOUT = {
         "Availability of devices",
         "always",
     ),
-    "frequency": ("devices.frequency", "frequency", "frequency", "Clock frequencies", "full"),
+    "frequency": ("devices.frequency", "cpu_frequency", "frequency", "Clock frequencies", "full"),
     "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }
@@ -146,7 +146,7 @@ _CUSTOM = (
 TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 
 
-class About(NamedTuple):
+class ComponentInfo(NamedTuple):
     """Description of a component, read from its file.
 
     Parameters
@@ -166,42 +166,42 @@ class About(NamedTuple):
     @property
     def citation(self) -> str:
         """The first reference in short form, `Sery and Cohen 2020`."""
-        return _cited(self.references[0]) if self.references else ""
+        return _format_citation(self.references[0]) if self.references else ""
 
 
-def names(table: str) -> tuple[str, ...]:
+def list_names(table: str) -> tuple[str, ...]:
     """List the components of a table."""
     return tuple(TABLES[table].modules)
 
 
-def component(table: str, name: str) -> type[Any]:
+def load_component(table: str, name: str) -> type[Any]:
     """Import the class of a component, or the wrapper of a user-defined `module:callable`.
 
     Raises UserError if the table does not have the name.
     """
     found = TABLES[table]
-    is_custom = found.custom and ":" in name
+    is_custom = found.supports_custom and ":" in name
     if not is_custom and name not in found.modules:
-        raise UserError(f"{table}: {unknown_name(table, name)}")
-    return _of_users(table) if is_custom else _component(found.modules[name], name)
+        raise UserError(f"{table}: {format_unknown_name(table, name)}")
+    return _find_custom_section(table) if is_custom else _find_component(found.modules[name], name)
 
 
-def settings(table: str, name: str) -> type[Settings]:
-    """Import the settings class of a component. Raises UserError as `component`."""
-    return settings_of(component(table, name))
+def load_settings_class(table: str, name: str) -> type[Settings]:
+    """Import the settings class of a component. Raises UserError as `load_component`."""
+    return get_settings_class(load_component(table, name))
 
 
-def make(table: str, chosen: Any, *given: Any) -> Any:
+def make_component(table: str, settings: Any, *given: Any) -> Any:
     """Make the component of these settings; settings that are the component itself make it.
 
     given: further arguments of its class.
     """
-    kind = component(table, chosen.name)
-    return chosen.made(*given) if isinstance(chosen, kind) else kind(chosen, *given)
+    kind = load_component(table, settings.name)
+    return settings.build(*given) if isinstance(settings, kind) else kind(settings, *given)
 
 
 @functools.cache
-def about(table: str, name: str) -> About:
+def read_info(table: str, name: str) -> ComponentInfo:
     """Read the description of a component from its source, without importing it."""
     package, *inner = TABLES[table].modules[name].split(".")
     *folders, file = inner
@@ -210,53 +210,53 @@ def about(table: str, name: str) -> About:
     summary, _, rest = docstring.partition("\n")
     text, _, references = rest.partition("\nReferences\n----------\n")
     listed = re.split(r"\n(?=\S)", references.strip()) if references else []
-    return About(
+    return ComponentInfo(
         summary.strip().removesuffix("."),
         inspect.cleandoc(text),
         tuple(" ".join(one.split()) for one in listed if one),
     )
 
 
-def unknown_name(table: str, name: str) -> str:
+def format_unknown_name(table: str, name: str) -> str:
     """Write that a table does not have a name, and list the names that it has."""
     found = TABLES[table]
-    hint = did_you_mean(name, found.modules)
-    custom = ", or module:callable of your own" if found.custom else ""
+    hint = format_suggestion(name, found.modules)
+    custom = ", or module:callable of your own" if found.supports_custom else ""
     known = ", ".join(found.modules)
     return f"unknown {found.noun} '{name}'{hint or ';'} known: {known}{custom}"
 
 
-def settings_of(kind: type[Any]) -> type[Settings]:
+def get_settings_class(kind: type[Any]) -> type[Settings]:
     """Return the settings class of a component: its own, or itself if the class is its settings."""
     own: type[Settings] = getattr(kind, "Settings", kind)
     return own
 
 
 @functools.cache
-def _component(module: str, name: str) -> type[Any]:
+def _find_component(module: str, name: str) -> type[Any]:
     """Find the class of a file whose settings have this name."""
-    for kind in _classes(module):
-        field = getattr(settings_of(kind), "model_fields", {}).get("name")
+    for kind in _iterate_classes(module):
+        field = getattr(get_settings_class(kind), "model_fields", {}).get("name")
         if field is not None and name in get_args(field.annotation):
             return kind
     raise LookupError(f"{module} has no component whose settings say name: {name!r}")
 
 
 @functools.cache
-def _of_users(table: str) -> type[Any]:
+def _find_custom_section(table: str) -> type[Any]:
     """Find the class that wraps a user-defined `module:callable` for a table."""
-    kinds = _classes(f"{TABLES[table].package}.custom")
-    return next(kind for kind in kinds if getattr(settings_of(kind), "table", None) == table)
+    kinds = _iterate_classes(f"{TABLES[table].package}.custom")
+    return next(kind for kind in kinds if getattr(get_settings_class(kind), "table", None) == table)
 
 
-def _classes(module: str) -> Iterator[type[Any]]:
+def _iterate_classes(module: str) -> Iterator[type[Any]]:
     """Yield the classes that a module defines, in order."""
     for value in vars(importlib.import_module(module)).values():
         if isinstance(value, type) and value.__module__ == module:
             yield value
 
 
-def _cited(reference: str) -> str:
+def _format_citation(reference: str) -> str:
     """Return authors and year of a reference, or its start if it has no year."""
     found = re.match(r"(.+?),? (\d{4})\b", reference)
     if not found:

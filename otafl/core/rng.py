@@ -47,47 +47,47 @@ class Purpose(str):
     --------
     >>> NOISE = purpose("noise", __name__)
     >>> START = family("init", __name__)
-    >>> streams.normal(NOISE, round, shape)
-    >>> streams.uniform(START / "weight0", 0, shape)
+    >>> streams.draw_normal(NOISE, round, shape)
+    >>> streams.draw_uniform(START / "weight0", 0, shape)
     """
 
     module: str
-    parts: bool
+    is_family: bool
 
     def __truediv__(self, part: object) -> Purpose:
         """Return the stream of this name in the family."""
-        if not self.parts:
+        if not self.is_family:
             raise RuntimeError(f"the stream {str(self)!r} of {self.module} is no family")
-        return _purpose(f"{self}/{part}", self.module, True)
+        return _make_purpose(f"{self}/{part}", self.module, True)
 
 
-def tick(round: int, step: int) -> int:
+def make_step_key(round: int, step: int) -> int:
     """Return the round number under which a step of a round's local work draws from a stream."""
     return (round << STEP_BITS) + step
 
 
-def purpose(name: str, module: str) -> Purpose:
+def declare_purpose(name: str, module: str) -> Purpose:
     """Declare the stream of a module. Raises RuntimeError if another module draws from it."""
-    return _declare(_purpose(name, module, False))
+    return _declare(_make_purpose(name, module, False))
 
 
-def family(name: str, module: str) -> Purpose:
+def declare_family(name: str, module: str) -> Purpose:
     """Declare the streams `name/...` of a module, and `name` itself.
 
-    Raises RuntimeError as `purpose`.
+    Raises RuntimeError as `declare_purpose`.
     """
-    return _declare(_purpose(name, module, True))
+    return _declare(_make_purpose(name, module, True))
 
 
-def _purpose(name: str, module: str, parts: bool) -> Purpose:
+def _make_purpose(name: str, module: str, parts: bool) -> Purpose:
     made = Purpose(name)
-    made.module, made.parts = module, parts
+    made.module, made.is_family = module, parts
     return made
 
 
 def _declare(new: Purpose) -> Purpose:
     for old in _declared.values():
-        clash = old == new or _within(old, new) or _within(new, old)
+        clash = old == new or _is_within(old, new) or _is_within(new, old)
         if clash and old.module != new.module:
             raise RuntimeError(
                 f"{new.module} and {old.module} both draw from the stream {str(new)!r}: equal "
@@ -97,9 +97,9 @@ def _declare(new: Purpose) -> Purpose:
     return new
 
 
-def _within(name: Purpose, other: Purpose) -> bool:
+def _is_within(name: Purpose, family: Purpose) -> bool:
     """Return whether a name belongs to another's family."""
-    return other.parts and name.startswith(f"{other}/")
+    return family.is_family and name.startswith(f"{family}/")
 
 
 _Law = Callable[[Tensor, int, torch.dtype], Tensor]
@@ -116,13 +116,13 @@ def _mix_(z: Tensor) -> Tensor:
     return z.bitwise_xor_((z >> 31).bitwise_and_((1 << 33) - 1))
 
 
-def _chain(key: Tensor, word: Tensor | int) -> Tensor:
+def _extend_key(key: Tensor, word: Tensor | int) -> Tensor:
     """Derive a new key from a key and one more word."""
     return _mix_(key * _GOLDEN + word)
 
 
 @functools.lru_cache(maxsize=512)
-def _purpose_key(purpose: str) -> int:
+def _hash_purpose(purpose: str) -> int:
     digest = hashlib.sha256(purpose.encode()).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
@@ -135,7 +135,7 @@ class Streams:
 
     Parameters
     ----------
-    seeds, trials : sequence of int
+    seeds, trial_index : sequence of int
         S root seeds and trial numbers.
     device, dtype : torch.device, torch.dtype
         Torch device and precision of the draws.
@@ -149,75 +149,75 @@ class Streams:
     def __init__(
         self,
         seeds: Sequence[int],
-        trials: Sequence[int],
+        trial_index: Sequence[int],
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if len(seeds) != len(trials):
-            raise ValueError(f"{len(seeds)} seeds for {len(trials)} trials")
+        if len(seeds) != len(trial_index):
+            raise ValueError(f"{len(seeds)} seeds for {len(trial_index)} trials")
         self.device = torch.device(device)
         self.dtype = dtype
-        pairs = list(zip(seeds, trials, strict=True))
+        pairs = list(zip(seeds, trial_index, strict=True))
         distinct = list(dict.fromkeys(pairs))  # in order, so that without repeats place is 0..S-1
         number = {pair: index for index, pair in enumerate(distinct)}
         root = torch.tensor([seed for seed, _ in distinct], dtype=torch.int64)
         trial = torch.tensor([trial for _, trial in distinct], dtype=torch.int64)
         place = torch.tensor([number[pair] for pair in pairs])
-        self._distinct = _chain(_chain(root, 0), trial).to(self.device)
+        self._distinct = _extend_key(_extend_key(root, 0), trial).to(self.device)
         self._place = place.to(self.device)
         self._shared = len(distinct) < len(pairs)
         self._by_trial = self._distinct[self._place]
-        self._ahead: dict[tuple[_Law, str, tuple[int, ...]], _Ahead] = {}
+        self._lookahead: dict[tuple[_Law, str, tuple[int, ...]], _Lookahead] = {}
 
     @property
-    def size(self) -> int:
+    def num_trials(self) -> int:
         """The number of trials, S."""
         return len(self._place)
 
-    def uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+    def draw_uniform(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
         """Draw [S, *shape] uniform in (0, 1), for each trial."""
-        return self._draw(_uniform, purpose, round, shape, None)
+        return self._draw(_fill_uniform, purpose, round, shape, None)
 
-    def normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
+    def draw_normal(self, purpose: str, round: int, shape: tuple[int, ...]) -> Tensor:
         """Draw [S, *shape] standard normal, for each trial."""
-        return self._draw(_normal, purpose, round, shape, None)
+        return self._draw(_fill_normal, purpose, round, shape, None)
 
-    def device_uniform(
+    def draw_device_uniform(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """Draw [n, *shape] uniform in (0, 1), for the pairs trial [n], device [n]."""
-        return self._draw(_uniform, purpose, round, shape, (trial, device))
+        return self._draw(_fill_uniform, purpose, round, shape, (trial, device))
 
-    def device_normal(
+    def draw_device_normal(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
         """Draw [n, *shape] standard normal, for the pairs trial [n], device [n]."""
-        return self._draw(_normal, purpose, round, shape, (trial, device))
+        return self._draw(_fill_normal, purpose, round, shape, (trial, device))
 
-    def device_uniform_rounds(
+    def draw_device_uniform_rounds(
         self, purpose: str, rounds: Tensor, trial: Tensor, device: Tensor, shape: tuple[int, ...]
     ) -> Tensor:
-        """Draw [R, n, *shape]: `device_uniform` in each of the rounds [R] int64, bit for bit."""
-        return self._rounds(_uniform, purpose, rounds, shape, (trial, device))
+        """Draw [R, n, *shape]: `draw_device_uniform` of each round [R] int64, bit for bit."""
+        return self._draw_rounds(_fill_uniform, purpose, rounds, shape, (trial, device))
 
-    def words(self, purpose: str, round: int, count: int) -> Tensor:
+    def draw_words(self, purpose: str, round: int, count: int) -> Tensor:
         """Draw [S, count] int64 of 64 random bits each, for each trial."""
-        return self._draw(_words, purpose, round, (count,), None)
+        return self._draw(_fill_words, purpose, round, (count,), None)
 
-    def device_words(
+    def draw_device_words(
         self, purpose: str, round: int, trial: Tensor, device: Tensor, count: int
     ) -> Tensor:
         """Draw [n, count] int64 of 64 random bits each, for the pairs trial [n], device [n]."""
-        return self._draw(_words, purpose, round, (count,), (trial, device))
+        return self._draw(_fill_words, purpose, round, (count,), (trial, device))
 
-    def seeds(self, purpose: str, index: int) -> list[int]:
+    def draw_seeds(self, purpose: str, index: int) -> list[int]:
         """Draw S non-negative 63-bit seeds for other generators; not for hot paths."""
-        key = _chain(_chain(self._by_trial, _purpose_key(purpose)), index)
+        key = _extend_key(_extend_key(self._by_trial, _hash_purpose(purpose)), index)
         return (key & (2**63 - 1)).tolist()
 
-    def generators(self, purpose: str, index: int = 0) -> list[np.random.Generator]:
+    def make_generators(self, purpose: str, index: int = 0) -> list[np.random.Generator]:
         """Return S NumPy generators, for one-off draws such as partitions."""
-        return [np.random.Generator(np.random.Philox(s)) for s in self.seeds(purpose, index)]
+        return [np.random.Generator(np.random.Philox(s)) for s in self.draw_seeds(purpose, index)]
 
     def _draw(
         self, law: _Law, purpose: str, round: int, shape: tuple[int, ...], pairs: _Pairs
@@ -228,26 +228,28 @@ class Streams:
         This costs fewer dispatched operations and changes no bit.
         """
         tag = (law, purpose, shape)
-        ahead = self._ahead.get(tag)
-        follows = ahead is not None and ahead.follows(round, pairs)
+        ahead = self._lookahead.get(tag)
+        follows = ahead is not None and ahead.is_next(round, pairs)
         if ahead is None or not follows or round >= ahead.first + len(ahead.block):
-            rows = self.size if pairs is None else len(pairs[0])
+            rows = self.num_trials if pairs is None else len(pairs[0])
             most = _NUMBERS_AHEAD // max(1, rows * math.prod(shape))
             count = max(1, min(_ROUNDS_AHEAD, most)) if follows else 1
             rounds = torch.arange(round, round + count, device=self.device)
-            ahead = _Ahead(round, pairs, self._rounds(law, purpose, rounds, shape, pairs), round)
-            self._ahead[tag] = ahead
+            ahead = _Lookahead(
+                round, pairs, self._draw_rounds(law, purpose, rounds, shape, pairs), round
+            )
+            self._lookahead[tag] = ahead
         ahead.last = round
         return ahead.block[round - ahead.first]
 
-    def _rounds(
+    def _draw_rounds(
         self, law: _Law, purpose: str, rounds: Tensor, shape: tuple[int, ...], pairs: _Pairs
     ) -> Tensor:
         """Draw the rounds, [R, S or n, *shape]."""
         root = self._distinct if pairs is None else self._by_trial
-        key = _chain(_chain(root, _purpose_key(purpose)), rounds[:, None])
+        key = _extend_key(_extend_key(root, _hash_purpose(purpose)), rounds[:, None])
         if pairs is not None:
-            key = _chain(key[:, pairs[0]], pairs[1] + 1)
+            key = _extend_key(key[:, pairs[0]], pairs[1] + 1)
         values = law(key.view(-1), math.prod(shape), self.dtype).view(*key.shape, *shape)
         if pairs is None and self._shared:
             return values.index_select(1, self._place)
@@ -255,7 +257,7 @@ class Streams:
 
 
 @dataclass
-class _Ahead:
+class _Lookahead:
     """Block of rounds of a stream, drawn ahead, and the round that was read last."""
 
     first: int
@@ -263,7 +265,7 @@ class _Ahead:
     block: Tensor
     last: int
 
-    def follows(self, round: int, pairs: _Pairs) -> bool:
+    def is_next(self, round: int, pairs: _Pairs) -> bool:
         """Return whether this round, for these rows, is the last one read or the one after it."""
         if self.pairs is None or pairs is None:
             same = self.pairs is None and pairs is None
@@ -281,7 +283,7 @@ def _counter(count: int, device: torch.device) -> Tensor:
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
-def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _make_uniform_pairs(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return two [n, m] arrays uniform in (0, 1), from the words of keys [n] at mixed counters [m].
 
     They have 23 bits each: exact in float32, never 0 or 1.
@@ -292,11 +294,11 @@ def _halves(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, T
     return upper.mul_(_U23), lower.mul_(_U23)
 
 
-def _uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    return _filled(key, count, dtype, lambda upper, lower: None)
+def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    return _fill_blocks(key, count, dtype, lambda upper, lower: None)
 
 
-def _words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     words = torch.empty(len(key), count, dtype=torch.int64, device=key.device)
     counter = _counter(count, key.device)
     width = max(1, _BLOCK // max(1, len(key)))
@@ -306,11 +308,11 @@ def _words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     return words
 
 
-def _normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    return _filled(key, count, dtype, _box_muller_)
+def _fill_normal(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
+    return _fill_blocks(key, count, dtype, _apply_box_muller_)
 
 
-def _box_muller_(upper: Tensor, lower: Tensor) -> None:
+def _apply_box_muller_(upper: Tensor, lower: Tensor) -> None:
     """Transform uniform numbers into normal ones, in place."""
     radius = upper.log_().mul_(-2.0).sqrt_()
     angle = lower.mul_(2.0 * math.pi)
@@ -319,7 +321,7 @@ def _box_muller_(upper: Tensor, lower: Tensor) -> None:
     upper.mul_(cosine)
 
 
-def _filled(
+def _fill_blocks(
     key: Tensor, count: int, dtype: torch.dtype, shape_: Callable[[Tensor, Tensor], None]
 ) -> Tensor:
     """Return [n, count] numbers of keys [n].
@@ -332,7 +334,7 @@ def _filled(
     width = max(1, _BLOCK // max(1, len(key)))
     for first in range(0, half, width):
         stop = min(first + width, half)
-        upper, lower = _halves(key, counter[first:stop], dtype)
+        upper, lower = _make_uniform_pairs(key, counter[first:stop], dtype)
         shape_(upper, lower)
         values[:, first:stop] = upper
         values[:, half + first : half + stop] = lower

@@ -10,13 +10,17 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
+from otafl.core.renamed import find_new_name
+
+_OLD_NAMES = {"removed": "declare_removed", "stackable": "declare_stackable"}
+"""Old name -> new name."""
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
 """A level in dB, dBm or dBi.
@@ -26,7 +30,7 @@ A factor of 10^100 in either direction is beyond any radio, and float64 can stil
 
 
 @dataclass(frozen=True)
-class Reveals:
+class DataDisclosure:
     """A choice by which devices reveal data to the server that the noise does not cover.
 
     It is part of the metadata of a settings field, `Annotated[bool, Reveals(True, False, "...")]`.
@@ -71,9 +75,9 @@ class Settings(BaseModel):
         return handler(source)
 
     @property
-    def stackable(self) -> tuple[str, ...]:
+    def stackable_names(self) -> tuple[str, ...]:
         """The fields over which trials of one stack may differ."""
-        return stackable_fields(type(self))
+        return list_stackable_fields(type(self))
 
     @property
     def values(self) -> Settings:
@@ -81,7 +85,7 @@ class Settings(BaseModel):
         return self
 
     @property
-    def implied(self) -> Mapping[str, Any]:
+    def implied_settings(self) -> Mapping[str, Any]:
         """Values of keys that are not given and have no default of their own."""
         return {}
 
@@ -90,11 +94,11 @@ class Settings(BaseModel):
         """Reason why devices must send increments ("takes a vote of signs"), or an empty text."""
         return ""
 
-    def made(self, *given: Any) -> Any:
+    def build(self, *args: Any) -> Any:
         """Return the component of these settings, if they are it: themselves."""
         return self
 
-    def notes(self, scenario: Any) -> Iterable[str]:
+    def list_notes(self, scenario: Any) -> Iterable[str]:
         """Return valid settings of this section and the scenario that are probably not intended.
 
         It is called for the sections `algorithm`, `transport` and `topology`.
@@ -120,7 +124,7 @@ class Settings(BaseModel):
         return self
 
 
-def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:
+def declare_stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:
     """Declare a numeric field that changes neither a tensor's shape nor the flow of control.
 
     Points of a sweep that differ only in such fields run in one batched program.
@@ -131,7 +135,7 @@ def stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any)
     return Field(default, json_schema_extra=extra, **constraints)
 
 
-def removed(**last: Any) -> Any:
+def declare_removed(**last_defaults: Any) -> Any:
     """Declare keys that a settings class no longer has, `_gone = removed(family="gaussian")`.
 
     Old files still contain them. A key at its last default is left out with a warning; any other
@@ -143,17 +147,19 @@ def removed(**last: Any) -> Any:
         Key -> its last default, which is the current behaviour.
     """
 
-    def leave_out(cls: type[BaseModel], given: Any) -> Any:
-        stale = last.keys() & given.keys() if isinstance(given, Mapping) else ()
+    def drop_removed(cls: type[BaseModel], values: Any) -> Any:
+        stale = last_defaults.keys() & values.keys() if isinstance(values, Mapping) else ()
         for key in sorted(stale):
-            gone = f"was removed, and only {last[key]!r} holds now; delete the key"
-            if given[key] != last[key]:
-                raise ValueError(f"{key}: got {given[key]!r}, but this setting {gone}")
-            text = f"the setting '{key}' of '{given.get('name', cls.__qualname__)}' {gone}"
+            gone = f"was removed, and only {last_defaults[key]!r} holds now; delete the key"
+            if values[key] != last_defaults[key]:
+                raise ValueError(f"{key}: got {values[key]!r}, but this setting {gone}")
+            text = f"the setting '{key}' of '{values.get('name', cls.__qualname__)}' {gone}"
             warnings.warn(text, RemovedSetting, stacklevel=2)
-        return {key: value for key, value in given.items() if key not in stale} if stale else given
+        return (
+            {key: value for key, value in values.items() if key not in stale} if stale else values
+        )
 
-    return model_validator(mode="before")(leave_out)
+    return model_validator(mode="before")(drop_removed)
 
 
 def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:
@@ -166,7 +172,7 @@ def list_former_defaults(settings: type[BaseModel]) -> dict[str, Any]:
 
 
 @functools.cache
-def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
+def list_stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
     """List the stackable fields of a settings class."""
     return tuple(
         name
@@ -175,7 +181,13 @@ def stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
     )
 
 
-def reveals(settings: type[BaseModel]) -> Iterator[tuple[str, Reveals]]:
+def iterate_disclosures(settings: type[BaseModel]) -> Iterator[tuple[str, DataDisclosure]]:
     """Yield each field of a settings class with a choice that reveals data, and that choice."""
     for name, info in settings.model_fields.items():
-        yield from ((name, mark) for mark in info.metadata if isinstance(mark, Reveals))
+        yield from ((name, mark) for mark in info.metadata if isinstance(mark, DataDisclosure))
+
+
+if not TYPE_CHECKING:  # else every name would be one of this module's
+
+    def __getattr__(name: str) -> Any:
+        return globals()[find_new_name(__name__, _OLD_NAMES, name)]

@@ -18,18 +18,12 @@ class Stateful(Renamed):
     lists, tuples and sets of these, or a dataclass or named tuple of plain data.
     """
 
-    old_names: ClassVar = {
-        "kept": "state_dict",
-        "lasting": "state_attrs",
-        "restore": "load_state_dict",
-    }
-
     state_attrs: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes that are saved."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return name -> value, as plain data."""
-        return {name: _fields(getattr(self, name)) for name in self.state_attrs}
+        return {name: _to_tuple(getattr(self, name)) for name in self.state_attrs}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state of another part of the same kind.
@@ -37,18 +31,18 @@ class Stateful(Renamed):
         Raises KeyError, TypeError or ValueError if the state is of something else.
         """
         for name in self.state_attrs:
-            setattr(self, name, _made(getattr(self, name), state[name]))
+            setattr(self, name, _from_tuple(getattr(self, name), state[name]))
 
 
-def _fields(value: Any) -> Any:
+def _to_tuple(value: Any) -> Any:
     """Return a dataclass or a named tuple as the tuple of its fields."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return tuple(getattr(value, field.name) for field in dataclasses.fields(value))
     return tuple(value) if isinstance(value, tuple) else value
 
 
-def _made(now: Any, value: Any) -> Any:
+def _from_tuple(template: Any, value: Any) -> Any:
     """Return a value as the dataclass or named tuple of the part's current value."""
-    if dataclasses.is_dataclass(now) and not isinstance(now, type):
-        return type(now)(*value)
-    return type(now)(*value) if hasattr(now, "_fields") else value
+    if dataclasses.is_dataclass(template) and not isinstance(template, type):
+        return type(template)(*value)
+    return type(template)(*value) if hasattr(template, "_fields") else value

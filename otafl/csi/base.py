@@ -31,9 +31,7 @@ class Csi(Renamed, ABC):
     hyper : the stackable fields, [S].
     """
 
-    old_names: ClassVar = {"of_paths": "estimate_paths"}
-
-    exact: ClassVar[bool] = False
+    is_perfect: ClassVar[bool] = False
     """The estimate is the channel itself."""
 
     class Settings(settings.Settings):
@@ -57,7 +55,7 @@ class Csi(Renamed, ABC):
         return None
 
     @property
-    def pilot_symbols(self) -> int:
+    def num_pilot_symbols(self) -> int:
         """Return the channel uses of a device's pilots in each coherence block."""
         return 0
 
@@ -103,7 +101,7 @@ def draw_device_errors(
     trials, devices = like.shape[:2]
     pair = torch.arange(trials * devices, device=like.device)
     trial, device = pair // devices, pair % devices
-    draw = streams.device_normal(purpose, round, trial, device, (*like.shape[2:], 2))
+    draw = streams.draw_device_normal(purpose, round, trial, device, (*like.shape[2:], 2))
     return torch.view_as_complex(draw).view(like.shape) * (variance / 2.0).sqrt()
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from otafl.csi.base import Csi
-from otafl.user_code.own import OwnClass
+from otafl.user_code.custom_part import CustomClass
 from otafl.user_code.returned import Call, check_shape
 
 H_HAT = check_shape(lambda given: given["h"].shape, note=", as h")
@@ -25,9 +25,9 @@ def check_estimate(call: Call, h_hat: Any) -> Tensor:
     return h_hat.to(call.given["h"].dtype)
 
 
-class CustomCsi(OwnClass):
+class CustomCsi(CustomClass):
     """The section names an estimator of the user's, which is checked in every round."""
 
     table: ClassVar = "csi"
-    contract: ClassVar = Csi
+    base_class: ClassVar = Csi
     returns: ClassVar = {"estimate": check_estimate}

@@ -42,12 +42,12 @@ class Delay(Csi):
         first = round - self.settings.rounds
         if first not in self._seen:
             together = range(first, max(first + 1, min(first + ROUNDS_PER_BLOCK, 0)))
-            self._seen |= {t: self.channel.state(t) for t in together}
+            self._seen |= {t: self.channel.get_state(t) for t in together}
         if round not in self._seen:
-            self._seen[round] = self.channel.state(round)
+            self._seen[round] = self.channel.get_state(round)
         self._seen = {t: state for t, state in self._seen.items() if first <= t <= round}
         past = self._seen[first]
-        return past.over(h.shape[3] * (past.block_symbols or 1))
+        return past.extend_to(h.shape[3] * (past.block_symbols or 1))
 
     def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         return paths(round - self.settings.rounds)

@@ -11,19 +11,19 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.core.contracts import column
-from otafl.core.rng import family, purpose
-from otafl.core.settings import stackable
+from otafl.core.contracts import unsqueeze_like
+from otafl.core.rng import declare_family, declare_purpose
+from otafl.core.settings import declare_stackable
 from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 
-ERROR = purpose("csi_error", __name__)
-PATH_ERROR = family("csi_path_error", __name__)
+ERROR = declare_purpose("csi_error", __name__)
+PATH_ERROR = declare_family("csi_path_error", __name__)
 
 
 class NormalError(Csi):
     class Settings(Csi.Settings):
         name: Literal["error"] = "error"
-        variance: float = stackable(0.01, ge=0)
+        variance: float = declare_stackable(0.01, ge=0)
         """variance of the estimation error"""
 
     @property
@@ -31,10 +31,10 @@ class NormalError(Csi):
         return self.hyper["variance"]
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        variance = column(self.variance, h)
+        variance = unsqueeze_like(self.variance, h)
         return h + draw_device_errors(self.streams, ERROR, round, h, variance)
 
     def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
         true = paths(round)
-        variance = column(self.variance, true)
+        variance = unsqueeze_like(self.variance, true)
         return true + draw_path_errors(self.streams, PATH_ERROR, round, true, variance)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from otafl.channels.base import Channel
 from otafl.channels.fading import DRAWS, FAR, NUMBERS
-from otafl.core.contracts import ChannelState, ChannelStatistics, LinkBudget, combined
+from otafl.core.contracts import ChannelState, ChannelStatistics, LinkBudget, apply_combiner
 from otafl.csi.base import Csi
 from otafl.receivers.base import Receiver
 
@@ -44,7 +44,7 @@ class _StateDraws:
             h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
             combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
             for drawn, of in ((true, h), (believed, h_hat)):
-                cells = combined(combiner, of).movedim(1, 0)
+                cells = apply_combiner(combiner, of).movedim(1, 0)
                 drawn.append(cells.unflatten(0, (len(states), -1)))
         return torch.cat(true), torch.cat(believed)
 
@@ -52,7 +52,7 @@ class _StateDraws:
         """Yield h, h_hat [S, C, K, A], large-scale gain included, of so many states, some at a
         time."""
         some: list[tuple[Tensor, Tensor]] = []
-        for state, estimate in self._each(count):
+        for state, estimate in self._yield_states(count):
             root = state.gain.sqrt()[:, None, :, None]
             h, h_hat = (root * one.flatten(3).permute(0, 3, 1, 2) for one in (state.h, estimate))
             some.append((h, h_hat))
@@ -66,31 +66,31 @@ class _StateDraws:
     def strengths(self) -> Tensor:
         """Draw the mean of |h_hat|^2 of the unit channel over antennas and sub-carriers, [n, S,
         K]."""
-        each = (h_hat for _, h_hat in self._each(max(LEAST, self._wanted)))
+        each = (h_hat for _, h_hat in self._yield_states(max(LEAST, self._num_states)))
         return torch.stack([h_hat.abs().square().flatten(2).mean(2) for h_hat in each])
 
     @functools.cached_property
-    def many(self) -> tuple[Tensor, Tensor]:
+    def samples(self) -> tuple[Tensor, Tensor]:
         """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
         with. The sub-carrier groups of a state are alike: fewer states do where there are several.
         """
-        groups = self._channel.outline(0).h.shape[4]
-        true, believed = self.draw(max(LEAST, self._wanted // groups))
+        groups = self._channel.get_large_scale_state(0).h.shape[4]
+        true, believed = self.draw(max(LEAST, self._num_states // groups))
         return true.flatten(0, 1), believed.flatten(0, 1)
 
     @property
-    def _wanted(self) -> int:
+    def _num_states(self) -> int:
         return min(DRAWS, NUMBERS // self._budget.budget.shape[1])
 
-    def _each(self, count: int) -> Iterator[tuple[ChannelState, Tensor]]:
+    def _yield_states(self, count: int) -> Iterator[tuple[ChannelState, Tensor]]:
         """Yield so many states, and what is believed of h in each."""
         for index in range(count):
             round = FAR + index * self._channel.correlation_rounds
-            state = self._channel.state(round)
+            state = self._channel.get_state(round)
             yield state, self._csi.estimate(state.h, state.gain, round)
 
 
-def statistics(
+def compute_statistics(
     channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget, noise: Tensor
 ) -> ChannelStatistics:
     """Return the long-term statistics of S trials.
@@ -105,35 +105,35 @@ def statistics(
     """
     states = _StateDraws(channel, csi, receiver, budget)
     variance = csi.variance if channel.has_closed_form else None
-    gain = channel.outline(0).gain
-    normal = variance if channel.normal else None  # of h_hat, whose |.|^2 is then exponential
+    gain = channel.get_large_scale_state(0).gain
+    normal = variance if channel.is_gaussian else None  # of h_hat, whose |.|^2 is then exponential
 
     def mean_amplitude() -> Tensor:
         unit = None if variance is None else channel.unit_mean_amplitude
         if unit is not None and variance is not None:
             if not bool(variance.any()):
                 return torch.as_tensor(unit).to(gain) * gain.sqrt()
-            if channel.normal:  # h given h_hat is normal about h_hat / (1 + v)
+            if channel.is_gaussian:  # h given h_hat is normal about h_hat / (1 + v)
                 return unit / (1.0 + variance[:, None]).sqrt() * gain.sqrt()
-        h, h_hat = states.many
+        h, h_hat = states.samples
         return (h * torch.conj(torch.sgn(h_hat))).real.mean(0)
 
     def mean_power() -> Tensor:
         if channel.has_closed_form:
             return gain
-        return states.many[0].abs().square().mean(0)
+        return states.samples[0].abs().square().mean(0)
 
     def mean_inverse(threshold: Tensor) -> Tensor:
         if variance is not None:
             known = _compute_mean_inverse(channel, threshold, budget.gain, variance)
             if known is not None:
                 return known
-        power = states.many[1].abs().square()
+        power = states.samples[1].abs().square()
         inverse = torch.where(power >= threshold[:, None], 1.0 / power.clamp_min(1e-30), 0.0)
         return inverse.mean(0).clamp_min(torch.finfo(gain.dtype).tiny)
 
     def prob_unit_gain_above(threshold: Tensor) -> Tensor:
-        flat = channel.outline(0).h.shape[4] == 1
+        flat = channel.get_large_scale_state(0).h.shape[4] == 1
         if flat and normal is not None:
             return torch.exp(-threshold / (1.0 + normal))[:, None].expand_as(gain)
         return (states.strengths >= threshold[:, None]).to(gain.dtype).mean(0)
@@ -142,18 +142,18 @@ def statistics(
         if normal is not None:
             power = gain * (1.0 + normal[:, None])
             return torch.exp(-threshold / power.clamp_min(torch.finfo(gain.dtype).tiny))
-        return (states.many[1].abs().square() >= threshold).to(gain.dtype).mean(0)
+        return (states.samples[1].abs().square() >= threshold).to(gain.dtype).mean(0)
 
     return ChannelStatistics(
         gain=gain,
         budget=budget.budget,
-        noise=noise,
+        noise_variance=noise,
         mean_amplitude=mean_amplitude,
         mean_power=mean_power,
         mean_inverse=mean_inverse,
         prob_unit_gain_above=prob_unit_gain_above,
         prob_gain_above=prob_gain_above,
-        draws=lambda count: states.draw(count)[1][:, 0],
+        draw_samples=lambda count: states.draw(count)[1][:, 0],
     )
 
 
@@ -165,7 +165,9 @@ def _compute_mean_inverse(
     cases = torch.stack([threshold, variance], 1)[:, None].expand(-1, gain.shape[1], -1)
     rows = torch.cat([cases, gain[..., None]], 2).flatten(0, 1)
     distinct, place = torch.unique(rows, dim=0, return_inverse=True)
-    values = [channel.mean_inverse(t, g, v) if g > 0 else 0.0 for t, v, g in distinct.tolist()]
+    values = [
+        channel.compute_mean_inverse(t, g, v) if g > 0 else 0.0 for t, v, g in distinct.tolist()
+    ]
     if None in values:
         return None
     return gain.new_tensor(values)[place].view_as(gain)

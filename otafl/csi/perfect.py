@@ -12,7 +12,7 @@ from otafl.csi.base import Csi
 
 
 class Perfect(Csi):
-    exact: ClassVar[bool] = True
+    is_perfect: ClassVar[bool] = True
 
     class Settings(Csi.Settings):
         name: Literal["perfect"] = "perfect"
@@ -20,7 +20,7 @@ class Perfect(Csi):
     @property
     def variance(self) -> Tensor:
         like = self.streams
-        return torch.zeros(like.size, dtype=like.dtype, device=like.device)
+        return torch.zeros(like.num_trials, dtype=like.dtype, device=like.device)
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return h

@@ -15,24 +15,24 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import column
-from otafl.core.settings import stackable
+from otafl.core.contracts import unsqueeze_like
+from otafl.core.settings import declare_stackable
 from otafl.csi.base import Csi
 
 
 class PhaseFeedback(Csi):
     class Settings(Csi.Settings):
         name: Literal["phase_feedback"] = "phase_feedback"
-        bits: int = stackable(2, ge=1, le=16)
+        bits: int = declare_stackable(2, ge=1, le=16)
         """bits of the phase, 2^bits levels"""
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        return self._rounded(h)
+        return self._round_phases(h)
 
     def estimate_paths(self, paths: Callable[[int], Tensor], gain: Tensor, round: int) -> Tensor:
-        return self._rounded(paths(round))
+        return self._round_phases(paths(round))
 
-    def _rounded(self, h: Tensor) -> Tensor:
+    def _round_phases(self, h: Tensor) -> Tensor:
         """Round the phases of the trials' h [S, ...]."""
-        step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
+        step = unsqueeze_like(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.round(h.angle() / step) * step)

@@ -27,16 +27,16 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.sionna_rng import keep_global_state
-from otafl.core.rng import Streams, family, purpose
-from otafl.core.settings import Decibels, stackable
+from otafl.core.rng import Streams, declare_family, declare_purpose
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi, draw_device_errors, draw_path_errors
 
 if TYPE_CHECKING:
     from sionna.phy.ofdm import LSChannelEstimator
 
-PILOTS = purpose("csi_pilots", __name__)
-PATH_PILOTS = family("csi_path_pilots", __name__)
+PILOTS = declare_purpose("csi_pilots", __name__)
+PATH_PILOTS = declare_family("csi_path_pilots", __name__)
 
 LEAST_GAIN = 1e-30
 """Of a device from which no pilot arrives: the estimate is noise, and finite."""
@@ -53,7 +53,7 @@ class Pilots(Csi):
         block and sub-carrier group alone"""
         length: int = Field(1, ge=1)
         """pilots on a sub-carrier group that carries them, in a block"""
-        power_db: Decibels = stackable(0.0)
+        power_db: Decibels = declare_stackable(0.0)
         """power of a pilot over the device's budget, in dB"""
         comb: int = Field(1, ge=1)
         """one sub-carrier group in so many carries pilots; the others' estimates are interpolated
@@ -70,7 +70,7 @@ class Pilots(Csi):
         super().__init__(*given)
         length, budget = self.settings.length, self.budget
         self._energy = length * budget.budget * db_to_linear(self.hyper["power_db"][:, None])
-        start = self.channel.outline(0)
+        start = self.channel.get_large_scale_state(0)
         groups = start.h.shape[4]
         self._comb = min(self.settings.comb, groups)
         self._symbols = length * -(-groups // self._comb)
@@ -87,7 +87,7 @@ class Pilots(Csi):
         return self._variance
 
     @property
-    def pilot_symbols(self) -> int:
+    def num_pilot_symbols(self) -> int:
         return self._symbols + self.settings.length * self.channel.num_sounded_paths
 
     def error_variance(self, gain: Tensor) -> Tensor:

@@ -16,11 +16,11 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.core.settings import Settings
 from otafl.data.dataset import DataSet
 
-AUGMENT = family("augment", __name__)
+AUGMENT = declare_family("augment", __name__)
 
 
 class AugmentSettings(Settings):
@@ -38,7 +38,7 @@ class Augmentation:
 
     def __init__(self, settings: AugmentSettings, data: DataSet, streams: Streams) -> None:
         self._pad, self._flip = settings.crop, settings.flip
-        self._channels, self._high, self._wide = _image(data.input_shape)
+        self._channels, self._high, self._wide = _find_image_shape(data.input_shape)
         place, dtype = streams.device, streams.dtype
         black = 0.0 if data.black is None else data.black
         whole = np.array(np.broadcast_to(black, data.input_shape))
@@ -54,7 +54,7 @@ class Augmentation:
         numbers of the tick [1], the stream's key of a round and step; a new tensor."""
         purpose = AUGMENT / draw if draw else AUGMENT
         shape = (3, x.shape[1])
-        uniform = self._streams.device_uniform_rounds(purpose, tick, trial, device, shape)
+        uniform = self._streams.draw_device_uniform_rounds(purpose, tick, trial, device, shape)
         down, right, flip = uniform[0].unbind(1)
         places = 2 * self._pad + 1
         row = self._rows + ((down * places).long() - self._pad)[..., None]
@@ -74,7 +74,7 @@ class Augmentation:
         return seen.view(x.shape)
 
 
-def augmentation(
+def make_augmentation(
     settings: AugmentSettings | None, data: DataSet, streams: Streams
 ) -> Augmentation | None:
     """Return what the settings ask for; None if that is nothing."""
@@ -83,7 +83,7 @@ def augmentation(
     return Augmentation(settings, data, streams)
 
 
-def _image(shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _find_image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return channels, height and width."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.core.choices import chosen
+from otafl.core.choices import declare_choice
 from otafl.core.settings import Settings
 from otafl.data.augment import AugmentSettings
 from otafl.data.dataset import DataSet
@@ -35,7 +35,7 @@ class DataSource(Settings):
     are read."""
 
     name: str
-    partition: Any = chosen("partition", "how samples are dealt out over the devices")
+    partition: Any = declare_choice("partition", "how samples are dealt out over the devices")
     validation: float = Field(0.0, ge=0, lt=1)
     """share of the training samples held out for tuning"""
     test: Literal["official", "train_tail", "per_device"] = "official"

@@ -12,28 +12,28 @@ from torch import Tensor
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data.augment import augmentation
+from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
+from otafl.data.client_samples import ClientSamples
 from otafl.data.dataset import DataSet
-from otafl.data.loading import loaded
-from otafl.data.own import OwnSamples
-from otafl.data.shares import Shares, pack, shared_out
-from otafl.data.work import TrainingData
+from otafl.data.device_splits import DeviceSplits, pack, partition_samples
+from otafl.data.loading import load_cached
+from otafl.data.training_data import TrainingData
 
 
 @dataclass(frozen=True)
 class Samples:
     """Hold the samples of S trials over K devices.
 
-    own_test, own_validation: the devices' own, None where they have none. share: [S, K], each
-    device's number of training samples.
+    client_test, client_validation: the devices' own, None where they have none. sample_share: [S,
+    K], each device's number of training samples.
     """
 
     data: DataSet
-    local_data: TrainingData
-    own_test: OwnSamples | None
-    own_validation: OwnSamples | None
-    share: Tensor
+    training_data: TrainingData
+    client_test: ClientSamples | None
+    client_validation: ClientSamples | None
+    sample_share: Tensor
 
 
 def build(
@@ -59,15 +59,15 @@ def build(
     UserError : if the data set cannot be had, or not be dealt out.
     """
     source = sections[0]
-    data = loaded(source)
+    data = load_cached(source)
     dealt = streams if whole is None else whole
-    everybody = devices * (streams.size // dealt.size)
+    everybody = devices * (streams.num_trials // dealt.num_trials)
     held = [
         part
-        for trial in shared_out(source, data, everybody, dealt)
+        for trial in partition_samples(source, data, everybody, dealt)
         for part in trial.split(devices)
     ]
-    data = replace(data, y_train=source.partition.labels(data.y_train, everybody))
+    data = replace(data, y_train=source.partition.relabel(data.y_train, everybody))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
@@ -81,20 +81,22 @@ def build(
         streams,
         training.batch_size,
         training.local_steps,
-        augmentation(source.augment, data, streams),
+        make_augmentation(source.augment, data, streams),
     )
     return Samples(
         data=data,
-        local_data=local_data,
-        own_test=_own(data, held, local_data, "test"),
-        own_validation=_own(data, held, local_data, "validation"),
-        share=count.to(streams.dtype),
+        training_data=local_data,
+        client_test=_build_client_samples(data, held, local_data, "test"),
+        client_validation=_build_client_samples(data, held, local_data, "validation"),
+        sample_share=count.to(streams.dtype),
     )
 
 
-def _own(data: DataSet, held: list[Shares], local: TrainingData, part: str) -> OwnSamples | None:
+def _build_client_samples(
+    data: DataSet, splits: list[DeviceSplits], local: TrainingData, part: str
+) -> ClientSamples | None:
     """Return the devices' own samples, None where they have none. part: test or validation."""
-    parts = [getattr(trial, part) for trial in held]
+    parts = [getattr(trial, part) for trial in splits]
     sizes = np.stack([one.counts for one in parts])
     if not sizes.any():
         return None
@@ -105,5 +107,5 @@ def _own(data: DataSet, held: list[Shares], local: TrainingData, part: str) -> O
         )
     if len(data.y_test):
         x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))
-        return OwnSamples.of(x.to(local.x), y.to(local.y), parts, data.classes)
-    return OwnSamples.of(local.x, local.y, parts, data.classes)
+        return ClientSamples.from_parts(x.to(local.x), y.to(local.y), parts, data.classes)
+    return ClientSamples.from_parts(local.x, local.y, parts, data.classes)

@@ -18,8 +18,8 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MOST_BYTES, Download, Files, reading
-from otafl.data.pixels import scaled, shifted
+from otafl.data.files import MAX_BYTES, Download, Files, wrap_read_errors
+from otafl.data.pixels import scale_images, shift_and_scale
 
 Scale = Literal["unit", "raw", "signed", "standardised"]
 PixelScale = Annotated[
@@ -34,17 +34,19 @@ PixelScale = Annotated[
 _PIXELS = 3 * 32 * 32
 
 
-def archive(name: str, folder: str, size: str, md5: str, inside: Mapping[str, str]) -> Files:
+def make_archive_files(
+    name: str, folder: str, size: str, md5: str, inside: Mapping[str, str]
+) -> Files:
     """Return the files of a CIFAR set, in the folder that its archive unpacks to. md5: of the
     archive; inside: file -> its MD5 sum."""
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     taken = {f"{folder}/{file}": file for file in inside}
     download = Download(url, f"md5:{md5}", taken, inside)
 
-    def lacks(place: Path) -> str | None:
-        return next((name for name in inside if not (place / name).is_file()), None)
+    def find_missing(folder: Path) -> str | None:
+        return next((name for name in inside if not (folder / name).is_file()), None)
 
-    return Files(folder, size, (download,), lacks)
+    return Files(folder, size, (download,), find_missing)
 
 
 def read_batches(
@@ -61,11 +63,11 @@ def read_batches(
     y_train = np.concatenate([y for _, y in read[:-1]])
     test, y_test = read[-1]
     standardised = scale == "standardised"
-    x_train, x_test, black = scaled(train, test, "unit" if standardised else scale)
+    x_train, x_test, black = scale_images(train, test, "unit" if standardised else scale)
     x_train, x_test = (x.reshape(-1, 3, 32, 32) for x in (x_train, x_test))
     if standardised:
         shift, factor = (np.array(one)[:, None, None] for one in (mean, 1.0 / np.array(deviation)))
-        x_train, x_test, black = shifted(x_train, x_test, shift, factor)
+        x_train, x_test, black = shift_and_scale(x_train, x_test, shift, factor)
     return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
 
 
@@ -73,10 +75,10 @@ def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:
     """Return images [n, 3072] uint8 and labels [n] of a batch, `labels` being their key. Raises
     UserError if the file is anything else."""
     with (
-        reading(
+        wrap_read_errors(
             path, "not a CIFAR batch", Exception
         ),  # a broken pickle fails in every way there is
-        open_regular(path, MOST_BYTES) as file,
+        open_regular(path, MAX_BYTES) as file,
     ):
         content = _Batches(file, encoding="bytes").load()
     if not isinstance(content, dict) or not {b"data", labels.encode()} <= content.keys():

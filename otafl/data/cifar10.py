@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.data.base import DataSource
-from otafl.data.cifar import PixelScale, archive, read_batches
+from otafl.data.cifar import PixelScale, make_archive_files, read_batches
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files, Root
 
@@ -21,7 +21,7 @@ _DEVIATION = (0.2023, 0.1994, 0.2010)
 class Cifar10(DataSource):
     """Give x [n, 3, 32, 32], red, green and blue, with the official split."""
 
-    files: ClassVar[Files] = archive(
+    files: ClassVar[Files] = make_archive_files(
         "cifar-10",
         "cifar-10-batches-py",
         "170 MB",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.data.base import DataSource
-from otafl.data.cifar import PixelScale, archive, read_batches
+from otafl.data.cifar import PixelScale, make_archive_files, read_batches
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files, Root
 
@@ -23,7 +23,7 @@ _DEVIATION = (0.2675, 0.2565, 0.2761)
 class Cifar100(DataSource):
     """Give x [n, 3, 32, 32], red, green and blue, with the official split."""
 
-    files: ClassVar[Files] = archive(
+    files: ClassVar[Files] = make_archive_files(
         "cifar-100",
         "cifar-100-python",
         "169 MB",

@@ -13,10 +13,10 @@ from pydantic import ConfigDict
 
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
-from otafl.user_code.own import OwnFunction
+from otafl.user_code.custom_part import CustomFunction
 
 
-class CustomData(OwnFunction, DataSource):
+class CustomData(CustomFunction, DataSource):
     """Call the user's function with the keys of the section."""
 
     table: ClassVar = "data"

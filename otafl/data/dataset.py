@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from otafl.core.errors import UserError
 
-Reals = NDArray[np.float32]
+Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
 """[n]: places among samples, labels or users."""
@@ -31,16 +31,16 @@ class DataSet:
         with); 0 if None.
     """
 
-    x_train: Reals
+    x_train: Floats
     y_train: Indices
-    x_test: Reals
+    x_test: Floats
     y_test: Indices
     classes: int
-    x_validation: Reals = field(default_factory=lambda: np.empty(0, np.float32))
+    x_validation: Floats = field(default_factory=lambda: np.empty(0, np.float32))
     y_validation: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     owner: Indices | None = None
     owner_test: Indices | None = None
-    black: Reals | None = None
+    black: Floats | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class DataSet:
         return self.x_train.shape[1:]
 
 
-def checked(data: Any, name: str) -> DataSet:
+def check_dataset(data: Any, name: str) -> DataSet:
     """Return the data set of this name with its arrays in their dtypes. Raises UserError, which
     says what is wrong with it."""
     if not isinstance(data, DataSet):
@@ -61,7 +61,7 @@ def checked(data: Any, name: str) -> DataSet:
         x, y = getattr(data, f"x_{part}"), getattr(data, f"y_{part}")
         if part == "validation" and np.size(x) == np.size(y) == 0:
             x, y = np.empty((0, *shape)), np.empty(0)
-        parts[f"x_{part}"], parts[f"y_{part}"] = _checked_part(
+        parts[f"x_{part}"], parts[f"y_{part}"] = _check_part(
             f"data.name: {name!r}: {part}", x, y, shape, data.classes
         )
     for part in ("train", "test"):
@@ -77,21 +77,21 @@ def checked(data: Any, name: str) -> DataSet:
     return replace(data, **parts)
 
 
-def _checked_part(
-    where: str, x: Any, y: Any, shape: tuple[int, ...], classes: int
-) -> tuple[Reals, Indices]:
+def _check_part(
+    label: str, x: Any, y: Any, shape: tuple[int, ...], classes: int
+) -> tuple[Floats, Indices]:
     x, y = np.asarray(x), np.asarray(y)
     if x.shape[:1] != y.shape or x.shape[1:] != shape:
         raise UserError(
-            f"{where} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; wanted x "
+            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; wanted x "
             f"[n, {', '.join(map(str, shape))}] as in training, and y [n]"
         )
     labels = y.astype(np.int64)
     if not np.array_equal(labels, y):
-        raise UserError(f"{where} labels must be whole numbers, the dtype is {y.dtype}")
+        raise UserError(f"{label} labels must be whole numbers, the dtype is {y.dtype}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
         raise UserError(
-            f"{where} labels must be in 0..{classes - 1} for {classes} classes, and are in "
+            f"{label} labels must be in 0..{classes - 1} for {classes} classes, and are in "
             f"{labels.min()}..{labels.max()}"
         )
     return np.ascontiguousarray(x, np.float32), labels

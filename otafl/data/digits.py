@@ -35,7 +35,7 @@ class Digits(DataSource):
     """pixels in [0, 1], or 0 to 16"""
 
     def read(self) -> DataSet:
-        table = _table()
+        table = _read_table()
         x = table[:, :-1].astype(np.float32)
         if self.pixel_scale == "unit":
             x /= 16.0
@@ -43,7 +43,7 @@ class Digits(DataSource):
         return DataSet(x[:-_TEST], y[:-_TEST], x[-_TEST:], y[-_TEST:], self.classes)
 
 
-def _table() -> np.ndarray:
+def _read_table() -> np.ndarray:
     """Return pixels and label of each digit [1797, 65]. The file that scikit-learn reads is read
     where it lies, as importing the library takes half a second; it is asked where it is not."""
     spec = importlib.util.find_spec("sklearn")

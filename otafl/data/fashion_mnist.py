@@ -15,13 +15,13 @@ from typing import ClassVar, Literal
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files, Root
-from otafl.data.idx import PixelScale, image_files, read_set
+from otafl.data.idx import PixelScale, make_image_files, read_set
 
 
 class FashionMnist(DataSource):
     """Give x [n, 784], grey, with the official split."""
 
-    files: ClassVar[Files] = image_files(
+    files: ClassVar[Files] = make_image_files(
         folder="fashion-mnist",
         size="31 MB",
         url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",

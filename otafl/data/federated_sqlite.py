@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.data.dataset import Indices, Reals
+from otafl.data.dataset import Floats, Indices
 
 _LENGTH, _VARINT, _FLOAT = 2, 0, 5  # wire types
 _NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature
@@ -37,10 +37,10 @@ class FederatedFile:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def sizes(self, splits: Sequence[str]) -> dict[str, int]:
+    def count_samples(self, splits: Sequence[str]) -> dict[str, int]:
         """Return client -> samples in the splits together, of the clients that all splits have."""
         marks = ", ".join("?" * len(splits))
-        rows = self._rows(
+        rows = self._run_query(
             "SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name IN "
             f"({marks}) GROUP BY client_id HAVING COUNT(*) = {len(splits)} ORDER BY client_id",
             splits,
@@ -50,9 +50,9 @@ class FederatedFile:
             raise UserError(f"{self.path}: has no clients with samples in {' and '.join(splits)}")
         return sizes
 
-    def images(self, split: str, client: str, pixels: int) -> tuple[Reals, Indices]:
+    def read_images(self, split: str, client: str, pixels: int) -> tuple[Floats, Indices]:
         """Return a client's "pixels" [n, pixels] and "label" [n]."""
-        rows = self._rows(
+        rows = self._run_query(
             "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? "
             "ORDER BY rowid",
             (split, client),
@@ -61,7 +61,7 @@ class FederatedFile:
         for (message,) in rows:
             where = f"{self.path}: a sample of client {client!r} in {split}"
             try:
-                features = dict(_features(memoryview(message)))
+                features = dict(_parse_features(memoryview(message)))
                 image, label = features["pixels"], features["label"]
             except (KeyError, IndexError, TypeError, ValueError) as error:
                 raise UserError(f"{where} is not a tf.train.Example with pixels, label") from error
@@ -74,7 +74,7 @@ class FederatedFile:
             y.append(int(label[0]))
         return np.array(x, np.float32).reshape(-1, pixels), np.array(y, np.int64)
 
-    def _rows(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+    def _run_query(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
         try:
             return self._file.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -83,44 +83,44 @@ class FederatedFile:
             ) from error
 
 
-def _features(message: memoryview) -> Iterator[tuple[str, Reals | Indices]]:
+def _parse_features(message: memoryview) -> Iterator[tuple[str, Floats | Indices]]:
     """Yield name and values of each feature that is numbers."""
-    for number, features in _fields(message):
+    for number, features in _parse_fields(message):
         if number != 1:
             continue
-        for _, entry in _fields(features):
-            pair = dict(_fields(entry))
-            for kind, values in _fields(pair[2]):
+        for _, entry in _parse_fields(features):
+            pair = dict(_parse_fields(entry))
+            for kind, values in _parse_fields(pair[2]):
                 if kind in _NUMBERS:
-                    numbers = (number for one, number in _fields(values) if one == 1)
-                    decode = _floats if _NUMBERS[kind] == "floats" else _integers
+                    numbers = (number for one, number in _parse_fields(values) if one == 1)
+                    decode = _parse_floats if _NUMBERS[kind] == "floats" else _parse_integers
                     yield bytes(pair[1]).decode(), np.concatenate([decode(n) for n in numbers])
 
 
-def _floats(packed: memoryview) -> Reals:
+def _parse_floats(packed: memoryview) -> Floats:
     return np.frombuffer(packed, "<f4")
 
 
-def _integers(packed: memoryview) -> Indices:
+def _parse_integers(packed: memoryview) -> Indices:
     values, at = [], 0
     while at < len(packed):
-        value, at = _varint(packed, at)
+        value, at = _parse_varint(packed, at)
         values.append(value - (1 << 64) if value >> 63 else value)
     return np.array(values, np.int64)
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+def _parse_fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Yield number and bytes of each field of a message; a number that is not packed with others
     comes as the bytes that it would be packed in."""
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = _parse_varint(message, at)
         start = at
         if key & 7 == _LENGTH:
-            length, start = _varint(message, at)
+            length, start = _parse_varint(message, at)
             at = start + length
         elif key & 7 == _VARINT:
-            _, at = _varint(message, at)
+            _, at = _parse_varint(message, at)
         elif key & 7 == _FLOAT:
             at += 4
         else:
@@ -130,15 +130,15 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
         yield key >> 3, message[start:at]
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def _parse_varint(message: memoryview, offset: int) -> tuple[int, int]:
     """Return a whole number, seven bits a byte, the lowest first, and where it ends."""
     value = shift = 0
     while True:
-        byte = message[at]
-        at += 1
+        byte = message[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, at
+            return value, offset
         shift += 7
         if shift > 63:
             raise ValueError("a number of more than 64 bits")

@@ -21,7 +21,7 @@ import numpy as np
 
 from otafl.data import leaf
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet, Reals
+from otafl.data.dataset import DataSet, Floats
 from otafl.data.federated_sqlite import FederatedFile
 from otafl.data.files import Download, Files, Root
 
@@ -30,8 +30,8 @@ _SPLITS = ("all_train", "all_test")
 _PIXELS = 28 * 28
 
 
-def _lacks(folder: Path) -> str | None:
-    there = leaf.folder_of(folder) is not None or (folder / _FILE).is_file()
+def _find_missing(folder: Path) -> str | None:
+    there = leaf.find_folder(folder) is not None or (folder / _FILE).is_file()
     return None if there else _FILE
 
 
@@ -48,7 +48,7 @@ class Femnist(DataSource):
                 {f"{_FILE}.lzma": _FILE},
             ),
         ),
-        _lacks,
+        _find_missing,
     )
     has_users: ClassVar[bool] = True
     input_shape: ClassVar[tuple[int, ...]] = (_PIXELS,)
@@ -61,23 +61,25 @@ class Femnist(DataSource):
     sample_seed: leaf.SampleSeed = 0
 
     def read(self) -> DataSet:
-        return leaf.data_set(leaf.sampled(self, _images, _hosted), self.classes)
+        return leaf.build_dataset(
+            leaf.load_sampled_users(self, _to_images, _open_hosted), self.classes
+        )
 
 
 @contextlib.contextmanager
-def _hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
+def _open_hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
     with FederatedFile(folder / _FILE) as file:
-        sizes = file.sizes(_SPLITS)
+        sizes = file.count_samples(_SPLITS)
         names = list(sizes)
 
-        def writer(place: int) -> leaf.User:
-            train, test = (file.images(split, names[place], _PIXELS) for split in _SPLITS)
+        def read_writer(index: int) -> leaf.User:
+            train, test = (file.read_images(split, names[index], _PIXELS) for split in _SPLITS)
             return leaf.User(*train, *test)
 
-        yield list(sizes.values()), writer
+        yield list(sizes.values()), read_writer
 
 
-def _images(x: list[Any]) -> Reals:
+def _to_images(x: list[Any]) -> Floats:
     images = np.asarray(x, np.float32) if x else np.empty((0, _PIXELS), np.float32)
     if images.ndim != 2 or images.shape[1] != _PIXELS:
         raise ValueError(f"its 'x' have shape {list(images.shape)}; wanted [n, {_PIXELS}]")

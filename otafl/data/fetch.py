@@ -28,11 +28,11 @@ _BROKEN = (
 
 
 class Available(NamedTuple):
-    """Hold a line of `otafl data list`. where: the folder, or what the set ships with."""
+    """Hold a line of `otafl data list`. location: the folder, or what the set ships with."""
 
     name: str
-    where: str
-    present: bool
+    location: str
+    is_present: bool
     description: str
 
 
@@ -44,33 +44,36 @@ def fetch(name: str, root: str | None = None) -> Path:
     (where one is known) is right. Raises UserError if the name is unknown, the download fails or a
     checksum is wrong.
     """
-    every = {one: registry.component("data", one).files for one in registry.names("data")}
+    every = {one: registry.load_component("data", one).files for one in registry.list_names("data")}
     sets: dict[str, Files] = {one: files for one, files in every.items() if files is not None}
     if name not in sets:
         raise UserError(
             f"otafl data get: there is nothing to download for {name!r}; what can be downloaded: "
             f"{', '.join(sets)}"
         )
-    folder = sets[name].home(root)
+    folder = sets[name].get_home(root)
     for download in sets[name].downloads:
-        if not _unpacked(download, folder):
+        if not _is_unpacked(download, folder):
             _download(name, download, folder)
     return folder
 
 
-def available(root: str | None = None) -> list[Available]:
+def list_available(root: str | None = None) -> list[Available]:
     """List the built-in data sets, and whether each is on this machine."""
-    return [_available(name, root) for name in registry.names("data")]
+    return [_describe_source(name, root) for name in registry.list_names("data")]
 
 
-def _available(name: str, root: str | None) -> Available:
-    source, description = registry.component("data", name), registry.about("data", name).summary
+def _describe_source(name: str, root: str | None) -> Available:
+    source, description = (
+        registry.load_component("data", name),
+        registry.read_info("data", name).summary,
+    )
     files: Files | None = source.files
     if files is None:
         where = f"ships with {source.ships_with}" if source.ships_with else "where data says"
         return Available(name, where, bool(source.ships_with), description)
     found = files.find(root)
-    where = str(found or files.home(root))
+    where = str(found or files.get_home(root))
     return Available(name, where, found is not None, f"{description}; {files.size}")
 
 
@@ -98,7 +101,7 @@ def _download(name: str, download: Download, folder: Path) -> None:
     path.unlink()
 
 
-def _unpacked(download: Download, folder: Path) -> bool:
+def _is_unpacked(download: Download, folder: Path) -> bool:
     """Say whether everything that is taken out of the archive is there already."""
     files = download.unpacked.values()
     return bool(files) and all(
@@ -112,7 +115,7 @@ def _take_out(archive: Path, inside: str, path: Path) -> None:
     """Take one file out of an archive; it has its name only once it is whole."""
     part = create_beside(path)
     try:
-        with _opened(archive, inside) as source, part.open("wb") as out:
+        with _open_member(archive, inside) as source, part.open("wb") as out:
             shutil.copyfileobj(source, out, 1 << 20)
         os.replace(part, path)
     finally:
@@ -120,7 +123,7 @@ def _take_out(archive: Path, inside: str, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(archive: Path, inside: str) -> Iterator[IO[bytes]]:
+def _open_member(archive: Path, inside: str) -> Iterator[IO[bytes]]:
     if archive.suffix == ".lzma":
         with lzma.open(archive) as file:
             yield file

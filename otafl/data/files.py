@@ -53,14 +53,15 @@ class Download:
 @dataclass(frozen=True)
 class Files:
     """Say what a data set's files are. folder: the set's own, inside the root. size: of what is
-    downloaded, for people. lacks: what a folder does not have, or None if the set is there."""
+    downloaded, for people. find_missing_fn: what a folder does not have, or None if the set is
+    there."""
 
     folder: str
     size: str
     downloads: tuple[Download, ...]
-    lacks: Callable[[Path], str | None]
+    find_missing_fn: Callable[[Path], str | None]
 
-    def home(self, root: str | None) -> Path:
+    def get_home(self, root: str | None) -> Path:
         """Return the set's folder in root, else in $OTAFL_DATA_DIR, else in the user's cache
         folder."""
         chosen = root or os.environ.get(DATA_DIR) or pooch.os_cache("otafl")
@@ -68,7 +69,7 @@ class Files:
 
     def find(self, root: str | None) -> Path | None:
         """Return the first folder that has the set, or None."""
-        return next((f for f in self._folders(root) if self.lacks(f) is None), None)
+        return next((f for f in self._list_folders(root) if self.find_missing_fn(f) is None), None)
 
     def locate(self, name: str, root: str | None) -> Path:
         """Return the folder that has the set of this name. Raises UserError if a file is
@@ -76,25 +77,25 @@ class Files:
         found = self.find(root)
         if found is not None:
             return found
-        first, *others = self._folders(root)
+        first, *others = self._list_folders(root)
         also = "".join(f" (nor is the set in {folder})" for folder in others)
         raise UserError(
-            f"data: {self.lacks(first)} of {name} is not in {first}{also}: "
+            f"data: {self.find_missing_fn(first)} of {name} is not in {first}{also}: "
             f"`otafl data get {name}` downloads it, or point data.root or ${DATA_DIR} to the "
             f"folder that holds a folder {self.folder!r} with the files"
         )
 
-    def _folders(self, root: str | None) -> list[Path]:
+    def _list_folders(self, root: str | None) -> list[Path]:
         system = [] if root else [SYSTEM_ROOT / self.folder]
-        return [self.home(root), *system]
+        return [self.get_home(root), *system]
 
 
-MOST_BYTES = 4096 * MIB
+MAX_BYTES = 4096 * MIB
 """Of a file that is read into memory whole."""
 
 
 @contextlib.contextmanager
-def reading(path: Path, fault: str = "", *errors: type[Exception]) -> Iterator[None]:
+def wrap_read_errors(path: Path, fault: str = "", *errors: type[Exception]) -> Iterator[None]:
     """Make a UserError of what goes wrong while a file is read; one of `errors` means the fault."""
     try:
         yield

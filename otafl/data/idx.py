@@ -22,8 +22,8 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.inputs import read_bytes
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MOST_BYTES, Download, Files, reading
-from otafl.data.pixels import Scale, scaled
+from otafl.data.files import MAX_BYTES, Download, Files, wrap_read_errors
+from otafl.data.pixels import Scale, scale_images
 
 PixelScale = Annotated[
     Scale,
@@ -38,38 +38,38 @@ _MAGIC = {"labels": 0x0801, "images": 0x0803}  # unsigned bytes, in one dimensio
 _GZIP = b"\x1f\x8b"
 
 
-def image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Files:
+def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Files:
     """Return the files of a set. md5: of the official ones, by file name: training images, training
     labels, test images, test labels."""
     downloads = tuple(Download(url + file, f"md5:{digest}") for file, digest in md5.items())
 
-    def lacks(place: Path) -> str | None:
-        return next((name for name in md5 if _present(place / name) is None), None)
+    def find_missing(folder: Path) -> str | None:
+        return next((name for name in md5 if _find_file(folder / name) is None), None)
 
-    return Files(folder, size, downloads, lacks)
+    return Files(folder, size, downloads, find_missing)
 
 
 def read_set(source: Any) -> DataSet:
     """Return such a set with its official split, x [n, pixels]."""
     folder = source.files.locate(source.name, source.root)
     names = [download.file for download in source.files.downloads]
-    paths = [path for path in (_present(folder / name) for name in names) if path is not None]
-    train, y_train = _pair(*paths[:2])
-    test, y_test = _pair(*paths[2:])
+    paths = [path for path in (_find_file(folder / name) for name in names) if path is not None]
+    train, y_train = _read_pair(*paths[:2])
+    test, y_test = _read_pair(*paths[2:])
     if train.shape[1] != test.shape[1]:
         raise UserError(
             f"{paths[0]} holds images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
         )
-    x_train, x_test, black = scaled(train, test, source.pixel_scale)
+    x_train, x_test, black = scale_images(train, test, source.pixel_scale)
     return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
 
 
-def _present(path: Path) -> Path | None:
+def _find_file(path: Path) -> Path | None:
     """Return the file, gzipped or unpacked."""
     return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
 
 
-def _pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
+def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
     pixels, y = read(images, "images"), read(labels, "labels")
     if len(pixels) != len(y):
         raise UserError(f"{images} holds {len(pixels)} images but {labels} {len(y)} labels")
@@ -79,7 +79,7 @@ def _pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
 def read(path: Path, kind: str) -> Bytes:
     """Return images [n, rows * columns] or labels [n], uint8, read-only, of a plain or gzipped
     file. Raises UserError if it is not exactly an IDX file of this kind."""
-    content, magic = _content(path), _MAGIC[kind]
+    content, magic = _read_content(path), _MAGIC[kind]
     dimensions = magic & 0xFF
     header = 4 + 4 * dimensions
     if len(content) < header:
@@ -102,12 +102,12 @@ def read(path: Path, kind: str) -> Bytes:
     return values.reshape(sizes[0], *([math.prod(sizes[1:])] if dimensions > 1 else []))
 
 
-def _content(path: Path) -> bytes:
-    with reading(path):
-        content = read_bytes(path, MOST_BYTES)
+def _read_content(path: Path) -> bytes:
+    with wrap_read_errors(path):
+        content = read_bytes(path, MAX_BYTES)
     if content[:2] == _GZIP:
         try:
-            return gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES)
+            return gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             raise UserError(f"{path}: truncated or corrupt gzip file: {error}") from error
     if path.suffix == ".gz":

@@ -21,7 +21,7 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.inputs import read_bytes
 from otafl.data.dataset import DataSet, Indices
-from otafl.data.files import MOST_BYTES, reading
+from otafl.data.files import MAX_BYTES, wrap_read_errors
 
 Fraction = Annotated[
     float | None,
@@ -65,39 +65,41 @@ class User:
     y_test: Indices
 
     @property
-    def size(self) -> int:
+    def num_samples(self) -> int:
         return len(self.y_train) + len(self.y_test)
 
 
-def folder_of(folder: Path) -> Path | None:
+def find_folder(folder: Path) -> Path | None:
     """Return where LEAF's folders are: the set's folder, or its `data` inside LEAF's own tree; None
     where there are none with files."""
     for place in (folder, folder / "data"):
-        split = all(_files(place / part) for part in ("train", "test"))
-        if split or any(_files(place / part) for part in _UNSPLIT):
+        split = all(_list_files(place / part) for part in ("train", "test"))
+        if split or any(_list_files(place / part) for part in _UNSPLIT):
             return place
     return None
 
 
-def sampled(source: Any, convert: Convert, whole: Whole) -> list[User]:
+def load_sampled_users(source: Any, convert: Convert, open_whole: Whole) -> list[User]:
     """Return the users of a set that its settings draw: of LEAF's folders, if they are there, else
     of the file that holds everything. source: has the fields of such a set."""
     folder = source.files.locate(source.name, source.root)
     generator = np.random.default_rng(source.sample_seed)
-    made_here = folder_of(folder)
+    made_here = find_folder(folder)
     if made_here is None:
-        with whole(folder, generator) as (sizes, user_of):
-            chosen = sample(sizes, source.fraction or WHOLE, source.min_samples, generator)
+        with open_whole(folder, generator) as (sizes, user_of):
+            chosen = draw_users(sizes, source.fraction or WHOLE, source.min_samples, generator)
             return [user_of(i) for i in chosen]
     users = read(made_here, convert, generator)
-    sizes = [user.size for user in users]
-    return [users[i] for i in sample(sizes, source.fraction or 1.0, source.min_samples, generator)]
+    sizes = [user.num_samples for user in users]
+    return [
+        users[i] for i in draw_users(sizes, source.fraction or 1.0, source.min_samples, generator)
+    ]
 
 
 def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list[User]:
     """Return the users, in LEAF's order, each with training and test samples: LEAF's own split, or
     one drawn here where LEAF has not made any. Raises UserError if a file is anything else."""
-    if _files(folder / "train") and _files(folder / "test"):
+    if _list_files(folder / "train") and _list_files(folder / "test"):
         train, test = (_read(folder / part, convert) for part in ("train", "test"))
         alone = next((name for name in (*train, *test) if name not in train.keys() & test), None)
         if alone is not None:
@@ -106,7 +108,7 @@ def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list
                 "`preprocess.sh -t sample` splits the samples of each user"
             )
         return [User(*train[name], *test[name]) for name in train]
-    whole = next(folder / part for part in _UNSPLIT if _files(folder / part))
+    whole = next(folder / part for part in _UNSPLIT if _list_files(folder / part))
     users = _read(whole, convert).values()
     return [split(x, y, generator) for x, y in users if len(y) > 1]
 
@@ -120,25 +122,25 @@ def split(x: Samples, y: Indices, generator: np.random.Generator) -> User:
     return User(x[train], y[train], x[~train], y[~train])
 
 
-def sample(
-    sizes: Sequence[int], fraction: float, least: int, generator: np.random.Generator
+def draw_users(
+    sample_counts: Sequence[int], fraction: float, min_samples: int, generator: np.random.Generator
 ) -> Indices:
     """Draw users at random until they have the fraction of all samples, as LEAF's non-iid sampling
-    does, and return those that have `least` samples, in order."""
-    counts = np.asarray(sizes, np.int64)
+    does, and return those that have `min_samples` samples, in order."""
+    counts = np.asarray(sample_counts, np.int64)
     order = generator.permutation(len(counts))
     needed = fraction * counts.sum()
     drawn = order[: np.searchsorted(np.cumsum(counts[order]), needed - 0.5) + 1]
-    chosen = np.sort(drawn[counts[drawn] >= least])
+    chosen = np.sort(drawn[counts[drawn] >= min_samples])
     if not len(chosen):
         raise UserError(
-            f"data.min_samples: none of the {len(drawn)} users drawn has {least} samples; a "
+            f"data.min_samples: none of the {len(drawn)} users drawn has {min_samples} samples; a "
             "smaller number or a larger data.fraction would do"
         )
     return chosen
 
 
-def data_set(users: Sequence[User], classes: int) -> DataSet:
+def build_dataset(users: Sequence[User], classes: int) -> DataSet:
     """Return all samples, user by user, and whose they are."""
     owner, owner_test = (
         np.repeat(np.arange(len(users)), [len(getattr(user, part)) for user in users])
@@ -151,44 +153,45 @@ def data_set(users: Sequence[User], classes: int) -> DataSet:
     return DataSet(x_train, y_train, x_test, y_test, classes, owner=owner, owner_test=owner_test)
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.json"))
 
 
 def _read(folder: Path, convert: Convert) -> dict[str, tuple[Samples, Indices]]:
     users: dict[str, tuple[Samples, Indices]] = {}
-    for path in _files(folder):
-        for name, samples in _content(path).items():
+    for path in _list_files(folder):
+        for name, samples in _read_content(path).items():
             where = f"{path}: user {name!r}"
             if name in users:
                 raise UserError(f"{where} is in another file of the folder too")
             try:
-                users[name] = convert(samples["x"]), _labels(samples["y"])
+                users[name] = convert(samples["x"]), _parse_labels(samples["y"])
             except (KeyError, TypeError, ValueError) as error:
-                raise UserError(f"{where}: {_why(error)}") from error
+                raise UserError(f"{where}: {_format_reason(error)}") from error
             if len(users[name][0]) != len(users[name][1]):
                 x, y = users[name]
                 raise UserError(f"{where} has {len(x)} samples but {len(y)} labels")
     return users
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _read_content(path: Path) -> dict[str, Any]:
     """Return user -> samples of a file, in the order of its users."""
-    with reading(path, "not a JSON file", ValueError):  # no JSON, or no text
-        content = json.loads(read_bytes(path, MOST_BYTES))
+    with wrap_read_errors(path, "not a JSON file", ValueError):  # no JSON, or no text
+        content = json.loads(read_bytes(path, MAX_BYTES))
     try:
         return {name: content["user_data"][name] for name in content["users"]}
     except (KeyError, TypeError) as error:
         raise UserError(
-            f"{path}: not a file of LEAF, which holds 'users' and their 'user_data': {_why(error)}"
+            f"{path}: not a file of LEAF, which holds 'users' and their 'user_data': "
+            f"{_format_reason(error)}"
         ) from error
 
 
-def _labels(y: Any) -> Indices:
+def _parse_labels(y: Any) -> Indices:
     if not isinstance(y, list) or not all(type(one) is int for one in y):
         raise ValueError("its 'y' are not a list of whole numbers")
     return np.array(y, np.int64)
 
 
-def _why(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)

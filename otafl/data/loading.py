@@ -11,9 +11,9 @@ import numpy as np
 
 from otafl.core.errors import UserError
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet, checked
+from otafl.data.dataset import DataSet, check_dataset
 from otafl.user_code import loading
-from otafl.user_code.own import OwnPart
+from otafl.user_code.custom_part import CustomPart
 from otafl.user_code.sources import Sources
 
 
@@ -25,25 +25,25 @@ def load(source: DataSource) -> DataSet:
     come after the training samples, and each trial's devices have their own. Raises UserError if it
     cannot be had.
     """
-    data = checked(source.read(), source.name)
+    data = check_dataset(source.read(), source.name)
     sizes = split(source, len(data.y_train), len(data.y_test), len(data.y_validation))
     if source.test == "train_tail":
-        data = _tail_as_test(data)
+        data = _split_tail_as_test(data)
     if source.train_samples is not None:
-        data = _first(data, source.train_samples)
+        data = _keep_first(data, source.train_samples)
     if source.test == "per_device":
-        return _pooled(data)
-    return _hold_out(data, sizes.train) if source.validation > 0 else data
+        return _pool_splits(data)
+    return _split_validation(data, sizes.train) if source.validation > 0 else data
 
 
-class Sizes(NamedTuple):
+class SplitSizes(NamedTuple):
     """Count the samples that a scenario's devices train on, and those held out."""
 
     train: int
     validation: int
 
 
-def split(source: DataSource, train: int, test: int, validation: int = 0) -> Sizes:
+def split(source: DataSource, train: int, test: int, validation: int = 0) -> SplitSizes:
     """Return how a section splits a data set of so many samples, which need not be read for it.
     Raises UserError where it cannot be split so."""
     if source.test == "train_tail":
@@ -66,9 +66,9 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Siz
                 f"data.test: per_device deals out all samples, and the data set brings "
                 f"{validation} validation samples of its own; official would do"
             )
-        return Sizes(train + test, 0)
+        return SplitSizes(train + test, 0)
     if source.validation == 0:
-        return Sizes(train, validation)
+        return SplitSizes(train, validation)
     if validation:
         raise UserError(
             f"data.validation: the data set brings {validation} validation samples of its own; "
@@ -80,24 +80,24 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Siz
             f"data.validation: {source.validation} of {train} training samples leaves "
             f"{train - held} for training and {held} for validation; each needs at least one"
         )
-    return Sizes(train - held, held)
+    return SplitSizes(train - held, held)
 
 
-def loaded(source: DataSource) -> DataSet:
+def load_cached(source: DataSource) -> DataSet:
     """Return `load`'s data set. The last two are kept: the stacks of a sweep share them."""
     own: Sources = {}
-    if isinstance(source, OwnPart):
-        own = loading.source(source.name, "data.name")
-    return _kept(source, tuple(own.items()))
+    if isinstance(source, CustomPart):
+        own = loading.hash_sources(source.name, "data.name")
+    return _load_from_cache(source, tuple(own.items()))
 
 
-def fingerprint(source: DataSource) -> str:
-    """Return a checksum of `loaded`'s samples and labels, by which two runs tell whether they had
-    the same; it protects from accidents only, at 1 GB a second."""
-    return _fingerprint(loaded(source))
+def compute_fingerprint(source: DataSource) -> str:
+    """Return a checksum of `load_cached`'s samples and labels, by which two runs tell whether they
+    had the same; it protects from accidents only, at 1 GB a second."""
+    return _hash_dataset(load_cached(source))
 
 
-def _fingerprint(data: DataSet) -> str:
+def _hash_dataset(data: DataSet) -> str:
     found = 0
     for value in vars(data).values():
         if isinstance(value, np.ndarray):
@@ -107,29 +107,29 @@ def _fingerprint(data: DataSet) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _kept(source: DataSource, files: tuple[tuple[str, str], ...]) -> DataSet:
+def _load_from_cache(source: DataSource, files: tuple[tuple[str, str], ...]) -> DataSet:
     """Return the data set of a section, which a module of the user's may have read."""
     return load(source)
 
 
-def _first(data: DataSet, keep: int) -> DataSet:
+def _keep_first(data: DataSet, keep: int) -> DataSet:
     """Keep the first training samples only."""
     owner = None if data.owner is None else data.owner[:keep]
     return replace(data, x_train=data.x_train[:keep], y_train=data.y_train[:keep], owner=owner)
 
 
-def _tail_as_test(data: DataSet) -> DataSet:
+def _split_tail_as_test(data: DataSet) -> DataSet:
     """Make the last training samples the test samples, as many as there are now."""
     keep = len(data.y_train) - len(data.y_test)
     return replace(
-        _first(data, keep),
+        _keep_first(data, keep),
         x_test=data.x_train[keep:],
         y_test=data.y_train[keep:],
         owner_test=None if data.owner is None else data.owner[keep:],
     )
 
 
-def _pooled(data: DataSet) -> DataSet:
+def _pool_splits(data: DataSet) -> DataSet:
     """Make all samples training samples, those of the test set last."""
     owner = None
     if data.owner is not None and data.owner_test is not None:
@@ -145,10 +145,10 @@ def _pooled(data: DataSet) -> DataSet:
     )
 
 
-def _hold_out(data: DataSet, keep: int) -> DataSet:
+def _split_validation(data: DataSet, keep: int) -> DataSet:
     """Make what follows the first training samples the validation samples."""
     return replace(
-        _first(data, keep),
+        _keep_first(data, keep),
         x_validation=data.x_train[keep:],
         y_validation=data.y_train[keep:],
     )

@@ -13,13 +13,13 @@ from typing import ClassVar, Literal
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files, Root
-from otafl.data.idx import PixelScale, image_files, read_set
+from otafl.data.idx import PixelScale, make_image_files, read_set
 
 
 class Mnist(DataSource):
     """Give x [n, 784], grey, with the official split."""
 
-    files: ClassVar[Files] = image_files(
+    files: ClassVar[Files] = make_image_files(
         folder="mnist",
         size="12 MB",
         # The authors' own site no longer serves the files; this is torchvision's mirror.

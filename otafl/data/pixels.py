@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from otafl.data.dataset import Bytes, Reals
+from otafl.data.dataset import Bytes, Floats
 
 Scale = Literal["unit", "raw", "signed", "standardised", "standardised_per_pixel"]
 Doubles = NDArray[np.float64]
@@ -15,7 +15,7 @@ Doubles = NDArray[np.float64]
 _SPREAD = 0.001  # added to a deviation of bytes in Shi et al. 2023; a constant pixel has none
 
 
-def scaled(train: Bytes, test: Bytes, scale: Scale) -> tuple[Reals, Reals, Reals]:
+def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Floats, Floats]:
     """Return training and test images [n, ...] as float32, and what a black pixel is then.
 
     unit: in [0, 1]; raw: 0 to 255; signed: in [-1, 1]; standardised: minus the mean of all pixels
@@ -23,9 +23,9 @@ def scaled(train: Bytes, test: Bytes, scale: Scale) -> tuple[Reals, Reals, Reals
     image.
     """
     if scale.startswith("standardised"):
-        moments = _moments if scale == "standardised" else _moments_by_pixel
+        moments = _compute_moments if scale == "standardised" else _compute_pixel_moments
         mean, deviation = moments(train, test)
-        return shifted(train, test, mean, 1.0 / (deviation + _SPREAD))
+        return shift_and_scale(train, test, mean, 1.0 / (deviation + _SPREAD))
     x_train, x_test = train.astype(np.float32), test.astype(np.float32)
     black = np.zeros((), np.float32)
     for x in (x_train, x_test, black):
@@ -37,9 +37,9 @@ def scaled(train: Bytes, test: Bytes, scale: Scale) -> tuple[Reals, Reals, Reals
     return x_train, x_test, black
 
 
-def shifted(
-    train: Bytes | Reals, test: Bytes | Reals, mean: Doubles, factor: Doubles
-) -> tuple[Reals, Reals, Reals]:
+def shift_and_scale(
+    train: Bytes | Floats, test: Bytes | Floats, mean: Doubles, factor: Doubles
+) -> tuple[Floats, Floats, Floats]:
     """Return training and test images minus the mean, times the factor, and what a black pixel is
     then. Images that are float32 already are changed in place."""
     shift, factor = mean.astype(np.float32), factor.astype(np.float32)
@@ -50,7 +50,7 @@ def shifted(
     return x_train, x_test, np.asarray(-shift * factor)
 
 
-def _moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
+def _compute_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
     """Return mean and deviation of all pixels, exact by their histogram."""
     counts = sum(np.bincount(part.ravel(), minlength=256) for part in (train, test))
     share = counts / np.sum(counts)
@@ -59,7 +59,7 @@ def _moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
     return np.asarray(mean), np.sqrt(np.dot(share, (value - mean) ** 2))
 
 
-def _moments_by_pixel(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
+def _compute_pixel_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
     """Return mean and deviation of each pixel, from exact sums."""
     count = len(train) + len(test)
     first = sum(part.sum(0, dtype=np.int64) for part in (train, test)) / count

@@ -34,8 +34,8 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data import leaf
 from otafl.data.base import DataSource
-from otafl.data.dataset import DataSet, Reals
-from otafl.data.files import Download, Files, Root, reading
+from otafl.data.dataset import DataSet, Floats
+from otafl.data.files import Download, Files, Root, wrap_read_errors
 
 _TWEETS = "training.1600000.processed.noemoticon.csv"
 _VECTORS = "glove.6B.50d.txt"
@@ -46,10 +46,10 @@ _POLARITY = {"0": 0, "4": 1}
 _WORD = re.compile(r"[\w']+|[.,!?;]")
 
 
-def _lacks(folder: Path) -> str | None:
+def _find_missing(folder: Path) -> str | None:
     if not (folder / _VECTORS).is_file():
         return _VECTORS
-    there = leaf.folder_of(folder) is not None or (folder / _TWEETS).is_file()
+    there = leaf.find_folder(folder) is not None or (folder / _TWEETS).is_file()
     return None if there else _TWEETS
 
 
@@ -71,7 +71,7 @@ class Sent140(DataSource):
                 {_VECTORS: _VECTORS},
             ),
         ),
-        _lacks,
+        _find_missing,
     )
     has_users: ClassVar[bool] = True
     classes: ClassVar[int] = 2
@@ -89,24 +89,31 @@ class Sent140(DataSource):
         return self.length, _WIDTH
 
     def read(self) -> DataSet:
-        data = leaf.data_set(leaf.sampled(self, _texts, _authors), self.classes)
+        data = leaf.build_dataset(
+            leaf.load_sampled_users(self, _extract_texts, _open_authors), self.classes
+        )
         train, test = (
-            [words(text, self.length) for text in texts] for texts in (data.x_train, data.x_test)
+            [tokenise(text, self.length) for text in texts] for texts in (data.x_train, data.x_test)
         )
         known = set(itertools.chain.from_iterable(train + test))
         folder = self.files.locate(self.name, self.root)
         places, table = read_vectors(folder / _VECTORS, known, _WIDTH)
-        x_train, x_test = (_vectors(part, places, table, self.length) for part in (train, test))
+        x_train, x_test = (
+            _embed_tokens(part, places, table, self.length) for part in (train, test)
+        )
         return replace(data, x_train=x_train, x_test=x_test)
 
 
-def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[str, int], Reals]:
+def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[str, int], Floats]:
     """Return the place of each of the words that the file has, and the table [1 + found, width],
     whose place 0 is zero for what it does not have. Raises UserError if a line is anything else."""
     places: dict[str, int] = {}
     rows = [np.zeros(width, np.float32)]
     # no text, no numbers, or the wrong number of them
-    with reading(path, "not a file of GloVe vectors", ValueError), open_regular(path) as file:
+    with (
+        wrap_read_errors(path, "not a file of GloVe vectors", ValueError),
+        open_regular(path) as file,
+    ):
         for number, line in enumerate(file, 1):
             values = line.split(b" ")
             if len(values) != width + 1:
@@ -118,30 +125,32 @@ def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[s
     return places, np.stack(rows)
 
 
-def words(text: str, most: int) -> list[str]:
+def tokenise(text: str, max_tokens: int) -> list[str]:
     """Return the first words and marks of a text, in lower case."""
-    return list(itertools.islice((m.group() for m in _WORD.finditer(text.lower())), most))
+    return list(itertools.islice((m.group() for m in _WORD.finditer(text.lower())), max_tokens))
 
 
-def _vectors(texts: list[list[str]], places: dict[str, int], table: Reals, length: int) -> Reals:
+def _embed_tokens(
+    texts: list[list[str]], token_index: dict[str, int], table: Floats, length: int
+) -> Floats:
     index = np.zeros((len(texts), length), np.int64)
     for row, text in zip(index, texts, strict=True):
-        row[: len(text)] = [places.get(word, 0) for word in text]
+        row[: len(text)] = [token_index.get(word, 0) for word in text]
     return table[index]
 
 
-def _texts(samples: list[Any]) -> NDArray[Any]:
+def _extract_texts(samples: list[Any]) -> NDArray[Any]:
     texts = [sample[_TEXT] for sample in samples if len(sample) > _TEXT]
     if len(texts) < len(samples) or not all(isinstance(text, str) for text in texts):
         raise ValueError("its 'x' are not tweets, each a list of id, date, query, user and text")
-    return _column(texts)
+    return _to_object_array(texts)
 
 
-def _tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
+def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
     """Return user -> text and label of each tweet of the authors' file."""
     tweets: dict[str, list[tuple[str, int]]] = defaultdict(list)
     with (
-        reading(path, "not a CSV file", csv.Error),
+        wrap_read_errors(path, "not a CSV file", csv.Error),
         open_regular(path) as raw,
         io.TextIOWrapper(raw, encoding="latin-1", newline="") as file,
     ):
@@ -155,19 +164,19 @@ def _tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
 
 
 @contextlib.contextmanager
-def _authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
+def _open_authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
     """Open the authors' file, with its users in alphabetical order, as LEAF makes them; their few
     test tweets, which have users of their own, are left out."""
-    users = [tweets for _, tweets in sorted(_tweets(folder / _TWEETS).items())]
+    users = [tweets for _, tweets in sorted(_read_tweets(folder / _TWEETS).items())]
 
-    def user(place: int) -> leaf.User:
-        texts, labels = zip(*users[place], strict=True)
-        return leaf.split(_column(texts), np.array(labels, np.int64), generator)
+    def read_user(index: int) -> leaf.User:
+        texts, labels = zip(*users[index], strict=True)
+        return leaf.split(_to_object_array(texts), np.array(labels, np.int64), generator)
 
-    yield [len(tweets) for tweets in users], user
+    yield [len(tweets) for tweets in users], read_user
 
 
-def _column(texts: Sequence[str]) -> NDArray[Any]:
+def _to_object_array(texts: Sequence[str]) -> NDArray[Any]:
     column = np.empty(len(texts), object)
     column[:] = texts
     return column

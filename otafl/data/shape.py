@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otafl.data.base import DataSource
-from otafl.data.loading import loaded, split
+from otafl.data.loading import load_cached, split
 
 
 class DataShape(NamedTuple):
@@ -18,11 +18,11 @@ class DataShape(NamedTuple):
 
 def read_shape(source: DataSource) -> DataShape:
     """Read a data set and return its shape."""
-    samples = loaded(source)
+    samples = load_cached(source)
     return DataShape(samples.input_shape, samples.classes, len(samples.y_train))
 
 
-def declared_shape(source: DataSource) -> DataShape | None:
+def get_declared_shape(source: DataSource) -> DataShape | None:
     """Return the shape that a data set declares before it is read, or None.
 
     The number of samples is 0 where only that is unknown.

@@ -26,14 +26,14 @@ class Battery:
         self._draw_w = 0.0
         self._plan: list[Draw] = []
 
-    def goes_on(self, at_s: float, harvested_j: float, draw_w: float) -> None:
+    def take_over(self, at_s: float, harvested_j: float, draw_w: float) -> None:
         """Take over from who accounted for the battery until `at_s`, while it gives `draw_w`."""
         self.at_s, self.harvested_j, self._draw_w = at_s, harvested_j, draw_w
 
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
         """Plan what is drawn from now on, in place of what was planned. Return the instant at which
         the battery will be empty, inf if it will not."""
-        self.settle(now_s)
+        self.update_charge(now_s)
         self._plan = list(draws)
         at, charge, draw = now_s, self.charge_j, self._draw_w
         for start, next_draw in draws:
@@ -44,7 +44,7 @@ class Battery:
             at, draw = start, next_draw
         return self._compute_empty_s(at, charge, draw)
 
-    def settle(self, now_s: float) -> float:
+    def update_charge(self, now_s: float) -> float:
         """Account for everything until now; return the charge in J."""
         while self._plan and self._plan[0][0] <= now_s:
             start, draw = self._plan.pop(0)

@@ -25,7 +25,7 @@ class Row:
     values: dict[str, float]
 
 
-def _cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], Lines]:
+def _read_cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], Lines]:
     """Return the header of a file, and line and cells of each row that is not blank."""
 
     def refusal(reason: str | None) -> UserError:
@@ -59,7 +59,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
         Where the file is anything else. It begins with the scenario's key and names file, line and
         column.
     """
-    header, lines = _cells(file, key, known)
+    header, lines = _read_cells(file, key, known)
     for name in header:
         if name not in known or header.count(name) > 1:
             what = "occurs twice" if name in known else f"is not known; known: {', '.join(known)}"
@@ -71,7 +71,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
         where = f"{key}: '{file}', line {line}"
         if len(row) != len(header):
             raise UserError(f"{where}: has {len(row)} cells, and there are {len(header)} columns")
-        values = {name: _number(cell) for name, cell in zip(header, row, strict=True) if cell}
+        values = {name: _parse_number(cell) for name, cell in zip(header, row, strict=True) if cell}
         for name, value in values.items():
             if not (math.isfinite(value) or (value == math.inf and name in infinite)):
                 cell = row[header.index(name)]
@@ -80,7 +80,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
     return table
 
 
-def _number(cell: str) -> float:
+def _parse_number(cell: str) -> float:
     """Return the number in a cell, NaN where there is none."""
     try:
         return float(cell)

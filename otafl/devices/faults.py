@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import ChannelState, Cohort, Group, Payload, Tensors, column
-from otafl.core.hyper import hyper_of
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import Purpose, Streams, family
-from otafl.core.settings import Decibels, stackable
+from otafl.core.contracts import ChannelState, Cohort, Group, Payload, Tensors, unsqueeze_like
+from otafl.core.hyper import build_hyper
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Purpose, Streams, declare_family
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 
-FAULT = family("fault", __name__)
+FAULT = declare_family("fault", __name__)
 CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
 FADE, STRAGGLER = FAULT / "fade", FAULT / "straggler"
 
@@ -46,41 +46,41 @@ class Faults:
         control and to their budgets like everyone.
         """
 
-        byzantine: int = stackable(0, ge=0)
+        byzantine: int = declare_stackable(0, ge=0)
         """devices that attack, the first ones"""
         attack: Literal["sign_flip", "scale", "gaussian", "nan"] = "sign_flip"
         """what an attacker sends: its update times -scale, its update times scale, normal noise of
         scale times its update's norm, or what is not a number. Both factors of a product are
         changed, so of fedrlr a sign flip multiplies the product by scale squared"""
-        scale: float = stackable(1.0, gt=0)
+        scale: float = declare_stackable(1.0, gt=0)
         """strength of the attack"""
         refuse_nonfinite: bool | None = None
         """whether devices refuse to send an update that is not finite, whatever made it so; if not
         given, only where attack is nan. An update that is sent all the same spoils the model, and
         the trial ends as diverged"""
-        jammer_db: Decibels | None = stackable(None)
+        jammer_db: Decibels | None = declare_stackable(None)
         """mean power of a jammer's white noise over the receiver's noise, in dB; it fades, and the
         server does not know of it"""
-        crash_probability: float = stackable(0.0, ge=0, le=1)
+        crash_probability: float = declare_stackable(0.0, ge=0, le=1)
         """that a device which sends crashes in the middle of the slot, having sent a share of its
         symbols that is uniform in (0, 1)"""
-        crash_downtime_s: float = stackable(0.0, ge=0)
+        crash_downtime_s: float = declare_stackable(0.0, ge=0)
         """seconds that a crashed device is away after the slot"""
-        straggler_probability: float = stackable(0.0, ge=0, le=1)
+        straggler_probability: float = declare_stackable(0.0, ge=0, le=1)
         """that a burst of slow computing begins for a device that is not in one, in a round"""
-        straggler_rounds: float = stackable(5.0, ge=1)
+        straggler_rounds: float = declare_stackable(5.0, ge=1)
         """mean length of a burst in rounds, geometric"""
-        straggler_factor: float = stackable(4.0, ge=1)
+        straggler_factor: float = declare_stackable(4.0, ge=1)
         """what local work takes longer by in a burst"""
-        fade_probability: float = stackable(0.0, ge=0, le=1)
+        fade_probability: float = declare_stackable(0.0, ge=0, le=1)
         """that a device's uplink is in a deep fade in a round"""
-        fade_db: Decibels = stackable(20.0, ge=0)
+        fade_db: Decibels = declare_stackable(20.0, ge=0)
         """by how much its channel is weaker then, in dB"""
-        duplicate_probability: float = stackable(0.0, ge=0, le=1)
+        duplicate_probability: float = declare_stackable(0.0, ge=0, le=1)
         """that a device sends its update twice in a slot"""
 
         @property
-        def refuses(self) -> bool:
+        def has_rejection(self) -> bool:
             """Return whether devices keep back an update that is not finite."""
             if self.refuse_nonfinite is None:
                 return self.attack == "nan" and self.byzantine > 0
@@ -93,15 +93,15 @@ class Faults:
                     f"got {self.byzantine}, more than devices.count ({count}); at most all devices "
                     "can attack"
                 )
-                yield problem(text, "faults.byzantine", "devices.count")
+                yield make_problem(text, "faults.byzantine", "devices.count")
 
     def __init__(self, sections: Sequence[Settings], streams: Streams) -> None:
         first = sections[0]
         self._attack, self._streams = first.attack, streams
-        self._hyper = hyper_of(sections, streams)
+        self._hyper = build_hyper(sections, streams)
         self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
         self._check_partial_participation = any(one.byzantine for one in sections)
-        self._refuses = any(one.refuses for one in sections)
+        self._refuses = any(one.has_rejection for one in sections)
         self._crash = any(one.crash_probability for one in sections)
         self._fade = any(one.fade_probability for one in sections)
         self._twice = any(one.duplicate_probability for one in sections)
@@ -117,41 +117,43 @@ class Faults:
             return payload
         attacks = cohort.device < self._count[cohort.trial]
         return tuple(
-            self._attacked(FAULT / index, group, attacks, cohort, round)
+            self._attack_group(FAULT / index, group, attacks, cohort, round)
             for index, group in enumerate(payload)
         )
 
-    def refuse(self, payload: Payload, cohort: Cohort) -> Tensor | None:
+    def select_finite(self, payload: Payload, cohort: Cohort) -> Tensor | None:
         """Return the rows [N] bool whose update is finite, which alone are sent."""
         if not self._refuses:
             return None
         bad = torch.zeros_like(cohort.device)
         for group in payload:
-            for block in group.blocks.values():
+            for block in group.tensors.values():
                 own = (~block.isfinite()).flatten(1).any(1).to(bad.dtype)
-                bad = bad + own if group.rows is None else bad.index_add(0, group.rows, own)
+                bad = (
+                    bad + own if group.row_index is None else bad.index_add(0, group.row_index, own)
+                )
         return bad == 0
 
-    def crashes(self, cohort: Cohort, round: int) -> Tensor | None:
+    def draw_crashes(self, cohort: Cohort, round: int) -> Tensor | None:
         """Return the share [S, K] of its symbols that each device sends in this slot, 1 without a
         crash."""
         if not self._crash:
             return None
-        draw = self._rows(CRASH, cohort, round, (2,))
+        draw = self._draw_rows(CRASH, cohort, round, (2,))
         crashed = draw[:, 0] < self._hyper["crash_probability"][cohort.trial]
-        return _table(draw[:, 1].where(crashed, 1.0), cohort)
+        return _scatter_to_grid(draw[:, 1].where(crashed, 1.0), cohort)
 
-    def copies(self, cohort: Cohort, round: int) -> Tensor | None:
+    def draw_copies(self, cohort: Cohort, round: int) -> Tensor | None:
         """Return how often [S, K] each device sends its update in this slot, once or twice."""
         if not self._twice:
             return None
-        draw = self._rows(DUPLICATE, cohort, round, ())
+        draw = self._draw_rows(DUPLICATE, cohort, round, ())
         twice = draw < self._hyper["duplicate_probability"][cohort.trial]
-        return _table(1.0 + twice.to(draw.dtype), cohort)
+        return _scatter_to_grid(1.0 + twice.to(draw.dtype), cohort)
 
     def draw_slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
         """Return what the local work of the pairs trial [N], device [N] takes longer by, [N]."""
-        return None if self._bursts is None else self._bursts.factor(trial, device, round)
+        return None if self._bursts is None else self._bursts.draw_factor(trial, device, round)
 
     def fade(self, channel: ChannelState, round: int) -> ChannelState:
         """Return the channel of a round with its deep fades."""
@@ -159,37 +161,39 @@ class Faults:
             return channel
         trials, devices = channel.h.shape[:2]
         if self._pairs is None:
-            self._pairs = _pairs(trials, devices, channel.h.device)
-        draw = self._streams.device_uniform(FADE, round, *self._pairs, ())
+            self._pairs = _list_pairs(trials, devices, channel.h.device)
+        draw = self._streams.draw_device_uniform(FADE, round, *self._pairs, ())
         faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
         amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # the root of the power
         factor = amplitude[:, None].where(faded, 1.0)[:, :, None, None, None]
-        later = channel.later
+        later = channel.blocks_fn
         return replace(
             channel,
             h=channel.h * factor,
-            later=None if later is None else lambda blocks: later(blocks) * factor,
+            blocks_fn=None if later is None else lambda blocks: later(blocks) * factor,
         )
 
-    def _rows(self, purpose: str, cohort: Cohort, round: int, shape: tuple[int, ...]) -> Tensor:
-        return self._streams.device_uniform(purpose, round, cohort.trial, cohort.device, shape)
+    def _draw_rows(
+        self, purpose: str, cohort: Cohort, round: int, shape: tuple[int, ...]
+    ) -> Tensor:
+        return self._streams.draw_device_uniform(purpose, round, cohort.trial, cohort.device, shape)
 
-    def _attacked(
+    def _attack_group(
         self, stream: Purpose, group: Group, attacks: Tensor, cohort: Cohort, round: int
     ) -> Group:
         """Return a group as the attackers [N] bool have it sent."""
         rows = attacks.nonzero().squeeze(1)
         at = rows
-        if group.rows is not None:
-            at = attacks[group.rows].nonzero().squeeze(1)
-            rows = group.rows[at]
-        own = {name: block[at] for name, block in group.blocks.items()}
+        if group.row_index is not None:
+            at = attacks[group.row_index].nonzero().squeeze(1)
+            rows = group.row_index[at]
+        own = {name: block[at] for name, block in group.tensors.items()}
         scale = self._scale[cohort.trial[rows]]
         if self._attack == "nan":
             scale = torch.full_like(scale, torch.nan)
         if self._attack == "gaussian":
             noise = {
-                name: self._streams.device_normal(
+                name: self._streams.draw_device_normal(
                     stream / name,
                     round,
                     cohort.trial[rows],
@@ -201,14 +205,14 @@ class Faults:
             if (mask := group.full_mask) is not None:  # what a device does not know is not sent
                 own = {name: block * mask[name][at] for name, block in own.items()}
                 noise = {name: block * mask[name][at] for name, block in noise.items()}
-            scale, own = scale * _norm(own) / _norm(noise).clamp_min(1e-30), noise
+            scale, own = scale * _compute_norm(own) / _compute_norm(noise).clamp_min(1e-30), noise
         elif self._attack == "sign_flip":
             scale = -scale
         return replace(
             group,
-            blocks={
+            tensors={
                 name: block.index_copy(0, at, _scale_rows(own[name], scale))
-                for name, block in group.blocks.items()
+                for name, block in group.tensors.items()
             },
         )
 
@@ -233,17 +237,17 @@ class Bursts:
     def _start(self, devices: int) -> None:
         """Go back before round 0, with room for so many devices."""
         trials = len(self._begins)
-        self._pairs = _pairs(trials, devices, self._streams.device)
+        self._pairs = _list_pairs(trials, devices, self._streams.device)
         self._slow = np.zeros((trials, devices), dtype=bool)
         self._next = 0
 
-    def factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
+    def draw_factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
         """Return what the work of the pairs trial [N], device [N] takes longer by, [N] float64."""
         devices, most = self._slow.shape[1], int(device.max(initial=-1)) + 1
         if round < self._next - 1 or most > devices:  # asked of the past, or of others too
             self._start(devices if most <= devices else max(most, 2 * devices))
         while self._next <= round:
-            draw = self._streams.device_uniform(STRAGGLER, self._next, *self._pairs, ())
+            draw = self._streams.draw_device_uniform(STRAGGLER, self._next, *self._pairs, ())
             u = draw.view(self._slow.shape).cpu().numpy()
             self._slow = np.where(self._slow, u >= self._ends, u < self._begins)
             self._next += 1
@@ -256,19 +260,21 @@ def compute_jammer_power(sections: Sequence[Faults.Settings], streams: Streams) 
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
 
 
-def _pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]:
+def _list_pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]:
     """Return every trial and device, [S * K] each."""
     pair = torch.arange(trials * devices, device=on)
     return pair // devices, pair % devices
 
 
-def _table(values: Tensor, cohort: Cohort) -> Tensor:
+def _scatter_to_grid(values: Tensor, cohort: Cohort) -> Tensor:
     """Put values [N] of the rows at their place in [S, K], 1 elsewhere."""
-    table = values.new_ones(cohort.trials * cohort.num_devices)
-    return table.index_copy_(0, cohort.cell, values).view(cohort.trials, cohort.num_devices)
+    table = values.new_ones(cohort.num_trials * cohort.num_devices)
+    return table.index_copy_(0, cohort.flat_index, values).view(
+        cohort.num_trials, cohort.num_devices
+    )
 
 
-def _norm(blocks: Tensors) -> Tensor:
+def _compute_norm(blocks: Tensors) -> Tensor:
     """Return the norm of each row, all blocks together, [n]."""
     norms = [torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks.values()]
     return torch.linalg.vector_norm(torch.stack(norms), dim=0)
@@ -276,4 +282,4 @@ def _norm(blocks: Tensors) -> Tensor:
 
 def _scale_rows(block: Tensor, factor: Tensor) -> Tensor:
     """Multiply rows [n, *shape] by [n]."""
-    return block * column(factor, block)
+    return block * unsqueeze_like(factor, block)

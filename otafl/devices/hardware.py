@@ -46,23 +46,23 @@ class Hardware:
     def stack(trials: Sequence[Hardware]) -> Hardware:
         """Join the hardware [K] of S trials to [S, K]."""
         names = [part.name for part in fields(Hardware)]
-        return Hardware(*(_stacked([getattr(one, name) for one in trials]) for name in names))
+        return Hardware(*(_stack_trials([getattr(one, name) for one in trials]) for name in names))
 
     def select_trial(self, trial: int) -> Hardware:
         """Return the hardware [K] of a trial, the same memory."""
         return Hardware(*(getattr(self, part.name)[trial] for part in fields(Hardware)))
 
-    def rows(self, *at: np.ndarray) -> Hardware:
+    def select_rows(self, *at: np.ndarray) -> Hardware:
         """Return the named entries of each array, as of [S, K] the pairs trial [N], device [N]."""
         return Hardware(*(getattr(self, part.name)[at] for part in fields(Hardware)))
 
     @functools.cached_property
-    def mains(self) -> bool:
+    def is_on_mains(self) -> bool:
         """Say whether no device has a battery."""
         return bool(np.isinf(self.battery_j).all())
 
 
-def _stacked(trials: Sequence[np.ndarray]) -> np.ndarray:
+def _stack_trials(trials: Sequence[np.ndarray]) -> np.ndarray:
     """Return the [K] of S trials as [S, K]."""
     if any(one.strides != (0,) for one in trials):
         return trials[0][None] if len(trials) == 1 else np.stack(trials)

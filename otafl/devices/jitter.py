@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.rng import Streams, purpose
+from otafl.core.rng import Streams, declare_purpose
 from otafl.devices.compute.base import Compute
 
-JITTER = purpose("jitter", __name__)
+JITTER = declare_purpose("jitter", __name__)
 
 
 class Jitter:
@@ -33,15 +33,15 @@ class Jitter:
         self._law = sections[0].jitter if any(scale) else "none"
         self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
 
-    def factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
+    def draw_factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
         """Draw the factor [N] float64 of pairs trial [N], device [N]; None where there is none."""
         if self._law == "none":
             return None
         scale, streams = self._scale[trial], self._streams
         if self._law == "exponential":
-            u = streams.device_uniform(JITTER, round, trial, device, (1,)).squeeze(1).double()
+            u = streams.draw_device_uniform(JITTER, round, trial, device, (1,)).squeeze(1).double()
             factor = 1.0 - scale - scale * u.log()
         else:
-            z = streams.device_normal(JITTER, round, trial, device, (1,)).squeeze(1).double()
+            z = streams.draw_device_normal(JITTER, round, trial, device, (1,)).squeeze(1).double()
             factor = (scale * z - scale.square() / 2).exp()
         return factor.cpu().numpy()

@@ -8,7 +8,7 @@ import numpy as np
 
 from otafl.core import registry
 from otafl.core.contracts import LinkBudget
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings
 from otafl.downlink.base import Downlink, DownlinkSetup
@@ -19,6 +19,6 @@ def build(
 ) -> Downlink:
     """Make the downlink of S trials, whose sections differ in stackable fields alone. rate_bps: [S]
     of what is sent digitally."""
-    setup = DownlinkSetup(rate_bps, budget, streams, hyper_of(sections, streams))
-    downlink: Downlink = registry.make("downlink", sections[0], setup)
+    setup = DownlinkSetup(rate_bps, budget, streams, build_hyper(sections, streams))
+    downlink: Downlink = registry.make_component("downlink", sections[0], setup)
     return downlink

@@ -20,19 +20,27 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Broadcast, Cohort, Tensors, column
-from otafl.core.rng import purpose
-from otafl.core.settings import Decibels, stackable
+from otafl.core.contracts import Broadcast, Cohort, Tensors, unsqueeze_like
+from otafl.core.rng import declare_purpose
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import DOWNLINK, WORD, Arrival, Distort, Downlink, DownlinkSetup, copies
+from otafl.downlink.base import (
+    DOWNLINK,
+    WORD,
+    Delivery,
+    Distort,
+    Downlink,
+    DownlinkSetup,
+    count_copies,
+)
 
-FADING = purpose("downlink_fading", __name__)
+FADING = declare_purpose("downlink_fading", __name__)
 
 
 class AnalogDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["analog"] = "analog"
-        snr_db: Decibels = stackable(20.0)
+        snr_db: Decibels = declare_stackable(20.0)
         """mean power of a broadcast symbol over the complex noise variance at a device, in dB, the
         same for all devices but for fading"""
         fading: bool = False
@@ -46,19 +54,19 @@ class AnalogDownlink(Downlink):
         self._snr = db_to_linear(setup.hyper["snr_db"])
         self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().numpy().astype(float)
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
-        analogue = {n: b for n, b in broadcast.blocks.items() if b.is_floating_point()}
-        reals = Broadcast(analogue).reals
-        words = WORD * (broadcast.reals - reals + 1)
-        times = copies(broadcast, cohort)
-        return Arrival(
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        analogue = {n: b for n, b in broadcast.tensors.items() if b.is_floating_point()}
+        reals = Broadcast(analogue).num_coordinates
+        words = WORD * (broadcast.num_coordinates - reals + 1)
+        times = count_copies(broadcast, cohort)
+        return Delivery(
             broadcast,
             times * (reals / self._bandwidth_hz + words / self.setup.rate_bps),
             times * words,
-            self._noise(analogue, broadcast.per_device, reals, cohort, round),
+            self._add_noise(analogue, broadcast.per_device, reals, cohort, round),
         )
 
-    def _noise(
+    def _add_noise(
         self, blocks: Tensors, per_device: bool, reals: int, cohort: Cohort, round: int
     ) -> Distort | None:
         """Return how the rows hear blocks [S or N, *shape], s (x + e) in place of x; None where
@@ -73,7 +81,7 @@ class AnalogDownlink(Downlink):
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real
         if self.settings.fading:
-            draw = streams.device_normal(FADING, round, cohort.trial, cohort.device, (2,))
+            draw = streams.draw_device_normal(FADING, round, cohort.trial, cohort.device, (2,))
             snr = snr * (draw.square().sum(1) / 2.0)  # |h|^2
         spread = (power / snr).sqrt()
         shrink = snr / (1.0 + snr) if self.settings.estimator == "mmse" else None
@@ -82,9 +90,9 @@ class AnalogDownlink(Downlink):
             pair = cohort.trial, cohort.device
             for name, block in blocks.items():
                 if block.is_floating_point():
-                    z = streams.device_normal(DOWNLINK / name, round, *pair, block.shape[1:])
-                    block.addcmul_(column(spread[place], block), z)
+                    z = streams.draw_device_normal(DOWNLINK / name, round, *pair, block.shape[1:])
+                    block.addcmul_(unsqueeze_like(spread[place], block), z)
                     if shrink is not None:
-                        block.mul_(column(shrink[place], block))
+                        block.mul_(unsqueeze_like(shrink[place], block))
 
         return distort

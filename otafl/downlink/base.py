@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from otafl.core import settings
-from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors, taken
-from otafl.core.rng import Streams, family
+from otafl.core.contracts import Broadcast, Cohort, Hyper, LinkBudget, Tensors, take_rows
+from otafl.core.renamed import Renamed
+from otafl.core.rng import Streams, declare_family
 
-DOWNLINK = family("downlink", __name__)
+DOWNLINK = declare_family("downlink", __name__)
 """The streams of all downlinks, of which a scenario has one."""
 
 WORD = 32.0
@@ -41,51 +42,56 @@ rows that were sent to these are, [n] int64."""
 
 
 @dataclass(frozen=True)
-class Arrival:
+class Delivery(Renamed):
     """Hold a broadcast on its way to a cohort.
 
     sent: what the server sent. seconds: [S] until it is over. bits: [S], all copies together.
-    distort: None where it arrives without error. heard: [N] bool, rows that got it; None for all.
+    distort: None where it arrives without error. delivered_mask: [N] bool, rows that got it; None
+    for all.
     row_seconds: [N] from the start until a row has it, or is given up; None where all have it when
-    it is over. places: [N] int64, which of the rows that were sent to these are; None for all.
+    it is over. row_order: [N] int64, which of the rows that were sent to these are; None for all.
     """
 
     sent: Broadcast
     seconds: np.ndarray
     bits: np.ndarray
     distort: Distort | None = None
-    heard: Tensor | None = None
+    delivered_mask: Tensor | None = None
     row_seconds: np.ndarray | None = None
-    places: Tensor | None = None
+    row_order: Tensor | None = None
 
     @property
-    def reals(self) -> int:
+    def num_coordinates(self) -> int:
         """Return the real numbers in one copy."""
-        return self.sent.reals
+        return self.sent.num_coordinates
 
-    def taken(self, keep: Tensor) -> Arrival:
+    def select_rows(self, keep: Tensor) -> Delivery:
         """Return the arrival at the rows [N] bool alone, as if all of them had it; seconds and bits
         stay what they are."""
         rows, sent, seconds = keep.nonzero().squeeze(1), self.sent, self.row_seconds
         if sent.per_device:
-            sent = replace(sent, blocks={name: taken(b, rows) for name, b in sent.blocks.items()})
+            sent = replace(
+                sent, tensors={name: take_rows(b, rows) for name, b in sent.tensors.items()}
+            )
         if sent.coordinates_per_row is not None:
             sent = replace(sent, coordinates_per_row=sent.coordinates_per_row[rows])
         return replace(
             self,
             sent=sent,
-            heard=None,
+            delivered_mask=None,
             row_seconds=None if seconds is None else seconds[rows.cpu().numpy()],
-            places=rows if self.places is None else self.places[rows],
+            row_order=rows if self.row_order is None else self.row_order[rows],
         )
 
-    def rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
+    def expand_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
         """Return what the rows start..stop of the cohort get, always a fresh copy."""
-        own = self.sent.rows(cohort, start, stop)
+        own = self.sent.expand_rows(cohort, start, stop)
         if self.distort is not None:
-            chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
+            chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
             place = torch.arange(start, stop, device=cohort.trial.device)
-            self.distort(own.blocks, chunk, place if self.places is None else self.places[place])
+            self.distort(
+                own.tensors, chunk, place if self.row_order is None else self.row_order[place]
+            )
         return own
 
 
@@ -105,12 +111,12 @@ class Downlink(ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
         """Return how a broadcast arrives at a cohort of N rows in a round."""
 
 
-def copies(broadcast: Broadcast, cohort: Cohort) -> np.ndarray:
+def count_copies(broadcast: Broadcast, cohort: Cohort) -> np.ndarray:
     """Return how often the server sends, [S]."""
     if broadcast.per_device:
         return np.array(cohort.counts, dtype=float)
-    return np.ones(cohort.trials)
+    return np.ones(cohort.num_trials)

@@ -11,22 +11,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from otafl.downlink.base import Arrival, Downlink
-from otafl.user_code.own import OwnClass
+from otafl.downlink.base import Delivery, Downlink
+from otafl.user_code.custom_part import CustomClass
 from otafl.user_code.returned import Call, check_shape, describe_kind
 
-HEARD = check_shape(lambda given: [given["cohort"].size], "heard of shape ", ", one row per device")
+DELIVERED = check_shape(
+    lambda given: [given["cohort"].num_rows], "delivered_mask of shape ", ", one row per device"
+)
 OF_TRIALS = {
-    name: check_shape(lambda given: [given["cohort"].trials], f"{name} of shape ", one=True)
+    name: check_shape(lambda given: [given["cohort"].num_trials], f"{name} of shape ", one=True)
     for name in ("seconds", "bits")
 }
 
 
-def check_arrival(call: Call, value: Any) -> Arrival:
+def check_arrival(call: Call, value: Any) -> Delivery:
     """Require an Arrival with a row a device and finite numbers of each trial."""
-    call.require(isinstance(value, Arrival), describe_kind(value), "an otafl.downlink.base.Arrival")
-    if value.heard is not None:
-        HEARD(call, value.heard)
+    call.require(
+        isinstance(value, Delivery), describe_kind(value), "an otafl.downlink.base.Delivery"
+    )
+    if value.delivered_mask is not None:
+        DELIVERED(call, value.delivered_mask)
     numbers = {name: check(call, getattr(value, name)) for name, check in OF_TRIALS.items()}
     for name, number in numbers.items():
         positive = bool((np.isfinite(number) & (number >= 0)).all())
@@ -34,9 +38,9 @@ def check_arrival(call: Call, value: Any) -> Arrival:
     return replace(value, **numbers)
 
 
-class CustomDownlink(OwnClass):
+class CustomDownlink(CustomClass):
     """The section names a downlink of the user's, which is checked in every round."""
 
     table: ClassVar = "downlink"
-    contract: ClassVar = Downlink
+    base_class: ClassVar = Downlink
     returns: ClassVar = {"send": check_arrival}

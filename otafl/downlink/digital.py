@@ -27,9 +27,9 @@ import torch
 from pydantic import Field
 
 from otafl.core.contracts import MIN_RATE, Broadcast, Cohort
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import DOWNLINK, WORD, Arrival, Downlink, DownlinkSetup
+from otafl.downlink.base import DOWNLINK, WORD, Delivery, Downlink, DownlinkSetup
 
 LOSS, GAIN = DOWNLINK / "loss", DOWNLINK / "gain"
 
@@ -47,12 +47,12 @@ class DigitalDownlink(Downlink):
         fading, anew in each attempt: the rate that fails with probability `outage` of a server that
         does not know the channels, or what the device's channel carries, in a broadcast the weakest
         of those who still miss it"""
-        snr_db: Decibels = stackable(20.0)
+        snr_db: Decibels = declare_stackable(20.0)
         """mean power of a symbol over the complex noise variance at a device, in dB, the same for
         all devices but for fading; of rates outage and channel"""
-        outage: float = stackable(0.1, gt=0, lt=1)
+        outage: float = declare_stackable(0.1, gt=0, lt=1)
         """probability that a channel does not carry the rate outage"""
-        loss: float = stackable(0.0, ge=0, lt=1)
+        loss: float = declare_stackable(0.0, ge=0, lt=1)
         """probability that a device loses a copy whatever its channel, independent over devices and
         attempts"""
         attempts: int = Field(1, ge=1, le=64)
@@ -67,28 +67,30 @@ class DigitalDownlink(Downlink):
         self._gain_needed = -np.log1p(-hyper["outage"])  # P(g < this) = outage
         self._lossy = bool(self._loss.any()) or settings.rate == "outage"
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
         own = broadcast.per_device or broadcast.coordinates_per_row is not None
         if broadcast.coordinates_per_row is not None:
             bits = WORD * broadcast.coordinates_per_row.cpu().double().numpy()
         else:
-            bits = np.full(cohort.size, WORD * broadcast.reals)
+            bits = np.full(cohort.num_rows, WORD * broadcast.num_coordinates)
         lost, rate = self._draw_attempts(cohort, round)
         first = np.where(lost.all(1), lost.shape[1], lost.argmin(1))  # attempt that arrives
         if own or self.settings.mode == "unicast":
-            seconds, row_seconds, sent = self._in_turn(cohort, bits, first, rate)
+            seconds, row_seconds, sent = self._send_in_turn(cohort, bits, first, rate)
         else:
-            seconds, row_seconds, sent = self._to_all(cohort, WORD * broadcast.reals, first, rate)
+            seconds, row_seconds, sent = self._to_all(
+                cohort, WORD * broadcast.num_coordinates, first, rate
+            )
         heard = None
         if self._lossy or lost.any():
             heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
-        return Arrival(broadcast, seconds, sent, heard=heard, row_seconds=row_seconds)
+        return Delivery(broadcast, seconds, sent, delivered_mask=heard, row_seconds=row_seconds)
 
     def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and at what bit rate a copy would be sent to it,
         [N, A], infinite for one that is not begun."""
         trial, rule = cohort.host_trial_device[0], self.settings.rate
-        lost = np.zeros((cohort.size, self.settings.attempts), dtype=bool)
+        lost = np.zeros((cohort.num_rows, self.settings.attempts), dtype=bool)
         if self._loss.any():
             draw = self._draw(LOSS, cohort, round)
             lost |= draw < self._loss[trial, None]
@@ -104,23 +106,23 @@ class DigitalDownlink(Downlink):
 
     def _draw(self, purpose: str, cohort: Cohort, round: int) -> np.ndarray:
         """Draw uniform numbers [N, A]."""
-        draw = self.setup.streams.device_uniform(
+        draw = self.setup.streams.draw_device_uniform(
             purpose, round, cohort.trial, cohort.device, (self.settings.attempts,)
         )
         return draw.cpu().double().numpy()
 
-    def _in_turn(
+    def _send_in_turn(
         self, cohort: Cohort, bits: np.ndarray, first: np.ndarray, rate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return seconds [S] and [N], and bits [S], of packets of bits [N] to one row after the
         other."""
         trial, counts = cohort.trial.cpu().numpy(), np.array(cohort.counts)
         used = (np.arange(rate.shape[1]) <= first[:, None]) & np.isfinite(rate)
-        turn = np.arange(cohort.size) - (np.cumsum(counts) - counts)[trial]
-        until = np.zeros((cohort.trials, max(1, *counts)))
+        turn = np.arange(cohort.num_rows) - (np.cumsum(counts) - counts)[trial]
+        until = np.zeros((cohort.num_trials, max(1, *counts)))
         until[trial, turn] = bits * (used / rate).sum(1)
         until = np.cumsum(until, 1)
-        sent = np.bincount(trial, bits * used.sum(1), cohort.trials)
+        sent = np.bincount(trial, bits * used.sum(1), cohort.num_trials)
         return until[:, -1], until[trial, turn], sent
 
     def _to_all(
@@ -130,7 +132,7 @@ class DigitalDownlink(Downlink):
         trial = cohort.host_trial_device[0]
         attempts = rate.shape[1]
         misses = first[:, None] >= np.arange(attempts)  # before an attempt, still to be served
-        slowest = np.full((cohort.trials, attempts), np.inf)
+        slowest = np.full((cohort.num_trials, attempts), np.inf)
         np.minimum.at(slowest, trial, np.where(misses, rate, np.inf))
         until = np.cumsum(bits / slowest, 1)  # an attempt for nobody takes no time
         last = np.minimum(first, attempts - 1)

@@ -10,23 +10,25 @@ from typing import Literal
 import numpy as np
 
 from otafl.core.contracts import Broadcast, Cohort
-from otafl.downlink.base import WORD, Arrival, Downlink, copies
+from otafl.downlink.base import WORD, Delivery, Downlink, count_copies
 
 
 class IdealDownlink(Downlink):
     class Settings(Downlink.Settings):
         name: Literal["ideal"] = "ideal"
 
-    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Arrival:
+    def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
         if broadcast.coordinates_per_row is None:
-            bits = WORD * broadcast.reals
-            return Arrival(broadcast, bits / self.setup.rate_bps, copies(broadcast, cohort) * bits)
+            bits = WORD * broadcast.num_coordinates
+            return Delivery(
+                broadcast, bits / self.setup.rate_bps, count_copies(broadcast, cohort) * bits
+            )
         # each device gets a part of its own, all at once; the largest takes longest
         bits_of, trial = (
             WORD * broadcast.coordinates_per_row.cpu().numpy(),
             cohort.host_trial_device[0],
         )
-        longest = np.zeros(cohort.trials)
+        longest = np.zeros(cohort.num_trials)
         np.maximum.at(longest, trial, bits_of)
-        total = np.bincount(trial, bits_of, cohort.trials)
-        return Arrival(broadcast, longest / self.setup.rate_bps, total)
+        total = np.bincount(trial, bits_of, cohort.num_trials)
+        return Delivery(broadcast, longest / self.setup.rate_bps, total)

@@ -10,12 +10,12 @@ import torch
 
 from otafl import (
     clock,
+    cpu_frequency,
     data,
     downlink,
-    frequency,
-    levels,
     models,
     selection,
+    submodels,
     topology,
     uplink,
 )
@@ -24,7 +24,7 @@ from otafl.clock import Clock
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context, Hyper, Workload
 from otafl.core.errors import UserError
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.data import Samples
 from otafl.devices import compute
@@ -32,7 +32,7 @@ from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
 from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Downlink
-from otafl.engine.sizes import Sizes
+from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.engine.workload import WorkloadPlanner
 from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
@@ -67,13 +67,13 @@ class Parts:
     faults: Faults
     clock: Clock
     workload: WorkloadPlanner
-    sizes: Sizes
+    submodels: SubmodelWorkload
     selection: Selection
     downlink: Downlink
     signalling: Signalling
     duration_s: np.ndarray
 
-    def context(self, cohort: Cohort, t: int) -> Context:
+    def make_context(self, cohort: Cohort, t: int) -> Context:
         """Return the method's context of a cohort in a round."""
         return Context(cohort, self.hyper, self.streams, t)
 
@@ -91,19 +91,19 @@ def assemble(
     errors that no section of the scenario shows.
     """
     scenario = points[0].scenario
-    laid_out = topology.Rows.of(
+    laid_out = topology.Rows.build(
         [point.scenario for point in points for _ in trials],
         [trial for _ in points for trial in trials],
-        torch_device(scenario.engine.device),
+        select_torch_device(scenario.engine.device),
         getattr(torch, scenario.engine.dtype),
     )
     rows, streams = laid_out.scenarios, laid_out.streams
     scenario, count = rows[0], rows[0].devices.count
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
-    samples = laid_out.samples(samples_of, count)
+    samples = laid_out.partition_samples(samples_of, count)
     model = models.build(scenario.model, samples.data.input_shape, samples.data.classes)
-    algorithm = method_of(scenario, model)
+    algorithm = build_algorithm(scenario, model)
     hardware = compute.build(
         [one.compute for one in of_devices], count, streams, servers.first_devices
     )
@@ -113,28 +113,30 @@ def assemble(
         count,
         streams,
         power_db=hardware.power_db,
-        mains=hardware.mains,
-        reached=servers.reached,
-        neighbours=servers.neighbours,
+        mains=hardware.is_on_mains,
+        reached=servers.get_uplink_channel,
+        neighbours=servers.build_intercell,
     )
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams
     )
-    load = load_of(scenario, samples)
-    sized = levels.build(scenario.devices.levels, algorithm.levels(), hardware, load, setup)
+    load = make_workload(scenario, samples)
+    sized = submodels.build(
+        scenario.devices.levels, algorithm.list_submodels(), hardware, load, setup
+    )
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,
-        frequency.build(
-            scenario.devices.frequency, hardware, link.budget, link.transport.planned()
+        cpu_frequency.build(
+            scenario.devices.frequency, hardware, link.budget, link.transport.get_access_plan()
         ),
         Jitter([one.compute for one in of_devices], streams),
         faults,
         clocks,
         link.budget,
-        _bounds([one.deadline_s for one in of_devices]),
-        _bounds([one.round_budget_j for one in of_devices]),
+        _to_bounds([one.deadline_s for one in of_devices]),
+        _to_bounds([one.round_budget_j for one in of_devices]),
     )
     rate_bps = np.array([one.downlink_rate_bps for one in of_devices])
     return Parts(
@@ -144,35 +146,37 @@ def assemble(
         topology=servers,
         model=model,
         algorithm=algorithm,
-        hyper=hyper_of([row.algorithm.values for row in rows], streams),
-        server=registry.make("server", scenario.server),
-        server_hyper=hyper_of([row.server for row in rows], streams),
+        hyper=build_hyper([row.algorithm.values for row in rows], streams),
+        server=registry.make_component("server", scenario.server),
+        server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
         hardware=hardware,
         faults=faults,
         clock=clocks,
         workload=workload,
-        sizes=Sizes(algorithm, sized, link.channel, load),
+        submodels=SubmodelWorkload(algorithm, sized, link.channel, load),
         selection=chosen,
         downlink=downlink.build([row.downlink for row in rows], rate_bps, link.budget, streams),
         signalling=Signalling([row.signalling for row in rows], link.budget),
-        duration_s=_bounds([row.training.duration_s for row in rows]),
+        duration_s=_to_bounds([row.training.duration_s for row in rows]),
     )
 
 
-def method_of(scenario: Scenario, model: Model) -> Algorithm:
+def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
     """Make the scenario's method for a model. Raises UserError if the model lacks a requirement."""
-    made: Algorithm = registry.make("algorithm", scenario.algorithm, model, scenario.devices.count)
+    made: Algorithm = registry.make_component(
+        "algorithm", scenario.algorithm, model, scenario.devices.count
+    )
     return made
 
 
-def load_of(scenario: Scenario, samples: Samples) -> Workload:
+def make_workload(scenario: Scenario, samples: Samples) -> Workload:
     """Return the local work of the devices [S, K] in a round."""
-    training, held = scenario.training, samples.share.double().cpu().numpy()
+    training, held = scenario.training, samples.sample_share.double().cpu().numpy()
     return Workload(training.local_steps, training.batch_size, held)
 
 
-def torch_device(name: str) -> torch.device:
+def select_torch_device(name: str) -> torch.device:
     """Return the torch device of `engine.device`: auto takes a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -181,6 +185,6 @@ def torch_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def _bounds(values: Sequence[float | None]) -> np.ndarray:
+def _to_bounds(values: Sequence[float | None]) -> np.ndarray:
     """Return the bounds [S], inf for None."""
     return np.array([np.inf if value is None else value for value in values])

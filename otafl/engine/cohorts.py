@@ -11,36 +11,36 @@ from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort
 from otafl.engine.assembly import Parts
-from otafl.selection.base import Selection, in_order
+from otafl.selection.base import Selection, yield_in_order
 from otafl.selection.choosing import draw_subset
 
 
 class Cohorts:
     """Cohorts of a stack of S trials over K devices.
 
-    share: [S, K], the devices' numbers of samples, or ones for uniform weights. wanted: devices per
-    round and trial. must_ask: whether devices are asked for their availability one after the other,
-    instead of a choice among all available ones.
+    sample_share: [S, K], the devices' numbers of samples, or ones for uniform weights.
+    num_participants: devices per round and trial. must_ask: whether devices are asked for their
+    availability one after the other, instead of a choice among all available ones.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.share = parts.samples.share
+        self.sample_share = parts.samples.sample_share
         if parts.scenario.training.weights == "uniform":
-            self.share = torch.ones_like(self.share)
-        self._trials, self._population = self.share.shape
-        self.wanted = parts.scenario.devices.participants or self._population
-        asked = self.wanted < self._population and not parts.selection.is_narrowing
-        ordered = type(parts.selection).keys is not Selection.keys
+            self.sample_share = torch.ones_like(self.sample_share)
+        self._num_trials, self._num_devices = self.sample_share.shape
+        self.num_participants = parts.scenario.devices.participants or self._num_devices
+        asked = self.num_participants < self._num_devices and not parts.selection.is_narrowing
+        ordered = type(parts.selection).get_keys is not Selection.get_keys
         self.must_ask = parts.clock.must_ask and asked and ordered
         self._everyone: Cohort | None = None
 
     @functools.cached_property
-    def outline(self) -> ChannelState:
+    def placeholder_channel(self) -> ChannelState:
         """A channel of no particular device, for components that do not use it."""
-        return self._parts.link.channel.outline(0)
+        return self._parts.link.channel.get_large_scale_state(0)
 
-    def drawn(
+    def draw(
         self,
         available: np.ndarray | None,
         running: np.ndarray,
@@ -64,86 +64,92 @@ class Cohorts:
             Channel of the round; not needed by a selection that does not use it.
         """
         selection = self._parts.selection
-        whole = self.wanted == self._population and not selection.is_narrowing
+        whole = self.num_participants == self._num_devices and not selection.is_narrowing
         everyone = available is None and whole
         if everyone and self._everyone is not None:
             self._everyone.version.fill_(t)
-            return self._described(self._everyone, version, t, channel)
+            return self._complete_cohort(self._everyone, version, t, channel)
         free = available
         if free is None:
-            free = np.ones((self._trials, self._population), bool)
+            free = np.ones((self._num_trials, self._num_devices), bool)
         if self.must_ask and available is None:
-            free = self._asked(running, t)
+            free = self._poll_devices(running, t)
         elif not whole:
             state = channel
             if state is None:
-                state = self.outline if selection.blind else self._parts.link.channel.state(t)
-            free = selection.choose(free, self._vacancies(), t, state)
-        cohort = self._of(free, t)
+                state = (
+                    self.placeholder_channel
+                    if selection.is_channel_blind
+                    else self._parts.link.channel.get_state(t)
+                )
+            free = selection.select_devices(free, self._count_vacancies(), t, state)
+        cohort = self._build_cohort(free, t)
         if everyone:
             self._everyone = cohort
-        return self._described(cohort, version, t, channel)
+        return self._complete_cohort(cohort, version, t, channel)
 
-    def weighted(self, cohort: Cohort, t: int) -> Cohort:
+    def reweight(self, cohort: Cohort, t: int) -> Cohort:
         """Return the cohort with the weights that the method gives to its devices."""
-        share = self._shares(cohort.trial, cohort.device)
-        return self._by_method(replace(cohort, weight=share), t)
+        share = self._normalise_shares(cohort.trial, cohort.device)
+        return self._apply_algorithm_weights(replace(cohort, weight=share), t)
 
     def forget(self) -> None:
         """Draw the next cohort again, because a trial has stopped."""
         self._everyone = None
 
-    def _vacancies(self) -> np.ndarray | int:
+    def _count_vacancies(self) -> np.ndarray | int:
         """Return the number of devices to choose; [S] if those of earlier rounds still work."""
         if not self._parts.scenario.devices.protocol.goes_on:
-            return self.wanted
-        busy = self._parts.clock.at_work().sum(1)
-        vacant: np.ndarray = np.maximum(0, self.wanted - busy)
+            return self.num_participants
+        busy = self._parts.clock.get_busy().sum(1)
+        vacant: np.ndarray = np.maximum(0, self.num_participants - busy)
         return vacant
 
-    def _asked(self, running: np.ndarray, t: int) -> np.ndarray:
+    def _poll_devices(self, running: np.ndarray, t: int) -> np.ndarray:
         """Return the first available devices in the selection's order, [S, K] bool."""
-        chosen = np.zeros((self._trials, self._population), bool)
-        keys = self._parts.selection.keys(t, self._population)
+        chosen = np.zeros((self._num_trials, self._num_devices), bool)
+        keys = self._parts.selection.get_keys(t, self._num_devices)
         assert keys is not None
-        wanted = np.broadcast_to(self._vacancies(), self._trials)
+        wanted = np.broadcast_to(self._count_vacancies(), self._num_trials)
         for trial in np.flatnonzero(running).tolist():
-            order = in_order(keys[trial])
+            order = yield_in_order(keys[trial])
             there = self._parts.clock.select_first_available(trial, order, int(wanted[trial]))
             chosen[trial, there] = True
         return chosen
 
-    def _of(self, chosen: np.ndarray, t: int) -> Cohort:
-        trial, device = np.nonzero(chosen)
-        to = self.share.device
+    def _build_cohort(self, selected_mask: np.ndarray, t: int) -> Cohort:
+        trial, device = np.nonzero(selected_mask)
+        to = self.sample_share.device
         rows = torch.from_numpy(trial).to(to), torch.from_numpy(device).to(to)
-        counts = tuple(chosen.sum(1).tolist())
-        return Cohort.fresh(*rows, self._shares(*rows), counts, self._population, version=t)
+        counts = tuple(selected_mask.sum(1).tolist())
+        return Cohort.create(
+            *rows, self._normalise_shares(*rows), counts, self._num_devices, version=t
+        )
 
-    def _shares(self, trial: Tensor, device: Tensor) -> Tensor:
+    def _normalise_shares(self, trial: Tensor, device: Tensor) -> Tensor:
         """Return the devices' shares of their trials' weight, [N]."""
-        return self.share[trial, device] / self.share.sum(1)[trial]
+        return self.sample_share[trial, device] / self.sample_share.sum(1)[trial]
 
-    def _described(
+    def _complete_cohort(
         self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None
     ) -> Cohort:
         """Return the cohort with levels, the method's weights and versions, and transmitters."""
-        cohort = self._parts.sizes.assign(cohort, t, channel)
+        cohort = self._parts.submodels.assign_levels(cohort, t, channel)
         if version is not None:
             cohort = replace(cohort, version=version[cohort.trial])
-        return self._who_sends(self._by_method(cohort, t), t)
+        return self._mark_transmitters(self._apply_algorithm_weights(cohort, t), t)
 
-    def _by_method(self, cohort: Cohort, t: int) -> Cohort:
-        weight = self._parts.algorithm.row_weights(self._parts.context(cohort, t))
+    def _apply_algorithm_weights(self, cohort: Cohort, t: int) -> Cohort:
+        weight = self._parts.algorithm.compute_weights(self._parts.make_context(cohort, t))
         return cohort if weight is cohort.weight else replace(cohort, weight=weight)
 
-    def _who_sends(self, cohort: Cohort, t: int) -> Cohort:
+    def _mark_transmitters(self, cohort: Cohort, t: int) -> Cohort:
         """Return the cohort with `sends` as `devices.senders` and the method say, where they do."""
         wanted = self._parts.scenario.devices.senders
         if wanted is not None and wanted < max(cohort.counts):
             some = draw_subset(cohort, wanted, t, self._parts.streams)
-            cohort = replace(cohort, sends=some, all_transmit=False)
-        sends = self._parts.algorithm.sends(self._parts.context(cohort, t))
+            cohort = replace(cohort, transmit_mask=some, all_transmit=False)
+        sends = self._parts.algorithm.select_transmitters(self._parts.make_context(cohort, t))
         if sends is None:
             return cohort
-        return replace(cohort, sends=sends & cohort.sends, all_transmit=False)
+        return replace(cohort, transmit_mask=sends & cohort.transmit_mask, all_transmit=False)

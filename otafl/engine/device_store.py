@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Cohort, Tensors, taken
+from otafl.core.contracts import Cohort, Tensors, take_rows
 from otafl.core.stateful import Stateful
 from otafl.scenario.sections import DeviceState
 
-MANY = 4096
+MAX_COMPARED = 4096
 """Number of devices up to which each is tested separately, if their models take little memory."""
 
 MODELS_CHUNK = 1 << 26
@@ -33,7 +33,7 @@ class DeviceStore(Stateful):
 
     Parameters
     ----------
-    trials : int
+    num_trials : int
         Number of trials, S.
     num_devices : int
         Number of devices, K.
@@ -49,47 +49,47 @@ class DeviceStore(Stateful):
 
     def __init__(
         self,
-        trials: int,
+        num_trials: int,
         num_devices: int,
         device: torch.device,
         place: DeviceState = "memory",
         hands_over: bool = False,
     ) -> None:
-        self._trials, self._population, self._place = trials, num_devices, place
+        self._num_trials, self._num_devices, self._place = num_trials, num_devices, place
         self._hands_over = hands_over and place == "memory"
         self._start: Tensors = {}  # [S, 1, *shape]
         self._table: Tensors = {}  # [capacity, *shape]
-        self._cells, self._device = trials * num_devices, device
+        self._num_rows, self._device = num_trials * num_devices, device
         self._row = torch.empty(0, dtype=torch.int64, device=device)  # [S * K], -1 for no row
         self._count = self._capacity = 0
 
-    def add(self, blocks: Tensors) -> None:
+    def add(self, tensors: Tensors) -> None:
         """Add the tensors that are missing, by their initial state: name -> [S, K, *shape].
 
         [S, 1, *shape] for a tensor that all devices of a trial share.
         """
-        if blocks and not len(self._row):
-            self._nobody()
-        for name, block in blocks.items():
+        if tensors and not len(self._row):
+            self._clear_rows()
+        for name, block in tensors.items():
             if name in self._start:
                 continue
             self._start[name] = block[:, :1].clone()  # the server may write to its tensors
             if name in self._table:  # loaded from a checkpoint
                 continue
-            self._table[name] = self._new(block, self._capacity)
-            self._begin(name, self._having())
+            self._table[name] = self._allocate_tensor(block, self._capacity)
+            self._begin(name, self._find_allocated())
             if block.shape[1] > 1:
-                self._give_all()
-                for own, start in zip(self._whole(name), block, strict=True):
+                self._write_all()
+                for own, start in zip(self._view_table(name), block, strict=True):
                     own.copy_(start)
 
     @property
-    def allocated(self) -> int:
+    def num_allocated(self) -> int:
         """The number of devices, of all trials, that have rows."""
         return self._count
 
     @property
-    def reals(self) -> int:
+    def num_coordinates(self) -> int:
         """Count the real numbers of one device's state."""
         return sum(math.prod(start.shape[2:]) for start in self._start.values())
 
@@ -99,113 +99,115 @@ class DeviceStore(Stateful):
         starts = self._start.values()
         return sum(math.prod(start.shape[2:]) * start.element_size() for start in starts)
 
-    def rows(self, cohort: Cohort) -> Tensors:
+    def get_rows(self, cohort: Cohort) -> Tensors:
         """Return the state [n, *shape] of the cohort's rows."""
         if not self._table:
             return {}
-        if self._hands_over and cohort.size == self._cells:
-            self._give_all()
+        if self._hands_over and cohort.num_rows == self._num_rows:
+            self._write_all()
             return dict(self._table)
-        rows = self._rows(cohort)
-        return {name: taken(table, rows) for name, table in self._table.items()}
+        rows = self._allocate_rows(cohort)
+        return {name: take_rows(table, rows) for name, table in self._table.items()}
 
     def put(self, cohort: Cohort, state: Tensors) -> None:
         """Store the state [n, *shape] of the cohort's rows."""
         if not self._table:
             return
-        if self._hands_over and cohort.size == self._cells:
-            self._give_all()
+        if self._hands_over and cohort.num_rows == self._num_rows:
+            self._write_all()
             self._table = dict(state)
             return
-        rows = self._rows(cohort)
+        rows = self._allocate_rows(cohort)
         for name, values in state.items():
             table = self._table[name]
             table.index_copy_(0, rows.to(table.device), values.to(table.device))
 
-    def blocks(self) -> Tensors:
+    def get_all(self) -> Tensors:
         """Return the state [S, K, *shape] of all devices."""
-        if self._count == self._cells:
-            return {name: self._whole(name) for name in self._table}
+        if self._count == self._num_rows:
+            return {name: self._view_table(name) for name in self._table}
         return {
-            name: table.view(self._trials, -1, *table.shape[1:])
-            for name, table in self._all().items()
+            name: table.view(self._num_trials, -1, *table.shape[1:])
+            for name, table in self._copy_all().items()
         }
 
-    def different(self, model_reals: int) -> tuple[Tensors, Tensor | None]:
+    def get_distinct(self, model_coordinates: int) -> tuple[Tensors, Tensor | None]:
         """Return the state of all devices without repetitions, and the row of each device in it.
 
         The state is [S, M, *shape], with the initial state first and the states that have left it
         after it. The rows are [S * K] int64, of [S * M]. For few devices with small models the
-        result is that of `blocks`, and None.
+        result is that of `get_all`, and None.
         """
-        cells, reals = self._cells, max(self.reals, model_reals)
-        few = cells <= MANY and cells * reals <= MODELS_CHUNK
+        cells, reals = self._num_rows, max(self.num_coordinates, model_coordinates)
+        few = cells <= MAX_COMPARED and cells * reals <= MODELS_CHUNK
         if few or not self._table or self._count == cells:
-            return self.blocks(), None
-        having = self._having()
-        trial = having // self._population
-        counts = torch.bincount(trial, minlength=self._trials)
+            return self.get_all(), None
+        having = self._find_allocated()
+        trial = having // self._num_devices
+        counts = torch.bincount(trial, minlength=self._num_trials)
         width = 1 + int(counts.max())
         first = trial * width + 1  # after the start
         at = first + torch.arange(len(having), device=trial.device)
         at = at - (counts.cumsum(0) - counts)[trial]
-        whose = torch.arange(cells, device=trial.device) // self._population * width
+        whose = torch.arange(cells, device=trial.device) // self._num_devices * width
         whose[having] = at
         blocks = {}
         for name, table in self._table.items():
             start = self._start[name]
             states = start.expand(-1, width, *start.shape[2:]).clone()
-            states.flatten(0, 1)[at] = taken(table, self._row[having])
+            states.flatten(0, 1)[at] = take_rows(table, self._row[having])
             blocks[name] = states
         return blocks, whose
 
     def state_dict(self) -> dict[str, Any]:
-        cells, tables = self._having(), self._table
-        if self._count < self._cells:
-            tables = {name: taken(table, self._row[cells]) for name, table in tables.items()}
+        cells, tables = self._find_allocated(), self._table
+        if self._count < self._num_rows:
+            tables = {name: take_rows(table, self._row[cells]) for name, table in tables.items()}
         return {"cells": cells, "rows": dict(tables)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         cells = state["cells"].to(self._device)
-        self._nobody()
+        self._clear_rows()
         self._row[cells] = torch.arange(len(cells), device=cells.device)
         self._count = self._capacity = len(cells)
         for name, rows in state["rows"].items():
-            whole = self._place == "memory" and len(cells) == self._cells
+            whole = self._place == "memory" and len(cells) == self._num_rows
             # tables that were handed over keep their strides, on which the last bits depend
-            self._table[name] = rows if whole else self._new(rows[None], len(cells)).copy_(rows)
+            self._table[name] = (
+                rows if whole else self._allocate_tensor(rows[None], len(cells)).copy_(rows)
+            )
 
-    def _nobody(self) -> None:
-        self._row = torch.full((self._cells,), -1, device=self._device)
+    def _clear_rows(self) -> None:
+        self._row = torch.full((self._num_rows,), -1, device=self._device)
 
-    def _having(self) -> Tensor:
+    def _find_allocated(self) -> Tensor:
         """Return the devices that have rows, as rows of [S * K]."""
         return (self._row >= 0).nonzero().squeeze(1)
 
-    def _rows(self, cohort: Cohort) -> Tensor:
+    def _allocate_rows(self, cohort: Cohort) -> Tensor:
         """Return the cohort's rows in the tables, [n]; devices without a row get one."""
-        if self._count == self._cells:
-            return cohort.cell
-        rows = self._row[cohort.cell]
-        new = cohort.cell[rows < 0]
+        if self._count == self._num_rows:
+            return cohort.flat_index
+        rows = self._row[cohort.flat_index]
+        new = cohort.flat_index[rows < 0]
         count = self._count + len(new)
-        if 2 * count > self._cells:
-            self._give_all()
-            return cohort.cell
+        if 2 * count > self._num_rows:
+            self._write_all()
+            return cohort.flat_index
         if len(new):
             self._reserve(count)
             self._row[new] = torch.arange(self._count, count, device=new.device)
             self._count = count
             for name in self._table:
                 self._begin(name, new)
-            rows = self._row[cohort.cell]
+            rows = self._row[cohort.flat_index]
         return rows
 
-    def _begin(self, name: str, cells: Tensor) -> None:
+    def _begin(self, name: str, flat_index: Tensor) -> None:
         """Set the rows of devices to a tensor's initial state."""
         table, start = self._table[name], self._start[name].squeeze(1)
-        rows = self._row[cells].to(table.device)
-        table.index_copy_(0, rows, start[cells // self._population].to(table.device))
+        rows = self._row[flat_index].to(table.device)
+        table.index_copy_(0, rows, start[flat_index // self._num_devices].to(table.device))
 
     def _reserve(self, count: int) -> None:
         """Make room for `count` rows, and for the same number of later ones."""
@@ -213,38 +215,38 @@ class DeviceStore(Stateful):
             return
         self._capacity = 2 * count
         for name, old in self._table.items():
-            self._table[name] = self._new(old[None], self._capacity)
+            self._table[name] = self._allocate_tensor(old[None], self._capacity)
             self._table[name][: self._count] = old[: self._count]
 
-    def _give_all(self) -> None:
+    def _write_all(self) -> None:
         """Give rows to every device, in order."""
-        if self._count < self._cells:
-            self._table = self._all()
-            self._row = torch.arange(self._cells, device=self._device)
-            self._count = self._capacity = self._cells
+        if self._count < self._num_rows:
+            self._table = self._copy_all()
+            self._row = torch.arange(self._num_rows, device=self._device)
+            self._count = self._capacity = self._num_rows
 
-    def _all(self) -> Tensors:
+    def _copy_all(self) -> Tensors:
         """Return new tables [S * K, *shape] of all devices."""
-        cells, all_ = self._having(), {}
+        cells, all_ = self._find_allocated(), {}
         for name, table in self._table.items():
-            whole = all_[name] = self._new(table[None], self._cells)
-            by_trial = whole.view(self._trials, -1, *whole.shape[1:])
+            whole = all_[name] = self._allocate_tensor(table[None], self._num_rows)
+            by_trial = whole.view(self._num_trials, -1, *whole.shape[1:])
             for own, start in zip(by_trial, self._start[name], strict=True):
                 own.copy_(start.expand_as(own))  # one by one, so that no second copy is made
-            having = taken(table, self._row[cells])
+            having = take_rows(table, self._row[cells])
             whole.index_copy_(0, cells.to(whole.device), having.to(whole.device))
         return all_
 
-    def _whole(self, name: str) -> Tensor:
+    def _view_table(self, name: str) -> Tensor:
         """View the table of a tensor, with a row for each device, as [S, K, *shape]."""
-        return self._table[name].view(self._trials, -1, *self._table[name].shape[1:])
+        return self._table[name].view(self._num_trials, -1, *self._table[name].shape[1:])
 
-    def _new(self, like: Tensor, rows: int) -> Tensor:
-        """Return room for `rows` rows of a tensor like [.., .., *shape]."""
-        shape = (rows, *like.shape[2:])
+    def _allocate_tensor(self, like: Tensor, num_rows: int) -> Tensor:
+        """Return room for `num_rows` rows of a tensor like [.., .., *shape]."""
+        shape = (num_rows, *like.shape[2:])
         if self._place == "memory":
             return like.new_empty(shape)
-        if self._place == "host" or not rows:
+        if self._place == "host" or not num_rows:
             return torch.empty(shape, dtype=like.dtype)
         with tempfile.NamedTemporaryFile(prefix="otafl-devices-") as file:
             size = math.prod(shape)  # the mapping stays after the file's name is removed

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from otafl.algorithms.base import Outcome
 from otafl.core.contracts import Broadcast, Cohort, LocalContext, Payload
-from otafl.downlink.base import Arrival
+from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.stacking import Collector, sending
+from otafl.engine.payload_collector import PayloadCollector, select_transmitted
 
 CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
 """Default memory of the rows that are trained together, if it is neither set nor measured.
@@ -18,7 +18,7 @@ CHUNK_MB = {"cpu": 4.0, "cuda": 256.0}
 It fits a core's own cache; a GPU processes many rows at once.
 """
 
-LEAST_ROWS = 8
+MIN_ROWS = 8
 """Least number of rows trained together by default.
 
 With fewer rows, the dispatch of operations costs more than the cache saves.
@@ -33,7 +33,9 @@ class LocalTraining:
         self._rows_at_once: int | None = None
         self._buffers: dict[tuple[int, str], Tensor] = {}
 
-    def of(self, broadcast: Broadcast | Arrival, cohort: Cohort, t: int) -> tuple[Payload, Tensor]:
+    def train_cohort(
+        self, broadcast: Broadcast | Delivery, cohort: Cohort, t: int
+    ) -> tuple[Payload, Tensor]:
         """Train every row of the cohort.
 
         Returns the payload of the transmitting rows, in their order, and the loss [N] of all.
@@ -41,48 +43,54 @@ class LocalTraining:
         if self._rows_at_once is None:
             chunk_mb = self._parts.scenario.engine.chunk_mb
             kind = self._parts.streams.device.type
-            self._rows_at_once = rows_within(chunk_mb, self.row_bytes(broadcast), kind)
-        chunks = max(1, round(cohort.size / self._rows_at_once))  # of nearly equal size
-        size = max(1, -(-cohort.size // chunks))
-        sends = None if cohort.all_transmit else cohort.sends.cpu().numpy()
-        out = Collector(cohort.size if sends is None else int(sends.sum()), self._buffers)
+            self._rows_at_once = count_rows_within(
+                chunk_mb, self.estimate_row_bytes(broadcast), kind
+            )
+        chunks = max(1, round(cohort.num_rows / self._rows_at_once))  # of nearly equal size
+        size = max(1, -(-cohort.num_rows // chunks))
+        sends = None if cohort.all_transmit else cohort.transmit_mask.cpu().numpy()
+        out = PayloadCollector(
+            cohort.num_rows if sends is None else int(sends.sum()), self._buffers
+        )
         losses = []
-        for start in range(0, cohort.size, size):
-            stop = min(start + size, cohort.size)
+        for start in range(0, cohort.num_rows, size):
+            stop = min(start + size, cohort.num_rows)
             chunk, (state, payload, loss) = self.train(broadcast, cohort, start, stop, t)
             self._devices.put(chunk, state)
             losses.append(loss)
             if sends is None:
-                out.add(chunk.size, payload)
+                out.add(chunk.num_rows, payload)
             else:
-                out.add(int(sends[start:stop].sum()), sending(payload, chunk))
+                out.add(int(sends[start:stop].sum()), select_transmitted(payload, chunk))
         return out.payload, torch.cat(losses)
 
     def train(
-        self, broadcast: Broadcast | Arrival, cohort: Cohort, start: int, stop: int, t: int
+        self, broadcast: Broadcast | Delivery, cohort: Cohort, start: int, stop: int, t: int
     ) -> tuple[Cohort, Outcome]:
         """Train the rows start..stop of the cohort together. Returns them and the outcome."""
         parts = self._parts
-        chunk = cohort if stop - start == cohort.size else cohort.rows(start, stop)
-        work = parts.samples.local_data.work(t, chunk)
+        chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
+        work = parts.samples.training_data.select_cohort(t, chunk)
         context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
-        received = broadcast.rows(cohort, start, stop)
-        return chunk, parts.algorithm.local(received, self._devices.rows(chunk), context)
+        received = broadcast.expand_rows(cohort, start, stop)
+        return chunk, parts.algorithm.run_local_update(
+            received, self._devices.get_rows(chunk), context
+        )
 
-    def row_bytes(self, broadcast: Broadcast | Arrival) -> int:
+    def estimate_row_bytes(self, broadcast: Broadcast | Delivery) -> int:
         """Estimate the memory that a row works on: its copies of model and state, a minibatch."""
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
-        reals = 2 * broadcast.reals + 2 * self._devices.reals
+        reals = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
         reals += parts.scenario.training.batch_size * sample
         return reals * (torch.finfo(parts.streams.dtype).bits // 8)
 
 
-def rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
+def count_rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:
     """Return the number of rows that fit `engine.chunk_mb`, at least one.
 
     The default depends on the kind of processor.
     """
     if chunk_mb is None:
-        return max(LEAST_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))
+        return max(MIN_ROWS, int(CHUNK_MB.get(kind, CHUNK_MB["cpu"]) * 2**20 / row_bytes))
     return max(1, int(chunk_mb * 2**20 / row_bytes))

@@ -11,16 +11,16 @@ import torch
 from otafl.clock import Clock
 from otafl.core.contracts import ChannelState, Cohort, LinkBudget, TransmitLimits
 from otafl.core.stateful import Stateful
+from otafl.cpu_frequency.base import CpuFrequency, Task
 from otafl.devices.energy import compute_energy_j
 from otafl.devices.faults import Faults
 from otafl.devices.hardware import Hardware
 from otafl.devices.jitter import Jitter
-from otafl.downlink.base import Arrival
-from otafl.frequency.base import CpuFrequency, Task
+from otafl.downlink.base import Delivery
 
 
 @dataclass(frozen=True)
-class Load:
+class ComputeLoad:
     """Local work of the rows of a cohort [N].
 
     Seconds until each has the model, seconds and watts of its local work, the joules of both, and
@@ -30,10 +30,10 @@ class Load:
     downlink_s: np.ndarray
     compute_s: np.ndarray
     compute_w: np.ndarray
-    joules: np.ndarray
-    power: np.ndarray | None
+    energy_j: np.ndarray
+    power_share: np.ndarray | None
 
-    def take(self, keep: np.ndarray) -> Load:
+    def take(self, keep: np.ndarray) -> ComputeLoad:
         """Return the rows [N] bool to keep."""
         parts = {name: value[keep] for name, value in vars(self).items() if value is not None}
         return replace(self, **parts)
@@ -49,7 +49,7 @@ class WorkloadPlanner(Stateful):
     state_attrs: ClassVar = ("_power", "_spent_j")
 
     hardware: Hardware
-    frequency: CpuFrequency
+    cpu_frequency: CpuFrequency
     jitter: Jitter
     faults: Faults
     clock: Clock
@@ -66,50 +66,50 @@ class WorkloadPlanner(Stateful):
         bandwidth_hz = self.budget.bandwidth_hz.double().cpu().numpy()[:, None]
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
 
-    def of(
-        self, cohort: Cohort, flops: np.ndarray, arrival: Arrival, channel: ChannelState, t: int
-    ) -> Load:
+    def plan_load(
+        self, cohort: Cohort, flops: np.ndarray, arrival: Delivery, channel: ChannelState, t: int
+    ) -> ComputeLoad:
         """Return the load of rows with this number of operations [N]."""
         at = trial, device = cohort.host_trial_device
         own = self.hardware
         down_s = arrival.row_seconds
         if down_s is None:
-            down_s = np.broadcast_to(arrival.seconds, (cohort.trials,))[trial]
+            down_s = np.broadcast_to(arrival.seconds, (cohort.num_trials,))[trial]
         deadline_s = self.deadline_s[trial]
-        task = Task(trial, device, flops, down_s, deadline_s, arrival.reals, channel, t)
-        pace = self.frequency.pace(task)
+        task = Task(trial, device, flops, down_s, deadline_s, arrival.num_coordinates, channel, t)
+        pace = self.cpu_frequency.choose_speed(task)
         cycles = flops * (own.frequency_hz[at] / own.flops_per_s[at])
         joules = compute_energy_j(cycles, pace.frequency_hz, own.kappa[at])
         seconds = cycles / pace.frequency_hz
         for factor in (
-            self.jitter.factor(cohort.trial, cohort.device, t),
+            self.jitter.draw_factor(cohort.trial, cohort.device, t),
             self.faults.draw_slowdown(trial, device, t),
         ):
             if factor is not None:
                 seconds = seconds * factor
         watts = np.divide(joules, seconds, out=np.zeros_like(seconds), where=seconds > 0)
-        return Load(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
+        return ComputeLoad(down_s, seconds, watts, joules + own.receive_w[at] * down_s, pace.power)
 
-    def affordable(self, cohort: Cohort, load: Load) -> np.ndarray | None:
+    def find_within_budget(self, cohort: Cohort, load: ComputeLoad) -> np.ndarray | None:
         """Return the rows whose work is within a round's budget, [N] bool; None for no budget."""
         if not self._check_bound:
             return None
-        return load.joules <= self.round_budget_j[cohort.host_trial_device[0]]
+        return load.energy_j <= self.round_budget_j[cohort.host_trial_device[0]]
 
-    def begin(self, cohort: Cohort, load: Load) -> None:
+    def start(self, cohort: Cohort, load: ComputeLoad) -> None:
         """Record the work that the rows begin."""
         if self._check_bound:
-            self._spent_j[cohort.host_trial_device] = load.joules
-        if load.power is not None:
+            self._spent_j[cohort.host_trial_device] = load.energy_j
+        if load.power_share is not None:
             if self._power is None:
                 self._power = np.ones_like(self._spent_j)
-            self._power[cohort.host_trial_device] = load.power
+            self._power[cohort.host_trial_device] = load.power_share
 
-    def limits(self) -> TransmitLimits:
+    def get_limits(self) -> TransmitLimits:
         """Return the bounds on the transmissions in the current slot."""
         left_j = None
-        if not self.hardware.mains:
-            left_j = self.clock.charge_j()
+        if not self.hardware.is_on_mains:
+            left_j = self.clock.compute_charge_j()
         if self._check_bound:
             own = np.maximum(0.0, self.round_budget_j[:, None] - self._spent_j)
             left_j = own if left_j is None else np.minimum(left_j, own)
@@ -120,4 +120,4 @@ class WorkloadPlanner(Stateful):
             energy = torch.from_numpy(left_j * drawn).to(like)
             per_symbol = torch.from_numpy(self._per_symbol_j * drawn).to(like)
         power = None if self._power is None else torch.from_numpy(self._power).to(like)
-        return TransmitLimits(power=power, energy=energy, per_symbol=per_symbol)
+        return TransmitLimits(power_share=power, energy_budget=energy, energy_per_symbol=per_symbol)

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
-from otafl.data.own import OwnSamples
+from otafl.data.client_samples import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
-from otafl.evaluation.fine_tuning import FineTuning
-from otafl.evaluation.scoring import Tune, evaluate, evaluate_own
+from otafl.evaluation.fine_tuning import FineTuner
+from otafl.evaluation.scoring import Tune, evaluate, evaluate_client
 from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"
@@ -48,22 +48,22 @@ class Evaluation:
 
     def __init__(self, samples: Samples, training: TrainingSettings) -> None:
         self._all, self._training = samples, training
-        data, like = samples.data, samples.share
-        self._test = _samples(data.x_test, data.y_test, training.eval_samples, like)
+        data, like = samples.data, samples.sample_share
+        self._test = _to_samples(data.x_test, data.y_test, training.eval_samples, like)
         held_out = data.x_validation, data.y_validation
-        self._validation = _samples(*held_out, training.eval_samples, like)
-        self._statistics = BatchStatistics(samples.local_data, training.norm_samples)
+        self._validation = _to_samples(*held_out, training.eval_samples, like)
+        self._statistics = BatchStatistics(samples.training_data, training.norm_samples)
         self._together = None
-        if self._test is None and samples.own_test is not None and training.cross_test:
-            self._together = samples.own_test.together()
+        if self._test is None and samples.client_test is not None and training.cross_test:
+            self._together = samples.client_test.pool_devices()
 
-    def once(self) -> dict[str, np.ndarray]:
+    def compute_constants(self) -> dict[str, np.ndarray]:
         """Return the properties of the test samples that hold before any round, [S, ...].
 
         These are their number, the share of their most frequent class, and the same of the devices'
         own.
         """
-        own, trials = self._all.own_test, len(self._all.share)
+        own, trials = self._all.client_test, len(self._all.sample_share)
         out: dict[str, np.ndarray] = {}
         if self._test is not None:
             common = np.bincount(self._all.data.y_test[: self._training.eval_samples])
@@ -76,10 +76,10 @@ class Evaluation:
         if self._test is None:
             out["test_samples"] = of_classes.sum(1)
             out["majority_share"] = of_classes.max(1) / of_classes.sum(1)
-        out["majority_accuracy"] = own.majority()
+        out["majority_accuracy"] = own.compute_majority_share()
         if self._training.class_losses:
             counts = own.count_classes().double().cpu().numpy()
-            out["device_own_class_samples"] = counts.reshape(*self._all.share.shape, -1)
+            out["device_own_class_samples"] = counts.reshape(*self._all.sample_share.shape, -1)
         return out
 
     def take(
@@ -88,29 +88,31 @@ class Evaluation:
         """Score all views: name of `variables.VARIABLES` -> [S], [S, K] or [S, K, classes]."""
         out: dict[str, np.ndarray] = {}
         if round >= self._training.norm_from_round:
-            once = {id(view): self._statistics.added(view) for view in views.values()}
+            once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
             views = {name: once[id(view)] for name, view in views.items()}
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
         views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
         if levels:
-            out |= self._by_level(levels, running)
-        for prefix, view, tunings in self._models(views):
+            out |= self._evaluate_submodels(levels, running)
+        for prefix, view, tunings in self._list_models(views):
             tune = None
             if tunings:
-                tune = FineTuning(view.predict, tunings, self._all.local_data, round)
+                tune = FineTuner(view.predict_fn, tunings, self._all.training_data, round)
             out |= self._evaluate(prefix, _Evaluator(self._all, view, tune, running))
         return out
 
-    def _by_level(self, views: Sequence[View], running: np.ndarray) -> dict[str, np.ndarray]:
+    def _evaluate_submodels(
+        self, views: Sequence[View], running: np.ndarray
+    ) -> dict[str, np.ndarray]:
         """Score the model of each size, [S, L], on the common test samples or all devices' own."""
-        own = self._all.own_test
+        own = self._all.client_test
         scores = []
         for view in views:
             at = _Evaluator(self._all, view, None, running)
             if self._test is not None:
-                scores.append(at.common(*self._test))
+                scores.append(at.score_common(*self._test))
             elif own is not None:
-                scores.append(at.own(own))
+                scores.append(at.score_client(own))
         if not scores:
             return {}
         return {
@@ -118,7 +120,7 @@ class Evaluation:
             "level_test_loss": np.stack([one.loss for one in scores], 1),
         }
 
-    def _models(
+    def _list_models(
         self, views: Mapping[str, View]
     ) -> list[tuple[str, View, tuple[FineTuneSpec, ...]]]:
         """List the prefix of the results, the model, and the fine-tuning before its test."""
@@ -129,34 +131,34 @@ class Evaluation:
         training = self._training
         if training.fine_tune_steps:
             name = "personal" if "personal" in views else "global"
-            share = self._all.share
+            share = self._all.sample_share
             rate = share.new_full((len(share),), training.fine_tune_learning_rate)
             last = FineTuneSpec(training.fine_tune_steps, rate)
             out.append(("tuned_", views[name], (*tunings[name], last)))
         return out
 
     def _evaluate(self, prefix: str, at: _Evaluator) -> dict[str, np.ndarray]:
-        own, validation = self._all.own_test, self._all.own_validation
+        own, validation = self._all.client_test, self._all.client_validation
         classes = self._training.class_losses and prefix == "personal_"
         out: dict[str, np.ndarray] = {}
-        on_own = None if own is None else at.own(own, classes)
+        on_own = None if own is None else at.score_client(own, classes)
         if self._test is not None and (
-            own is None or not at.of_devices or self._training.cross_test
+            own is None or not at.has_device_models or self._training.cross_test
         ):
-            out |= _named(prefix, "test", at.common(*self._test, classes))
-        elif on_own is not None and not at.of_devices:  # the union of all devices' samples
-            out |= _named(prefix, "test", replace(on_own, by_device=None))
+            out |= _name_scores(prefix, "test", at.score_common(*self._test, classes))
+        elif on_own is not None and not at.has_device_models:  # the union of all devices' samples
+            out |= _name_scores(prefix, "test", replace(on_own, by_device=None))
         elif self._together is not None:
-            out |= _named(prefix, "test", at.own(self._together, classes))
+            out |= _name_scores(prefix, "test", at.score_client(self._together, classes))
         if on_own is not None:
-            out |= _named(f"{prefix}own_", "test", on_own)
-        if self._validation is not None and not (prefix or at.of_devices):
-            out |= _named(prefix, "validation", at.common(*self._validation))
+            out |= _name_scores(f"{prefix}own_", "test", on_own)
+        if self._validation is not None and not (prefix or at.has_device_models):
+            out |= _name_scores(prefix, "validation", at.score_common(*self._validation))
         if validation is not None:
-            scores = at.own(validation)
-            out |= _named(f"{prefix}own_", "validation", scores)
-            if self._validation is None and not (prefix or at.of_devices):
-                out |= _named(prefix, "validation", scores)
+            scores = at.score_client(validation)
+            out |= _name_scores(f"{prefix}own_", "validation", scores)
+            if self._validation is None and not (prefix or at.has_device_models):
+                out |= _name_scores(prefix, "validation", scores)
         return out
 
 
@@ -170,64 +172,68 @@ class _Evaluator:
     running: np.ndarray
 
     @property
-    def of_devices(self) -> bool:
+    def has_device_models(self) -> bool:
         """Whether devices have models of their own."""
         return self.view.owner == "device" or self.tune is not None
 
-    def common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
+    def score_common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
         """Score on common samples; the score of devices' models is the mean over devices."""
-        trials, devices = self.samples.share.shape
-        if self.tune is not None or (classes and self.of_devices):
+        trials, devices = self.samples.sample_share.shape
+        if self.tune is not None or (classes and self.has_device_models):
             cells = torch.arange(trials * devices, device=y.device)
             index = torch.arange(len(y), device=y.device).expand(len(cells), -1)
             count, trial = torch.full_like(cells, len(y)), cells // devices
-            same = OwnSamples(x, y, index, count, trial, self.samples.data.classes)
-            return self.own(same, classes)
-        if self.view.whose is not None:
-            return self._shared(*evaluate(self.view, x, y))
-        each = devices if self.of_devices else 1
-        rows = self._rows(each)
+            same = ClientSamples(x, y, index, count, trial, self.samples.data.classes)
+            return self.score_client(same, classes)
+        if self.view.param_index is not None:
+            return self._score_shared(*evaluate(self.view, x, y))
+        each = devices if self.has_device_models else 1
+        rows = self._find_running_rows(each)
         whole = len(rows) == trials * each
         right, loss = evaluate(self.view, x, y, None if whole else rows)
         right, loss = right.view(-1, each), loss.view(-1, each)
-        by_device = self._full(right) if self.of_devices else None
-        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), by_device)
+        by_device = self._fill_trials(right) if self.has_device_models else None
+        return _Scores(self._fill_trials(right.mean(1)), self._fill_trials(loss.mean(1)), by_device)
 
-    def _shared(self, right: Tensor, loss: Tensor) -> _Scores:
+    def _score_shared(self, right: Tensor, loss: Tensor) -> _Scores:
         """Return devices' scores from those of models that several devices share."""
-        devices = self.samples.share.shape[1]
-        of = self.view.rows(self._rows(devices)).view(-1, devices)
+        devices = self.samples.sample_share.shape[1]
+        of = self.view.get_param_rows(self._find_running_rows(devices)).view(-1, devices)
         right, loss = right[of], loss[of]
-        return _Scores(self._full(right.mean(1)), self._full(loss.mean(1)), self._full(right))
+        return _Scores(
+            self._fill_trials(right.mean(1)),
+            self._fill_trials(loss.mean(1)),
+            self._fill_trials(right),
+        )
 
-    def own(self, samples: OwnSamples, classes: bool = False) -> _Scores:
+    def score_client(self, samples: ClientSamples, classes: bool = False) -> _Scores:
         """Score on samples of each device, where all samples of a trial have equal weight."""
-        devices = self.samples.share.shape[1]
-        sums = evaluate_own(self.view, samples, self._rows(devices), self.tune)
+        devices = self.samples.sample_share.shape[1]
+        sums = evaluate_client(self.view, samples, self._find_running_rows(devices), self.tune)
         right, loss, count = (
             value.view(-1, devices) for value in (sums.right, sums.loss, sums.count)
         )
         by_class = sums.class_loss / sums.class_count
         return _Scores(
-            self._full(right.sum(1) / count.sum(1)),
-            self._full(loss.sum(1) / count.sum(1)),
-            self._full(right / count),
-            self._full(by_class.view(*count.shape, -1)) if classes else None,
+            self._fill_trials(right.sum(1) / count.sum(1)),
+            self._fill_trials(loss.sum(1) / count.sum(1)),
+            self._fill_trials(right / count),
+            self._fill_trials(by_class.view(*count.shape, -1)) if classes else None,
         )
 
-    def _rows(self, each: int) -> Tensor:
-        """Return the rows of the running trials, `each` rows of every trial, [n] int64."""
-        running = np.repeat(self.running, each)
-        return torch.from_numpy(running.nonzero()[0]).to(self.samples.share.device)
+    def _find_running_rows(self, rows_per_trial: int) -> Tensor:
+        """Return the rows [n] int64 of the running trials, `rows_per_trial` of each."""
+        running = np.repeat(self.running, rows_per_trial)
+        return torch.from_numpy(running.nonzero()[0]).to(self.samples.sample_share.device)
 
-    def _full(self, values: Tensor) -> np.ndarray:
+    def _fill_trials(self, values: Tensor) -> np.ndarray:
         """Return [running trials, ...] as [S, ...], NaN for stopped trials."""
         full = np.full((len(self.running), *values.shape[1:]), np.nan)
         full[self.running] = values.cpu().numpy()
         return full
 
 
-def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
+def _name_scores(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
     out = {f"{prefix}{on}_accuracy": scores.accuracy, f"{prefix}{on}_loss": scores.loss}
     if scores.by_device is not None and on == "test":
         out[f"device_{prefix}{on}_accuracy"] = scores.by_device
@@ -236,10 +242,10 @@ def _named(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
     return out
 
 
-def _samples(
-    x: np.ndarray, y: np.ndarray, count: int | None, like: Tensor
+def _to_samples(
+    x: np.ndarray, y: np.ndarray, count: int | None, device: Tensor
 ) -> tuple[Tensor, Tensor] | None:
     """Return the first `count` samples (all, if None) on the torch device; None without samples."""
     if not len(y):
         return None
-    return torch.from_numpy(x[:count]).to(like), torch.from_numpy(y[:count]).to(like.device)
+    return torch.from_numpy(x[:count]).to(device), torch.from_numpy(y[:count]).to(device.device)

@@ -11,37 +11,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Batch, FineTuneSpec, PredictFn, Tensors, column
-from otafl.data.work import TrainingData
+from otafl.core.contracts import Batch, FineTuneSpec, PredictFn, Tensors, unsqueeze_like
+from otafl.data.training_data import TrainingData
 from otafl.models.base import cross_entropy
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class FineTuner:
     """The fine-tuning steps of one evaluation.
 
     tunings: applied in order, for example Per-FedAvg's own and then the trick FT of pFedBreD
     (appendix C.4).
     """
 
-    predict: PredictFn
+    predict_fn: PredictFn
     tunings: tuple[FineTuneSpec, ...]
     data: TrainingData
     round: int
 
-    def __call__(self, params: Tensors, cells: Tensor) -> Tensors:
+    def __call__(self, params: Tensors, flat_index: Tensor) -> Tensors:
         """Return the parameters [n, *shape] of the devices cells [n], after the steps."""
         step = 0
         for tuning in self.tunings:
-            rate = tuning.rate[cells // self.data.num_devices]
-            for _ in range(tuning.steps):
-                batch = self.data.test_batch(self.round, step, cells)
-                params = _stepped(self.predict, params, batch, rate)
+            rate = tuning.learning_rate[flat_index // self.data.num_devices]
+            for _ in range(tuning.num_steps):
+                batch = self.data.draw_test_batch(self.round, step, flat_index)
+                params = _take_step(self.predict_fn, params, batch, rate)
                 step += 1
         return params
 
 
-def _stepped(predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor) -> Tensors:
+def _take_step(predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor) -> Tensors:
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()
@@ -49,6 +49,6 @@ def _stepped(predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor) ->
         loss = cross_entropy(predict(leaves, batch.x), batch)
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
     return {
-        name: value if grad is None else value - column(rate, value) * grad
+        name: value if grad is None else value - unsqueeze_like(rate, value) * grad
         for (name, value), grad in zip(params.items(), grads, strict=True)
     }

@@ -18,11 +18,11 @@ from otafl.core.contracts import Tensors
 from otafl.core.stateful import Stateful
 from otafl.devices.activities import CAUSES
 from otafl.engine.engine import Engine
-from otafl.evaluation.by_trial import events, of_trials
 from otafl.evaluation.evaluation import Evaluation
-from otafl.results.ending import SUMS
+from otafl.evaluation.server_merging import merge_events, merge_servers
+from otafl.results.end_values import SUMS
 from otafl.results.record import Record
-from otafl.results.variables import known
+from otafl.results.variables import get_variable
 
 _ENDS = (
     "end_round",
@@ -34,19 +34,19 @@ _ENDS = (
 )
 
 
-def shown(engine: Engine) -> tuple[Tensors, Views]:
+def build_tested_views(engine: Engine) -> tuple[Tensors, Views]:
     """Return the method's views for the test, and the devices' tensors that they are made of.
 
     A method that treats devices separately gets only the tensors that differ; any other gets all.
     """
     algorithm = engine.parts.algorithm
-    if not algorithm.apart:
-        blocks = engine.devices.blocks()
-        return blocks, algorithm.views(engine.server, blocks)
-    blocks, whose = engine.devices.different(engine.parts.model.size)
-    views = algorithm.views(engine.server, blocks)
+    if not algorithm.is_per_device:
+        blocks = engine.devices.get_all()
+        return blocks, algorithm.build_views(engine.server, blocks)
+    blocks, whose = engine.devices.get_distinct(engine.parts.model.num_params)
+    views = algorithm.build_views(engine.server, blocks)
     if whose is not None:
-        views |= {n: replace(v, whose=whose) for n, v in views.items() if v.owner == "device"}
+        views |= {n: replace(v, param_index=whose) for n, v in views.items() if v.owner == "device"}
     return blocks, views
 
 
@@ -65,14 +65,14 @@ class Recorder(Stateful):
         parts = engine.parts
         self._servers = parts.topology.rows.servers
         self._devices = self._servers * engine.num_devices
-        for name, value in parts.algorithm.constants().items():
+        for name, value in parts.algorithm.compute_constants().items():
             self.once[name] = np.full(size, value)
         self._evaluation = Evaluation(parts.samples, parts.scenario.training)
-        once = self._evaluation.once() | parts.sizes.once()
-        self.once |= self._of_many(of_trials(once, self._servers))
+        once = self._evaluation.compute_constants() | parts.submodels.compute_constants()
+        self.once |= self._sum_over_devices(merge_servers(once, self._servers))
 
     @torch.inference_mode()
-    def take(self, round: int, wall_time_s: float) -> None:
+    def take_record(self, round: int, wall_time_s: float) -> None:
         """Take the record after `round` rounds; NaN for trials that had stopped before.
 
         Values are those of the rows, until they are converted to those of the trials.
@@ -83,28 +83,28 @@ class Recorder(Stateful):
         watts = engine.parts.link.budget.unit_power_w
         values["tx_power_w"] = values.pop("tx_power") * watts.cpu().numpy()[:, None]
         values["tx_energy_j"] = values.pop("radio_j")
-        values |= self._of_clock()
+        values |= self._read_clock()
         values["downlink_bits"] = engine.downlink_bits.copy()
-        values |= engine.parts.sizes.take()
-        values["wall_time_s"] = np.full(engine.trials, wall_time_s)
+        values |= engine.parts.submodels.take_metrics()
+        values["wall_time_s"] = np.full(engine.num_trials, wall_time_s)
         running = engine.running.copy()
-        blocks, views = shown(engine)
+        blocks, views = build_tested_views(engine)
         if running.any():
             values |= self._evaluation.take(views, round, running)
-        for name, found in engine.parts.link.transport.measures().items():
+        for name, found in engine.parts.link.transport.compute_metrics().items():
             values[name] = found.cpu().numpy()
-        values |= engine.parts.topology.measures(engine.server, engine.parts.algorithm)
-        for name, found in engine.parts.algorithm.measures(engine.server, blocks).items():
+        values |= engine.parts.topology.compute_metrics(engine.server, engine.parts.algorithm)
+        for name, found in engine.parts.algorithm.compute_metrics(engine.server, blocks).items():
             values[name] = found.cpu().double().numpy() if round else np.full(len(running), np.nan)
         for value in values.values():
             value[~running] = np.nan
-        finite = self._finite(values, trained)
-        values = of_trials(values, self._servers)
-        self._stop(round, values, *self._each_trial(running, finite, engine.ended))
+        finite = self._find_finite(values, trained)
+        values = merge_servers(values, self._servers)
+        self._stop(round, values, *self._merge_servers(running, finite, engine.ended))
         self.rounds.append(round)
-        self.taken.append(self._of_many(values))
+        self.taken.append(self._sum_over_devices(values))
 
-    def _each_trial(
+    def _merge_servers(
         self, running: np.ndarray, finite: np.ndarray, ended: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return for each trial whether it runs, has only finite losses, and has an ended server.
@@ -115,38 +115,38 @@ class Recorder(Stateful):
         runs, sound, over = by_server
         return np.all(runs, 1), np.all(sound, 1), np.any(over, 1)
 
-    def _finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
+    def _find_finite(self, values: dict[str, np.ndarray], trained: np.ndarray) -> np.ndarray:
         """Return which rows have only finite losses."""
         losses = [np.where(trained, values["train_loss"], 0.0), values.get("test_loss", 0.0)]
         both: np.ndarray = np.logical_and(*(np.isfinite(loss) for loss in losses))
         return both
 
-    def _of_many(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _sum_over_devices(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return values [S, ...], for a large population without those of single devices.
 
         Variables that add up are replaced by their sums over devices.
         """
         if self._devices <= self.engine.parts.scenario.output.each_device_up_to:
             return values
-        own = {name for name in values if "device" in known(name).dims}
+        own = {name for name in values if "device" in get_variable(name).dims}
         sums = {name: values[name].sum(1) for name in own if name in SUMS}
         return {name: value for name, value in values.items() if name not in own} | sums
 
-    def _of_clock(self) -> dict[str, np.ndarray]:
+    def _read_clock(self) -> dict[str, np.ndarray]:
         """Return the clock's values: devices, joules and updates."""
         engine, clock = self.engine, self.engine.parts.clock
         spent = clock.compute_spent_j()
-        started, lost = clock.updates()
+        started, lost = clock.count_updates()
         values = {
-            "sim_time_s": clock.now(),
+            "sim_time_s": clock.get_time_s(),
             "compute_energy_j": spent[..., CAUSES.index("compute")],
             "device_energy_j": spent,
-            "present": clock.present(),
+            "present": clock.count_present(),
             "updates_started": started,
             "updates_lost": lost,
         }
-        if not engine.parts.hardware.mains:
-            values["charge_j"] = clock.charge_j()
+        if not engine.parts.hardware.is_on_mains:
+            values["charge_j"] = clock.compute_charge_j()
         return values | {name: count.copy() for name, count in engine.counts.items()}
 
     def _stop(
@@ -195,9 +195,11 @@ class Recorder(Stateful):
             for name in names
         }
         variables |= {name: split(values) for name, values in self.once.items()}
-        timeline = self.engine.parts.clock.timeline() or {}
+        timeline = self.engine.parts.clock.build_timeline() or {}
         variables |= {
-            f"timeline_{name}": split(events(column, self._servers, self.engine.num_devices, name))
+            f"timeline_{name}": split(
+                merge_events(column, self._servers, self.engine.num_devices, name)
+            )
             for name, column in timeline.items()
         }
         servers = () if self._servers == 1 else (self._servers,)
@@ -209,12 +211,12 @@ class Recorder(Stateful):
                 0,
                 2,
             )
-            for name, rounds in _by_name(self.engine.link).items()
+            for name, rounds in _group_by_name(self.engine.link).items()
         }
         return Record(self.rounds, variables, complete, link or None)
 
 
-def _by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
+def _group_by_name(rounds: list[Tensors]) -> dict[str, list[np.ndarray]]:
     """Return name -> its arrays round by round; NaN (or 0, for flags) for missing rounds."""
     seen = {name: value.numpy() for saved in rounds for name, value in saved.items()}
     missing = {

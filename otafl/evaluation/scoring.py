@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Tensors, View, taken
-from otafl.data.own import OwnSamples
+from otafl.core.contracts import Tensors, View, take_rows
+from otafl.data.client_samples import ClientSamples
 from otafl.engine.device_store import MODELS_CHUNK
 
 EVALUATION_CHUNK = 1 << 21
@@ -27,19 +27,21 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
     if view.owner == "device" and n * reals > MODELS_CHUNK:
         every = torch.arange(n, device=y.device) if rows is None else rows
         parts = [
-            evaluate(replace(view, params={k: taken(b, one) for k, b in view.params.items()}), x, y)
+            evaluate(
+                replace(view, params={k: take_rows(b, one) for k, b in view.params.items()}), x, y
+            )
             for one in every.split(max(1, MODELS_CHUNK // reals))
         ]
         return torch.cat([right for right, _ in parts]), torch.cat([loss for _, loss in parts])
     params = view.params
     if rows is not None:
-        params = {name: taken(block, rows) for name, block in params.items()}
+        params = {name: take_rows(block, rows) for name, block in params.items()}
         n = len(rows)
     right = torch.zeros(n, dtype=torch.float64, device=y.device)
     loss = torch.zeros_like(right)
     size = max(1, EVALUATION_CHUNK // (n * x[0].numel()))
     for part, labels in zip(x.split(size), y.split(size), strict=True):
-        scores = view.predict(params, part[None])
+        scores = view.predict_fn(params, part[None])
         target = labels.expand(n, -1)
         right += (scores.argmax(-1) == target).sum(1)
         picked = scores.gather(-1, target[..., None]).squeeze(-1)
@@ -65,8 +67,8 @@ class OwnScores:
     class_count: Tensor
 
 
-def evaluate_own(
-    view: View, samples: OwnSamples, cells: Tensor, tune: Tune | None = None
+def evaluate_client(
+    view: View, samples: ClientSamples, cells: Tensor, tune: Tune | None = None
 ) -> OwnScores:
     """Score the devices cells [n], rows of [S * K], each with its own model of the view.
 
@@ -76,7 +78,7 @@ def evaluate_own(
     n, classes = len(cells), samples.classes
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
     right, loss, class_loss = new(n), new(n), new(n * classes)
-    owner = view.rows(cells) if view.owner == "device" else samples.trial[cells]
+    owner = view.get_param_rows(cells) if view.owner == "device" else samples.trial[cells]
     reals = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of similar length together, for little padding
@@ -86,7 +88,7 @@ def evaluate_own(
         longest = int(count[order[start]])
         rows = order[start : start + max(1, EVALUATION_CHUNK // (reals + min(longest, 256) * size))]
         start += len(rows)
-        params = {name: taken(block, owner[rows]) for name, block in view.params.items()}
+        params = {name: take_rows(block, owner[rows]) for name, block in view.params.items()}
         if tune is not None:
             params = tune(params, cells[rows])
         width = max(1, EVALUATION_CHUNK // (len(rows) * size))
@@ -95,7 +97,7 @@ def evaluate_own(
             held = place < count[rows, None]
             sample = samples.index[cells[rows]][:, place]
             target = samples.y[sample]
-            scores = view.predict(params, samples.x[sample])
+            scores = view.predict_fn(params, samples.x[sample])
             lost = torch.logsumexp(scores, -1) - scores.gather(-1, target[..., None]).squeeze(-1)
             lost = lost.double() * held
             right[rows] += ((scores.argmax(-1) == target) & held).sum(1)

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
+from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 from otafl.models.modules import Mean, Mixture, Sum
@@ -41,11 +41,11 @@ def write(
     """
     if quantise not in (None, *QUANTISED):
         raise UserError(f"--quantise {quantise}: must be {' or '.join(QUANTISED)}")
-    tf = _tensorflow()
-    layers = Layers(tf)
-    with _quiet():
+    tf = _import_tensorflow()
+    layers = LayerTranslator(tf)
+    with _silence():
         spec = tf.TensorSpec([None, *input_shape], tf.float32, name="samples")
-        function = tf.function(lambda x: layers.last(module, x), input_signature=[spec])
+        function = tf.function(lambda x: layers.translate_last(module, x), input_signature=[spec])
         root = tf.Module()
         root.function = function
         concrete = function.get_concrete_function()
@@ -55,14 +55,14 @@ def write(
         if quantise == "float16":
             converter.target_spec.supported_types = [tf.float16]
         content = converter.convert()
-    with written(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_bytes(content)
 
 
-def runner(path: Path) -> Run:
+def make_runner(path: Path) -> Run:
     """Return what runs a file on samples [batch, *input_shape], on one thread."""
-    with _quiet():
-        interpreter = _interpreter()(model_path=str(path), num_threads=1)
+    with _silence():
+        interpreter = _import_interpreter()(model_path=str(path), num_threads=1)
         interpreter.allocate_tensors()
     into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()
     batch = 1
@@ -81,7 +81,7 @@ def runner(path: Path) -> Run:
     return run
 
 
-class Layers:
+class LayerTranslator:
     """Translator of modules into TensorFlow operations.
 
     It works on images [batch, height, width, channels] and on vectors.
@@ -90,25 +90,25 @@ class Layers:
     def __init__(self, tf: Any) -> None:
         self.tf = tf
         self._known: dict[type[nn.Module], Callable[[Any, Any], Any]] = {
-            nn.Sequential: self.chain,
+            nn.Sequential: self.translate_chain,
             Sum: lambda m, x: self(m.body, x) + self(m.shortcut, x),
-            Mixture: self.mixture,
+            Mixture: self.translate_mixture,
             Mean: lambda m, x: tf.add_n([self(one, x) for one in m.parts]) / len(m.parts),
             nn.Identity: lambda m, x: x,
             nn.Dropout: lambda m, x: x,
-            nn.Flatten: self.flatten,
-            nn.Unflatten: self.image,
-            nn.Linear: self.linear,
-            nn.Conv2d: self.convolve,
-            nn.BatchNorm1d: self.batch_norm,
-            nn.BatchNorm2d: self.batch_norm,
-            nn.GroupNorm: self.group_norm,
+            nn.Flatten: self.translate_flatten,
+            nn.Unflatten: self.translate_image,
+            nn.Linear: self.translate_linear,
+            nn.Conv2d: self.translate_convolution,
+            nn.BatchNorm1d: self.translate_batch_norm,
+            nn.BatchNorm2d: self.translate_batch_norm,
+            nn.GroupNorm: self.translate_group_norm,
             nn.ReLU: lambda m, x: tf.nn.relu(x),
             nn.LeakyReLU: lambda m, x: tf.nn.leaky_relu(x, m.negative_slope),
             nn.Tanh: lambda m, x: tf.tanh(x),
             nn.Sigmoid: lambda m, x: tf.sigmoid(x),
-            nn.MaxPool2d: self.max_pool,
-            nn.AdaptiveAvgPool2d: self.mean_pool,
+            nn.MaxPool2d: self.translate_max_pool,
+            nn.AdaptiveAvgPool2d: self.translate_mean_pool,
         }
 
     def __call__(self, module: nn.Module, x: Any) -> Any:
@@ -120,45 +120,45 @@ class Layers:
             )
         return found(module, x)
 
-    def last(self, module: nn.Module, x: Any) -> Any:
+    def translate_last(self, module: nn.Module, x: Any) -> Any:
         """Apply the whole module to samples as PyTorch takes them."""
         if len(x.shape) == 4:
-            x = self._channels_last(x)
+            x = self._to_channels_last(x)
         return self.tf.identity(self(module, x), name="scores")
 
-    def chain(self, module: nn.Sequential, x: Any) -> Any:
+    def translate_chain(self, module: nn.Sequential, x: Any) -> Any:
         return functools.reduce(lambda x, one: self(one, x), module, x)
 
-    def mixture(self, module: Mixture, x: Any) -> Any:
+    def translate_mixture(self, module: Mixture, x: Any) -> Any:
         tf = self.tf
         scores = [tf.nn.log_softmax(self(part, x)) for part in module.parts]
-        pi = _numbers(module.log_pi)
+        pi = _to_numpy(module.log_pi)
         # the largest by hand: reduce_logsumexp asks whether it is finite, which has no kernel here
         each = tf.stack([one + p for one, p in zip(scores, pi, strict=True)], -1)
         top = tf.reduce_max(each, -1, keepdims=True)
         return tf.math.log(tf.reduce_sum(tf.exp(each - top), -1)) + tf.squeeze(top, -1)
 
-    def flatten(self, module: nn.Flatten, x: Any) -> Any:
+    def translate_flatten(self, module: nn.Flatten, x: Any) -> Any:
         """Flatten images in PyTorch's order of their numbers: channel, height, width."""
         if len(x.shape) == 4 and x.shape[3] > 1 and x.shape[1] * x.shape[2] > 1:
             x = self.tf.transpose(x, [0, 3, 1, 2])
         return self.tf.reshape(x, [-1, int(np.prod(x.shape[1:]))])
 
-    def image(self, module: nn.Unflatten, x: Any) -> Any:
-        return self._channels_last(self.tf.reshape(x, [-1, *module.unflattened_size]))
+    def translate_image(self, module: nn.Unflatten, x: Any) -> Any:
+        return self._to_channels_last(self.tf.reshape(x, [-1, *module.unflattened_size]))
 
-    def linear(self, module: nn.Linear, x: Any) -> Any:
-        y = self.tf.matmul(x, _numbers(module.weight).T)
-        return y if module.bias is None else y + _numbers(module.bias)
+    def translate_linear(self, module: nn.Linear, x: Any) -> Any:
+        y = self.tf.matmul(x, _to_numpy(module.weight).T)
+        return y if module.bias is None else y + _to_numpy(module.bias)
 
-    def convolve(self, module: nn.Conv2d, x: Any) -> Any:
+    def translate_convolution(self, module: nn.Conv2d, x: Any) -> Any:
         tf = self.tf
         if isinstance(module.padding, str) or set(module.dilation) != {1}:
             raise UserError("--to litert: no translation of a dilated or string-padded convolution")
         high, wide = module.padding
         if high or wide:
             x = tf.pad(x, [[0, 0], [high, high], [wide, wide], [0, 0]])
-        weight = _numbers(module.weight)
+        weight = _to_numpy(module.weight)
         if module.groups == 1:
             y = tf.nn.conv2d(x, weight.transpose(2, 3, 1, 0), module.stride, "VALID")
         elif module.groups == module.in_channels == module.out_channels:
@@ -168,61 +168,61 @@ class Layers:
             raise UserError(
                 f"--to litert: no translation of a convolution of {module.groups} groups"
             )
-        return y if module.bias is None else y + _numbers(module.bias)
+        return y if module.bias is None else y + _to_numpy(module.bias)
 
-    def batch_norm(self, module: nn.BatchNorm2d, x: Any) -> Any:
+    def translate_batch_norm(self, module: nn.BatchNorm2d, x: Any) -> Any:
         """Scale and shift, which the converter folds into a convolution before it."""
         assert module.running_mean is not None
         assert module.running_var is not None
-        root = np.sqrt(_numbers(module.running_var) + np.float32(module.eps))
-        scale = _numbers(module.weight) / root
-        return x * scale + (_numbers(module.bias) - _numbers(module.running_mean) * scale)
+        root = np.sqrt(_to_numpy(module.running_var) + np.float32(module.eps))
+        scale = _to_numpy(module.weight) / root
+        return x * scale + (_to_numpy(module.bias) - _to_numpy(module.running_mean) * scale)
 
-    def group_norm(self, module: nn.GroupNorm, x: Any) -> Any:
+    def translate_group_norm(self, module: nn.GroupNorm, x: Any) -> Any:
         tf, shape = self.tf, [-1, *x.shape[1:]]
         groups = tf.reshape(x, [*shape[:-1], module.num_groups, shape[-1] // module.num_groups])
         over = [*range(1, len(shape) - 1), len(shape)]
         mean, variance = tf.nn.moments(groups, over, keepdims=True)
         normal = tf.reshape((groups - mean) * tf.math.rsqrt(variance + module.eps), shape)
-        return normal * _numbers(module.weight) + _numbers(module.bias)
+        return normal * _to_numpy(module.weight) + _to_numpy(module.bias)
 
-    def max_pool(self, module: nn.MaxPool2d, x: Any) -> Any:
+    def translate_max_pool(self, module: nn.MaxPool2d, x: Any) -> Any:
         size, step = module.kernel_size, module.stride
         if module.padding or module.dilation != 1 or module.ceil_mode:
             raise UserError("--to litert: no translation of a padded, dilated or ceiled pooling")
         return self.tf.nn.max_pool2d(x, size, step, "VALID")
 
-    def mean_pool(self, module: nn.AdaptiveAvgPool2d, x: Any) -> Any:
+    def translate_mean_pool(self, module: nn.AdaptiveAvgPool2d, x: Any) -> Any:
         if module.output_size not in (1, (1, 1)):
             raise UserError("--to litert: no translation of an average pooling to several pixels")
         return self.tf.reduce_mean(x, [1, 2], keepdims=True)
 
-    def _channels_last(self, x: Any) -> Any:
+    def _to_channels_last(self, x: Any) -> Any:
         if x.shape[1] == 1:
             return self.tf.reshape(x, [-1, *x.shape[2:], 1])
         return self.tf.transpose(x, [0, 2, 3, 1])
 
 
-def _numbers(values: torch.Tensor) -> np.ndarray:
+def _to_numpy(values: torch.Tensor) -> np.ndarray:
     out: np.ndarray = values.detach().cpu().float().numpy()
     return out
 
 
-def _tensorflow() -> Any:
+def _import_tensorflow() -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with _quiet():
+    with _silence():
         return import_extra("--to litert", "tensorflow", "tensorflow")
 
 
-def _interpreter() -> Any:
+def _import_interpreter() -> Any:
     try:
         return importlib.import_module("ai_edge_litert.interpreter").Interpreter
     except ImportError:
-        return _tensorflow().lite.Interpreter
+        return _import_tensorflow().lite.Interpreter
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Hide what TensorFlow's C++ code writes to stderr on its own progress."""
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:

@@ -48,7 +48,7 @@ class Latency:
         return f"{1e6 * self.median_s:.3g} ({low} to {high})"
 
 
-def run_of(module: nn.Module) -> Run:
+def make_run_fn(module: nn.Module) -> Run:
     """Return what runs the module itself, as other runtimes are called."""
 
     @torch.inference_mode()
@@ -59,13 +59,13 @@ def run_of(module: nn.Module) -> Run:
     return run
 
 
-def scored(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
+def score_samples(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:
     """Score samples x [n, *input_shape] with labels y [n] in batches."""
     scores = np.concatenate([run(x[i : i + BATCH]) for i in range(0, len(x), BATCH)])
     return Scored(scores, float((scores.argmax(1) == y).mean()))
 
 
-def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
+def find_fault(before: Scored, after: Scored, quantised: bool) -> str | None:
     """Describe the fault of scores after a conversion; None if there is none.
 
     Predictions may differ if the two best scores are equal up to the tolerance.
@@ -79,19 +79,19 @@ def fault(before: Scored, after: Scored, quantised: bool) -> str | None:
     apart = float(np.abs(before.scores - after.scores).max())
     if not apart <= bound:
         return f"scores differ by {apart:.3g}, of at most {bound / TOLERANCE:.3g}"
-    if abs(before.accuracy - after.accuracy) > ties(before.scores) + 1e-9:
+    if abs(before.accuracy - after.accuracy) > compute_tie_share(before.scores) + 1e-9:
         return f"the accuracy is {after.accuracy:.6f}, not {before.accuracy:.6f}"
     return None
 
 
-def ties(scores: np.ndarray) -> float:
+def compute_tie_share(scores: np.ndarray) -> float:
     """Return the share of samples [n, classes] whose two best scores rounding may exchange."""
     best = np.sort(scores, 1)[:, -2:]
     bound = 2.0 * TOLERANCE * float(np.abs(scores).max())
     return float((best[:, 1] - best[:, 0] <= bound).mean())
 
 
-def latencies(
+def measure_latencies(
     runs: Mapping[str, Run], x: np.ndarray, rounds: int | None = None, calls: int = CALLS
 ) -> dict[str, Latency]:
     """Time one sample x [1, *input_shape], rounds (ROUNDS) x calls times each after warm-up.
@@ -99,7 +99,7 @@ def latencies(
     The models take turns, so that other load of the machine affects all of them.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    with one_thread():
+    with use_one_thread():
         for _ in range(ROUNDS if rounds is None else rounds):
             for name, run in runs.items():
                 for _ in range(WARM_UP):
@@ -115,7 +115,7 @@ def latencies(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def use_one_thread() -> Iterator[None]:
     """Keep PyTorch on one thread, as the other runtimes are."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

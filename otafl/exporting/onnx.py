@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
+from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
 from otafl.exporting.measure import Run
 
@@ -36,7 +36,7 @@ def write(
         raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
     import_extra("--to onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
     x = torch.zeros(2, *input_shape)  # 1 would be taken for a fixed size
-    with written(path) as temporary, _quiet():
+    with write_atomically(path) as temporary, _silence():
         try:
             program = torch.onnx.export(
                 module,
@@ -58,7 +58,7 @@ def write(
         program.save(temporary, external_data=False)
 
 
-def runner(path: Path) -> Run:
+def make_runner(path: Path) -> Run:
     """Return what runs a file on samples [batch, *input_shape], on one thread."""
     runtime = import_extra("--to onnx", "onnx", "onnxruntime")
     options = runtime.SessionOptions()
@@ -74,7 +74,7 @@ def runner(path: Path) -> Run:
 
 
 @contextlib.contextmanager
-def _quiet() -> Any:
+def _silence() -> Any:
     """Hide the exporter's notes on its own progress."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
-from otafl.exporting.measure import Run, run_of
+from otafl.core.files import write_atomically
+from otafl.exporting.measure import Run, make_run_fn
 
 SUFFIX = ".pt2"
 NAME = "torch.export"
@@ -25,10 +25,10 @@ def write(
     x = torch.zeros(2, *input_shape)
     shapes = ({0: torch.export.Dim("batch")},)
     program = torch.export.export(module, (x,), dynamic_shapes=shapes)
-    with written(path) as temporary, temporary.open("wb") as file:
+    with write_atomically(path) as temporary, temporary.open("wb") as file:
         torch.export.save(program, file)
 
 
-def runner(path: Path) -> Run:
+def make_runner(path: Path) -> Run:
     """Return what runs a file on samples [batch, *input_shape]."""
-    return run_of(torch.export.load(path).module())
+    return make_run_fn(torch.export.load(path).module())

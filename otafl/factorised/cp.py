@@ -36,17 +36,17 @@ def kruskal(factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1], out=out)
 
 
-def gram(factors: Sequence[Tensor], but: Sequence[int] = ()) -> Tensor:
+def gram(factors: Sequence[Tensor], excluded: Sequence[int] = ()) -> Tensor:
     """Return the Hadamard product [n, R, R] of the factors' Gram matrices, some left out; eq.
     (18)."""
     out = factors[0].new_ones(())
     for mode, factor in enumerate(factors):
-        if mode not in but:
+        if mode not in excluded:
             out = out * torch.bmm(factor, factor.mT)
     return out
 
 
-def factor_gradients(
+def compute_factor_gradients(
     target: Tensor, factors: Sequence[Tensor], out: Tensor | None = None
 ) -> Factors:
     """Return the gradients of |target - [[A]]|^2 / 2 by every factor, [n, R, I_n].
@@ -59,62 +59,66 @@ def factor_gradients(
     """
     ahead = khatri_rao(factors[:-1])
     residual = torch.bmm(ahead.mT, factors[-1], out=out).sub_(target)  # as `kruskal` makes it
-    before = _all_but_last(torch.bmm(factors[-1], residual.mT), factors[:-1])
+    before = _contract_all_but_one(torch.bmm(factors[-1], residual.mT), factors[:-1])
     return [*before, torch.bmm(ahead, residual)]
 
 
-def factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
-    """Count the operations of `factor_gradients`: the residual, which is 2 R + 1 a number of the
-    tensor, and the contractions, 2 R a number of the tensor by the last mode and by all others, of
-    what is left of it by those before."""
-    total = (6.0 * rank + 1.0) * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+def count_factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
+    """Count the operations of `compute_factor_gradients`: the residual, which is 2 R + 1 a number
+    of the tensor, and the contractions, 2 R a number of the tensor by the last mode and by all
+    others, of what is left of it by those before."""
+    total = (6.0 * rank + 1.0) * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
     for count in range(len(modes) - 1, 1, -1):  # the last mode of what is left, and what then is
-        total += 4.0 * rank * math.prod(modes[:count]) + _khatri_rao_flops(modes[: count - 1], rank)
+        total += 4.0 * rank * math.prod(modes[:count]) + _count_khatri_rao_flops(
+            modes[: count - 1], rank
+        )
     return total
 
 
-def factor_gradient_flops(modes: Sequence[int], rank: int, mode: int) -> float:
+def count_factor_gradient_flops(modes: Sequence[int], rank: int, mode: int) -> float:
     """Count the operations of the gradient by one factor alone: of the residual, and of it
     contracted with all modes after that one, then with all before."""
-    total = (2.0 * rank + 1.0) * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+    total = (2.0 * rank + 1.0) * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
     for count in range(len(modes), mode + 1, -1):
         total += 2.0 * rank * math.prod(modes[:count])
     if mode:
-        total += 2.0 * rank * math.prod(modes[: mode + 1]) + _khatri_rao_flops(modes[:mode], rank)
+        total += 2.0 * rank * math.prod(modes[: mode + 1]) + _count_khatri_rao_flops(
+            modes[:mode], rank
+        )
     return total
 
 
-def kruskal_flops(modes: Sequence[int], rank: int) -> float:
+def count_kruskal_flops(modes: Sequence[int], rank: int) -> float:
     """Count the operations of `kruskal`."""
-    return 2.0 * rank * math.prod(modes) + _khatri_rao_flops(modes[:-1], rank)
+    return 2.0 * rank * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
 
 
-def _khatri_rao_flops(modes: Sequence[int], rank: int) -> float:
+def _count_khatri_rao_flops(modes: Sequence[int], rank: int) -> float:
     return float(sum(rank * math.prod(modes[:count]) for count in range(2, len(modes) + 1)))
 
 
-def _all_but_last(u: Tensor, factors: Sequence[Tensor]) -> Factors:
+def _contract_all_but_one(u: Tensor, factors: Sequence[Tensor]) -> Factors:
     """Contract u [n, R, I_1 ... I_m], a tensor for each r, with all factors but one, for each."""
     if len(factors) == 1:
         return [u]
     *front, last = factors
-    at_last = _folded(u, khatri_rao(front), last.shape[2])
-    return [*_all_but_last(_contracted(u, last), front), at_last]
+    at_last = _contract_first(u, khatri_rao(front), last.shape[2])
+    return [*_contract_all_but_one(_contract_last(u, last), front), at_last]
 
 
-def _contracted(u: Tensor, last: Tensor) -> Tensor:
+def _contract_last(u: Tensor, last: Tensor) -> Tensor:
     """Sum u [n, R, J I] over its last mode against last [n, R, I]; return [n, R, J]."""
     rows, size = u.shape[0] * u.shape[1], last.shape[2]
     return torch.bmm(u.reshape(rows, -1, size), last.reshape(rows, size, 1)).view(*u.shape[:2], -1)
 
 
-def _folded(u: Tensor, ahead: Tensor, size: int) -> Tensor:
+def _contract_first(u: Tensor, ahead: Tensor, size: int) -> Tensor:
     """Sum u [n, R, J I] over its first modes against ahead [n, R, J]; return [n, R, I]."""
     rows = u.shape[0] * u.shape[1]
     return torch.bmm(ahead.reshape(rows, 1, -1), u.reshape(rows, -1, size)).view(*u.shape[:2], -1)
 
 
-def als(
+def run_als(
     matrix: Tensor,
     start: Sequence[Tensor],
     sweeps: int = 50,
@@ -137,12 +141,12 @@ def als(
     target = matrix.double()
     total = target.square().sum((1, 2)).clamp_min(torch.finfo(torch.float64).tiny)
     factors = [factor.double() for factor in start]
-    best = _relative(target, factors, total)
+    best = _relative_residual(target, factors, total)
     running = torch.ones_like(best, dtype=torch.bool)
 
     for _ in range(sweeps):
         moved = _sweep(target, factors, ridge)
-        now = _relative(target, moved, total)
+        now = _relative_residual(target, moved, total)
         take = running & (now <= best)
         factors = [
             torch.where(take[:, None, None], b, a) for a, b in zip(factors, moved, strict=True)
@@ -164,9 +168,9 @@ def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
         else:
             products = u
             for other in new[-2:mode:-1]:
-                products = _contracted(products, other)
+                products = _contract_last(products, other)
             if mode:
-                products = _folded(products, khatri_rao(new[:mode]), factor.shape[2])
+                products = _contract_first(products, khatri_rao(new[:mode]), factor.shape[2])
         v = gram(new, (mode,))
         diagonal = v.diagonal(dim1=1, dim2=2)
         diagonal.add_(diagonal.mean(1, keepdim=True).mul(ridge).clamp_min(1e-300))
@@ -174,12 +178,12 @@ def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
     return new
 
 
-def _relative(target: Tensor, factors: Sequence[Tensor], total: Tensor) -> Tensor:
+def _relative_residual(target: Tensor, factors: Sequence[Tensor], total: Tensor) -> Tensor:
     """Return |target - [[A]]| / |target| [n]."""
     return ((target - kruskal(factors)).square().sum((1, 2)) / total).sqrt()
 
 
-def rank_for(modes: Sequence[int], compression_rate: float) -> int:
+def compute_rank(modes: Sequence[int], compression_rate: float) -> int:
     """Return the rank at which prod I_n weights become R sum I_n at this rate, eqs. (23), (24)."""
     return max(1, round(math.prod(modes) / (compression_rate * sum(modes))))
 
@@ -190,7 +194,7 @@ def largest_rank(modes: Sequence[int]) -> int:
     return math.prod(modes) // max(modes)
 
 
-def reals(modes: Sequence[int], rank: int) -> int:
+def count_coordinates(modes: Sequence[int], rank: int) -> int:
     """Count the numbers of the factors, Q = R sum I_n."""
     return rank * sum(modes)
 

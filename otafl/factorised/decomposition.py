@@ -25,12 +25,12 @@ def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Ten
     except torch.linalg.LinAlgError:
         finite = matrix.isfinite().all(-1).all(-1)[:, None]
         sound = matrix.where(finite[..., None], 0.0)
-        parts = zip(*(_alone(one, full_matrices) for one in sound), strict=True)
+        parts = zip(*(_decompose_single(one, full_matrices) for one in sound), strict=True)
         u, s, vt = (torch.stack(part) for part in parts)
         return u, s.where(finite, torch.nan), vt
 
 
-def _alone(matrix: Tensor, full_matrices: bool) -> tuple[Tensor, ...]:
+def _decompose_single(matrix: Tensor, full_matrices: bool) -> tuple[Tensor, ...]:
     """Decompose one matrix [a, b]."""
     try:
         return tuple(torch.linalg.svd(matrix, full_matrices=full_matrices))
@@ -39,24 +39,24 @@ def _alone(matrix: Tensor, full_matrices: bool) -> tuple[Tensor, ...]:
         return tuple(part.to(matrix.dtype) for part in exact)
 
 
-def cholesky_flops(side: int) -> float:
+def count_cholesky_flops(side: int) -> float:
     """Count the operations of a Cholesky factorisation, n^3 / 3. GvL, section 4.2.5."""
     return side**3 / 3.0
 
 
-def triangular_inverse_flops(side: int) -> float:
+def count_triangular_inverse_flops(side: int) -> float:
     """Count the operations of n right-hand sides of a triangular system, n^2 each. GvL, section
     3.1.2."""
     return float(side**3)
 
 
-def eigh_flops(side: int) -> float:
+def count_eigh_flops(side: int) -> float:
     """Count the operations of eigenvalues and vectors of a symmetric matrix, 9 n^3. GvL, section
     8.3.3."""
     return 9.0 * side**3
 
 
-def svd_flops(side: int) -> float:
+def count_svd_flops(side: int) -> float:
     """Count the operations of singular values and both sets of vectors of a square matrix, 21 n^3
     by Golub's and Reinsch's algorithm: 4 m^2 n + 8 m n^2 + 9 n^3. GvL, figure 8.6.1."""
     return 21.0 * side**3

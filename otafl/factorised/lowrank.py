@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from otafl.factorised.decomposition import (
-    cholesky_flops,
+    count_cholesky_flops,
+    count_svd_flops,
+    count_triangular_inverse_flops,
     svd,
-    svd_flops,
-    triangular_inverse_flops,
 )
 
 SINGULAR_FLOOR = 1e-12
@@ -71,7 +71,7 @@ class LowRankMap:
         return torch.bmm(self.gv * s[:, None], u.mT)
 
 
-def dense(point: LowRank) -> Tensor:
+def to_dense(point: LowRank) -> Tensor:
     """Return Theta itself [n, M, N]: for tests and exports, never in a round."""
     return torch.bmm(point.u * point.s[:, None], point.v.mT)
 
@@ -80,21 +80,23 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
     """Project G orthogonally on the tangent space, from gv = G V [n, M, R] and gtu = G^T U [n, N,
     R] alone (eq. 47)."""
     h = torch.bmm(point.u.mT, gv)
-    return Tangent(h, _normal(gv, point.u, h), _normal(gtu, point.v, h.mT))
+    return Tangent(
+        h, _subtract_projection(gv, point.u, h), _subtract_projection(gtu, point.v, h.mT)
+    )
 
 
-def project_flops(rows: int, columns: int, rank: int) -> float:
+def count_project_flops(rows: int, columns: int, rank: int) -> float:
     """Count the operations of `project` at a point of an M x N matrix."""
     sides = sum(side for side in (rows, columns) if side > rank)  # a square basis leaves nothing
     return 2.0 * rows * rank**2 + sides * (2.0 * rank**2 + rank)
 
 
-def complement(basis: Tensor, thin: Tensor) -> Tensor:
+def project_out(basis: Tensor, thin: Tensor) -> Tensor:
     """Return what the orthonormal basis [n, M, R] does not span of thin [n, M, Q]."""
-    return _normal(thin, basis, torch.bmm(basis.mT, thin))
+    return _subtract_projection(thin, basis, torch.bmm(basis.mT, thin))
 
 
-def _normal(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
+def _subtract_projection(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
     """Return thin - basis within, what the basis does not span; nothing where the basis is square.
     There the difference would be rounding that lies all in its span, and where the smallest
     singular value is no larger than that, a retraction would turn the basis into it."""
@@ -103,7 +105,7 @@ def _normal(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
     return torch.baddbmm(thin.mT, within.mT, basis.mT, alpha=-1.0).mT
 
 
-def thin_product(thin: Tensor, small: Tensor) -> Tensor:
+def multiply_thin(thin: Tensor, small: Tensor) -> Tensor:
     """Multiply thin [n, M, R] by small [n, R, Q]; the product is kept as thin factors are."""
     return torch.bmm(small.mT, thin.mT).mT
 
@@ -131,7 +133,7 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     """Retract points of one rank: all small matrices, [points x n, ...], go in one batch."""
     layers, rank = len(points), points[0].s.shape[1]
     normals = [step.bu for step in steps] + [step.bv for step in steps]
-    root, inverse = _gram_root(torch.cat([torch.bmm(b.mT, b) for b in normals]))
+    root, inverse = _factor_gram(torch.cat([torch.bmm(b.mT, b) for b in normals]))
     tu, tv = root.chunk(2)
     corner = torch.cat([step.h for step in steps])
     corner.diagonal(dim1=1, dim2=2).add_(torch.cat([point.s for point in points]))
@@ -152,16 +154,16 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
     ]
 
 
-def retract_flops(sides: int, rank: int) -> float:
+def count_retract_flops(sides: int, rank: int) -> float:
     """Count the operations of `retract` of one point, M + N sides: Gram matrices, the moved bases;
     and of rank R two Cholesky factors, their inverses and products, and the core's singular
     vectors."""
     thin = sides * (6.0 * rank**2 + rank)
-    small = cholesky_flops(rank) + triangular_inverse_flops(rank) + 2.0 * rank**3
-    return thin + 2.0 * small + svd_flops(2 * rank)
+    small = count_cholesky_flops(rank) + count_triangular_inverse_flops(rank) + 2.0 * rank**3
+    return thin + 2.0 * small + count_svd_flops(2 * rank)
 
 
-def _gram_root(gram: Tensor) -> tuple[Tensor, Tensor]:
+def _factor_gram(gram: Tensor) -> tuple[Tensor, Tensor]:
     """Return the upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
     diagonal = gram.diagonal(dim1=1, dim2=2)
     ridge = diagonal.sum(1, keepdim=True).mul_(4.0 * torch.finfo(gram.dtype).eps)
@@ -183,8 +185,8 @@ def compress(
         bases.append((qu, qv))
         cores.append(torch.bmm(tu, tv.mT))
     points = []
-    for (qu, qv), (a, s, b), rank in zip(bases, _svd_by_size(cores), ranks, strict=True):
-        u, v = thin_product(qu, a[:, :, :rank]), thin_product(qv, b[:, :, :rank])
+    for (qu, qv), (a, s, b), rank in zip(bases, _decompose_by_size(cores), ranks, strict=True):
+        u, v = multiply_thin(qu, a[:, :, :rank]), multiply_thin(qv, b[:, :, :rank])
         points.append(LowRank(u, s[:, :rank], v))
     return points
 
@@ -202,20 +204,20 @@ def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
 def reorthonormalise(point: LowRank) -> LowRank:
     """Take one Newton-Schulz step on U and V, which squares their distance from orthonormality:
     rounding lets them drift by a few units in the last place a step."""
-    return LowRank(_orthonormal(point.u), point.s, _orthonormal(point.v))
+    return LowRank(_orthonormalise(point.u), point.s, _orthonormalise(point.v))
 
 
-def reorthonormalise_flops(sides: int, rank: int) -> float:
+def count_reorthonormalise_flops(sides: int, rank: int) -> float:
     """Count the operations of `reorthonormalise`, M + N sides."""
     return 4.0 * sides * rank**2
 
 
-def _orthonormal(u: Tensor) -> Tensor:
+def _orthonormalise(u: Tensor) -> Tensor:
     gram = torch.bmm(u.mT, u)
     return torch.baddbmm(u.mT, gram, u.mT, beta=1.5, alpha=-0.5).mT
 
 
-def _svd_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
+def _decompose_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Return left vectors, values and right vectors of each [n, r, r] core; one call for each
     size."""
     sizes: dict[torch.Size, list[int]] = {}

@@ -41,12 +41,12 @@ class Factors(NamedTuple):
         return torch.bmm(self.left, self.right)
 
 
-def rank_of(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
+def compute_rank(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
     """Return a layer's rank: a ratio of its output channels, at most the matrix's smaller side."""
     return min(max(1, round(ratio * outputs)), *sides)
 
 
-def spectral(matrix: Tensor, rank: int) -> Factors:
+def factorise(matrix: Tensor, rank: int) -> Factors:
     """Return the best rank-r factors, balanced. Eq. (18)."""
     u, s, vt = svd(matrix, full_matrices=False)
     root = s[:, :rank].sqrt()
@@ -58,7 +58,7 @@ def singular_values(factors: Factors) -> Tensor:
     return factors.left.square().sum(1)
 
 
-def vectors(factors: Factors) -> Factors:
+def compute_singular_vectors(factors: Factors) -> Factors:
     """Return singular vectors U, V^T of spectral factors; 0 where the singular value is
     rounding."""
     s = singular_values(factors)
@@ -68,7 +68,7 @@ def vectors(factors: Factors) -> Factors:
     return Factors(factors.left * root[:, None], root[:, :, None] * factors.right)
 
 
-def coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
+def compute_coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
     """Return C [n, a, r] and E [n, r, b] of a change D from D V [n, a, r] and U^T D [n, r, b];
     frame: U, V^T."""
     middle = 0.5 * torch.bmm(frame.left.mT, dv)
@@ -78,41 +78,41 @@ def coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
     )
 
 
-def coordinates_of_matrix(frame: Factors, change: Tensor) -> Factors:
+def compute_matrix_coordinates(frame: Factors, change: Tensor) -> Factors:
     """Return the coordinates of a change D [n, a, b]."""
     dv, utd = torch.bmm(change, frame.right.mT), torch.bmm(frame.left.mT, change)
-    return coordinates(frame, dv, utd)
+    return compute_coordinates(frame, dv, utd)
 
 
-def coordinates_of_factors(frame: Factors, old: Factors, new: Factors) -> Factors:
+def compute_factor_coordinates(frame: Factors, old: Factors, new: Factors) -> Factors:
     """Return the coordinates of D = L' R' - L R = (L' - L) R' + L (R' - R), which is not made."""
     left, right = new.left - old.left, new.right - old.right
     inner = torch.bmm(new.right, frame.right.mT)
     dv = torch.bmm(left, inner).baddbmm_(old.left, torch.bmm(right, frame.right.mT))
     utd = torch.bmm(torch.bmm(frame.left.mT, left), new.right)
     utd.baddbmm_(torch.bmm(frame.left.mT, old.left), right)
-    return coordinates(frame, dv, utd)
+    return compute_coordinates(frame, dv, utd)
 
 
-def coordinates_of_matrix_flops(a: int, b: int, rank: int) -> float:
-    """Count the operations of `coordinates_of_matrix`."""
+def count_matrix_coordinates_flops(a: int, b: int, rank: int) -> float:
+    """Count the operations of `compute_matrix_coordinates`."""
     return 4.0 * a * b * rank + (4.0 * a + 2.0 * b) * rank**2
 
 
-def coordinates_of_factors_flops(a: int, b: int, rank: int) -> float:
-    """Count the operations of `coordinates_of_factors`, of as many as the frame has."""
+def count_factor_coordinates_flops(a: int, b: int, rank: int) -> float:
+    """Count the operations of `compute_factor_coordinates`, of as many as the frame has."""
     return (12.0 * a + 10.0 * b) * rank**2
 
 
-def along(frame: Factors, coordinate: Factors) -> Tensor:
+def expand_coordinates(frame: Factors, coordinate: Factors) -> Tensor:
     """Return the change P(D) [n, a, b] that has these coordinates."""
     return torch.baddbmm(torch.bmm(coordinate.left, frame.right), frame.left, coordinate.right)
 
 
-def sum_of_products(factors: Factors, weight: Tensor, trial: Tensor, trials: int) -> Tensor:
+def sum_products(factors: Factors, weight: Tensor, trial: Tensor, num_trials: int) -> Tensor:
     """Return sum_p w_p L_p R_p [S, a, b] over the rows of each trial; weight, trial: [n]."""
     a, b = factors.left.shape[1], factors.right.shape[2]
-    total = weight.new_zeros(trials, a, b)
+    total = weight.new_zeros(num_trials, a, b)
     size = max(1, NUMBERS_AT_ONCE // (a * b))
     for start in range(0, len(weight), size):
         rows = slice(start, start + size)

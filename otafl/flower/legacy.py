@@ -19,7 +19,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import Rounds, figures, passed_on
+from otafl.flower.rounds import Rounds, delegate, get_metrics
 from otafl.own_loop.reports import UplinkTotals
 
 
@@ -53,10 +53,10 @@ class LegacyOverTheAir(Strategy):
         """Return what the uplink of all rounds so far cost."""
         return self._rounds.totals
 
-    initialize_parameters = passed_on(Strategy.initialize_parameters)
-    configure_evaluate = passed_on(Strategy.configure_evaluate)
-    aggregate_evaluate = passed_on(Strategy.aggregate_evaluate)
-    evaluate = passed_on(Strategy.evaluate)
+    initialize_parameters = delegate(Strategy.initialize_parameters)
+    configure_evaluate = delegate(Strategy.configure_evaluate)
+    aggregate_evaluate = delegate(Strategy.aggregate_evaluate)
+    evaluate = delegate(Strategy.evaluate)
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
@@ -65,7 +65,7 @@ class LegacyOverTheAir(Strategy):
         self._model = parameters
         asked = self.strategy.configure_fit(server_round, parameters, client_manager)
         if self._rounds.device_key is None:
-            self._rounds.seen(_node(proxy) for proxy in client_manager.all().values())
+            self._rounds.register_nodes(_get_node(proxy) for proxy in client_manager.all().values())
         return asked
 
     def aggregate_fit(
@@ -81,24 +81,24 @@ class LegacyOverTheAir(Strategy):
             raise UserError("otafl.flower: configure_fit must come before aggregate_fit")
         arrived = self._rounds.send(
             server_round,
-            _named(self._model),
-            [_named(result.parameters) for _, result in results],
+            _to_arrays(self._model),
+            [_to_arrays(result.parameters) for _, result in results],
             [result.num_examples for _, result in results],
-            [_node(proxy) for proxy, _ in results],
-            self._devices(results),
+            [_get_node(proxy) for proxy, _ in results],
+            self._get_devices(results),
         )
-        costs: dict[str, Scalar] = dict(figures(arrived.report))
+        costs: dict[str, Scalar] = dict(get_metrics(arrived.report))
         for device, joules in enumerate(arrived.report.energy_j.tolist()):
             costs[f"device_tx_energy_j/{device}"] = joules
         kept = [
-            (proxy, dataclasses.replace(result, parameters=_plain(arrived.weights[place])))
+            (proxy, dataclasses.replace(result, parameters=_to_parameters(arrived.weights[place])))
             for place, (proxy, result) in enumerate(results)
             if place in arrived.weights
         ]
         parameters, metrics = self.strategy.aggregate_fit(server_round, kept, failures)
         return parameters, {**metrics, **costs}
 
-    def _devices(self, results: list[tuple[ClientProxy, FitRes]]) -> list[int] | None:
+    def _get_devices(self, results: list[tuple[ClientProxy, FitRes]]) -> list[int] | None:
         """Return the device that each client says it is."""
         key = self._rounds.device_key
         if key is None:
@@ -109,7 +109,7 @@ class LegacyOverTheAir(Strategy):
         return [int(result.metrics[key]) for _, result in results]
 
 
-def _node(proxy: ClientProxy) -> int:
+def _get_node(proxy: ClientProxy) -> int:
     """Return a number for a client, the same in all rounds."""
     node: int | None = getattr(proxy, "node_id", None)
     if node is not None:
@@ -122,9 +122,9 @@ def _node(proxy: ClientProxy) -> int:
         ) from None
 
 
-def _named(parameters: Parameters) -> dict[str, np.ndarray]:
+def _to_arrays(parameters: Parameters) -> dict[str, np.ndarray]:
     return {str(i): array for i, array in enumerate(parameters_to_ndarrays(parameters))}
 
 
-def _plain(weights: dict[str, np.ndarray]) -> Parameters:
+def _to_parameters(weights: dict[str, np.ndarray]) -> Parameters:
     return ndarrays_to_parameters(list(weights.values()))

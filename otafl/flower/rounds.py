@@ -37,7 +37,7 @@ NO_MODELS = ("FedXgbBagging", "FedXgbCyclic", "FedXgbNnAvg")
 
 
 @dataclass(frozen=True)
-class Arrived:
+class RoundOutcome:
     """Server's view of a round.
 
     weights: of each client that is to be aggregated, by its place among those that sent; of none if
@@ -68,9 +68,11 @@ class Rounds:
             )
         self.device_key = device_key
         self._settings = dict(settings)
-        self._uplink = self._made(1 if devices is None else devices)  # says what is wrong at once
-        self._begun = devices is not None
-        self._places: dict[int, int] = {}
+        self._uplink = self._make_uplink(
+            1 if devices is None else devices
+        )  # says what is wrong at once
+        self._is_started = devices is not None
+        self._device_index: dict[int, int] = {}
         self._dtypes: dict[str, np.dtype[Any]] = {}
         refuse(strategy, self._uplink.has_per_device)
 
@@ -79,27 +81,27 @@ class Rounds:
         """Return what all rounds so far cost."""
         return self._uplink.totals
 
-    def _made(self, devices: int) -> WirelessUplink:
+    def _make_uplink(self, devices: int) -> WirelessUplink:
         return WirelessUplink(devices, caller="otafl.flower", **self._settings)
 
-    def seen(self, nodes: Iterable[int]) -> None:
+    def register_nodes(self, nodes: Iterable[int]) -> None:
         """Assign a device number to each connected node.
 
         The first call sets the number of devices if it was not given.
         """
-        fresh = sorted(set(nodes) - set(self._places))
-        if not self._begun and fresh:
-            self._uplink, self._begun = self._made(len(fresh)), True
+        fresh = sorted(set(nodes) - set(self._device_index))
+        if not self._is_started and fresh:
+            self._uplink, self._is_started = self._make_uplink(len(fresh)), True
         for node in fresh:
-            self._places[node] = len(self._places)
+            self._device_index[node] = len(self._device_index)
 
-    def _devices(self, nodes: Sequence[int]) -> list[int]:
-        self.seen(nodes)
-        places = [self._places[node] for node in nodes]
+    def _get_devices(self, nodes: Sequence[int]) -> list[int]:
+        self.register_nodes(nodes)
+        places = [self._device_index[node] for node in nodes]
         if max(places) >= self._uplink.devices:
             raise UserError(
-                f"otafl.flower: {len(self._places)} nodes have been seen, but the uplink has "
-                f"{self._uplink.devices} devices; set devices={len(self._places)}"
+                f"otafl.flower: {len(self._device_index)} nodes have been seen, but the uplink has "
+                f"{self._uplink.devices} devices; set devices={len(self._device_index)}"
             )
         return places
 
@@ -111,7 +113,7 @@ class Rounds:
         weights: Sequence[float],
         nodes: Sequence[int],
         devices: Sequence[int] | None = None,
-    ) -> Arrived:
+    ) -> RoundOutcome:
         """Return the weights that reach the server in a round (from 1 on).
 
         base: what the clients began with. devices: of each client, where the clients say.
@@ -124,7 +126,7 @@ class Rounds:
                     f"was sent: {other}"
                 )
         updates = [
-            {name: _increment(arrays[name], start) for name, start in base.items()}
+            {name: _compute_increment(arrays[name], start) for name, start in base.items()}
             for arrays in new
         ]
         if not self._dtypes:  # server optimisers make double precision of the model
@@ -133,19 +135,23 @@ class Rounds:
             {name: a.astype(self._dtypes[name], copy=False) for name, a in arrays.items()}
             for arrays in updates
         ]
-        senders = self._devices(nodes) if devices is None else list(devices)
+        senders = self._get_devices(nodes) if devices is None else list(devices)
         delivery = self._uplink.deliver(server_round - 1, updates, weights, senders)
-        if delivery.each is not None:
-            found = {k: _moved(base, one) for k, one in enumerate(delivery.each) if one is not None}
+        if delivery.per_device is not None:
+            found = {
+                k: _add_increment(base, one)
+                for k, one in enumerate(delivery.per_device)
+                if one is not None
+            }
         elif delivery.report.participants:
-            model = _moved(base, delivery.mean)
+            model = _add_increment(base, delivery.mean)
             found = dict.fromkeys(range(len(new)), model)
         else:
             found = {}
-        return Arrived(found, delivery.report)
+        return RoundOutcome(found, delivery.report)
 
 
-def passed_on(method: Method) -> Method:
+def delegate(method: Method) -> Method:
     """Make the method of a strategy that has the one it wraps do it."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +178,7 @@ def refuse(strategy: Any, has_per_device: bool) -> None:
         refuse(inner, has_per_device)
 
 
-def figures(report: UplinkReport) -> dict[str, float]:
+def get_metrics(report: UplinkReport) -> dict[str, float]:
     """Return what a round's metrics say of the uplink, under otafl's names."""
     return {
         "airtime_s": report.airtime_s,
@@ -185,7 +191,7 @@ def figures(report: UplinkReport) -> dict[str, float]:
     }
 
 
-def _increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _compute_increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Return new - start; truth values as they are."""
     if new.shape != start.shape:
         raise UserError(
@@ -195,7 +201,7 @@ def _increment(new: np.ndarray, start: np.ndarray) -> np.ndarray:
     return new if new.dtype == bool else np.asarray(new - start.astype(new.dtype, copy=False))
 
 
-def _moved(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
+def _add_increment(base: Arrays, increment: Arrays) -> dict[str, np.ndarray]:
     """Return the model plus an increment, in the model's dtypes."""
     return {
         name: increment[name]

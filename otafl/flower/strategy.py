@@ -11,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from otafl.core.errors import UserError
-from otafl.flower.rounds import Rounds, figures, passed_on
+from otafl.flower.rounds import Rounds, delegate, get_metrics
 from otafl.own_loop.reports import UplinkTotals
 
 
@@ -62,9 +62,9 @@ class OverTheAir(Strategy):
         """Return what the uplink of all rounds so far cost."""
         return self._rounds.totals
 
-    summary = passed_on(Strategy.summary)
-    configure_evaluate = passed_on(Strategy.configure_evaluate)
-    aggregate_evaluate = passed_on(Strategy.aggregate_evaluate)
+    summary = delegate(Strategy.summary)
+    configure_evaluate = delegate(Strategy.configure_evaluate)
+    aggregate_evaluate = delegate(Strategy.aggregate_evaluate)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -73,7 +73,7 @@ class OverTheAir(Strategy):
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         self._model = arrays
         if self._rounds.device_key is None:
-            self._rounds.seen(grid.get_node_ids())
+            self._rounds.register_nodes(grid.get_node_ids())
         return messages
 
     def aggregate_train(
@@ -86,7 +86,7 @@ class OverTheAir(Strategy):
             return self.strategy.aggregate_train(server_round, every)
         if self._model is None:
             raise UserError("otafl.flower: configure_train must come before aggregate_train")
-        keys = [_array_key(reply) for reply in sent]
+        keys = [_get_array_key(reply) for reply in sent]
         arrived = self._rounds.send(
             server_round,
             {name: array.numpy() for name, array in self._model.items()},
@@ -94,30 +94,30 @@ class OverTheAir(Strategy):
                 {n: array.numpy() for n, array in cast(ArrayRecord, reply.content[key]).items()}
                 for reply, key in zip(sent, keys, strict=True)
             ],
-            [self._metric(reply, self._weighted_by) for reply in sent],
+            [self._read_metric(reply, self._find_weight_key) for reply in sent],
             [reply.metadata.src_node_id for reply in sent],
-            self._devices(sent),
+            self._get_devices(sent),
         )
         costs = MetricRecord(
-            figures(arrived.report) | {"device_tx_energy_j": arrived.report.energy_j.tolist()}
+            get_metrics(arrived.report) | {"device_tx_energy_j": arrived.report.energy_j.tolist()}
         )
         for place, weights in arrived.weights.items():
             record = ArrayRecord({name: Array(np.asarray(w)) for name, w in weights.items()})
-            sent[place].content = _replaced(sent[place].content, keys[place], record)
+            sent[place].content = _replace_record(sent[place].content, keys[place], record)
         lost = {id(sent[place]) for place in range(len(sent)) if place not in arrived.weights}
         kept = [reply for reply in every if id(reply) not in lost]
         arrays, metrics = self.strategy.aggregate_train(server_round, kept)
         return arrays, MetricRecord({**(metrics or {}), **costs})
 
     @property
-    def _weighted_by(self) -> str:
+    def _find_weight_key(self) -> str:
         """Return the metric that the strategy, or the one that it wraps, weighs by."""
         strategy: Any = self.strategy
         while not hasattr(strategy, "weighted_by_key") and hasattr(strategy, "strategy"):
             strategy = strategy.strategy
         return str(getattr(strategy, "weighted_by_key", "num-examples"))
 
-    def _metric(self, reply: Message, key: str) -> float:
+    def _read_metric(self, reply: Message, key: str) -> float:
         found = [record[key] for record in reply.content.metric_records.values() if key in record]
         if len(found) != 1 or not isinstance(found[0], int | float):
             raise UserError(
@@ -126,22 +126,22 @@ class OverTheAir(Strategy):
             )
         return float(found[0])
 
-    def _devices(self, sent: list[Message]) -> list[int] | None:
+    def _get_devices(self, sent: list[Message]) -> list[int] | None:
         """Return the device that each client says it is, a metric that goes no further."""
         key = self._rounds.device_key
         if key is None:
             return None
-        devices = [int(self._metric(reply, key)) for reply in sent]
+        devices = [int(self._read_metric(reply, key)) for reply in sent]
         for reply in sent:
             name, record = next(
                 (n, one) for n, one in reply.content.metric_records.items() if key in one
             )
             rest = MetricRecord({n: value for n, value in record.items() if n != key})
-            reply.content = _replaced(reply.content, name, rest)
+            reply.content = _replace_record(reply.content, name, rest)
         return devices
 
 
-def _array_key(reply: Message) -> str:
+def _get_array_key(reply: Message) -> str:
     """Return the name of a reply's only ArrayRecord."""
     keys = list(reply.content.array_records)
     if len(keys) != 1:
@@ -152,6 +152,6 @@ def _array_key(reply: Message) -> str:
     return keys[0]
 
 
-def _replaced(content: RecordDict, key: str, record: Any) -> RecordDict:
+def _replace_record(content: RecordDict, key: str, record: Any) -> RecordDict:
     """Copy a message's content with another record in its place."""
     return RecordDict({name: record if name == key else one for name, one in content.items()})

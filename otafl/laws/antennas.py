@@ -25,20 +25,20 @@ from otafl.laws.channels import (
     GROUPS,
     MOVING,
     TR_38901,
-    blocks,
     doppler_turns,
-    fading,
+    draw_blocks,
+    draw_fading,
     jakes,
 )
-from otafl.laws.checks import Check, Law, mean, stated
+from otafl.laws.checks import Check, Law, check_mean, state_law
 from otafl.laws.mutations import (
     Replacement,
     build_mutations,
-    constant,
-    made,
-    replaced,
-    scaled,
-    turned,
+    change_objects,
+    change_result,
+    replace_by,
+    replace_by_value,
+    scale_result,
 )
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
@@ -65,7 +65,7 @@ BEARINGS, HEADINGS = 256, 64
 CLUSTERS = f"{TR_38901}, 7.7.1"
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """List the laws of the clustered delay lines."""
     laws = [
         ("antennas", "E h_a h_b^* of the angles at the server", _clusters),
@@ -120,14 +120,14 @@ def _rays(profile: str) -> _Rays:
     )
 
 
-def _turned(angles: tuple[np.ndarray, np.ndarray], turn: np.ndarray) -> np.ndarray:
+def _project_angles(angles: tuple[np.ndarray, np.ndarray], turn: np.ndarray) -> np.ndarray:
     """Return sin(zenith) sin(azimuth - turn) of all pairs of a cluster's angles,
     [turns, C, 20, 20]."""
     azimuth, zenith = angles
     return np.sin(zenith)[:, None, :] * np.sin(azimuth[..., None] - turn[:, None, None, None])
 
 
-@stated("channel rician: antennas", "E h_a h_b^* = J0(pi d) K / (K + 1)")
+@state_law("channel rician: antennas", "E h_a h_b^* = J0(pi d) K / (K + 1)")
 def _line(bench: Bench) -> Iterator[Check]:
     """Compare antennas d half wavelengths apart, which a line of sight reaches from anywhere."""
     h = _array(bench, "rician", k_factor_db=K_FACTOR_DB)
@@ -135,23 +135,25 @@ def _line(bench: Bench) -> Iterator[Check]:
     yield from _antennas(h, lambda d: k / (k + 1.0) * special.j0(math.pi * d))
 
 
-@stated("channel tdl-d: antennas", f"{TR_38901}, 7.7.2; J0(pi d) of the line of sight")
+@state_law("channel tdl-d: antennas", f"{TR_38901}, 7.7.2; J0(pi d) of the line of sight")
 def _tapped(bench: Bench) -> Iterator[Check]:
     """Compare with the part of the power that the line of sight has."""
     part = _line_power()
     yield from _antennas(_array(bench, "tdl-d"), lambda d: part * special.j0(math.pi * d))
 
 
-@stated("channel tdl-d: autocorrelation", f"{TR_38901}, 7.7.2; line of sight at 0.7 f_D")
+@state_law("channel tdl-d: autocorrelation", f"{TR_38901}, 7.7.2; line of sight at 0.7 f_D")
 def _tapped_time(bench: Bench) -> Iterator[Check]:
     """Compare with P exp(2 pi j 0.7 f_D tau) of the line of sight and Jakes' J0 of the rest."""
-    h = fading(bench, 32, bench.size(64), LAGS[-1] + 1, "tdl-d", subcarrier_groups=1, **MOVING)
+    h = draw_fading(
+        bench, 32, bench.scale_size(64), LAGS[-1] + 1, "tdl-d", subcarrier_groups=1, **MOVING
+    )
     part = _line_power()
     for lag in LAGS:
         law = part * np.exp(1.4j * math.pi * doppler_turns(lag)) + (1.0 - part) * jakes(lag)
         product = (h[lag] * h[0].conj())[..., 0, 0, 0]
-        yield mean(float(law.real), product.real, f"{lag} ms, real")
-        yield mean(float(law.imag), product.imag, f"{lag} ms, imaginary")
+        yield check_mean(float(law.real), product.real, f"{lag} ms, real")
+        yield check_mean(float(law.imag), product.imag, f"{lag} ms, imaginary")
 
 
 def _line_power() -> float:
@@ -167,7 +169,7 @@ def _clusters(bench: Bench, profile: str) -> Iterator[Check]:
     sector_deg, rays = SECTOR_DEG[profile], _rays(profile)
     half = math.radians(sector_deg) / 2.0
     bearing = np.linspace(-half, half, 2 * BEARINGS + 1)[1::2]  # middles of equal parts
-    way = _turned(rays.server, bearing)
+    way = _project_angles(rays.server, bearing)
 
     def law(distance: int) -> complex:
         rotation = np.exp(1j * math.pi * distance * way).mean((0, 2, 3))
@@ -180,7 +182,9 @@ def _array(bench: Bench, name: str, **channel: Any) -> np.ndarray:
     """Draw h [R, S, K, A], flat over the band."""
     if name != "rician":
         channel["subcarrier_groups"] = 1
-    return fading(bench, 32, bench.size(64), 2, name, antennas=ANTENNAS, **channel)[..., 0, 0]
+    return draw_fading(bench, 32, bench.scale_size(64), 2, name, antennas=ANTENNAS, **channel)[
+        ..., 0, 0
+    ]
 
 
 def _antennas(h: np.ndarray, law: Callable[[int], complex]) -> Iterator[Check]:
@@ -188,30 +192,32 @@ def _antennas(h: np.ndarray, law: Callable[[int], complex]) -> Iterator[Check]:
     for distance in DISTANCES:
         product = (h[..., distance:] * h[..., :-distance].conj()).mean((0, -1))
         wanted = complex(law(distance))
-        yield mean(wanted.real, product.real, f"distance {distance}, real")
-        yield mean(wanted.imag, product.imag, f"distance {distance}, imaginary")
+        yield check_mean(wanted.real, product.real, f"distance {distance}, real")
+        yield check_mean(wanted.imag, product.imag, f"distance {distance}, imaginary")
 
 
 def _frequency(bench: Bench, profile: str) -> Iterator[Check]:
     """Compare E h(f) h(g)^* with the sum of P exp(-2 pi j (f - g) tau) over the clusters."""
     rays = _rays(profile)
-    h = fading(
-        bench, 32, bench.size(64), 2, f"cdl-{profile}", bandwidth_hz=BANDWIDTH_HZ,
+    h = draw_fading(
+        bench, 32, bench.scale_size(64), 2, f"cdl-{profile}", bandwidth_hz=BANDWIDTH_HZ,
         subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
     )[..., 0, 0, :]  # fmt: skip
     for lag in (1, 3, 6):
         turns = lag * BANDWIDTH_HZ / GROUPS * rays.delay_s
         wanted = complex((rays.power * np.exp(-2j * math.pi * turns)).sum())
         product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
-        yield mean(wanted.real, product.real, f"{lag} apart, real")
-        yield mean(wanted.imag, product.imag, f"{lag} apart, imaginary")
+        yield check_mean(wanted.real, product.real, f"{lag} apart, real")
+        yield check_mean(wanted.imag, product.imag, f"{lag} apart, imaginary")
 
 
 @functools.lru_cache(maxsize=4)
 def _moving(bench: Bench, profile: str) -> np.ndarray:
     """Draw h [R, S, K, B] of devices that go in any direction."""
     count = LAGS[-1] + 1
-    h = blocks(bench, 32, bench.size(32), 6, count, f"cdl-{profile}", subcarrier_groups=1)
+    h = draw_blocks(
+        bench, 32, bench.scale_size(32), 6, count, f"cdl-{profile}", subcarrier_groups=1
+    )
     return h[:, :, :, 0, :, 0]
 
 
@@ -222,7 +228,7 @@ def _autocorrelation(bench: Bench, profile: str) -> Iterator[Check]:
         turn = 2.0 * math.pi * doppler_turns(lag) * np.sin(rays.device[1])
         law = float((rays.power * special.j0(turn).mean(-1)).sum())
         product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
-        yield mean(law, product.real, f"{lag} ms")
+        yield check_mean(law, product.real, f"{lag} ms")
 
 
 def _power_correlation(bench: Bench, profile: str) -> Iterator[Check]:
@@ -231,10 +237,10 @@ def _power_correlation(bench: Bench, profile: str) -> Iterator[Check]:
     device's headings has none."""
     h, rays = np.abs(_moving(bench, profile)) ** 2, _rays(profile)
     heading = 2.0 * math.pi * np.arange(HEADINGS) / HEADINGS
-    way = _turned(rays.device, heading)
+    way = _project_angles(rays.device, heading)
     for lag in LAGS:
         law = 1.0 + _pairs(rays, np.exp(2j * math.pi * doppler_turns(lag) * way))
-        yield mean(law, (h[..., lag:] * h[..., :-lag]).mean((0, -1)), f"{lag} ms")
+        yield check_mean(law, (h[..., lag:] * h[..., :-lag]).mean((0, -1)), f"{lag} ms")
 
 
 def _pairs(rays: _Rays, turned: np.ndarray) -> float:
@@ -270,7 +276,7 @@ def _angles(*order: int) -> Replacement:
             los_angles=profile.los_angles[index],
         )
 
-    return turned("otafl.channels.cdl:read_cdl_profile", change)
+    return change_result("otafl.channels.cdl:read_cdl_profile", change)
 
 
 def _blocks_twice_as_long(one: Any) -> None:
@@ -330,21 +336,24 @@ MUTATIONS = (
         {
             "a wavelength apart (line of sight)": (
                 {"angles", "antennas"},
-                made("otafl.channels.rician:LineOfSight", _a_wavelength_apart),
+                change_objects("otafl.channels.rician:LineOfSight", _a_wavelength_apart),
             ),
             "blocks twice as long (line of sight)": (
                 {"angles", "autocorrelation over blocks"},
-                made("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
+                change_objects("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
             ),
         },
     )
     + build_mutations(
         "channel tdl-d: ",
         {
-            "a wavelength apart (tap)": ("antennas", scaled("otafl.channels.tdl:line_array", 2.0)),
+            "a wavelength apart (tap)": (
+                "antennas",
+                scale_result("otafl.channels.tdl:line_array", 2.0),
+            ),
             "line of sight at the whole Doppler": (
                 "autocorrelation",
-                constant("otafl.channels.tdl:LOS_COSINE", 1.0),
+                replace_by_value("otafl.channels.tdl:LOS_COSINE", 1.0),
             ),
         },
     )
@@ -353,11 +362,11 @@ MUTATIONS = (
         {
             "a wavelength apart (rays)": (
                 "antennas",
-                scaled("otafl.channels.plane_waves:line_array", 2.0),
+                scale_result("otafl.channels.plane_waves:line_array", 2.0),
             ),
             "antennas along x": (
                 "antennas",
-                replaced(
+                replace_by(
                     "otafl.channels.plane_waves:line_array",
                     lambda real: (
                         lambda azimuth, zenith, count: real(azimuth + torch.pi / 2, zenith, count)
@@ -367,7 +376,7 @@ MUTATIONS = (
             "the device's angles at the server": ("antennas", _angles(2, 3, 2, 3)),
             "delays twice": (
                 "frequency covariance",
-                replaced("otafl.channels.plane_waves:delay_rotations", _delays_twice),
+                replace_by("otafl.channels.plane_waves:delay_rotations", _delays_twice),
             ),
         },
     )
@@ -376,7 +385,7 @@ MUTATIONS = (
         {
             "a sector to one side": (
                 "antennas",
-                replaced("otafl.channels.cdl:build_cdl_rays", _to_one_side),
+                replace_by("otafl.channels.cdl:build_cdl_rays", _to_one_side),
             ),
         },
     )
@@ -399,19 +408,19 @@ MUTATIONS = (
         {
             "antennas with too much power": (
                 "antenna covariance",
-                replaced("otafl.channels.scattering:correlated", _no_less_fresh),
+                replace_by("otafl.channels.scattering:correlate_antennas", _no_less_fresh),
             ),
             "antennas correlated with the first (flat)": (
                 "antenna covariance",
-                replaced("otafl.channels.scattering:correlated", _about_the_first),
+                replace_by("otafl.channels.scattering:correlate_antennas", _about_the_first),
             ),
             "antennas correlated with the first (moving)": (
                 "antenna covariance",
-                replaced("otafl.channels.jakes:correlated", _about_the_first),
+                replace_by("otafl.channels.jakes:correlate_antennas", _about_the_first),
             ),
             "blocks twice as long (flat)": (
                 "autocorrelation over blocks",
-                made("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
+                change_objects("otafl.channels.jakes:Oscillators", _blocks_twice_as_long),
             ),
         },
     )
@@ -420,11 +429,11 @@ MUTATIONS = (
         {
             "antennas correlated with the first (taps)": (
                 "antenna covariance",
-                replaced("otafl.channels.tdl:correlated", _about_the_first),
+                replace_by("otafl.channels.tdl:correlate_antennas", _about_the_first),
             ),
             "blocks twice as long (taps)": (
                 "autocorrelation over blocks",
-                made("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
+                change_objects("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
             ),
         },
     )
@@ -433,7 +442,7 @@ MUTATIONS = (
         {
             "blocks twice as long (rays)": (
                 {"autocorrelation", "autocorrelation of power"},
-                made("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
+                change_objects("otafl.channels.ofdm:OfdmStates", _blocks_twice_as_long),
             ),
         },
         quick=False,

@@ -19,15 +19,15 @@ from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.checks import (
     Check,
-    at_least,
+    check_at_least,
     check_at_most,
     check_exact,
+    check_mean,
     check_mean_at_most,
     check_mean_below,
-    mean,
-    stated,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, replaced, scaled
+from otafl.laws.mutations import build_mutations, replace_by, scale_result
 from otafl.laws.single_policies import CAO
 
 NEELY = "Neely 2010"
@@ -68,34 +68,34 @@ def _compute_error(record: Record) -> np.ndarray:
 def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> list[Record]:
     """Record a policy at each SNR."""
     trials = 12
-    rig = bench.uplink(devices, trials, [_make_point(policy, snr) for snr in SNRS_DB])
-    record = rig.record(bench.size(128), COORDINATES, 1.0)
-    return [record.point(index, len(SNRS_DB)) for index in range(len(SNRS_DB))]
+    rig = bench.build_rig(devices, trials, [_make_point(policy, snr) for snr in SNRS_DB])
+    record = rig.record(bench.scale_size(128), COORDINATES, 1.0)
+    return [record.select_point(index, len(SNRS_DB)) for index in range(len(SNRS_DB))]
 
 
-@stated("power cao_average: average power by SNR", CAO, "K={}", (1, 5, 20))
+@state_law("power cao_average: average power by SNR", CAO, "K={}", (1, 5, 20))
 def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the power over fading with the budget. Plans of 2,048 states are 2 % off at most."""
     largest = []
     for snr_db, record in zip(SNRS_DB, _record_planned(bench, devices), strict=True):
         used = record.power / record.budget
         largest.append(float(used.max()))
-        yield mean(1.0, used.mean((0, 2)), f"{snr_db:g} dB", bias=0.02)
+        yield check_mean(1.0, used.mean((0, 2)), f"{snr_db:g} dB", bias=0.02)
     yield check_at_most(MOST_POWER, max(largest), case="largest")
-    yield at_least(1.2, min(largest), "above the budget")
+    yield check_at_least(1.2, min(largest), "above the budget")
 
 
-@stated("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
+@state_law("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
 def _selected(bench: Bench) -> Iterator[Check]:
     """Bound the power of a round by that with all devices, where more than the budget is used."""
-    rig = bench.uplink(20, 16, _make_point("cao_average", 10.0), senders=(0, 4, 8, 12, 16))
-    record = rig.record(bench.size(64), COORDINATES, 1.0)
+    rig = bench.build_rig(20, 16, _make_point("cao_average", 10.0), senders=(0, 4, 8, 12, 16))
+    record = rig.record(bench.scale_size(64), COORDINATES, 1.0)
     used = (record.power / record.budget).mean((0, 2))
     yield check_mean_at_most(0.8, used * 5 / 20, "over all rounds")
     yield check_mean_at_most(-1.2, -used, "less, of a round")
 
 
-@stated("power cao_average: multiplier of one device", f"{CAO}, E[sqrt(N/(l q)) - N/q]^+ = 1")
+@state_law("power cao_average: multiplier of one device", f"{CAO}, E[sqrt(N/(l q)) - N/q]^+ = 1")
 def _multiplier_of_one(bench: Bench) -> Iterator[Check]:
     """Compare lambda P with the root of the average power over Rayleigh fading by quadrature."""
     for snr_db, record in zip(SNRS_DB, _record_planned(bench, 1), strict=True):
@@ -105,7 +105,7 @@ def _multiplier_of_one(bench: Bench) -> Iterator[Check]:
             found = (np.sqrt(eta) * amplitude / np.abs(record.p) - amplitude**2) / eta
         found = np.nanmedian(np.where(kept, found, np.nan), 0) * record.budget[0]
         law = _solve_multiplier(float(db_to_linear(snr_db)))
-        yield mean(1.0, found / law, f"{snr_db:g} dB", bias=0.02)
+        yield check_mean(1.0, found / law, f"{snr_db:g} dB", bias=0.02)
 
 
 def _solve_multiplier(budget: float) -> float:
@@ -126,7 +126,7 @@ def _solve_multiplier(budget: float) -> float:
     return math.exp(float(optimize.brentq(excess, math.log(1e-8), math.log(100.0))))
 
 
-@stated("power cao_average: less error than a peak budget", CAO, "K={}", (5, 20))
+@state_law("power cao_average: less error than a peak budget", CAO, "K={}", (5, 20))
 def _less_error(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare errors with those of `cao_static` over the same fading, whose peak is the budget."""
     both = zip(
@@ -139,12 +139,12 @@ def _less_error(bench: Bench, devices: int) -> Iterator[Check]:
         yield check_mean_below(_compute_error(peak), _compute_error(average), f"{snr_db:g} dB")
 
 
-@stated("power cao_average: average power with a line of sight", CAO)
+@state_law("power cao_average: average power with a line of sight", CAO)
 def _line_of_sight(bench: Bench) -> Iterator[Check]:
     """Compare each device's power with its budget: no deep fades, so 3 % is left for the plan."""
     channel = {"name": "rician", "k_factor_db": 12.0, "snr_db": 10.0}
-    rig = bench.uplink(5, 16, {"channel": channel, "power": "cao_average"})
-    record = rig.record(bench.size(128), COORDINATES, 1.0)
+    rig = bench.build_rig(5, 16, {"channel": channel, "power": "cao_average"})
+    record = rig.record(bench.scale_size(128), COORDINATES, 1.0)
     used = (record.power / record.budget).mean((0, 1))
     yield check_exact(1.0, float(used[np.abs(used - 1.0).argmax()]), 0.03)
 
@@ -156,11 +156,11 @@ def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
     points = [
         _make_point({"name": "lyapunov", "v": v, "average_db": average_db}, 10.0) for v in WEIGHTS
     ]
-    record = bench.uplink(10, trials, points).record(ROUNDS, COORDINATES, powers)
-    return [record.point(index, len(WEIGHTS)) for index in range(len(WEIGHTS))]
+    record = bench.build_rig(10, trials, points).record(ROUNDS, COORDINATES, powers)
+    return [record.select_point(index, len(WEIGHTS)) for index in range(len(WEIGHTS))]
 
 
-@stated("power lyapunov: drift bound", f"{NEELY}; sum e / T <= e_bar + (r V/(4 e_bar) + 1)/T")
+@state_law("power lyapunov: drift bound", f"{NEELY}; sum e / T <= e_bar + (r V/(4 e_bar) + 1)/T")
 def _drift_bound(bench: Bench) -> Iterator[Check]:
     """Bound the average energy of every device up to every round, which holds with certainty."""
     for powers, name in ((1.0, "equal"), (None, "unequal")):
@@ -176,7 +176,7 @@ def _drift_bound(bench: Bench) -> Iterator[Check]:
         yield check_at_most(1.0, max(peaks), case=f"{name} symbols, peak")
 
 
-@stated("power lyapunov: error falls as V grows", NEELY)
+@state_law("power lyapunov: error falls as V grows", NEELY)
 def _less_by_weight(bench: Bench) -> Iterator[Check]:
     """Compare errors, and energies, which rise to their bound, of each V and the next."""
     records = zip(WEIGHTS, _record_queues(bench), strict=True)
@@ -187,10 +187,10 @@ def _less_by_weight(bench: Bench) -> Iterator[Check]:
         yield check_mean_below(energies[1], energies[0], f"energy up to V={v:g}")
 
 
-@stated("power lyapunov: error near the optimum", f"{NEELY}; {CAO}")
+@state_law("power lyapunov: error near the optimum", f"{NEELY}; {CAO}")
 def _near_optimum(bench: Bench) -> Iterator[Check]:
     """Compare settled queues with `cao_average`, which knows the statistics: within 4 %."""
-    optimum = bench.uplink(
+    optimum = bench.build_rig(
         10, 32, _make_point("cao_average", 10.0 + 10.0 * math.log10(SHARE))
     ).record(ROUNDS, COORDINATES, 1.0)
     settled = slice(ROUNDS // 2, None)
@@ -227,15 +227,15 @@ MUTATIONS = build_mutations(
     {
         "queues are forgotten": (
             {"drift bound", "error falls as V grows", "error near the optimum"},
-            replaced("otafl.power.lyapunov:Lyapunov.coefficients", _forget_queues),
+            replace_by("otafl.power.lyapunov:Lyapunov.compute_coefficients", _forget_queues),
         ),
         "the weight divides": (
             {"drift bound", "error falls as V grows", "error near the optimum"},
-            replaced("otafl.power.lyapunov:Lyapunov.coefficients", _invert_weight),
+            replace_by("otafl.power.lyapunov:Lyapunov.compute_coefficients", _invert_weight),
         ),
         "another receive scaling": (
             {"error near the optimum"},
-            scaled("otafl.power.lyapunov:inverse_scaling", 1.3),
+            scale_result("otafl.power.lyapunov:inverse_scaling", 1.3),
         ),
     },
 )

@@ -17,8 +17,23 @@ from scipy import stats
 
 from otafl.laws.bench import Bench, Rig
 from otafl.laws.channels import CARRIER_HZ, TR_38901
-from otafl.laws.checks import Check, Law, check_exact, law_of, mean, mean_square, ratios, share
-from otafl.laws.mutations import Replacement, build_mutations, constant, replaced, turned
+from otafl.laws.checks import (
+    Check,
+    Law,
+    check_distribution,
+    check_exact,
+    check_mean,
+    check_mean_square,
+    check_ratios,
+    check_share,
+)
+from otafl.laws.mutations import (
+    Replacement,
+    build_mutations,
+    change_result,
+    replace_by,
+    replace_by_value,
+)
 
 DISTANCE_M = {"umi": 60.0, "uma": 100.0, "rma": 1000.0}
 HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
@@ -48,7 +63,7 @@ PARTS = np.array([10.0, 6.0, 4.0]) / 20.0
 ROUNDS = 8
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """List the laws of each cell."""
     for name in DISTANCE_M:
         yield cell_law(name, "path loss", "table 7.4.1-1", _path_loss)
@@ -68,7 +83,7 @@ def cell_law(name: str, what: str, source: str, run: Callable[..., Iterable[Chec
 
 def drop(bench: Bench, name: str, devices: int, trials: int, **channel: Any) -> Rig:
     section = {"name": name, "carrier_hz": CARRIER_HZ, "subcarrier_groups": 1} | channel
-    return bench.uplink(devices, trials, {"channel": section, "power": "full"})
+    return bench.build_rig(devices, trials, {"channel": section, "power": "full"})
 
 
 def outdoors(name: str) -> dict[str, Any]:
@@ -79,7 +94,7 @@ def outdoors(name: str) -> dict[str, Any]:
 
 def level_db(rig: Rig, round: int = 0) -> np.ndarray:
     """Return the large-scale gains in dB, [S, K]."""
-    gain = rig.link.channel.state(round).gain.cpu().numpy()
+    gain = rig.link.channel.get_state(round).gain.cpu().numpy()
     return np.asarray(10.0 * np.log10(gain))
 
 
@@ -95,10 +110,10 @@ def part_of(rig: Rig, name: str) -> np.ndarray:
 def _ring(bench: Bench, name: str) -> np.ndarray:
     """Return path losses in dB of devices that are all so far away."""
     ring = {"cell_radius_m": DISTANCE_M[name] + 1e-3, "min_distance_m": DISTANCE_M[name]}
-    return -level_db(drop(bench, name, 40, bench.size(16), **outdoors(name), **ring)).ravel()
+    return -level_db(drop(bench, name, 40, bench.scale_size(16), **outdoors(name), **ring)).ravel()
 
 
-def losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def compute_losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Return path losses in dB with and without line of sight, of devices 1.5 m high that are so
     far away on the ground, below the breakpoint."""
     height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
@@ -124,7 +139,7 @@ def losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.nd
 
 def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the least and the largest loss; 1 mm of the ring's width is left."""
-    seen, hidden = losses(name, DISTANCE_M[name])
+    seen, hidden = compute_losses(name, DISTANCE_M[name])
     loss = _ring(bench, name)
     yield check_exact(float(seen), float(loss.min()), 1e-4, CLEAR)
     yield check_exact(float(hidden), float(loss.max()), 1e-4, HIDDEN)
@@ -137,8 +152,8 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
     if name != "rma":
         law = 18.0 / d + math.exp(-d / {"umi": 36.0, "uma": 63.0}[name]) * (1.0 - 18.0 / d)
     loss = _ring(bench, name)
-    seen = loss < sum(losses(name, d)) / 2.0
-    yield share(law, int(seen.sum()), seen.size)
+    seen = loss < sum(compute_losses(name, d)) / 2.0
+    yield check_share(law, int(seen.sum()), seen.size)
 
 
 @functools.lru_cache(maxsize=4)
@@ -162,7 +177,7 @@ def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
     shadowing = level_db(rig) + part_of(rig, "path_loss_db") + part_of(rig, "penetration_db")
     for (kind, here), spread in zip(_kinds(rig).items(), SHADOWING_DB[name], strict=True):
         ratio = (shadowing[here] / spread) ** 2
-        yield mean_square(spread**2, ratio, int(ratio.size / ALIKE), kind)
+        yield check_mean_square(spread**2, ratio, int(ratio.size / ALIKE), kind)
 
 
 def _penetration(bench: Bench, name: str) -> Iterator[Check]:
@@ -176,7 +191,7 @@ def _penetration(bench: Bench, name: str) -> Iterator[Check]:
     loss = part_of(rig, "shadowing_db") - level_db(rig) - part_of(rig, "path_loss_db")
     indoor = part_of(rig, "indoor")
     if name != "rma":
-        yield law_of(loss[indoor], stats.uniform(20.0, 12.5).cdf, INDOORS)
+        yield check_distribution(loss[indoor], stats.uniform(20.0, 12.5).cdf, INDOORS)
         yield check_exact(0.0, float(np.abs(loss[~indoor]).max()), 1e-9, "outdoors")
         high = drop(
             bench, name, 64, 8, indoor_probability=1.0, cell_radius_m=RADIUS_M[name],
@@ -187,7 +202,7 @@ def _penetration(bench: Bench, name: str) -> Iterator[Check]:
     else:
         ghz = CARRIER_HZ / 1e9
         yield from _house(loss[indoor], ghz, 0.3, 2.0 + 0.2 * ghz, 4.4, 10.0, INDOORS)
-        yield law_of(loss[~indoor], stats.norm(9.0, 5.0).cdf, "in cars")
+        yield check_distribution(loss[~indoor], stats.norm(9.0, 5.0).cdf, "in cars")
 
 
 def _house(
@@ -200,8 +215,8 @@ def _house(
     through = glass * 10.0 ** (-glass_db / 10.0) + (1.0 - glass) * 10.0 ** (-concrete_db / 10.0)
     middle = 5.0 - 10.0 * math.log10(through) + 0.5 * deep / 3.0  # E min(U, U) = 1/3
     variance = spread**2 + (0.5 * deep) ** 2 / 18.0
-    yield mean(middle, loss, f"{case}, mean")
-    yield mean(variance, (loss - middle) ** 2, f"{case}, variance")
+    yield check_mean(middle, loss, f"{case}, mean")
+    yield check_mean(variance, (loss - middle) ** 2, f"{case}, variance")
 
 
 def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
@@ -210,8 +225,8 @@ def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
     seen, factor = _kinds(rig)[CLEAR], part_of(rig, "k_factor")
     middle, spread = K_FACTOR_DB[name]
     level = 10.0 * np.log10(factor[seen])
-    yield mean(middle, level, "mean")
-    yield mean(spread**2, (level - middle) ** 2, "variance")
+    yield check_mean(middle, level, "mean")
+    yield check_mean(spread**2, (level - middle) ** 2, "variance")
     yield check_exact(0.0, float(factor[~part_of(rig, "line_of_sight")].max()), 0.0, "without")
 
 
@@ -224,8 +239,8 @@ def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
     direct = (part_of(rig, "k_factor") / (1.0 + part_of(rig, "k_factor")))[seen]
     rays = (part_of(rig, "power")[seen] ** 2).sum(-1) / 20.0
     law = 2.0 - direct**2 - (1.0 - direct) ** 2 * rays
-    fourth = (np.abs(rig.fading(ROUNDS)) ** 4).mean((0, 3, 4, 5))
-    yield mean(float(law.mean()), fourth[seen] - law + law.mean())
+    fourth = (np.abs(rig.draw_fading(ROUNDS)) ** 4).mean((0, 3, 4, 5))
+    yield check_mean(float(law.mean()), fourth[seen] - law + law.mean())
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
@@ -236,7 +251,7 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
     spreads late.
     """
     rig = _cell(bench, name)
-    h = rig.fading(ROUNDS)[:, :, :, 0, 0]
+    h = rig.draw_fading(ROUNDS)[:, :, :, 0, 0]
     power, delay_s, late_s = (part_of(rig, one) for one in ("power", "delay_s", "cluster_spread_s"))
     split = np.zeros(power.shape, dtype=bool)
     np.put_along_axis(split, part_of(rig, "strongest"), True, -1)
@@ -249,14 +264,14 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
         law += direct * np.exp(turn * delay_s.min(-1))
         off = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1)) - law
         middle = law.mean()
-        yield mean(float(middle.real), off.real + middle.real, f"{lag} apart, real")
-        yield mean(float(middle.imag), off.imag + middle.imag, f"{lag} apart, imaginary")
+        yield check_mean(float(middle.real), off.real + middle.real, f"{lag} apart, real")
+        yield check_mean(float(middle.imag), off.imag + middle.imag, f"{lag} apart, imaginary")
 
 
 def _mean_gain(bench: Bench, name: str) -> Iterator[Check]:
     """Take the mean over a trial's devices, where budgets are an SNR."""
     rig = drop(bench, name, 16, 4, snr_db=10.0)
-    yield ratios((10.0 ** (level_db(rig) / 10.0)).mean(1), np.ones(4))
+    yield check_ratios((10.0 ** (level_db(rig) / 10.0)).mean(1), np.ones(4))
 
 
 # Mutations
@@ -264,19 +279,19 @@ def _mean_gain(bench: Bench, name: str) -> Iterator[Check]:
 
 CELL = "otafl.channels.cell:Cell"
 
-DROP = "otafl.channels.cell_drop:SionnaCell.batch"
+DROP = "otafl.channels.cell_drop:SionnaCell.draw_batch"
 
 
-def _drawn(name: str, change: Callable[[Any], Any]) -> Replacement:
+def _change_drop(name: str, change: Callable[[Any], Any]) -> Replacement:
     """A part of the drop that is changed as it is drawn."""
-    return turned(
+    return change_result(
         DROP, lambda drop: dataclasses.replace(drop, **{name: change(getattr(drop, name))})
     )
 
 
 def _change_rays(change: Callable[[Any], Any]) -> Replacement:
     """Rays that are made of another K-factor than the drop's."""
-    return replaced(
+    return replace_by(
         "otafl.channels.cell:build_cell_rays",
         lambda real: lambda drop: real(dataclasses.replace(drop, k_factor=change(drop.k_factor))),
     )
@@ -313,13 +328,13 @@ MUTATIONS = (
         {
             "shadowing by 20 log10": (
                 {"shadowing", "shadowing of moving devices"},
-                _drawn("shadowing_db", lambda db: 2.0 * db),
+                _change_drop("shadowing_db", lambda db: 2.0 * db),
             ),
             "half the penetration loss": (
                 "penetration loss",
-                _drawn("penetration_db", lambda db: db / 2.0),
+                _change_drop("penetration_db", lambda db: db / 2.0),
             ),
-            "K-factor by 20 log10": ("K-factor", _drawn("k_factor", lambda k: k.sqrt())),
+            "K-factor by 20 log10": ("K-factor", _change_drop("k_factor", lambda k: k.sqrt())),
             "K for the line of sight's amplitude": (
                 "power of the line of sight",
                 _change_rays(lambda k: k.square()),
@@ -327,29 +342,29 @@ MUTATIONS = (
             "K / (K + 2)": ("power of the line of sight", _change_rays(lambda k: k / 2.0)),
             "mean gain of all trials": (
                 "mean gain",
-                replaced(f"{CELL}._scale_gain", _other_trials),
+                replace_by(f"{CELL}._scale_gain", _other_trials),
             ),
             "sub-clusters twice as far": (
                 "frequency covariance",
-                constant("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
+                replace_by_value("otafl.channels.cell_drop:SUBCLUSTER_DELAYS", (0.0, 2.56, 5.12)),
             ),
             "path loss with another exponent": (
                 "path loss",
-                _drawn("path_loss_db", lambda db: 1.02 * db),
+                _change_drop("path_loss_db", lambda db: 1.02 * db),
             ),
             "a line of sight of all": (
                 {"line of sight", "path loss", "shadowing"},
-                replaced("otafl.channels.cell_drop:SionnaCell._place", _all_in_sight),
+                replace_by("otafl.channels.cell_drop:SionnaCell._place", _all_in_sight),
             ),
         },
     )
     + build_mutations(
         "channel uma: ",
         {
-            "no shadowing": ("shadowing", _drawn("shadowing_db", lambda db: 0.0 * db)),
+            "no shadowing": ("shadowing", _change_drop("shadowing_db", lambda db: 0.0 * db)),
             "K-factor without a line of sight": (
                 "K-factor",
-                _drawn("k_factor", lambda k: k.clamp_min(1.0)),
+                _change_drop("k_factor", lambda k: k.clamp_min(1.0)),
             ),
         },
     )
@@ -358,7 +373,7 @@ MUTATIONS = (
         {
             "no cars": (
                 "penetration loss",
-                replaced("otafl.channels.cell_drop:SionnaCell._place", _no_cars),
+                replace_by("otafl.channels.cell_drop:SionnaCell._place", _no_cars),
             ),
         },
     )

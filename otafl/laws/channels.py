@@ -16,8 +16,14 @@ from scipy import special, stats
 from otafl.channels.sionna_rng import keep_global_state
 from otafl.core import registry
 from otafl.laws.bench import Bench
-from otafl.laws.checks import Check, Law, check_exact, law_of, mean, stated
-from otafl.laws.mutations import after, build_mutations, replaced, scaled, turned
+from otafl.laws.checks import Check, Law, check_distribution, check_exact, check_mean, state_law
+from otafl.laws.mutations import (
+    build_mutations,
+    change_after,
+    change_result,
+    replace_by,
+    scale_result,
+)
 
 LIGHT_M_PER_S = 299_792_458.0
 CARRIER_HZ = 3.5e9
@@ -38,39 +44,43 @@ JAKES = "Jakes, J0(2 pi f_D tau)"
 TR_38901 = "3GPP TR 38.901"
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """List the laws that several registered channels keep."""
-    names = registry.names("channel")
+    names = registry.list_names("channel")
     for name in names:
-        if not registry.settings("channel", name).example:  # which would need more than a name
-            yield _law(name, "mean power", "E|h|^2 = 1", _power)
+        if not registry.load_settings_class(
+            "channel", name
+        ).example:  # which would need more than a name
+            yield _build_law(name, "mean power", "E|h|^2 = 1", _power)
     for name in ("rayleigh", "rician", "tdl-a"):
-        yield _law(name, "autocorrelation", JAKES, _jakes)
-        yield _law(name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks)
+        yield _build_law(name, "autocorrelation", JAKES, _jakes)
+        yield _build_law(
+            name, "autocorrelation over blocks", f"{JAKES}; symbols / bandwidth", _blocks
+        )
     for name in ("rayleigh", "rician", "tdl-a"):
-        yield _law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
+        yield _build_law(name, "antenna covariance", "E h_a h_b^* = r^|a - b|", _antennas)
     for name in ("rayleigh", "tdl-a", "tdl-b", "tdl-c"):
-        yield _law(name, "gain and phase at any time", "exponential, uniform", _normal)
+        yield _build_law(name, "gain and phase at any time", "exponential, uniform", _normal)
     for name in ("tdl-d", "tdl-e"):
-        yield _law(name, "amplitude", f"{TR_38901}, 7.7.2; Rice's law of K", _line_of_sight)
+        yield _build_law(name, "amplitude", f"{TR_38901}, 7.7.2; Rice's law of K", _line_of_sight)
     for name in names:
         if name.startswith("tdl-"):
-            yield _law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
+            yield _build_law(name, "frequency covariance", f"{TR_38901}, 7.7.2; Sionna", _frequency)
 
 
-def _law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
+def _build_law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
     return Law(f"channel {name}: {what}", source, functools.partial(run, name=name))
 
 
-def fading(
+def draw_fading(
     bench: Bench, devices: int, trials: int, rounds: int, name: str, **channel: Any
 ) -> np.ndarray:
     """Draw h [R, S, K, A, 1, F]."""
     point = {"channel": {"name": name} | channel, "power": "full"}
-    return bench.uplink(devices, trials, point).fading(rounds)
+    return bench.build_rig(devices, trials, point).draw_fading(rounds)
 
 
-def blocks(
+def draw_blocks(
     bench: Bench, devices: int, trials: int, rounds: int, count: int, name: str, **channel: Any
 ) -> np.ndarray:
     """Draw so many coherence blocks of moving devices, which last INTERVAL_S, of rounds that are
@@ -78,23 +88,25 @@ def blocks(
     symbols = round(BANDWIDTH_HZ * INTERVAL_S)
     section = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols} | channel
     moving = MOVING | {"round_interval_s": 1.0}
-    rig = bench.uplink(devices, trials, {"channel": section | moving, "power": "full"})
-    states = (rig.link.channel.state(round).over(count * symbols) for round in range(rounds))
+    rig = bench.build_rig(devices, trials, {"channel": section | moving, "power": "full"})
+    states = (
+        rig.link.channel.get_state(round).extend_to(count * symbols) for round in range(rounds)
+    )
     return np.stack([state.cpu().numpy() for state in states])
 
 
 def _power(bench: Bench, name: str) -> Iterator[Check]:
     """Take the mean over a device's antennas, cells and rounds; devices and trials are
     independent. Channels that drop devices take long for many trials."""
-    kind: Any = registry.settings("channel", name)
+    kind: Any = registry.load_settings_class("channel", name)
     trials = 8 if kind(name=name).is_physical else 128
-    h = fading(bench, 16, bench.size(trials), 8, name)
-    yield mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
+    h = draw_fading(bench, 16, bench.scale_size(trials), 8, name)
+    yield check_mean(1.0, (np.abs(h) ** 2).mean((0, 3, 4, 5)), bias=1e-9)
 
 
-@stated("channel awgn: no fading", "h = 1")
+@state_law("channel awgn: no fading", "h = 1")
 def _awgn(bench: Bench) -> Iterator[Check]:
-    yield check_exact(0.0, float(np.abs(fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
+    yield check_exact(0.0, float(np.abs(draw_fading(bench, 4, 4, 2, "awgn") - 1.0).max()), 1e-12)
 
 
 def _antennas(bench: Bench, name: str) -> Iterator[Check]:
@@ -102,25 +114,27 @@ def _antennas(bench: Bench, name: str) -> Iterator[Check]:
     anew in each round and of moving devices. Devices and trials are independent. Rician fading has
     no line of sight here."""
     r, antennas = 0.7, 5
-    trials = bench.size(128 if name.startswith("tdl-") else 500)
+    trials = bench.scale_size(128 if name.startswith("tdl-") else 500)
     own: dict[str, Any] = {"rician": {"k_factor_db": -300.0}, "tdl-a": {"subcarrier_groups": 1}}
     for case, moving in (("at rest", {}), ("moving", MOVING)):
         section = {"antennas": antennas, "antenna_correlation": r} | own.get(name, {}) | moving
-        h = fading(bench, 32, trials, 1, name, **section)[0, ..., 0, 0]
+        h = draw_fading(bench, 32, trials, 1, name, **section)[0, ..., 0, 0]
         for a in range(antennas):
             for b in range(a + 1):
                 product = h[..., a] * h[..., b].conj()
                 where = f"{case}, antennas {a} and {b}"
-                yield mean(r ** (a - b), product.real, where, bias=1e-9)
+                yield check_mean(r ** (a - b), product.real, where, bias=1e-9)
                 if a > b:
-                    yield mean(0.0, product.imag, f"{where}, imaginary")
+                    yield check_mean(0.0, product.imag, f"{where}, imaginary")
 
 
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
     """Compare rounds 1 ms apart at 30 km/h, the first ones and far later ones."""
-    trials = bench.size(128 if name.startswith("tdl-") else 640)
+    trials = bench.scale_size(128 if name.startswith("tdl-") else 640)
     channel = {"name": name} | MOVING
-    state = bench.uplink(32, trials, {"channel": channel, "power": "full"}).link.channel.state
+    state = bench.build_rig(
+        32, trials, {"channel": channel, "power": "full"}
+    ).link.channel.get_state
     for start in (0, FAR):
         rounds = (state(start + lag).h[:, :, 0, 0, 0].cpu().numpy() for lag in (0, *LAGS))
         yield from correlations(np.stack(list(rounds)), "far later, " if start else "")
@@ -128,8 +142,8 @@ def _jakes(bench: Bench, name: str) -> Iterator[Check]:
 
 def _blocks(bench: Bench, name: str) -> Iterator[Check]:
     """Compare coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
-    trials = bench.size(64 if name.startswith("tdl-") else 640)
-    h = blocks(bench, 32, trials, 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
+    trials = bench.scale_size(64 if name.startswith("tdl-") else 640)
+    h = draw_blocks(bench, 32, trials, 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
     yield from correlations(np.moveaxis(h, -1, 0)[[0, *LAGS]])
 
 
@@ -139,10 +153,10 @@ def correlations(h: np.ndarray, when: str = "") -> Iterator[Check]:
     are independent."""
     for lag, later in zip(LAGS, h[1:], strict=True):
         case = f"{when}{lag} ms"
-        yield mean(jakes(lag), 1.0 - np.abs(later - h[0]) ** 2 / 2.0, case)
-        yield mean(0.0, (later * h[0].conj()).imag, f"{case}, imaginary")
-        yield mean(0.0, (later * h[0]).real, f"{case}, without conjugate")
-        yield mean(0.0, (later * h[0]).imag, f"{case}, without conjugate, imaginary")
+        yield check_mean(jakes(lag), 1.0 - np.abs(later - h[0]) ** 2 / 2.0, case)
+        yield check_mean(0.0, (later * h[0].conj()).imag, f"{case}, imaginary")
+        yield check_mean(0.0, (later * h[0]).real, f"{case}, without conjugate")
+        yield check_mean(0.0, (later * h[0]).imag, f"{case}, without conjugate, imaginary")
 
 
 def jakes(rounds: int) -> float:
@@ -161,9 +175,16 @@ def _normal(bench: Bench, name: str) -> Iterator[Check]:
     trials = 160 if name.startswith("tdl-") else 400
     for case, moving, round in (("at rest", {}, 3), ("moving", MOVING, 3), ("later", MOVING, FAR)):
         point = {"channel": {"name": name} | one_group | moving, "power": "full"}
-        h = bench.uplink(50, bench.size(trials), point).link.channel.state(round).h.cpu().numpy()
-        yield law_of(np.abs(h) ** 2, stats.expon.cdf, f"{case}, gain")
-        yield law_of(np.angle(h) / (2.0 * np.pi) + 0.5, stats.uniform.cdf, f"{case}, phase")
+        h = (
+            bench.build_rig(50, bench.scale_size(trials), point)
+            .link.channel.get_state(round)
+            .h.cpu()
+            .numpy()
+        )
+        yield check_distribution(np.abs(h) ** 2, stats.expon.cdf, f"{case}, gain")
+        yield check_distribution(
+            np.angle(h) / (2.0 * np.pi) + 0.5, stats.uniform.cdf, f"{case}, phase"
+        )
 
 
 def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
@@ -175,9 +196,11 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
     section = {"subcarrier_groups": 1, "delay_spread_s": 0.0, "antennas": 2}
     for case, moving in (("at rest", {}), ("moving", MOVING)):
         section |= {"antenna_correlation": 0.7} | moving
-        h = fading(bench, 50, bench.size(160), 1, name, **section)
+        h = draw_fading(bench, 50, bench.scale_size(160), 1, name, **section)
         for antenna in range(2):
-            yield law_of(np.abs(h[..., antenna, :, :]), law.cdf, f"{case}, antenna {antenna}")
+            yield check_distribution(
+                np.abs(h[..., antenna, :, :]), law.cdf, f"{case}, antenna {antenna}"
+            )
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
@@ -188,15 +211,15 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
     spacing = BANDWIDTH_HZ / GROUPS
     law = tdl_freq_cov_mat(name[-1].upper(), spacing, GROUPS, DELAY_SPREAD_S, precision="double")
     law = np.asarray(law.cpu())
-    h = fading(
-        bench, 32, bench.size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
+    h = draw_fading(
+        bench, 32, bench.scale_size(128), 4, name, bandwidth_hz=BANDWIDTH_HZ,
         subcarrier_groups=GROUPS, delay_spread_s=DELAY_SPREAD_S,
     )[..., 0, 0, :]  # fmt: skip
     for lag in (1, 3, 6):
         product = (h[..., lag:] * h[..., :-lag].conj()).mean((0, -1))
         wanted = law[lag, 0]
-        yield mean(float(wanted.real), product.real, f"{lag} apart, real")
-        yield mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
+        yield check_mean(float(wanted.real), product.real, f"{lag} apart, real")
+        yield check_mean(float(wanted.imag), product.imag, f"{lag} apart, imaginary")
 
 
 # Mutations
@@ -223,7 +246,7 @@ MUTATIONS = (
         {
             "a constant gain above one": (
                 {"no fading", "mean power"},
-                after("otafl.channels.awgn:Awgn.prepare", _other_gain),
+                change_after("otafl.channels.awgn:Awgn.prepare", _other_gain),
             ),
         },
     )
@@ -232,19 +255,19 @@ MUTATIONS = (
         {
             "fading of more power": (
                 {"antenna covariance", "gain", "gain and phase at any time", "mean power", "phase"},
-                scaled("otafl.channels.scattering:BlockFading._drawn", 1.2),
+                scale_result("otafl.channels.scattering:BlockFading._draw_h", 1.2),
             ),
             "phases over half a circle": (
                 {"antenna covariance", "gain and phase at any time", "independence", "phase"},
-                turned("otafl.channels.scattering:BlockFading._drawn", _turned_by_half),
+                change_result("otafl.channels.scattering:BlockFading._draw_h", _turned_by_half),
             ),
             "one draw for all rounds": (
                 {"gain", "independence", "phase"},
-                replaced("otafl.channels.scattering:BlockFading.draw", _one_round_for_all),
+                replace_by("otafl.channels.scattering:BlockFading.draw", _one_round_for_all),
             ),
             "twice the Doppler shift": (
                 {"autocorrelation", "autocorrelation over blocks"},
-                scaled("otafl.channels.jakes:doppler_hz", 2.0),
+                scale_result("otafl.channels.jakes:doppler_hz", 2.0),
             ),
         },
     )
@@ -259,7 +282,7 @@ MUTATIONS = (
                     "line of sight",
                     "mean power",
                 },
-                scaled("otafl.channels.rician:LineOfSight.draw", 1.2),
+                scale_result("otafl.channels.rician:LineOfSight.draw", 1.2),
             ),
         },
     )
@@ -268,7 +291,7 @@ MUTATIONS = (
         {
             "delays of the wrong sign": (
                 "frequency covariance",
-                turned("otafl.channels.tdl:delay_rotations", lambda turns: turns.conj()),
+                change_result("otafl.channels.tdl:delay_rotations", lambda turns: turns.conj()),
             ),
         },
     )
@@ -283,7 +306,7 @@ MUTATIONS = (
                     "gain and phase at any time",
                     "mean power",
                 },
-                scaled("otafl.channels.tdl:Tdl._draw_taps", 1.1),
+                scale_result("otafl.channels.tdl:Tdl._draw_taps", 1.1),
             )
         },
     )
@@ -292,7 +315,7 @@ MUTATIONS = (
         {
             "taps of more power (d)": (
                 {"amplitude", "autocorrelation", "frequency covariance", "mean power"},
-                scaled("otafl.channels.tdl:Tdl._draw_taps", 1.1),
+                scale_result("otafl.channels.tdl:Tdl._draw_taps", 1.1),
             )
         },
     )

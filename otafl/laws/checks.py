@@ -43,7 +43,7 @@ class Check:
     case: str = ""
 
     @property
-    def passed(self) -> bool:
+    def is_passed(self) -> bool:
         """Return whether the number is in its interval; what is not a number is not."""
         return bool(self.low <= self.measured <= self.high)
 
@@ -75,7 +75,7 @@ class Law:
     run: Callable[[Bench], Iterable[Check]]
 
 
-def stated(
+def state_law(
     name: str, source: str, case: str = "", over: Collection[Any] = ()
 ) -> Callable[[Callable[..., Iterable[Check]]], Law]:
     """Make a law of the function that runs its checks.
@@ -107,7 +107,7 @@ def check_exact(
     return Check(expected, measured, expected - room, expected + room, case)
 
 
-def ratios(
+def check_ratios(
     found: np.ndarray, law: np.ndarray, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
     """Check found over law, without chance in it, where it is farthest from one."""
@@ -122,12 +122,12 @@ def check_at_most(
     return Check(bound, measured, -math.inf, bound * (1.0 + tolerance), case)
 
 
-def at_least(bound: float, measured: float, case: str = "") -> Check:
+def check_at_least(bound: float, measured: float, case: str = "") -> Check:
     """Check that a number without chance in it reaches a bound."""
     return Check(bound, measured, bound, math.inf, case)
 
 
-def mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0) -> Check:
+def check_mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0) -> Check:
     """Check the mean of independent numbers by Student's law.
 
     bias: what the law itself may be off.
@@ -139,7 +139,7 @@ def mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0)
     return Check(expected, measured, expected - room, expected + room, case)
 
 
-def normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
+def check_normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
     """Check a number with a normal law of known standard deviation."""
     room = WIDTH * deviation
     return Check(expected, measured, expected - room, expected + room, case)
@@ -147,13 +147,13 @@ def normal(expected: float, measured: float, deviation: float, case: str = "") -
 
 def check_mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
     """Check that the mean of independent numbers is not above a bound."""
-    two_sided = mean(bound, sample, case)
+    two_sided = check_mean(bound, sample, case)
     return Check(bound, two_sided.measured, -math.inf, two_sided.high, case)
 
 
 def check_mean_not_above(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
     """Check that the mean of a sample is not above that of a paired one."""
-    room = mean(0.0, np.asarray(sample) - np.asarray(worse)).high
+    room = check_mean(0.0, np.asarray(sample) - np.asarray(worse)).high
     bound = float(np.mean(worse))
     return Check(bound, float(np.mean(sample)), -math.inf, bound + room, case)
 
@@ -164,11 +164,11 @@ def check_mean_below(worse: np.ndarray, sample: np.ndarray, case: str = "") -> C
     The measured number is the end of the interval of the difference.
     """
     difference = (np.asarray(sample) - np.asarray(worse)).ravel()
-    room = mean(0.0, difference).high
+    room = check_mean(0.0, difference).high
     return Check(0.0, float(difference.mean()) + room, -math.inf, 0.0, case)
 
 
-def mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
+def check_mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
     """Check the mean of squared normal numbers, each over its variance.
 
     freedom: their degrees of freedom in all. Numbers are shown times `expected`.
@@ -184,10 +184,10 @@ def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Chec
     """
     on = np.isfinite(law)
     ratio = record.error.reshape(law.shape)[on] / law[on]
-    return mean_square(float(law[on].mean()), ratio, ratio.size * record.reals, case)
+    return check_mean_square(float(law[on].mean()), ratio, ratio.size * record.reals, case)
 
 
-def share(expected: float, count: int, of: int, case: str = "") -> Check:
+def check_share(expected: float, count: int, of: int, case: str = "") -> Check:
     """Check how often something happens in independent trials, by the binomial law."""
     low, high = stats.binom.ppf([LEVEL / 2, 1 - LEVEL / 2], of, expected) / of
     return Check(expected, count / of, float(low), float(high), case)
@@ -224,7 +224,7 @@ def counts(expected: np.ndarray, observed: np.ndarray, case: str = "") -> Check:
     return Check(freedom, found, float(low), float(high), case)
 
 
-def law_of(
+def check_distribution(
     sample: np.ndarray, distribution: Callable[[np.ndarray], np.ndarray], case: str = ""
 ) -> Check:
     """Check that many independent numbers have a distribution function, by Kolmogorov and Smirnov.

@@ -14,8 +14,8 @@ from otafl.core.rng import Streams
 from otafl.devices import compute
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, check_at_most, check_exact, stated
-from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.laws.checks import Check, check_at_most, check_exact, state_law
+from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.scenario import load_scenario
 
 TRIALS, DEVICES, ROUNDS = 4, 12, 60
@@ -49,16 +49,16 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
     """Let devices with such batteries and radios go through rounds of random work."""
     section = {"count": DEVICES, "compute": {"name": "fixed"} | parts} | devices
     scenario = load_scenario({"name": "clock", "devices": section})
-    streams = Streams([0] * TRIALS, list(range(TRIALS)), bench.where)
+    streams = Streams([0] * TRIALS, list(range(TRIALS)), bench.torch_device)
     sections = [scenario.devices] * TRIALS
     hardware = compute.build([one.compute for one in sections], DEVICES, streams)
     clocks = clock.build(sections, hardware, streams, log=True)
-    draw = streams.generators(CONFORMANCE)[0]
-    begin_j = clocks.charge_j()
+    draw = streams.make_generators(CONFORMANCE)[0]
+    begin_j = clocks.compute_charge_j()
     computed, radiated = np.zeros((2, TRIALS, DEVICES))
-    for round in range(bench.size(ROUNDS)):
+    for round in range(bench.scale_size(ROUNDS)):
         clocks.wait_for_devices()
-        there = clocks.available()
+        there = clocks.get_available()
         rows = int(there.sum())
         seconds, watts = draw.exponential(1.0, rows), draw.uniform(0.5, 1.5, rows)
         computed[there] += seconds * watts
@@ -72,32 +72,32 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
     return Course(clocks, begin_j, computed, radiated)
 
 
-@stated("clock: energy balance", CONSERVED, "{}", PROTOCOLS)
+@state_law("clock: energy balance", CONSERVED, "{}", PROTOCOLS)
 def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
     """Compare what batteries gave with what devices spent, over work, slots, sleep, empty batteries
     and recharging."""
     course = _run_clock(bench, PROTOCOLS[protocol], WATTS | BATTERY)
-    now_j = course.clock.charge_j()
+    now_j = course.clock.compute_charge_j()
     spent = course.clock.compute_spent_j().sum(2)
-    harvested = np.stack([trial.power.harvested_j() for trial in course.clock.trials])
+    harvested = np.stack([trial.power.compute_harvested_j() for trial in course.clock.trials])
     off = course.charge_j + harvested - now_j - spent
     yield check_exact(0.0, float(np.abs(off).max()), 1e-9, "joules off")
-    offered = BATTERY["harvest_w"] * course.clock.now()[:, None]
+    offered = BATTERY["harvest_w"] * course.clock.get_time_s()[:, None]
     yield check_at_most(1.0, float((harvested / offered).max()), 1e-9, "of the harvest taken up")
     yield check_at_most(BATTERY["battery_j"], float(now_j.max()), 1e-9, "charge")
-    table = course.clock.timeline()
+    table = course.clock.build_timeline()
     assert table is not None
     empty = int((table["activity"] == ACTIVITIES.index("empty")).sum())
     yield Check(1.0, float(empty > 0), 1.0, 1.0, "batteries ran out")
 
 
-@stated("clock: joules by cause", MEASURED, "{}", RADIOS)
+@state_law("clock: joules by cause", MEASURED, "{}", RADIOS)
 def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
     """Compare joules on mains with watts times the seconds of each activity, and with what local
     work and slots were said to take."""
     watts = RADIOS[radio]
     course = _run_clock(bench, {}, watts)
-    table = course.clock.timeline()
+    table = course.clock.build_timeline()
     assert table is not None
     rate = dict.fromkeys(WATTS, 0.0) | watts
     spent = dict(zip(CAUSES, course.clock.compute_spent_j().sum((0, 1)), strict=True))
@@ -106,7 +106,7 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
         for place, name in enumerate(ACTIVITIES)
     }
     busy = sum(seconds[name] for name in ("receive", "compute", "wait", "transmit"))
-    asleep = DEVICES * float(course.clock.now().sum()) - busy
+    asleep = DEVICES * float(course.clock.get_time_s().sum()) - busy
     law = {
         "compute": float(course.computed_j.sum()),
         "transmit": float(course.radiated_j.sum()),
@@ -131,11 +131,13 @@ MUTATIONS = build_mutations(
     {
         "waiting is free": (
             {"energy balance", "joules by cause"},
-            turned("otafl.clock.power:Power._compute_costs", lambda costs: (*costs[:2], 0.0)),
+            change_result(
+                "otafl.clock.power:Power._compute_costs", lambda costs: (*costs[:2], 0.0)
+            ),
         ),
         "a battery gives half": (
             "energy balance",
-            replaced("otafl.devices.battery:Battery.plan", _weaken_battery),
+            replace_by("otafl.devices.battery:Battery.plan", _weaken_battery),
         ),
     },
 )

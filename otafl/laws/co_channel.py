@@ -13,11 +13,11 @@ import torch
 from otafl import channels, topology
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.cells import losses
-from otafl.laws.checks import Check, check_exact, mean, ratios, stated
+from otafl.laws.cells import compute_losses
+from otafl.laws.checks import Check, check_exact, check_mean, check_ratios, state_law
 from otafl.laws.transports import THERMAL_DBM_PER_HZ
 from otafl.scenario import load_scenario
-from otafl.topology.hexagons import hexagons
+from otafl.topology.hexagons import build_hexagons
 
 MACDONALD = "MacDonald 1979"
 TWO_TIERS = "6 cells at D, 6 at sqrt(3) D, 6 at 2 D"
@@ -40,15 +40,15 @@ DEVICES, REALS, ROUNDS = 4, 64, 8
 BANDWIDTH_HZ, POWER_W = 2e6, 0.1
 
 
-@stated("topology cells: co-channel tiers", f"{MACDONALD}; {TWO_TIERS}", "{}", LAYOUTS)
+@state_law("topology cells: co-channel tiers", f"{MACDONALD}; {TWO_TIERS}", "{}", LAYOUTS)
 def _tiers(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
     """Sum distance^-exponent over what each server receives, against the plane's two tiers."""
-    layout = hexagons(*sites)
+    layout = build_hexagons(*sites)
     assert layout is not None
     far = np.linalg.norm(layout.images.shift, axis=2) / math.sqrt(sites[1])
     for exponent in EXPONENTS:
         law = sum(count * distance**-exponent for count, distance in TIERS)
-        yield ratios((far**-exponent).sum(1), np.full(sites[0], law), 1e-9, f"{exponent:g}")
+        yield check_ratios((far**-exponent).sum(1), np.full(sites[0], law), 1e-9, f"{exponent:g}")
 
 
 def _compute_mean_gain(far_m: float) -> float:
@@ -57,7 +57,7 @@ def _compute_mean_gain(far_m: float) -> float:
     turn = 2.0 * math.pi * np.arange(720) / 720
     own = np.sqrt(np.linspace(LEAST_M**2, RADIUS_M**2, 5))[:, None]
     distance = np.hypot(far_m + own * np.cos(turn), own * np.sin(turn))
-    seen, hidden = (10.0 ** (-loss / 10.0) for loss in losses("umi", distance))
+    seen, hidden = (10.0 ** (-loss / 10.0) for loss in compute_losses("umi", distance))
     clear = 18.0 / distance + np.exp(-distance / 36.0) * (1.0 - 18.0 / distance)
     return float((clear * seen + (1.0 - clear) * hidden).mean())
 
@@ -72,37 +72,39 @@ def _make_cells(servers: int, reuse: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@stated("topology cells: interference of two tiers", f"{MACDONALD}; {TWO_TIERS}; sum E g |p|^2 m/2")
+@state_law(
+    "topology cells: interference of two tiers", f"{MACDONALD}; {TWO_TIERS}; sum E g |p|^2 m/2"
+)
 def _interference(bench: Bench) -> Iterator[Check]:
     """Measure what twelve servers at reuse 3 receive. Each has three others on its part of the
     band, which stand for the plane's 18."""
-    rig = bench.uplink(DEVICES, bench.size(8), _make_cells(12, 3))
+    rig = bench.build_rig(DEVICES, bench.scale_size(8), _make_cells(12, 3))
     found, sent = [], 0.0
     for round in range(ROUNDS):
-        saved = rig.send(rig.symbols(REALS, round, 1.0), round)[1].saved
+        saved = rig.send(rig.draw_symbols(REALS, round, 1.0), round)[1].saved_tensors
         found.append((saved["neighbours/0"].sum(1) / REALS).cpu().numpy())
         sent = float((saved["p/0"][:, 0].abs().square() * saved["m/0"][:, 0]).mean())
     apart = math.sqrt(3.0) * SITES_M
     law = (
         DEVICES * sent / 2.0 * sum(count * _compute_mean_gain(far * apart) for count, far in TIERS)
     )
-    yield mean(1.0, np.mean(found, axis=0) / law)
+    yield check_mean(1.0, np.mean(found, axis=0) / law)
 
 
-@stated("topology cells: gains by the map", f"{MACDONALD}; TR 38.901, table 7.4.1-1")
+@state_law("topology cells: gains by the map", f"{MACDONALD}; TR 38.901, table 7.4.1-1")
 def _map_gains(bench: Bench) -> Iterator[Check]:
     """Take the distances from servers to the devices of the cells next to them on the map, and
     compare the gains with path losses of these lengths, with or without a line of sight."""
     points = {"channel": OUTDOORS | {"cell_radius_m": 40.0}, "devices": {"count": DEVICES}}
     points["topology"] = {"name": "cells", "servers": 7, "site_distance_m": SITES_M}
     scenario = load_scenario({"name": "map"} | points)
-    rows = topology.Rows.of([scenario], [0], bench.where, torch.float64)
+    rows = topology.Rows.build([scenario], [0], bench.torch_device, torch.float64)
     servers = topology.build(rows)
     _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
-    heard, there = servers.neighbours(own), servers.places(own, 0)
+    heard, there = servers.build_intercell(own), servers.get_positions(own, 0)
     assert heard is not None
     assert there is not None
-    gain = heard.channel.state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
+    gain = heard.channel.get_state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
     place = there.device_m.reshape(7, DEVICES, 2)
     found, law = [], []
     for server, others in enumerate(heard.heard):
@@ -111,22 +113,24 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
                 continue  # its nearest image is off the map
             distance = np.linalg.norm(place[other] - there.base_m[server], axis=1)
             loss = -10.0 * np.log10(gain[server, link])
-            either = np.stack(losses("umi", distance))
+            either = np.stack(compute_losses("umi", distance))
             found.append(loss)
             law.append(np.take_along_axis(either, np.abs(either - loss).argmin(0)[None], 0)[0])
     pairs = 2 * (6 + 6)  # spokes and rim, both ways
     yield check_exact(float(pairs), float(len(found)), case="pairs of cells")
-    yield ratios(np.stack(found), np.stack(law))
+    yield check_ratios(np.stack(found), np.stack(law))
 
 
-@stated("topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7))
+@state_law(
+    "topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7)
+)
 def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
     """Send ones over B / r: they take r times as long and as many joules, and meet r times the SNR,
     given or physical."""
     channel = {"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ, "tx_power_dbm": 20.0}
     far = {"snr_db": None, "path_loss_db": 100.0, "noise_figure_db": 7.0}
     rig = _make_rig(bench, channel, reuse, "full")
-    report = rig.send(rig.symbols(REALS, 0, 1.0), 0)[1]
+    report = rig.send(rig.draw_symbols(REALS, 0, 1.0), 0)[1]
     airtime_s = reuse * REALS / BANDWIDTH_HZ
     yield check_exact(airtime_s, float(report.airtime_s.mean()), case="seconds")
     yield check_exact(POWER_W * airtime_s, float(report.energy_j.max()), case="joules")
@@ -141,4 +145,4 @@ def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
 
 def _make_rig(bench: Bench, channel: dict[str, Any], reuse: int, power: str) -> Rig:
     cells = {"name": "cells", "servers": 7, "reuse": reuse}
-    return bench.uplink(DEVICES, 1, {"channel": channel, "power": power, "topology": cells})
+    return bench.build_rig(DEVICES, 1, {"channel": channel, "power": power, "topology": cells})

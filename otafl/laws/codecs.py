@@ -19,13 +19,19 @@ from otafl.laws.checks import (
     Check,
     check_at_most,
     check_exact,
-    mean,
-    mean_square,
-    ratios,
-    share,
-    stated,
+    check_mean,
+    check_mean_square,
+    check_ratios,
+    check_share,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, constant, made, replaced, scaled
+from otafl.laws.mutations import (
+    build_mutations,
+    change_objects,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
 
 REALS = 128
 
@@ -33,18 +39,18 @@ REALS = 128
 ALISTARH = "Alistarh et al. 2017"
 
 
-def _rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4) -> Rig:
-    return bench.uplink(devices, trials, {"codec": codec, "transport": "ideal"})
+def _build_rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: int = 4) -> Rig:
+    return bench.build_rig(devices, trials, {"codec": codec, "transport": "ideal"})
 
 
-def _coded(
+def _encode(
     rig: Rig, x: Tensor, round: int, memory: Tensors | None = None
 ) -> tuple[Tensor, Tensors]:
     """Return what goes on air of rows [n, P], and the memory."""
     codec, group = rig.link.codec, Group({"x": x})
     own = codec.init((group,)) if memory is None else memory
     (coded,), own = codec.encode((group,), own, rig.cohort, round, rig.streams)
-    return next(iter(coded.blocks.values())), own
+    return next(iter(coded.tensors.values())), own
 
 
 BIT_COUNTS = (2, 4, 8)
@@ -66,30 +72,30 @@ def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
 def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield x and Q(x) [n, P] round after round."""
     norm, bits, reals = quantiser
-    rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
-    for round in range(bench.size(16)):
-        x = rig.symbols(reals, round)
-        yield x, _coded(rig, x, round)[0]
+    rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
+    for round in range(bench.scale_size(16)):
+        x = rig.draw_symbols(reals, round)
+        yield x, _encode(rig, x, round)[0]
 
 
-@stated("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
+@state_law("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
 def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Take the part of Q(x) along x, over |x|^2; and the mean error of each coordinate of one
     vector over its standard error, squared."""
     parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _yield_rounds(bench, quantiser)]
-    yield mean(1.0, torch.stack(parts).cpu().numpy())
+    yield check_mean(1.0, torch.stack(parts).cpu().numpy())
     norm, bits, reals = quantiser
-    rig = _rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.size(1024))
-    x = rig.symbols(reals, 0)[:1].expand(rig.cohort.size, -1)
-    off = (_coded(rig, x, 0)[0] - x).mean(0)
+    rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.scale_size(1024))
+    x = rig.draw_symbols(reals, 0)[:1].expand(rig.cohort.num_rows, -1)
+    off = (_encode(rig, x, 0)[0] - x).mean(0)
     level, unit = _qsgd_levels(quantiser, x[:1])
-    variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.size
+    variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.num_rows
     some = variance[0] > 1e-12  # with the largest norm one coordinate is exact
     score = (off.square() / variance[0])[some].cpu().numpy()
-    yield mean_square(1.0, score, score.size, "each coordinate")
+    yield check_mean_square(1.0, score, score.size, "each coordinate")
 
 
-@stated("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", CASE, QSGD)
+@state_law("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", CASE, QSGD)
 def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Compare squared errors with (norm / s)^2 f (1 - f) a coordinate, f the fractional part of its
     level."""
@@ -98,10 +104,10 @@ def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
         level, unit = _qsgd_levels(quantiser, x)
         law = unit.square() * (level.frac() * (1.0 - level.frac()))
         parts.append((q - x).square().sum(1) / law.sum(1))
-    yield mean(1.0, torch.stack(parts).cpu().numpy())
+    yield check_mean(1.0, torch.stack(parts).cpu().numpy())
 
 
-@stated("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[: len(QSGD) // 2])
+@state_law("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[: len(QSGD) // 2])
 def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
     _, bits, reals = quantiser
@@ -112,38 +118,38 @@ def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     yield check_at_most(1.0, float(off.mean()) / bound)
 
 
-@stated("codec qsgd: independent over reals", "n levels of f (1 - f)")
+@state_law("codec qsgd: independent over reals", "n levels of f (1 - f)")
 def _qsgd_apart(bench: Bench) -> Iterator[Check]:
     """Compare the squared error of the sum of n equal reals with n times that of one."""
     n, level = 50, math.sqrt(1.0 / 50)  # one level: |x_i| / |x|
-    rig = _rig(bench, {"name": "qsgd", "bits": 2})
-    ones = torch.ones(rig.cohort.size, n).to(rig.cohort.weight)
-    off = [(_coded(rig, ones, round)[0] - ones).sum(1) for round in range(bench.size(64))]
+    rig = _build_rig(bench, {"name": "qsgd", "bits": 2})
+    ones = torch.ones(rig.cohort.num_rows, n).to(rig.cohort.weight)
+    off = [(_encode(rig, ones, round)[0] - ones).sum(1) for round in range(bench.scale_size(64))]
     law = n * n * level * (1.0 - level)
-    yield mean(1.0, torch.stack(off).square().cpu().numpy() / law)
+    yield check_mean(1.0, torch.stack(off).square().cpu().numpy() / law)
 
 
-@stated("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8, 10, 12))
+@state_law("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8, 10, 12))
 def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
     ends are exact."""
-    rig = _rig(bench, {"name": "uniform", "bits": bits}, bench.size(64))
-    x = rig.symbols(2048, 0)
+    rig = _build_rig(bench, {"name": "uniform", "bits": bits}, bench.scale_size(64))
+    x = rig.draw_symbols(2048, 0)
     step = (x.amax(1) - x.amin(1)) / (2**bits - 1)
-    off = (_coded(rig, x, 0)[0] - x).square().sum(1) / 2046
-    yield mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), bias=1e-3)
+    off = (_encode(rig, x, 0)[0] - x).square().sum(1) / 2046
+    yield check_mean(1.0, (off / (step.square() / 12.0)).cpu().numpy(), bias=1e-3)
 
 
-@stated("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1")
+@state_law("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1")
 def _feedback(bench: Bench) -> Iterator[Check]:
     """Add what is received to what is remembered: it is what came, over 5 rounds, in which about
     half of the updates are lost."""
-    rig = _rig(bench, {"name": "topk", "keep": 0.1}, 4)
+    rig = _build_rig(bench, {"name": "topk", "keep": 0.1}, 4)
     memory: Tensors | None = None
-    total = sent = torch.zeros_like(rig.symbols(REALS, 0))
+    total = sent = torch.zeros_like(rig.draw_symbols(REALS, 0))
     for round in range(5):
-        x = rig.symbols(REALS, round)
-        coded, memory = _coded(rig, x, round, memory)
+        x = rig.draw_symbols(REALS, round)
+        coded, memory = _encode(rig, x, round, memory)
         heard = x[:, :1] > 0
         context = Context(rig.cohort, rig.link.codec.hyper, rig.streams, round)
         memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (heard,), context)
@@ -152,13 +158,13 @@ def _feedback(bench: Bench) -> Iterator[Check]:
     yield check_exact(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
 
 
-@stated("codec topk: the largest magnitudes", "Stich, Cordonnier, Jaggi 2018")
+@state_law("codec topk: the largest magnitudes", "Stich, Cordonnier, Jaggi 2018")
 def _topk(bench: Bench) -> Iterator[Check]:
     """Compare the energy with that of the largest tenth."""
-    rig = _rig(bench, {"name": "topk", "keep": 0.1, "error_feedback": False}, 4)
-    x = rig.symbols(REALS, 0)
+    rig = _build_rig(bench, {"name": "topk", "keep": 0.1, "error_feedback": False}, 4)
+    x = rig.draw_symbols(REALS, 0)
     largest = x.abs().topk(13, dim=1).values.square().sum(1)
-    yield ratios(_coded(rig, x, 0)[0].square().sum(1).cpu().numpy(), largest.cpu().numpy())
+    yield check_ratios(_encode(rig, x, 0)[0].square().sum(1).cpu().numpy(), largest.cpu().numpy())
 
 
 BITS: dict[str, tuple[dict[str, Any], float]] = {
@@ -171,15 +177,15 @@ BITS: dict[str, tuple[dict[str, Any], float]] = {
 """Codec -> its settings, and the bits of 128 reals in one block."""
 
 
-@stated("codec: bits on a digital uplink", "bits a real and side information", "{}", BITS)
+@state_law("codec: bits on a digital uplink", "bits a real and side information", "{}", BITS)
 def _bits(bench: Bench, name: str) -> Iterator[Check]:
     settings, law = BITS[name]
-    rig = bench.uplink(2, 2, {"codec": {"name": name} | settings, "transport": "digital"})
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    rig = bench.build_rig(2, 2, {"codec": {"name": name} | settings, "transport": "digital"})
+    report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
     yield check_exact(2 * law, float(report.bits.mean()))
 
 
-@stated("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")
+@state_law("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")
 def _votes(bench: Bench) -> Iterator[Check]:
     """Count wrong votes of five devices' signs over channel inversion, P at -8 dB: Q(|v| sqrt(P /
     N)) by the size of the vote; on both quadratures each has half the power."""
@@ -190,11 +196,11 @@ def _votes(bench: Bench) -> Iterator[Check]:
             "codec": "obda",
             "transport": {"name": "over_the_air", "quadrature": quadrature},
         }
-        rig = bench.uplink(5, 16, point)
+        rig = bench.build_rig(5, 16, point)
         votes, wrong = [], []
-        for round in range(bench.size(16)):
-            x = rig.symbols(1024, round)
-            vote = torch.where(x >= 0, 1.0, -1.0).view(rig.trials, 5, -1).sum(1)
+        for round in range(bench.scale_size(16)):
+            x = rig.draw_symbols(1024, round)
+            vote = torch.where(x >= 0, 1.0, -1.0).view(rig.num_trials, 5, -1).sum(1)
             decided = rig.send(x, round)[0]
             votes.append(vote.abs().cpu().numpy())
             wrong.append((decided.sign() != vote.sign()).cpu().numpy())
@@ -204,13 +210,13 @@ def _votes(bench: Bench) -> Iterator[Check]:
             law = float(stats.norm.sf(v * math.sqrt(2.0 * power)))
             here = size == v
             case = f"|v|={v}, {'two quadratures' if quadrature else 'one real'}"
-            yield share(law, int(missed[here].sum()), int(here.sum()), case)
+            yield check_share(law, int(missed[here].sum()), int(here.sum()), case)
 
 
 # Mutations
 
 
-def _rounded_down(real: Any) -> Any:
+def _round_down(real: Any) -> Any:
     return lambda self, block, draw: real(self, block, 0.0 * draw)
 
 
@@ -242,15 +248,15 @@ MUTATIONS = (
         {
             "rounding down": (
                 {"independent over reals", "unbiased", "variance"},
-                replaced("otafl.codecs.qsgd:Qsgd._quantise", _rounded_down),
+                replace_by("otafl.codecs.qsgd:Qsgd._quantise", _round_down),
             ),
             "one draw for all reals": (
                 {"independent over reals", "unbiased"},
-                replaced("otafl.codecs.qsgd:Qsgd._quantise", _one_draw),
+                replace_by("otafl.codecs.qsgd:Qsgd._quantise", _one_draw),
             ),
             "levels of one bit": (
                 {"unbiased", "variance", "variance bound"},
-                made("otafl.codecs.qsgd:Qsgd", _two_levels),
+                change_objects("otafl.codecs.qsgd:Qsgd", _two_levels),
             ),
         },
     )
@@ -259,7 +265,7 @@ MUTATIONS = (
         {
             "half the levels": (
                 "quantisation noise",
-                made("otafl.codecs.uniform:Uniform", _half_the_levels),
+                change_objects("otafl.codecs.uniform:Uniform", _half_the_levels),
             ),
         },
     )
@@ -268,11 +274,11 @@ MUTATIONS = (
         {
             "lost updates forgotten": (
                 "error feedback loses nothing",
-                replaced("otafl.codecs.topk:forgotten", _deliver_all),
+                replace_by("otafl.codecs.topk:subtract_delivered", _deliver_all),
             ),
             "the smallest magnitudes": (
                 "the largest magnitudes",
-                replaced("otafl.codecs.topk:top", _smallest),
+                replace_by("otafl.codecs.topk:keep_largest", _smallest),
             ),
         },
     )
@@ -281,9 +287,9 @@ MUTATIONS = (
         {
             "norms that take no bits": (
                 "bits on a digital uplink",
-                constant(
-                    "otafl.codecs.qsgd:Qsgd.bits",
-                    lambda self, group: float(self.settings.bits * group.reals),
+                replace_by_value(
+                    "otafl.codecs.qsgd:Qsgd.count_bits",
+                    lambda self, group: float(self.settings.bits * group.num_coordinates),
                 ),
             ),
         },
@@ -293,7 +299,7 @@ MUTATIONS = (
         {
             "the opposite vote": (
                 "error of the majority vote",
-                scaled("otafl.codecs.obda:Obda._compute_vote", -1.0),
+                scale_result("otafl.codecs.obda:Obda._compute_vote", -1.0),
             ),
         },
     )

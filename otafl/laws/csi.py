@@ -11,12 +11,18 @@ import numpy as np
 import torch
 from scipy import stats
 
-from otafl.core.contracts import column
+from otafl.core.contracts import unsqueeze_like
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
 from otafl.laws.channels import MOVING, jakes
-from otafl.laws.checks import Check, check_exact, law_of, mean, stated
-from otafl.laws.mutations import build_mutations, made, replaced, scaled, turned
+from otafl.laws.checks import Check, check_distribution, check_exact, check_mean, state_law
+from otafl.laws.mutations import (
+    build_mutations,
+    change_objects,
+    change_result,
+    replace_by,
+    scale_result,
+)
 
 VARIANCES = (0.01, 0.3)
 LENGTHS = (1, 4, 8)
@@ -36,16 +42,16 @@ DELAYS = (1, 4)
 def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
     section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
     point = {"channel": section, "csi": csi, "power": "ci"}
-    return bench.uplink(20, bench.size(256), point).record(ROUNDS, 4, 1.0)
+    return bench.build_rig(20, bench.scale_size(256), point).record(ROUNDS, 4, 1.0)
 
 
-@stated("csi perfect: the estimate is the channel", "h_hat = h")
+@state_law("csi perfect: the estimate is the channel", "h_hat = h")
 def _perfect(bench: Bench) -> Iterator[Check]:
     record = _record(bench, "perfect")
     yield check_exact(0.0, float(np.abs(record.h_hat - record.h).max()), 0.0)
 
 
-def _off(record: Record) -> np.ndarray:
+def _compute_squared_errors(record: Record) -> np.ndarray:
     """Return the squared errors of the estimates, [R, S, K]."""
     off: np.ndarray = np.abs(record.h_hat - record.h) ** 2
     return off
@@ -56,18 +62,18 @@ def _error(bench: Bench, variance: float) -> Record:
     return _record(bench, {"name": "error", "variance": variance})
 
 
-@stated("csi error: variance", "E|h_hat - h|^2", "v={:g}", VARIANCES)
+@state_law("csi error: variance", "E|h_hat - h|^2", "v={:g}", VARIANCES)
 def _error_variance(bench: Bench, variance: float) -> Iterator[Check]:
-    yield mean(variance, _off(_error(bench, variance)))
+    yield check_mean(variance, _compute_squared_errors(_error(bench, variance)))
 
 
-@stated("csi error: independent of the channel", "E (h_hat - h) h^* = 0", "v={:g}", VARIANCES)
+@state_law("csi error: independent of the channel", "E (h_hat - h) h^* = 0", "v={:g}", VARIANCES)
 def _error_apart(bench: Bench, variance: float) -> Iterator[Check]:
     record = _error(bench, variance)
-    yield mean(0.0, ((record.h_hat - record.h) * record.h.conj()).real)
+    yield check_mean(0.0, ((record.h_hat - record.h) * record.h.conj()).real)
 
 
-@stated("csi error: law of the error", "complex normal", "v={:g}", VARIANCES)
+@state_law("csi error: law of the error", "complex normal", "v={:g}", VARIANCES)
 def _error_law(bench: Bench, variance: float) -> Iterator[Check]:
     """Compare squared errors with the exponential law and their phases with the uniform one; errors
     of neighbouring devices, rounds and trials have a mean product of 0."""
@@ -78,55 +84,57 @@ def _error_law(bench: Bench, variance: float) -> Iterator[Check]:
 
 def _normal(e: np.ndarray) -> Iterator[Check]:
     """Check complex normal errors of unit variance [R, S, K], independent of each other."""
-    yield law_of(np.abs(e) ** 2, stats.expon.cdf, "power")
-    yield law_of(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
+    yield check_distribution(np.abs(e) ** 2, stats.expon.cdf, "power")
+    yield check_distribution(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
     pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
     pairs["devices"] = (e[:, :, 1:], e[:, :, :-1])
     for case, (one, other) in pairs.items():
-        yield mean(0.0, (one * other.conj()).real, case)
+        yield check_mean(0.0, (one * other.conj()).real, case)
 
 
-@stated("csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", "v={:g}", VARIANCES)
+@state_law(
+    "csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", "v={:g}", VARIANCES
+)
 def _error_gain(bench: Bench, variance: float) -> Iterator[Check]:
     """Compare the mean gain with 1 / (1 + v): given h_hat, h is normal about h_hat / (1 + v). It is
     the same for every h_hat, of which those above 0.5 are taken, as the ratio's spread is then
     bounded."""
     record = _error(bench, variance)
-    yield mean(1.0 / (1.0 + variance), record.c[np.abs(record.h_hat) > 0.5])
+    yield check_mean(1.0 / (1.0 + variance), record.c[np.abs(record.h_hat) > 0.5])
 
 
-@stated("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
+@state_law("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
 def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
     """Compare the error of pilots of unequal budgets P with a complex normal one of variance
     1/(L P), which depends neither on the channel nor on other devices or rounds."""
     csi = {"name": "pilots", "length": length}
     record = _record(bench, csi, device_budget_db=BUDGETS_DB)
     e = (record.h_hat - record.h) * np.sqrt(length * record.budget)
-    yield mean(1.0 / (length * SNR), _off(record) * record.budget / SNR)
+    yield check_mean(1.0 / (length * SNR), _compute_squared_errors(record) * record.budget / SNR)
     yield from _normal(e)
-    yield mean(0.0, (e * record.h.conj()).real, "product with the channel")
+    yield check_mean(0.0, (e * record.h.conj()).real, "product with the channel")
 
 
-@stated("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)", "L={}", LENGTHS)
+@state_law("csi pilots: error of MMSE", "Kay 1993; e / (1 + e), e = N0/(L P)", "L={}", LENGTHS)
 def _mmse(bench: Bench, length: int) -> Iterator[Check]:
     """Compare the error, which is orthogonal to the estimate."""
     csi = {"name": "pilots", "length": length, "estimator": "mmse", "power_db": -10.0}
     error = 1.0 / (length * SNR * 0.1)
     record = _record(bench, csi)
-    yield mean(error / (1.0 + error), _off(record))
+    yield check_mean(error / (1.0 + error), _compute_squared_errors(record))
     product = (record.h_hat - record.h) * record.h_hat.conj()
-    yield mean(0.0, product.real, "orthogonal to the estimate")
-    yield mean(0.0, product.imag, "orthogonal to the estimate, imaginary")
+    yield check_mean(0.0, product.real, "orthogonal to the estimate")
+    yield check_mean(0.0, product.imag, "orthogonal to the estimate, imaginary")
 
 
-@stated("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
+@state_law("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
 def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     """Count the side information of five devices in three blocks, of four groups of sub-carriers
     with a comb of three: two pilots on two groups in each; over the air a mean power beside."""
     channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
     csi = {"name": "pilots", "length": 2, "comb": 3}
-    rig = bench.uplink(5, 2, {"channel": channel, "csi": csi, "transport": transport})
-    side = rig.send(rig.symbols(24, 0), 0)[1].side_symbols
+    rig = bench.build_rig(5, 2, {"channel": channel, "csi": csi, "transport": transport})
+    side = rig.send(rig.draw_symbols(24, 0), 0)[1].side_symbols
     yield check_exact(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
 
 
@@ -135,7 +143,7 @@ FAR = {"snr_db": None, "path_loss_db": FAR_DB, "tx_power_dbm": 20.0, "bandwidth_
 """Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure, 34 dB received."""
 
 
-@stated("csi pilots: error over a path loss", "Kay 1993; e = N0 / (L P beta)", "{}", ESTIMATORS)
+@state_law("csi pilots: error over a path loss", "Kay 1993; e = N0 / (L P beta)", "{}", ESTIMATORS)
 def _far_pilots(bench: Bench, estimator: str) -> Iterator[Check]:
     """Compare the error of h, E|h|^2 = 1, with that of pilots received at SNR = P beta."""
     csi = {"name": "pilots", "length": 2, "estimator": estimator, "power_db": -20.0}
@@ -143,23 +151,23 @@ def _far_pilots(bench: Bench, estimator: str) -> Iterator[Check]:
     snr_db = 20.0 - FAR_DB - (-174.0 + 10.0 * math.log10(1e6) + 5.0) - 20.0
     error = 1.0 / (2.0 * db_to_linear(snr_db))
     law = error if estimator == "ls" else error / (1.0 + error)
-    yield mean(law, _off(record) / record.gain)
+    yield check_mean(law, _compute_squared_errors(record) / record.gain)
 
 
-@stated("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", "{} bits", (1, 2, 4))
+@state_law("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", "{} bits", (1, 2, 4))
 def _feedback(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the mean gain of inverted channels with sin(x) / x: the phase's error is uniform in
     plus or minus x."""
     x = math.pi / 2**bits
-    yield mean(math.sin(x) / x, _record(bench, {"name": "phase_feedback", "bits": bits}).c)
+    yield check_mean(math.sin(x) / x, _record(bench, {"name": "phase_feedback", "bits": bits}).c)
 
 
-@stated("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", "{} ms", DELAYS)
+@state_law("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", "{} ms", DELAYS)
 def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
     """Compare 1 - E|h_hat - h|^2 / 2 at 30 km/h and rounds 1 ms apart with J0; devices and trials
     are independent."""
     record = _record(bench, {"name": "delay", "rounds": rounds}, **MOVING)
-    yield mean(jakes(rounds), 1.0 - _off(record)[-1] / 2.0)
+    yield check_mean(jakes(rounds), 1.0 - _compute_squared_errors(record)[-1] / 2.0)
 
 
 # Mutations
@@ -195,9 +203,9 @@ def _one_error(real: Any) -> Any:
     return errors
 
 
-def _rounded_down(real: Any) -> Any:
+def _round_down(real: Any) -> Any:
     def rounded(self: Any, h: Any) -> Any:
-        step = column(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
+        step = unsqueeze_like(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.floor(h.angle() / step) * step)
 
     return rounded
@@ -213,19 +221,19 @@ MUTATIONS = (
         {
             "no path loss": (
                 "error over a path loss",
-                replaced("otafl.csi.pilots:Pilots.error_variance", _drop_gain),
+                replace_by("otafl.csi.pilots:Pilots.error_variance", _drop_gain),
             ),
             "path loss of the amplitude": (
                 "error over a path loss",
-                replaced("otafl.csi.pilots:Pilots.error_variance", _amplitude),
+                replace_by("otafl.csi.pilots:Pilots.error_variance", _amplitude),
             ),
             "pilots on every group": (
                 "channel uses",
-                made("otafl.csi.pilots:Pilots", _use_every_group),
+                change_objects("otafl.csi.pilots:Pilots", _use_every_group),
             ),
             "half the pilots": (
                 {"error of MMSE", "error of least squares", "error over a path loss"},
-                replaced("otafl.csi.pilots:Pilots.error_variance", _half_the_pilots),
+                replace_by("otafl.csi.pilots:Pilots.error_variance", _half_the_pilots),
             ),
         },
     )
@@ -234,7 +242,7 @@ MUTATIONS = (
         {
             "an estimate that is larger": (
                 "the estimate is the channel",
-                turned("otafl.csi.perfect:Perfect.estimate", lambda h: 1.001 * h),
+                change_result("otafl.csi.perfect:Perfect.estimate", lambda h: 1.001 * h),
             ),
         },
     )
@@ -243,15 +251,15 @@ MUTATIONS = (
         {
             "twice the variance": (
                 {"gain of inverted channels", "law of the error", "variance"},
-                scaled("otafl.csi.error:draw_device_errors", 2.0**0.5),
+                scale_result("otafl.csi.error:draw_device_errors", 2.0**0.5),
             ),
             "one error for all devices": (
                 "law of the error",
-                replaced("otafl.csi.error:draw_device_errors", _one_error),
+                replace_by("otafl.csi.error:draw_device_errors", _one_error),
             ),
             "errors along the channel": (
                 {"gain of inverted channels", "independent of the channel"},
-                replaced("otafl.csi.error:draw_device_errors", _part_of_the_channel),
+                replace_by("otafl.csi.error:draw_device_errors", _part_of_the_channel),
             ),
         },
     )
@@ -260,7 +268,7 @@ MUTATIONS = (
         {
             "phases rounded down": (
                 "mean gain",
-                replaced("otafl.csi.phase_feedback:PhaseFeedback._rounded", _rounded_down),
+                replace_by("otafl.csi.phase_feedback:PhaseFeedback._round_phases", _round_down),
             ),
         },
     )
@@ -269,7 +277,7 @@ MUTATIONS = (
         {
             "the channel of a round before": (
                 "correlation with the channel",
-                replaced("otafl.csi.delay:Delay.estimate", _a_round_older),
+                replace_by("otafl.csi.delay:Delay.estimate", _a_round_older),
             ),
         },
     )

@@ -13,10 +13,18 @@ from scipy import special, stats
 from otafl import downlink
 from otafl.core.contracts import Broadcast
 from otafl.core.units import db_to_linear
-from otafl.downlink.base import Arrival, Downlink
+from otafl.downlink.base import Delivery, Downlink
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, check_exact, law_of, mean, ratios, share, stated
-from otafl.laws.mutations import build_mutations, made, replaced, turned
+from otafl.laws.checks import (
+    Check,
+    check_distribution,
+    check_exact,
+    check_mean,
+    check_ratios,
+    check_share,
+    state_law,
+)
+from otafl.laws.mutations import build_mutations, change_objects, change_result, replace_by
 from otafl.scenario import load_scenario
 
 BROADCAST = CONFORMANCE / "downlink"
@@ -35,9 +43,9 @@ TSE = "Tse, Viswanath 2005, 5.4.1"
 FADED_SNR = "a exp(a) E1(a)"
 
 
-def _made(bench: Bench, settings: dict[str, Any]) -> tuple[Rig, Downlink]:
+def _build_downlink(bench: Bench, settings: dict[str, Any]) -> tuple[Rig, Downlink]:
     """Make a downlink, and the rig whose devices it serves."""
-    rig = bench.uplink(DEVICES, TRIALS, {"channel": {"bandwidth_hz": BANDWIDTH_HZ}})
+    rig = bench.build_rig(DEVICES, TRIALS, {"channel": {"bandwidth_hz": BANDWIDTH_HZ}})
     sections = [load_scenario({"name": "conformance", "downlink": settings}).downlink] * TRIALS
     rate_bps = np.full(TRIALS, RATE_BPS)
     return rig, downlink.build(sections, rate_bps, rig.link.budget, rig.streams)
@@ -45,129 +53,147 @@ def _made(bench: Bench, settings: dict[str, Any]) -> tuple[Rig, Downlink]:
 
 def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
     """Return the mean squared errors [R, N] of the devices over the symbols' mean square."""
-    rig, made = _made(bench, settings)
+    rig, made = _build_downlink(bench, settings)
     errors = []
-    for round in range(bench.size(16)):
-        x = 3.0 * rig.streams.normal(BROADCAST, round, (REALS,))
+    for round in range(bench.scale_size(16)):
+        x = 3.0 * rig.streams.draw_normal(BROADCAST, round, (REALS,))
         heard = made.send(Broadcast({"x": x}), rig.cohort, round)
-        off = heard.rows(rig.cohort, 0, rig.cohort.size).blocks["x"] - x[rig.cohort.trial]
+        off = (
+            heard.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"] - x[rig.cohort.trial]
+        )
         power = x.square().mean(1)[rig.cohort.trial]
         errors.append((off.square().mean(1) / power).cpu().numpy())
     return np.stack(errors)
 
 
-def _arrivals(bench: Bench, **settings: Any) -> list[Arrival]:
+def _record_arrivals(bench: Bench, **settings: Any) -> list[Delivery]:
     """Return what becomes of so many rounds of a digital broadcast."""
-    rig, made = _made(bench, {"name": "digital"} | settings)
-    x = rig.streams.normal(BROADCAST, 0, (REALS,))
-    return [made.send(Broadcast({"x": x}), rig.cohort, round) for round in range(bench.size(64))]
+    rig, made = _build_downlink(bench, {"name": "digital"} | settings)
+    x = rig.streams.draw_normal(BROADCAST, 0, (REALS,))
+    return [
+        made.send(Broadcast({"x": x}), rig.cohort, round) for round in range(bench.scale_size(64))
+    ]
 
 
-@stated("downlink ideal: no error", "the broadcast itself")
+@state_law("downlink ideal: no error", "the broadcast itself")
 def _ideal(bench: Bench) -> Iterator[Check]:
     """Find no error."""
     yield check_exact(0.0, float(_errors(bench, {"name": "ideal"}).max()), 0.0)
 
 
-@stated("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)", "{:g} dB", SNRS_DB)
+@state_law("downlink analog: error of inversion", f"{AMIRI}; m / (2 gamma)", "{:g} dB", SNRS_DB)
 def _inversion(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the error without fading with m / (2 gamma)."""
-    yield mean(0.5 / db_to_linear(snr_db), _errors(bench, {"name": "analog", "snr_db": snr_db}))
+    yield check_mean(
+        0.5 / db_to_linear(snr_db), _errors(bench, {"name": "analog", "snr_db": snr_db})
+    )
 
 
-@stated("downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED_SNR}", "{:g} dB", SNRS_DB)
+@state_law(
+    "downlink analog: error of MMSE with fading", f"{AMIRI}; {FADED_SNR}", "{:g} dB", SNRS_DB
+)
 def _mmse(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the error under Rayleigh fading with E[1 / (1 + 2 gamma g)] = a exp(a) E1(a), a = 1 /
     (2 gamma)."""
     settings = {"name": "analog", "snr_db": snr_db, "fading": True, "estimator": "mmse"}
     a = 0.5 / db_to_linear(snr_db)
-    yield mean(a * math.exp(a) * float(special.exp1(a)), _errors(bench, settings))
+    yield check_mean(a * math.exp(a) * float(special.exp1(a)), _errors(bench, settings))
 
 
-@stated("downlink analog: law of the error", f"{AMIRI}; z / |h|", "{}", ("no fading", "fading"))
+@state_law("downlink analog: law of the error", f"{AMIRI}; z / |h|", "{}", ("no fading", "fading"))
 def _error_law(bench: Bench, case: str) -> Iterator[Check]:
     """Compare the errors of inversion, times sqrt(2 gamma / m), with the normal law, and under
     Rayleigh fading the squared error of a real with the F law of 1 and 2 degrees of freedom."""
     settings = {"name": "analog", "snr_db": 10.0, "fading": case == "fading"}
-    rig, made = _made(bench, settings)
+    rig, made = _build_downlink(bench, settings)
     found = []
-    for round in range(bench.size(64)):
-        x = rig.streams.normal(BROADCAST, round, (REALS,))
+    for round in range(bench.scale_size(64)):
+        x = rig.streams.draw_normal(BROADCAST, round, (REALS,))
         heard = made.send(Broadcast({"x": x}), rig.cohort, round)
-        off = heard.rows(rig.cohort, 0, rig.cohort.size).blocks["x"] - x[rig.cohort.trial]
+        off = (
+            heard.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"] - x[rig.cohort.trial]
+        )
         root = (2.0 * db_to_linear(10.0) / x.square().mean(1)).sqrt()[rig.cohort.trial]
         found.append((off * root[:, None]).cpu().numpy())
     errors = np.stack(found)
     if case == "fading":  # one real of each device, which share a fade
-        yield law_of(errors[..., 0] ** 2, stats.f(1, 2).cdf)
+        yield check_distribution(errors[..., 0] ** 2, stats.f(1, 2).cdf)
     else:
-        yield law_of(errors, stats.norm.cdf)
-        yield mean(0.0, errors[:, 1:, 0] * errors[:, :-1, 0], "neighbours")
+        yield check_distribution(errors, stats.norm.cdf)
+        yield check_mean(0.0, errors[:, 1:, 0] * errors[:, :-1, 0], "neighbours")
 
 
-@stated("downlink analog: airtime", "channel uses / bandwidth")
+@state_law("downlink analog: airtime", "channel uses / bandwidth")
 def _analog_airtime(bench: Bench) -> Iterator[Check]:
     """Send the reals one a channel use, and their mean square as a word."""
-    rig, made = _made(bench, {"name": "analog"})
-    x = rig.streams.normal(BROADCAST, 0, (REALS,))
+    rig, made = _build_downlink(bench, {"name": "analog"})
+    x = rig.streams.draw_normal(BROADCAST, 0, (REALS,))
     seconds = made.send(Broadcast({"x": x}), rig.cohort, 0).seconds
     yield check_exact(REALS / BANDWIDTH_HZ + 32.0 / RATE_BPS, float(seconds.mean()))
 
 
-@stated("downlink digital: outage", f"{TSE}; 1 - epsilon hear it")
+@state_law("downlink digital: outage", f"{TSE}; 1 - epsilon hear it")
 def _outage(bench: Bench) -> Iterator[Check]:
     """Send at the rate B log2(1 - gamma ln(1 - epsilon)): the airtime, and who hears it."""
     rule = {"mode": "unicast", "rate": "outage", "snr_db": 10.0, "outage": OUTAGE}
-    sent = _arrivals(bench, **rule)
+    sent = _record_arrivals(bench, **rule)
     rate = BANDWIDTH_HZ * math.log2(1.0 - 10.0 * math.log(1.0 - OUTAGE))
     seconds = float(sent[0].seconds.mean())
     yield check_exact(DEVICES * 32.0 * REALS / rate, seconds, case="airtime")
-    heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
-    yield share(1.0 - OUTAGE, int(heard.sum()), heard.size, "heard")
+    heard = np.stack(
+        [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
+    )
+    yield check_share(1.0 - OUTAGE, int(heard.sum()), heard.size, "heard")
 
 
-@stated("downlink digital: rate of the channel", f"{TSE}; B log2(1 + gamma g)")
+@state_law("downlink digital: rate of the channel", f"{TSE}; B log2(1 + gamma g)")
 def _channel_rate(bench: Bench) -> Iterator[Check]:
     """Work gains out of the seconds of each device's own copy: they are exponential."""
-    sent = _arrivals(bench, mode="unicast", rate="channel", snr_db=10.0)
+    sent = _record_arrivals(bench, mode="unicast", rate="channel", snr_db=10.0)
     until = np.stack([one.row_seconds for one in sent if one.row_seconds is not None])
     until = until.reshape(len(sent), TRIALS, DEVICES)
     seconds = np.diff(until, axis=-1, prepend=0.0)
     gain = (2.0 ** (32.0 * REALS / seconds / BANDWIDTH_HZ) - 1.0) / 10.0
-    yield law_of(gain, stats.expon.cdf)
+    yield check_distribution(gain, stats.expon.cdf)
 
 
-@stated("downlink digital: losses and outage", "q = 1 - (1 - loss)(1 - epsilon)", "{}", MODES)
+@state_law("downlink digital: losses and outage", "q = 1 - (1 - loss)(1 - epsilon)", "{}", MODES)
 def _both_losses(bench: Bench, mode: str) -> Iterator[Check]:
     """Count who hears a packet that is sent once, or up to three times, and the copies."""
     rule = {"rate": "outage", "snr_db": 10.0, "outage": OUTAGE, "loss": LOSS, "mode": mode}
     q = 1.0 - (1.0 - LOSS) * (1.0 - OUTAGE)
     for attempts in (1, ATTEMPTS):
-        sent = _arrivals(bench, **rule, attempts=attempts)
-        heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
+        sent = _record_arrivals(bench, **rule, attempts=attempts)
+        heard = np.stack(
+            [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
+        )
         case = f"{attempts} attempts"
-        yield share(1.0 - q**attempts, int(heard.sum()), heard.size, case)
+        yield check_share(1.0 - q**attempts, int(heard.sum()), heard.size, case)
         law = DEVICES * (1.0 - q**attempts) / (1.0 - q)
         if mode == "broadcast":
             law = sum(1.0 - (1.0 - q**a) ** DEVICES for a in range(attempts))
         copies = np.stack([one.bits for one in sent]) / (32.0 * REALS)
-        yield mean(law, copies, f"{case}, copies", bias=1e-9)
+        yield check_mean(law, copies, f"{case}, copies", bias=1e-9)
 
 
-@stated("downlink digital: transmissions", "(1 - q^A)/(1 - q); sum_a 1 - (1 - q^a)^n", "{}", MODES)
+@state_law(
+    "downlink digital: transmissions", "(1 - q^A)/(1 - q); sum_a 1 - (1 - q^a)^n", "{}", MODES
+)
 def _transmissions(bench: Bench, mode: str) -> Iterator[Check]:
     """Count the copies of packets that are lost with probability q and sent up to three times, to
     each device or, as long as one of n misses it, to all."""
-    sent = _arrivals(bench, mode=mode, loss=LOSS, attempts=ATTEMPTS)
+    sent = _record_arrivals(bench, mode=mode, loss=LOSS, attempts=ATTEMPTS)
     copies = np.stack([one.bits for one in sent]) / (32.0 * REALS)
     law = DEVICES * (1.0 - LOSS**ATTEMPTS) / (1.0 - LOSS)
     if mode == "broadcast":
         law = sum(1.0 - (1.0 - LOSS**a) ** DEVICES for a in range(ATTEMPTS))
-    yield mean(law, copies, "copies")
+    yield check_mean(law, copies, "copies")
     seconds = np.stack([one.seconds for one in sent])
-    yield ratios(seconds, copies * 32.0 * REALS / RATE_BPS, case="seconds")
-    heard = np.stack([one.heard.cpu().numpy() for one in sent if one.heard is not None])
-    yield share(1.0 - LOSS**ATTEMPTS, int(heard.sum()), heard.size, "heard")
+    yield check_ratios(seconds, copies * 32.0 * REALS / RATE_BPS, case="seconds")
+    heard = np.stack(
+        [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
+    )
+    yield check_share(1.0 - LOSS**ATTEMPTS, int(heard.sum()), heard.size, "heard")
 
 
 # Mutations
@@ -204,8 +230,8 @@ def _twice_the_band(link: Any) -> None:
 
 def _rounded_model(real: Any) -> Any:
     def send(self: Any, broadcast: Any, cohort: Any, round: int) -> Any:
-        blocks = {name: block.half().to(block) for name, block in broadcast.blocks.items()}
-        return real(self, dataclasses.replace(broadcast, blocks=blocks), cohort, round)
+        blocks = {name: block.half().to(block) for name, block in broadcast.tensors.items()}
+        return real(self, dataclasses.replace(broadcast, tensors=blocks), cohort, round)
 
     return send
 
@@ -216,16 +242,19 @@ MUTATIONS = (
         {
             "epsilon for 1 - epsilon": (
                 {"losses and outage", "outage"},
-                made(DIGITAL, _outage_for_its_rest),
+                change_objects(DIGITAL, _outage_for_its_rest),
             ),
-            "SNR by 20 log10": ({"outage", "rate of the channel"}, made(DIGITAL, _snr_by_20_log10)),
+            "SNR by 20 log10": (
+                {"outage", "rate of the channel"},
+                change_objects(DIGITAL, _snr_by_20_log10),
+            ),
             "seconds of twice the copies": (
                 "transmissions",
-                turned(f"{DIGITAL}._to_all", _a_copy_more),
+                change_result(f"{DIGITAL}._to_all", _a_copy_more),
             ),
             "nothing lost": (
                 {"losses and outage", "outage", "transmissions"},
-                turned(f"{DIGITAL}._draw_attempts", _never_lost),
+                change_result(f"{DIGITAL}._draw_attempts", _never_lost),
             ),
         },
     )
@@ -234,7 +263,7 @@ MUTATIONS = (
         {
             "a model in half precision": (
                 "no error",
-                replaced("otafl.downlink.ideal:IdealDownlink.send", _rounded_model),
+                replace_by("otafl.downlink.ideal:IdealDownlink.send", _rounded_model),
             ),
         },
     )
@@ -243,11 +272,11 @@ MUTATIONS = (
         {
             "twice the SNR": (
                 {"error of MMSE with fading", "error of inversion", "law of the error"},
-                made("otafl.downlink.analog:AnalogDownlink", _twice_the_snr),
+                change_objects("otafl.downlink.analog:AnalogDownlink", _twice_the_snr),
             ),
             "twice the band": (
                 "airtime",
-                made("otafl.downlink.analog:AnalogDownlink", _twice_the_band),
+                change_objects("otafl.downlink.analog:AnalogDownlink", _twice_the_band),
             ),
         },
     )

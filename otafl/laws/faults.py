@@ -15,8 +15,16 @@ from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.devices.faults import Faults
 from otafl.laws.bench import Bench
-from otafl.laws.checks import Check, check_exact, counts, law_of, normal, share, stated
-from otafl.laws.mutations import build_mutations, constant, made, turned
+from otafl.laws.checks import (
+    Check,
+    check_distribution,
+    check_exact,
+    check_normal,
+    check_share,
+    counts,
+    state_law,
+)
+from otafl.laws.mutations import build_mutations, change_objects, change_result, replace_by_value
 
 TRIALS, DEVICES, ROUNDS = 2, 50, 200
 
@@ -31,47 +39,47 @@ def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
         Faults.Settings.model_validate({name: values[s] for name, values in fields.items()})
         for s in range(TRIALS)
     ]
-    return Faults(sections, Streams([3] * TRIALS, range(TRIALS), bench.where, torch.float64))
+    return Faults(sections, Streams([3] * TRIALS, range(TRIALS), bench.torch_device, torch.float64))
 
 
 def _everyone(bench: Bench) -> Cohort:
-    pair = torch.arange(TRIALS * DEVICES, device=bench.where)
-    weight = torch.ones(len(pair), dtype=torch.float64, device=bench.where)
-    return Cohort.fresh(pair // DEVICES, pair % DEVICES, weight, (DEVICES,) * TRIALS, DEVICES)
+    pair = torch.arange(TRIALS * DEVICES, device=bench.torch_device)
+    weight = torch.ones(len(pair), dtype=torch.float64, device=bench.torch_device)
+    return Cohort.create(pair // DEVICES, pair % DEVICES, weight, (DEVICES,) * TRIALS, DEVICES)
 
 
 def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
     """Check how often devices are hit [R, S, K], and how often both of two neighbours are, which is
     the product where draws are independent."""
     first, second = chances
-    yield share(first, int(hit[:, 0].sum()), hit[:, 0].size, "trial 0")
-    yield share(second, int(hit[:, 1].sum()), hit[:, 1].size, "trial 1")
+    yield check_share(first, int(hit[:, 0].sum()), hit[:, 0].size, "trial 0")
+    yield check_share(second, int(hit[:, 1].sum()), hit[:, 1].size, "trial 1")
     pairs = {
         "devices": (hit[:, 0, :-1] & hit[:, 0, 1:], first**2),
         "rounds": (hit[:-1, 1] & hit[1:, 1], second**2),
         "trials": (hit[:, 0] & hit[:, 1], first * second),
     }
     for case, (both, chance) in pairs.items():
-        yield share(chance, int(both.sum()), both.size, f"two {case}")
+        yield check_share(chance, int(both.sum()), both.size, f"two {case}")
 
 
 def _draw_rounds(bench: Bench, draw: Callable[[Cohort, int], Tensor | None]) -> np.ndarray:
     """Draw a fault of all devices in many rounds, [R, S, K]."""
     cohort = _everyone(bench)
-    rounds = [draw(cohort, round) for round in range(bench.size(4 * ROUNDS))]
+    rounds = [draw(cohort, round) for round in range(bench.scale_size(4 * ROUNDS))]
     return torch.stack([one for one in rounds if one is not None]).cpu().numpy()
 
 
-@stated("faults: crashes", f"binomial over {PAIRS}; a uniform share of the symbols")
+@state_law("faults: crashes", f"binomial over {PAIRS}; a uniform share of the symbols")
 def _crashes(bench: Bench) -> Iterator[Check]:
-    part = _draw_rounds(bench, _faults(bench, crash_probability=CHANCES).crashes)
+    part = _draw_rounds(bench, _faults(bench, crash_probability=CHANCES).draw_crashes)
     yield from _shares(part != 1.0, CHANCES)
-    yield law_of(part[part != 1.0], stats.uniform.cdf, "share of the symbols sent")
+    yield check_distribution(part[part != 1.0], stats.uniform.cdf, "share of the symbols sent")
 
 
-@stated("faults: copies", f"binomial over {PAIRS}; once or twice")
+@state_law("faults: copies", f"binomial over {PAIRS}; once or twice")
 def _copies(bench: Bench) -> Iterator[Check]:
-    times = _draw_rounds(bench, _faults(bench, duplicate_probability=CHANCES).copies)
+    times = _draw_rounds(bench, _faults(bench, duplicate_probability=CHANCES).draw_copies)
     yield from _shares(times == 2.0, CHANCES)
     yield check_exact(
         0.0, float((~np.isin(times, (1.0, 2.0))).sum()), 0.0, "neither once nor twice"
@@ -87,11 +95,11 @@ SETTLED = 100
 """Rounds after which nearly every burst has ended that had begun."""
 
 
-@stated("faults: bursts of slowness", "Gilbert 1960; geometric lengths, p L / (1 + p L) slow")
+@state_law("faults: bursts of slowness", "Gilbert 1960; geometric lengths, p L / (1 + p L) slow")
 def _bursts(bench: Bench) -> Iterator[Check]:
     """Compare the lengths of bursts, how often they begin, in the first round too, and the share of
     devices that are slow in the long run."""
-    faults, rounds = _faults(bench, **BURSTS), SETTLED + bench.size(1200)
+    faults, rounds = _faults(bench, **BURSTS), SETTLED + bench.scale_size(1200)
     trial, device = np.divmod(np.arange(TRIALS * DEVICES), DEVICES)
     drawn = [faults.draw_slowdown(trial, device, round) for round in range(rounds)]
     factor = np.stack([one for one in drawn if one is not None]).reshape(rounds, TRIALS, DEVICES)
@@ -103,15 +111,15 @@ def _bursts(bench: Bench) -> Iterator[Check]:
         slow = factor[:, s] > 1.0
         begins = slow & ~np.vstack([np.zeros((1, DEVICES), bool), slow[:-1]])
         free = int((~slow[:-1]).sum())
-        yield share(p, int(begins[1:].sum()), free, f"{case}, begin")
-        yield share(p, int(begins[0].sum()), DEVICES, f"{case}, begin in the first round")
+        yield check_share(p, int(begins[1:].sum()), free, f"{case}, begin")
+        yield check_share(p, int(begins[0].sum()), DEVICES, f"{case}, begin in the first round")
         yield from _lengths(slow, begins[:-SETTLED], length, case)
         part = slow[SETTLED:]
         law = p * length / (1.0 + p * length)
         # the mean over T rounds of a two-state chain of correlation r = 1 - p - 1 / L
         r = 1.0 - p - 1.0 / length
         spread = np.sqrt(law * (1.0 - law) / part.size * (1.0 + r) / (1.0 - r))
-        yield normal(law, float(part.mean()), float(spread), f"{case}, in the long run")
+        yield check_normal(law, float(part.mean()), float(spread), f"{case}, in the long run")
 
 
 def _lengths(slow: np.ndarray, begins: np.ndarray, length: float, case: str) -> Iterator[Check]:
@@ -123,20 +131,20 @@ def _lengths(slow: np.ndarray, begins: np.ndarray, length: float, case: str) -> 
     yield counts(law, np.histogram(lengths, edges)[0], f"{case}, lengths")
 
 
-@stated("faults: deep fades", f"binomial over {PAIRS}; decibels of power")
+@state_law("faults: deep fades", f"binomial over {PAIRS}; decibels of power")
 def _fades(bench: Bench) -> Iterator[Check]:
     """Compare the power of a channel of three blocks, two of which come later, with what it was, or
     with 10 or 30 dB less: in all blocks, antennas and groups of sub-carriers of a device."""
     chances, levels_db = (0.2, 0.5), (10.0, 30.0)
     faults = _faults(bench, fade_probability=chances, fade_db=levels_db)
-    streams = Streams([0] * TRIALS, range(TRIALS), bench.where, torch.float64)
-    real, imaginary = (streams.normal("h", part, (DEVICES, 2, 3, 4)) for part in (0, 1))
+    streams = Streams([0] * TRIALS, range(TRIALS), bench.torch_device, torch.float64)
+    real, imaginary = (streams.draw_normal("h", part, (DEVICES, 2, 3, 4)) for part in (0, 1))
     h = torch.complex(real, imaginary)
     channel = ChannelState(h[..., :1, :], real[:, :, 0, 0, 0], 100, lambda n: h[..., :n, :])
     level = real.new_tensor([db_to_linear(-db) for db in levels_db])[:, None]
     hits, most = [], 0.0
-    for round in range(bench.size(2 * ROUNDS)):
-        power = (faults.fade(channel, round).over(250) / h).abs().square().flatten(2)
+    for round in range(bench.scale_size(2 * ROUNDS)):
+        power = (faults.fade(channel, round).extend_to(250) / h).abs().square().flatten(2)
         weak = power[..., 0] < 0.5
         off = (power / level.where(weak, 1.0)[..., None] - 1.0).abs().max()
         most = max(most, float(off))
@@ -163,19 +171,19 @@ MUTATIONS = build_mutations(
     {
         "one draw for all devices": (
             {"copies", "crashes"},
-            turned("otafl.devices.faults:Faults._rows", _one_for_all),
+            change_result("otafl.devices.faults:Faults._draw_rows", _one_for_all),
         ),
         "probabilities of the square": (
             {"copies", "crashes"},
-            turned("otafl.devices.faults:Faults._rows", lambda draw: draw.square()),
+            change_result("otafl.devices.faults:Faults._draw_rows", lambda draw: draw.square()),
         ),
         "bursts that last a round more": (
             "bursts of slowness",
-            made("otafl.devices.faults:Bursts", _longer),
+            change_objects("otafl.devices.faults:Bursts", _longer),
         ),
         "decibels of amplitude": (
             "deep fades",
-            constant("otafl.devices.faults:db_to_linear", lambda db: 10.0 ** (db / 5.0)),
+            replace_by_value("otafl.devices.faults:db_to_linear", lambda db: 10.0 ** (db / 5.0)),
         ),
     },
 )

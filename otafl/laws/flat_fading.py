@@ -19,8 +19,15 @@ from otafl.channels.rician import Rician
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING
-from otafl.laws.checks import Check, check_exact, law_of, mean, stated, uncorrelated
-from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.laws.checks import (
+    Check,
+    check_distribution,
+    check_exact,
+    check_mean,
+    state_law,
+    uncorrelated,
+)
+from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 INDEPENDENT_S = 201.3
 """Between rounds, after which J0 of a moving device is within 0.003 of 0."""
@@ -33,9 +40,9 @@ def _draw(bench: Bench, devices: int, trials: int, rounds: int, **channel: Any) 
     """Return h [R, S, K, A, B] of a flat channel, with as many blocks as `blocks` says."""
     blocks = channel.pop("blocks", 1)
     point = {"channel": channel, "power": "full"}
-    state = bench.uplink(devices, trials, point, dtype=torch.float32).link.channel.state
+    state = bench.build_rig(devices, trials, point, dtype=torch.float32).link.channel.get_state
     symbols = blocks * (channel.get("block_symbols") or 1)
-    each = (state(round).over(symbols)[..., 0] for round in range(rounds))
+    each = (state(round).extend_to(symbols)[..., 0] for round in range(rounds))
     return torch.stack(list(each)).cpu().numpy().astype(np.complex128)
 
 
@@ -53,50 +60,54 @@ def _independent(h: np.ndarray, axes: str) -> Iterator[Check]:
 @functools.lru_cache(maxsize=2)
 def _rayleigh(bench: Bench) -> np.ndarray:
     """Return h [R, S, K]."""
-    return _draw(bench, 70, 10, bench.size(200), name="rayleigh")[..., 0, 0]
+    return _draw(bench, 70, 10, bench.scale_size(200), name="rayleigh")[..., 0, 0]
 
 
 @functools.lru_cache(maxsize=2)
 def _rayleigh_blocks(bench: Bench) -> np.ndarray:
     """Return h [R, S, K, A, B]."""
     keys = {"name": "rayleigh", "antennas": 3, "block_symbols": 10, "blocks": 7}
-    return _draw(bench, 40, 5, bench.size(40), **keys)
+    return _draw(bench, 40, 5, bench.scale_size(40), **keys)
 
 
-@stated("channel rayleigh: gain", "|h|^2 is exponential")
+@state_law("channel rayleigh: gain", "|h|^2 is exponential")
 def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
     """Compare the law, and the mean and the mean square of |h|^2."""
     gain = np.abs(_rayleigh(bench)) ** 2
-    yield law_of(gain, stats.expon.cdf)
-    yield mean(1.0, gain, "mean")
-    yield mean(2.0, gain**2, "mean square")
-    yield law_of(np.abs(_rayleigh_blocks(bench)) ** 2, stats.expon.cdf, "blocks and antennas")
+    yield check_distribution(gain, stats.expon.cdf)
+    yield check_mean(1.0, gain, "mean")
+    yield check_mean(2.0, gain**2, "mean square")
+    yield check_distribution(
+        np.abs(_rayleigh_blocks(bench)) ** 2, stats.expon.cdf, "blocks and antennas"
+    )
 
 
-@stated("channel rayleigh: phase", "uniform")
+@state_law("channel rayleigh: phase", "uniform")
 def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
     """Compare the law of the phase, and that of the real part, which is normal."""
     h = _rayleigh(bench)
-    yield law_of(_phase(h), stats.uniform.cdf)
-    yield law_of(h.real * math.sqrt(2.0), stats.norm.cdf, "real part")
-    yield law_of(_phase(_rayleigh_blocks(bench)), stats.uniform.cdf, "blocks and antennas")
+    yield check_distribution(_phase(h), stats.uniform.cdf)
+    yield check_distribution(h.real * math.sqrt(2.0), stats.norm.cdf, "real part")
+    yield check_distribution(
+        _phase(_rayleigh_blocks(bench)), stats.uniform.cdf, "blocks and antennas"
+    )
 
 
-@stated("channel rayleigh: independence", "rounds, trials, devices, antennas, blocks")
+@state_law("channel rayleigh: independence", "rounds, trials, devices, antennas, blocks")
 def _independence(bench: Bench) -> Iterator[Check]:
     yield from _independent(_rayleigh(bench), "rounds trials devices")
     for one in _independent(_rayleigh_blocks(bench), "rounds trials devices antennas blocks"):
         yield Check(one.expected, one.measured, one.low, one.high, f"{one.case}, with blocks")
 
 
-@stated("channel rayleigh: independence of moving devices", "rounds, trials, devices, antennas")
+@state_law("channel rayleigh: independence of moving devices", "rounds, trials, devices, antennas")
 def _moving_independence(bench: Bench) -> Iterator[Check]:
     keys = {"name": "rayleigh", "antennas": 4} | MOVING | {"round_interval_s": INDEPENDENT_S}
-    h = _draw(bench, 25, 20, bench.size(40), **keys)[..., 0]
+    h = _draw(bench, 25, 20, bench.scale_size(40), **keys)[..., 0]
     yield from _independent(h, "rounds trials devices antennas")
 
 
-@stated("channel rician: amplitude", "Rice's law of K", "K={:g} dB", K_FACTORS_DB)
+@state_law("channel rician: amplitude", "Rice's law of K", "K={:g} dB", K_FACTORS_DB)
 def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     """Compare |h|, its mean and its mean square, and the phase, of a round; K/(K+1) is in line of
     sight and the rest scattered."""
@@ -104,33 +115,35 @@ def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
     law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
     for case, moving in MOTIONS.items():
         keys = {"name": "rician", "k_factor_db": k_db} | moving
-        h = _draw(bench, 50, bench.size(400), 1, **keys)
-        yield law_of(np.abs(h), law.cdf, case)
-        yield law_of(_phase(h), stats.uniform.cdf, f"{case}, phase")
-        yield mean(1.0, np.abs(h) ** 2, f"{case}, mean square")
-        yield mean(float(law.mean()), np.abs(h), f"{case}, mean")
+        h = _draw(bench, 50, bench.scale_size(400), 1, **keys)
+        yield check_distribution(np.abs(h), law.cdf, case)
+        yield check_distribution(_phase(h), stats.uniform.cdf, f"{case}, phase")
+        yield check_mean(1.0, np.abs(h) ** 2, f"{case}, mean square")
+        yield check_mean(float(law.mean()), np.abs(h), f"{case}, mean")
     point = {"channel": {"name": "rician", "k_factor_db": k_db}, "power": "full"}
-    channel = bench.uplink(1, 1, point).link.channel
+    channel = bench.build_rig(1, 1, point).link.channel
     assert isinstance(channel, Rician)
     yield check_exact(
         float(law.mean()), float(channel.unit_mean_amplitude), case="as policies know it"
     )
 
 
-@stated("channel rician: line of sight", "K/(K + 1) of the power, a device's own")
+@state_law("channel rician: line of sight", "K/(K + 1) of the power, a device's own")
 def _line_of_sight(bench: Bench) -> Iterator[Check]:
     """Take the mean of each device over 400 rounds: its power, less what it has left of the rest,
     and its product with the next device's; what is left scatters."""
     k, rounds = db_to_linear(3.0), 400
-    h = _draw(bench, bench.size(300), 1, rounds, name="rician", k_factor_db=3.0)[:, 0, :, 0, 0]
+    h = _draw(bench, bench.scale_size(300), 1, rounds, name="rician", k_factor_db=3.0)[
+        :, 0, :, 0, 0
+    ]
     line = h.mean(0)
-    yield mean(k / (k + 1.0), np.abs(line) ** 2 - h.var(0) / rounds, "power")
-    yield mean(0.0, (line[:-1:2] * line[1::2].conj()).real, "devices")
+    yield check_mean(k / (k + 1.0), np.abs(line) ** 2 - h.var(0) / rounds, "power")
+    yield check_mean(0.0, (line[:-1:2] * line[1::2].conj()).real, "devices")
     rest = np.abs(h - line) ** 2 * (k + 1.0) * rounds / (rounds - 1.0)
-    yield law_of(rest, stats.expon.cdf, "scattered")
+    yield check_distribution(rest, stats.expon.cdf, "scattered")
 
 
-@stated("channel rician: angles", "arcsine laws of uniform angles")
+@state_law("channel rician: angles", "arcsine laws of uniform angles")
 def _angles(bench: Bench) -> Iterator[Check]:
     """Compare the phase step over the array, pi sin(arrival), and the Doppler shift, f_D
     cos(heading), of the line of sight alone: angles that have nothing to do with each other."""
@@ -138,13 +151,13 @@ def _angles(bench: Bench) -> Iterator[Check]:
     hz = MOVING["speed_kmh"] / 3.6 * MOVING["carrier_hz"] / 299_792_458.0
     keys = {"name": "rician", "k_factor_db": 200.0, "antennas": 2, "block_symbols": 1000}
     keys |= {"bandwidth_hz": 1000.0 * hz / turns, "blocks": 2} | moving
-    h = _draw(bench, 50, bench.size(100), 1, **keys)[0].reshape(-1, 2, 2)
+    h = _draw(bench, 50, bench.scale_size(100), 1, **keys)[0].reshape(-1, 2, 2)
     slope = np.angle(h[:, 1, 0] / h[:, 0, 0]) / np.pi
     shift = np.angle(h[:, 0, 1] / h[:, 0, 0]) / (2.0 * np.pi * turns)
     for case, value in (("arrival", slope), ("heading", shift)):
-        yield law_of((1.0 + value) / 2.0, stats.arcsine.cdf, case)
+        yield check_distribution((1.0 + value) / 2.0, stats.arcsine.cdf, case)
     apart = np.arcsin(slope.clip(-1.0, 1.0)) - np.arccos(shift.clip(-1.0, 1.0))
-    yield mean(0.0, np.exp(2j * np.pi * apart).real, "of each other")
+    yield check_mean(0.0, np.exp(2j * np.pi * apart).real, "of each other")
 
 
 # Mutations
@@ -183,11 +196,11 @@ MUTATIONS = build_mutations(
     {
         "one stream for all batches of devices": (
             {"independence"},
-            replaced("otafl.channels.scattering:BlockFading._drawn", _one_stream),
+            replace_by("otafl.channels.scattering:BlockFading._draw_h", _one_stream),
         ),
         "the same phases at all antennas": (
             {"antenna covariance", "independence of moving devices"},
-            turned("otafl.channels.jakes:correlated", _one_antenna),
+            change_result("otafl.channels.jakes:correlate_antennas", _one_antenna),
         ),
     },
 ) + build_mutations(
@@ -202,11 +215,11 @@ MUTATIONS = build_mutations(
                 "autocorrelation over blocks",
                 "line of sight",
             },
-            turned("otafl.channels.rician:LineOfSight.draw", _one_device),
+            change_result("otafl.channels.rician:LineOfSight.draw", _one_device),
         ),
         "uniform slopes for uniform angles": (
             {"angles", "antennas"},
-            replaced("otafl.channels.rician:once", _even_slopes),
+            replace_by("otafl.channels.rician:draw_static_uniform", _even_slopes),
         ),
     },
 )

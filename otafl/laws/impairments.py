@@ -21,12 +21,18 @@ from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import (
     Check,
     check_exact,
+    check_mean,
     check_mean_not_above,
     check_normal_errors,
-    mean,
-    stated,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, made, replaced, scaled, turned
+from otafl.laws.mutations import (
+    build_mutations,
+    change_objects,
+    change_result,
+    replace_by,
+    scale_result,
+)
 
 NOISELESS_DB = 200.0
 N = 0.5
@@ -35,7 +41,7 @@ N = 0.5
 SHAO = "Shao, Gunduz, Liew 2021"
 
 
-def _rig(
+def _build_rig(
     bench: Bench, devices: int, trials: int, snr_db: float, power: str = "ci", **impairments: Any
 ) -> Rig:
     point = {
@@ -43,7 +49,7 @@ def _rig(
         "power": power,
         "impairments": impairments,
     }
-    return bench.uplink(devices, trials, point)
+    return bench.build_rig(devices, trials, point)
 
 
 EACH_PHASE = ("phi_m={:.3g}", (0.2, math.pi / 4.0, 1.5))
@@ -54,8 +60,8 @@ SINE = "sin(2 phi_m)/(4 phi_m)"
 
 @functools.lru_cache(maxsize=8)
 def _phase_record(bench: Bench, most: float) -> Record:
-    rig = _rig(bench, 10, 32, 10.0, residual_phase_rad=most)
-    return rig.record(bench.size(64), 16, 1.0)
+    rig = _build_rig(bench, 10, 32, 10.0, residual_phase_rad=most)
+    return rig.record(bench.scale_size(64), 16, 1.0)
 
 
 def _phase_moments(most: float) -> tuple[float, float]:
@@ -64,42 +70,44 @@ def _phase_moments(most: float) -> tuple[float, float]:
     return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
 
 
-@stated("impairment residual phase: mean gain", "sin(phi_m) / phi_m", *EACH_PHASE)
+@state_law("impairment residual phase: mean gain", "sin(phi_m) / phi_m", *EACH_PHASE)
 def _phase_mean(bench: Bench, most: float) -> Iterator[Check]:
-    yield mean(_phase_moments(most)[0], _phase_record(bench, most).c)
+    yield check_mean(_phase_moments(most)[0], _phase_record(bench, most).c)
 
 
-@stated("impairment residual phase: variance", f"1/2 + {SINE} - mean^2", *EACH_PHASE)
+@state_law("impairment residual phase: variance", f"1/2 + {SINE} - mean^2", *EACH_PHASE)
 def _phase_variance(bench: Bench, most: float) -> Iterator[Check]:
     first, variance = _phase_moments(most)
-    yield mean(variance, (_phase_record(bench, most).c - first) ** 2)
+    yield check_mean(variance, (_phase_record(bench, most).c - first) ** 2)
 
 
-@stated("impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)", *EACH_PHASE)
+@state_law(
+    "impairment residual phase: error", "(1/K) E(cos phi - 1)^2 + N / (K^2 eta)", *EACH_PHASE
+)
 def _phase_error(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error of unit symbols with (1/K) [variance + (1 - mean)^2] + N / (K^2 P)."""
     first, variance = _phase_moments(most)
     law = (variance + (1.0 - first) ** 2) / 10 + N / (100 * 10.0)
-    yield mean(law, _phase_record(bench, most).error)
+    yield check_mean(law, _phase_record(bench, most).error)
 
 
 def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
     """Return estimates [R, S, P] of symbols that are all one."""
-    ones = torch.ones(rig.trials * rig.devices, reals).to(rig.cohort.weight)
+    ones = torch.ones(rig.num_trials * rig.num_devices, reals).to(rig.cohort.weight)
     return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
 
 
-@stated("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
+@state_law("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
 def _carrier(bench: Bench) -> Iterator[Check]:
     """Compare the gain of symbol i with the mean of cos(2 pi e i) over offsets e uniform in plus or
     minus the largest."""
     most = 0.01
-    rig = _rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
-    estimates = _constant(rig, bench.size(64), 61)
+    rig = _build_rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
+    estimates = _constant(rig, bench.scale_size(64), 61)
     for index in (0, 5, 20, 60):
         turn = 2.0 * math.pi * most * index
         law = math.sin(turn) / turn if index else 1.0
-        yield mean(law, estimates[:, :, index], f"symbol {index}", bias=1e-9)
+        yield check_mean(law, estimates[:, :, index], f"symbol {index}", bias=1e-9)
 
 
 DELAYS = (0.3, 0.9)
@@ -108,26 +116,26 @@ DELAYS = (0.3, 0.9)
 @functools.lru_cache(maxsize=16)
 def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
     """Send from two devices, whose distance in time is triangular."""
-    rig = _rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
-    return rig.record(bench.size(32), 64, 1.0)
+    rig = _build_rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
+    return rig.record(bench.scale_size(32), 64, 1.0)
 
 
-@stated("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", "T={:g}", DELAYS)
+@state_law("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", "T={:g}", DELAYS)
 def _matched_filter(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
     no one before it."""
     law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
-    yield mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
+    yield check_mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
 
 
-@stated("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
+@state_law("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
 def _aligned_sample(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
     factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
-    yield mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
+    yield check_mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
 
 
-@stated("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
+@state_law("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
 def _lmmse(bench: Bench) -> Iterator[Check]:
     """Bound the error by those of the other two, which are linear estimators from all samples
     too."""
@@ -144,54 +152,54 @@ CLIPPED = "2 [(1 + a^2) Q(a) - a phi(a)]"
 
 
 @functools.lru_cache(maxsize=4)
-def _clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
+def _record_clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
     """Return symbols and estimates of one device, normal symbols at full power."""
-    rig = _rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
-    x = rig.symbols(bench.size(400_000), 0, 1.0)
+    rig = _build_rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
+    x = rig.draw_symbols(bench.scale_size(400_000), 0, 1.0)
     estimate, _ = rig.send(x, 0)
     return x.cpu().numpy().ravel(), estimate.cpu().numpy().ravel()
 
 
-@stated("impairment clipping: peak power", "budget x peak ratio", "{:g} dB", CLIPS_DB)
+@state_law("impairment clipping: peak power", "budget x peak ratio", "{:g} dB", CLIPS_DB)
 def _clip_peak(bench: Bench, clip_db: float) -> Iterator[Check]:
-    yield check_exact(db_to_linear(clip_db), float((_clipped(bench, clip_db)[1] ** 2).max()))
+    yield check_exact(db_to_linear(clip_db), float((_record_clipped(bench, clip_db)[1] ** 2).max()))
 
 
-@stated("impairment clipping: error of normal symbols", CLIPPED, "{:g} dB", CLIPS_DB)
+@state_law("impairment clipping: error of normal symbols", CLIPPED, "{:g} dB", CLIPS_DB)
 def _clip_error(bench: Bench, clip_db: float) -> Iterator[Check]:
     """Compare E (|x| - a)_+^2 of a normal symbol with 2 [(1 + a^2) Q(a) - a phi(a)]."""
-    x, estimate = _clipped(bench, clip_db)
+    x, estimate = _record_clipped(bench, clip_db)
     a = 10.0 ** (clip_db / 20.0)
     law = 2.0 * ((1.0 + a**2) * stats.norm.sf(a) - a * stats.norm.pdf(a))
-    yield mean(law, (estimate - x) ** 2)
+    yield check_mean(law, (estimate - x) ** 2)
 
 
-@stated("impairment ADC: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8))
+@state_law("impairment ADC: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8))
 def _converter(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the error with that of one uniform over a step, as nothing overloads at a full scale
     of five root mean squares."""
-    rig = _rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
-    x = rig.symbols(bench.size(200_000), 0, 1.0)
+    rig = _build_rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
+    x = rig.draw_symbols(bench.scale_size(200_000), 0, 1.0)
     step = 10.0 / 2**bits
-    yield mean(step**2 / 12.0, (rig.send(x, 0)[0] - x).cpu().numpy() ** 2)
+    yield check_mean(step**2 / 12.0, (rig.send(x, 0)[0] - x).cpu().numpy() ** 2)
 
 
 @functools.lru_cache(maxsize=4)
 def _record_interfered(bench: Bench, power: str) -> Record:
     """Record two interferers of 6 dB each, independent Rayleigh fading."""
-    rig = _rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
-    return rig.record(bench.size(64), 32, 1.0)
+    rig = _build_rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
+    return rig.record(bench.scale_size(64), 32, 1.0)
 
 
 KNOWN = N * (1.0 + 2.0 * db_to_linear(6.0))
 
 
-@stated("impairment interference: mean noise", "N (1 + sum of interferers)")
+@state_law("impairment interference: mean noise", "N (1 + sum of interferers)")
 def _interference(bench: Bench) -> Iterator[Check]:
-    yield mean(KNOWN, _record_interfered(bench, "ci").noise)
+    yield check_mean(KNOWN, _record_interfered(bench, "ci").noise)
 
 
-@stated("impairment interference: error given its fading", "noise / (K^2 eta)")
+@state_law("impairment interference: error given its fading", "noise / (K^2 eta)")
 def _interference_error(bench: Bench) -> Iterator[Check]:
     """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
     interferers' fading."""
@@ -199,7 +207,7 @@ def _interference_error(bench: Bench) -> Iterator[Check]:
     yield check_normal_errors(record.noise / (25.0 * record.eta), record)
 
 
-@stated("impairment interference: known to the policy", "full power with N of the mean")
+@state_law("impairment interference: known to the policy", "full power with N of the mean")
 def _interference_known(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)), with the
     interferers' mean in N'."""
@@ -216,15 +224,15 @@ def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
     """Return what a received real is off [R], in units of the noise, and the receive scaling of
     full power."""
     tails = {"interference": "alpha_stable", "interference_db": TAILS_DB, "tail_index": index}
-    rig = _rig(bench, 2, 1, 10.0, "full", **tails)
-    x = rig.symbols(reals, 0, 1.0)
+    rig = _build_rig(bench, 2, 1, 10.0, "full", **tails)
+    x = rig.draw_symbols(reals, 0, 1.0)
     estimate, report = rig.send(x, 0)
-    eta, gain = report.saved["eta/0"].item(), report.saved["c/0"][0, 0]
+    eta, gain = report.saved_tensors["eta/0"].item(), report.saved_tensors["c/0"][0, 0]
     arrived = (gain[:, None] * x).mean(0)
     return (2.0 * math.sqrt(eta) * (estimate[0] - arrived)).cpu().numpy(), eta
 
 
-@stated(
+@state_law(
     "impairment heavy tails: characteristic function",
     "Yang et al. 2022; exp(-s^a |t|^a - N t^2 / 2)",
     "alpha={:g}",
@@ -233,18 +241,18 @@ def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
 def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
     """Compare the mean of cos(t r) at ten points t, r a received real's noise and interference; the
     law is symmetric, and sin(t r) has the mean 0."""
-    received, _ = _tails(bench, index, bench.size(200_000))
+    received, _ = _tails(bench, index, bench.scale_size(200_000))
     for t in np.arange(1, 11) * 0.25 / TAIL_SCALE:
         law = math.exp(-((TAIL_SCALE * t) ** index) - N * t**2 / 2.0)
-        yield mean(law, np.cos(t * received), f"t={t * TAIL_SCALE:g}/s")
-    yield mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
+        yield check_mean(law, np.cos(t * received), f"t={t * TAIL_SCALE:g}/s")
+    yield check_mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
 
 
-@stated("impairment heavy tails: unknown to the policy", "full power with N")
+@state_law("impairment heavy tails: unknown to the policy", "full power with N")
 def _tails_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 20.0) / (2.0 * math.sqrt(10.0))) ** 2
-    yield check_exact(law, _tails(bench, 1.6, bench.size(200_000))[1])
+    yield check_exact(law, _tails(bench, 1.6, bench.scale_size(200_000))[1])
 
 
 @functools.lru_cache(maxsize=4)
@@ -255,15 +263,15 @@ def _record_jammed(bench: Bench) -> Record:
         "power": "full",
         "faults": {"jammer_db": 10.0},
     }
-    return bench.uplink(5, 64, point).record(bench.size(64), 32, 1.0)
+    return bench.build_rig(5, 64, point).record(bench.scale_size(64), 32, 1.0)
 
 
-@stated("impairment jammer: mean noise", "N (1 + J)")
+@state_law("impairment jammer: mean noise", "N (1 + J)")
 def _jammer(bench: Bench) -> Iterator[Check]:
-    yield mean(N * 11.0, _record_jammed(bench).noise)
+    yield check_mean(N * 11.0, _record_jammed(bench).noise)
 
 
-@stated("impairment jammer: unknown to the policy", "full power with N")
+@state_law("impairment jammer: unknown to the policy", "full power with N")
 def _jammer_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
@@ -317,20 +325,23 @@ MUTATIONS = build_mutations(
     {
         "half the phase": (
             {"residual phase: error", "residual phase: mean gain", "residual phase: variance"},
-            scaled(f"{DRAWN}.phases", 0.5),
+            scale_result(f"{DRAWN}.phases", 0.5),
         ),
-        "half the carrier offset": ("carrier offset: mean gain", scaled(f"{DRAWN}.offsets", 0.5)),
+        "half the carrier offset": (
+            "carrier offset: mean gain",
+            scale_result(f"{DRAWN}.offsets", 0.5),
+        ),
         "half the delay": (
             {"timing: matched filter's error", "timing: aligned sample's noise"},
-            turned(f"{DRAWN}.offsets", _half_the_delay),
+            change_result(f"{DRAWN}.offsets", _half_the_delay),
         ),
         "half the noise of the aligned sample": (
             {"timing: LMMSE is the best", "timing: aligned sample's noise"},
-            scaled("otafl.uplink.impairments.bent:aligned_noise", 0.5),
+            scale_result("otafl.uplink.impairments.bent:aligned_noise", 0.5),
         ),
         "an LMMSE filter that is scaled": (
             "timing: LMMSE is the best",
-            scaled("otafl.uplink.impairments.bent:lmmse_filter", 1.5),
+            scale_result("otafl.uplink.impairments.bent:lmmse_filter", 1.5),
         ),
         "twice the power of decibels": (
             {
@@ -340,19 +351,19 @@ MUTATIONS = build_mutations(
                 "interference: known to the policy",
                 "interference: mean noise",
             },
-            scaled("otafl.uplink.impairments.impairments:db_to_linear", 2.0),
+            scale_result("otafl.uplink.impairments.impairments:db_to_linear", 2.0),
         ),
         "a converter with half the levels": (
             "ADC: quantisation noise",
-            replaced(f"{DRAWN}.quantise", _coarse),
+            replace_by(f"{DRAWN}.quantise", _coarse),
         ),
         "noise that is not reported": (
             {"interference: error given its fading", "residual phase: error"},
-            replaced("otafl.uplink.coherent.over_the_air:superpose", _more_noise),
+            replace_by("otafl.uplink.coherent.over_the_air:superpose", _more_noise),
         ),
         "interference unknown to the policy": (
             "interference: known to the policy",
-            made(DRAWN, _omit_mean),
+            change_objects(DRAWN, _omit_mean),
         ),
         "a jammer known to the policy": (
             {
@@ -360,9 +371,12 @@ MUTATIONS = build_mutations(
                 "interference: known to the policy",
                 "jammer: unknown to the policy",
             },
-            made(DRAWN, _know_all),
+            change_objects(DRAWN, _know_all),
         ),
-        "half the jammer": ("jammer: mean noise", made(DRAWN, _weaker_jammer)),
-        "wider tails": ("heavy tails: characteristic function", scaled(f"{DRAWN}.tails", 1.1)),
+        "half the jammer": ("jammer: mean noise", change_objects(DRAWN, _weaker_jammer)),
+        "wider tails": (
+            "heavy tails: characteristic function",
+            scale_result(f"{DRAWN}.tails", 1.1),
+        ),
     },
 )

@@ -1,7 +1,7 @@
 """Laws of FedRLR's random linear coding, over the uplink too, and of FedRLR+'s linear increments.
 
 Squared errors are those of the Frobenius norm, over that of the mean of the devices' models. Closed
-forms of equal models are written down here independently of `otafl.factorised.rlc`.
+forms of equal models are written down here apart from the code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
 from otafl.core.contracts import Batch, Cohort, Context, Group, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
-from otafl.factorised import rlc
-from otafl.factorised.lowrank import LowRank, complement, dense
+from otafl.factorised import random_linear_coding
+from otafl.factorised.lowrank import LowRank, project_out, to_dense
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, check_exact, largest, mean, ratios, stated
-from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.laws.checks import Check, check_exact, check_mean, check_ratios, largest, state_law
+from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.models.base import flatten, unflatten
 from otafl.models.mlp import Mlp
 from otafl.models.softmax_regression import SoftmaxRegression
@@ -47,30 +47,30 @@ class _NoLoss:
     inputs: int
     steps: int = 1
 
-    def batch(self, step: int, draw: int = 0) -> Batch:
-        weight = self.cohort.weight.new_zeros(self.cohort.size, 1)
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        weight = self.cohort.weight.new_zeros(self.cohort.num_rows, 1)
         label = torch.zeros_like(self.cohort.device)[:, None]
-        return Batch(weight.new_zeros(self.cohort.size, 1, self.inputs), label, weight)
+        return Batch(weight.new_zeros(self.cohort.num_rows, 1, self.inputs), label, weight)
 
 
 def _make_cohort(weight: Tensor) -> Cohort:
     """Make a cohort of all devices, of weights [S, K]."""
     trials, devices = weight.shape
     row = torch.arange(trials * devices, device=weight.device)
-    return Cohort.fresh(
+    return Cohort.create(
         row // devices, row % devices, weight.flatten(), (devices,) * trials, devices
     )
 
 
 def _make_streams(bench: Bench, trials: int) -> Streams:
-    return Streams([9] * trials, list(range(trials)), bench.where, F64)
+    return Streams([9] * trials, list(range(trials)), bench.torch_device, F64)
 
 
 def _draw_points(bench: Bench, s: Sequence[float], m: int, n: int, models: int) -> LowRank:
     """Draw bases of so many models with the singular values s."""
     streams = _make_streams(bench, models)
     u, v = (
-        torch.linalg.qr(streams.normal(CONFORMANCE / name, 0, (side, len(s))))[0]
+        torch.linalg.qr(streams.draw_normal(CONFORMANCE / name, 0, (side, len(s))))[0]
         for name, side in (("left", m), ("right", n))
     )
     return LowRank(u, torch.tensor(s, dtype=F64, device=u.device).expand(models, -1), v)
@@ -92,19 +92,20 @@ class _Sent:
         received: Tensors = {}
         for name, one in gain.items():
             value = torch.einsum("sk,skmr->smr", one, self.coded[name])
-            z = streams.normal(CONFORMANCE / name, 1, tuple(value.shape[1:]))
+            z = streams.draw_normal(CONFORMANCE / name, 1, tuple(value.shape[1:]))
             received[name] = (value + z * math.sqrt(noise)).mT
         left = gain["u0"]
         bias = {"b0": left.new_zeros(len(left), received["v0"].shape[2])}
         weight = (self.cohort.weight.view_as(left) * (left != 0)).sum(1)
         message = Received((received, bias), (weight, weight), None, None)
-        state = self.algorithm.combine(bias, message, Context(self.cohort, {}, streams, 0))
-        return dense(LowRank(state["u0"], state["s0"], state["v0"]))
+        state = self.algorithm.update_server(bias, message, Context(self.cohort, {}, streams, 0))
+        return to_dense(LowRank(state["u0"], state["s0"], state["v0"]))
 
 
 def _send(streams: Streams, point: LowRank, devices: int, weight: Tensor | None = None) -> _Sent:
     """Encode the models of K devices, one point for all or K points, in each of S trials."""
-    trials, (m, n, rank) = streams.size, (point.u.shape[1], point.v.shape[1], point.s.shape[1])
+    trials, rank = streams.num_trials, point.s.shape[1]
+    m, n = point.u.shape[1], point.v.shape[1]
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (m,), n)
     algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
     if weight is None:
@@ -118,18 +119,19 @@ def _send(streams: Streams, point: LowRank, devices: int, weight: Tensor | None 
     server = {name: block[::devices] for name, block in own.items()}
     zero = weight.new_zeros(trials)
     hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
-    rows = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+    rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
     work: Any = _NoLoss(cohort, m)
-    _, payload, _ = algorithm.local(rows, own, LocalContext(cohort, hyper, streams, 0, work))
-    coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].blocks.items()}
+    context = LocalContext(cohort, hyper, streams, 0, work)
+    _, payload, _ = algorithm.run_local_update(rows, own, context)
+    coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].tensors.items()}
     return _Sent(algorithm, cohort, coded)
 
 
 def _draw_gains(streams: Streams, devices: int, faded: bool, name: str = "gain") -> Tensor:
     """Draw |h| [S, K] of Rayleigh fading, or ones."""
     if not faded:
-        return torch.ones(streams.size, devices, dtype=F64, device=streams.device)
-    draw = streams.normal(CONFORMANCE / name, 0, (devices, 2))
+        return torch.ones(streams.num_trials, devices, dtype=F64, device=streams.device)
+    draw = streams.draw_normal(CONFORMANCE / name, 0, (devices, 2))
     return draw.square().sum(-1).div(2.0).sqrt()
 
 
@@ -140,15 +142,15 @@ def _check_means(samples: Tensor, law: Tensor | float, case: str) -> Check:
     return largest((off / deviation.clamp_min(1e-300)).cpu().numpy(), case)
 
 
-@stated("algorithm fedrlr: moments of the coder", f"{FEDRLR}, eq. 21", "R={}", (2, 4))
+@state_law("algorithm fedrlr: moments of the coder", f"{FEDRLR}, eq. 21", "R={}", (2, 4))
 def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
     """Read the coders F of two devices from U F at U = V = Sigma = 1.
 
     Entries are +-1/sqrt(R), equal for U and V. F F^T has the mean 1, and entries of variance 1/R
     off the diagonal. Coders of devices and trials are independent.
     """
-    streams = _make_streams(bench, bench.size(8000))
-    eye = torch.eye(rank, dtype=F64, device=bench.where)[None]
+    streams = _make_streams(bench, bench.scale_size(8000))
+    eye = torch.eye(rank, dtype=F64, device=bench.torch_device)[None]
     coded = _send(streams, LowRank(eye, torch.ones_like(eye[:, 0]), eye), 2).coded
     f = coded["u0"] * math.sqrt(2.0)
     yield check_exact(0.0, float((coded["u0"] - coded["v0"]).abs().max()), 1e-12, "U and V differ")
@@ -162,24 +164,26 @@ def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
     yield _check_means(f[0::2] @ f[1::2].mT, 0.0, "two trials")
 
 
-@stated("algorithm fedrlr: energy of the factors", f"{FEDRLR}; w_k sum s, E |X_U|^2 = sum s")
+@state_law("algorithm fedrlr: energy of the factors", f"{FEDRLR}; w_k sum s, E |X_U|^2 = sum s")
 def _factor_energy(bench: Bench) -> Iterator[Check]:
     """Compare the energies of both factors of each device, and that of the sum over ten devices."""
-    streams = _make_streams(bench, bench.size(4000))
+    streams = _make_streams(bench, bench.scale_size(4000))
     sent = _send(streams, _draw_points(bench, MIXED, 12, 9, 1), 10)
     for name, block in sent.coded.items():
         energy = block.square().sum((2, 3)) * 10.0 / sum(MIXED)
         yield check_exact(0.0, float((energy - 1.0).abs().max()), 1e-11, name)
-        yield mean(sum(MIXED), block.sum(1).square().sum((1, 2)).cpu().numpy(), f"{name}, sum")
+        yield check_mean(
+            sum(MIXED), block.sum(1).square().sum((1, 2)).cpu().numpy(), f"{name}, sum"
+        )
 
 
 MEANS = ("unit gains", "GBMA", "truncated inversion", "a fade for each factor")
 
 
-@stated("algorithm fedrlr: mean model", f"{FEDRLR}, eq. 28; pi/4 for two fades", "{}", MEANS)
+@state_law("algorithm fedrlr: mean model", f"{FEDRLR}, eq. 28; pi/4 for two fades", "{}", MEANS)
 def _mean_model(bench: Bench, case: str) -> Iterator[Check]:
     """Compare E[Theta_0] of five different models, with noise, with the mean of the models."""
-    devices, streams = 5, _make_streams(bench, bench.size(20_000))
+    devices, streams = 5, _make_streams(bench, bench.scale_size(20_000))
     point = _draw_points(bench, (2.0, 0.7), 4, 3, devices)
     left = _draw_gains(streams, devices, case != "unit gains")
     right = left
@@ -190,11 +194,11 @@ def _mean_model(bench: Bench, case: str) -> Iterator[Check]:
     on_air = (left != 0).any(1)
     sent = _send(streams, point, devices)
     found = sent.combine(streams, {"u0": left, "v0": right}, 0.02 / devices)[on_air]
-    target = dense(point).mean(0)
+    target = to_dense(point).mean(0)
     law = math.pi / 4.0 if case == "a fade for each factor" else 1.0
     yield _check_means(found, law * target, "entries")
     along = (found * target).sum((1, 2)) / target.square().sum()
-    yield mean(law, along.cpu().numpy(), "along the mean")
+    yield check_mean(law, along.cpu().numpy(), "along the mean")
 
 
 def _compute_distortion(s: Sequence[float], devices: int, faded: bool) -> float:
@@ -207,13 +211,15 @@ def _compute_distortion(s: Sequence[float], devices: int, faded: bool) -> float:
 
 
 def _compute_general(point: LowRank, devices: int, faded: bool, weight: Tensor) -> float:
-    """Compute the installed `rlc.distortion` over |T|^2 for models [1 or K]."""
+    """Compute the installed `compute_distortion` over |T|^2 for models [1 or K]."""
     own = LowRank(*(block.expand(devices, *block.shape[1:])[None] for block in point))
-    products, w = rlc.inner_products(own), weight[None]
+    products, w = random_linear_coding.compute_inner_products(own), weight[None]
     square = torch.einsum("sk,skj,sj->s", w, products, w)
     squares = products.diagonal(dim1=1, dim2=2)
     fourth = 2.0 if faded else 1.0
-    law = rlc.distortion(own.s.sum(2), squares, square, w, own.s.shape[2], fourth)
+    law = random_linear_coding.compute_distortion(
+        own.s.sum(2), squares, square, w, own.s.shape[2], fourth
+    )
     return float(law / square)
 
 
@@ -229,47 +235,49 @@ DISTORTIONS = (
 """Singular values, devices, whether GBMA's fading counts, and the law in figures."""
 
 
-@stated("algorithm fedrlr: distortion of equal models", f"{FEDRLR}; does not vanish with K")
+@state_law("algorithm fedrlr: distortion of equal models", f"{FEDRLR}; does not vanish with K")
 def _equal_models(bench: Bench) -> Iterator[Check]:
     """Compare the error of the recovered product, and the installed law, with the closed form."""
     figures, installed, laws = [], [], []
     for s, devices, faded, figure in DISTORTIONS:
         case = f"s={s[0]:g}..{s[-1]:g}, K={devices}, {'GBMA' if faded else 'unit gains'}"
         law, point = _compute_distortion(s, devices, faded), _draw_points(bench, s, 12, 9, 1)
-        weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=bench.where)
+        weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=bench.torch_device)
         figures.append(figure)
         installed.append(_compute_general(point, devices, faded, weight))
         laws.append(law)
-        streams = _make_streams(bench, bench.size(4000))
+        streams = _make_streams(bench, bench.scale_size(4000))
         gain = _draw_gains(streams, devices, faded)
         error = _send(streams, point, devices).combine(streams, {"u0": gain, "v0": gain})
-        square = (error - dense(point)).square().sum((1, 2)) / dense(point).square().sum()
-        yield mean(law, square.cpu().numpy(), case)
-    yield ratios(np.array(laws), np.array(figures), 1e-5, "in figures")
-    yield ratios(np.array(installed), np.array(laws), 1e-9, "installed")
+        square = (error - to_dense(point)).square().sum((1, 2)) / to_dense(point).square().sum()
+        yield check_mean(law, square.cpu().numpy(), case)
+    yield check_ratios(np.array(laws), np.array(figures), 1e-5, "in figures")
+    yield check_ratios(np.array(installed), np.array(laws), 1e-9, "installed")
 
 
-@stated("algorithm fedrlr: distortion of unequal models", f"{FEDRLR}; rlc.distortion")
+@state_law("algorithm fedrlr: distortion of unequal models", f"{FEDRLR}; random linear coding")
 def _unequal_models(bench: Bench) -> Iterator[Check]:
     """Compare models of different weights, unrelated or with a large common part."""
     devices, rank = 4, 3
     random = torch.Generator().manual_seed(2)
     left, right = (torch.randn(5, 6, 3, generator=random, dtype=F64) for _ in range(2))
     scale = torch.tensor([1.0, 0.5, 2.0, 1.5], dtype=F64)[:, None]
-    weight = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=F64).to(bench.where)
+    weight = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=F64).to(bench.torch_device)
     for common, faded in itertools.product((3.0, 0.0), (False, True)):
         whole = left[:4] @ right[:4].mT + common * left[4:] @ right[4:].mT
         u, s, vt = torch.linalg.svd(whole, full_matrices=False)
         factors = (u[:, :, :rank], s[:, :rank] * scale, vt[:, :rank].mT)
-        point = LowRank(*(factor.to(bench.where) for factor in factors))
-        streams = _make_streams(bench, bench.size(20_000))
+        point = LowRank(*(factor.to(bench.torch_device) for factor in factors))
+        streams = _make_streams(bench, bench.scale_size(20_000))
         gain = _draw_gains(streams, devices, faded)
         sent = _send(streams, point, devices, weight)
-        target = (weight[:, None, None] * dense(point)).sum(0)
+        target = (weight[:, None, None] * to_dense(point)).sum(0)
         off = sent.combine(streams, {"u0": gain, "v0": gain}) - target
         square = off.square().sum((1, 2)) / target.square().sum()
         case = f"common part {common:g}, {'GBMA' if faded else 'unit gains'}"
-        yield mean(_compute_general(point, devices, faded, weight), square.cpu().numpy(), case)
+        yield check_mean(
+            _compute_general(point, devices, faded, weight), square.cpu().numpy(), case
+        )
 
 
 def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> float:
@@ -277,17 +285,19 @@ def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> f
     return noise * nuclear * (m + n) + m * n * rank * noise**2
 
 
-@stated("algorithm fedrlr: noise of the product", "v (sum s)(M + N) + M N R v^2", "{}", MEANS[:2])
+@state_law(
+    "algorithm fedrlr: noise of the product", "v (sum s)(M + N) + M N R v^2", "{}", MEANS[:2]
+)
 def _product_noise(bench: Bench, case: str) -> Iterator[Check]:
     """Compare what noise adds to the recovered product of one 40 x 24 layer of ten devices."""
     devices, m, n, v = 10, 40, 24, 0.005
-    streams = _make_streams(bench, bench.size(2000))
+    streams = _make_streams(bench, bench.scale_size(2000))
     gain = _draw_gains(streams, devices, case == "GBMA")
     sent = _send(streams, _draw_points(bench, MIXED, m, n, 1), devices)
     gains = {"u0": gain, "v0": gain}
     gap = sent.combine(streams, gains, v) - sent.combine(streams, gains)
     law = _compute_noise(sum(MIXED), len(MIXED), m, n, v)
-    yield mean(1.0, gap.square().sum((1, 2)).cpu().numpy() / law)
+    yield check_mean(1.0, gap.square().sum((1, 2)).cpu().numpy() / law)
 
 
 @functools.lru_cache(maxsize=2)
@@ -296,7 +306,7 @@ def _draw_factors(bench: Bench, trials: int, devices: int, m: int, n: int, rank:
     point = _draw_points(bench, (1.0,) * rank, m, n, 1)
     coded = _send(_make_streams(bench, trials), point, devices).coded
     factors = {name: coded[f"{name}0"].flatten(0, 1).mT.contiguous() for name in "uv"}
-    return factors | {"theta": dense(point)[0]}
+    return factors | {"theta": to_dense(point)[0]}
 
 
 READINGS = (
@@ -308,55 +318,58 @@ READINGS = (
 """Power policy, reading of the SNR, and the error that noise adds in figures."""
 
 
-@stated("algorithm fedrlr: two readings of the SNR", f"{FEDRLR}; 25 dB", "{0[0]}, {0[1]}", READINGS)
+@state_law(
+    "algorithm fedrlr: two readings of the SNR", f"{FEDRLR}; 25 dB", "{0[0]}, {0[1]}", READINGS
+)
 def _snr_readings(bench: Bench, reading: tuple[str, str, float]) -> Iterator[Check]:
     """Compare the noise of a 784 x 256 layer over the uplink.
 
     The rank is 4, the singular values are equal, and ten devices transmit.
     """
     policy, convention, figure = reading
-    m, n, rank, devices, trials = 784, 256, 4, 10, bench.size(40)
+    m, n, rank, devices, trials = 784, 256, 4, 10, bench.scale_size(40)
     power = {"name": policy, "reference": "mean"} | ({"threshold": 0.1} if policy == "tci" else {})
-    rig = bench.uplink(devices, trials, {
+    rig = bench.build_rig(devices, trials, {
         "channel": {"name": "rayleigh", "snr_db": 25.0},
         "power": power,
         "transport": {"name": "over_the_air", "snr_convention": convention},
     })  # fmt: skip
     factors = _draw_factors(bench, trials, devices, m, n, rank)
     payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
-    state = rig.link.channel.state(0)
+    state = rig.link.channel.get_state(0)
     received, report = deliver(rig.link.transport, payload, rig.cohort, state, 0)
-    eta = report.saved["eta/0"][:, 0]
+    eta = report.saved_tensors["eta/0"][:, 0]
     v = 0.5 / float(eta[0])
     yield check_exact(figure, _compute_noise(rank, rank, m, n, v) / rank, 0.015, "in figures")
-    gain = (report.saved["h/0"] * report.saved["p/0"]).real[:, 0] / eta.sqrt()[:, None]
+    saved = report.saved_tensors
+    gain = (saved["h/0"] * saved["p/0"]).real[:, 0] / eta.sqrt()[:, None]
     noisy = received.mean[0]["u"].mT @ received.mean[0]["v"]
     left, right = (factors[name].unflatten(0, (trials, devices)) for name in "uv")
     clean = torch.einsum("sk,skrm->smr", gain, left) @ torch.einsum("sk,skrn->srn", gain, right)
     added = (noisy - clean).square().sum((1, 2)) / rank
     on_air = float((gain > 0).double().mean()) if policy == "tci" else 1.0
     law = _compute_noise(rank * on_air, rank, m, n, v) / rank
-    yield mean(1.0, added.cpu().numpy() / law, "added")
+    yield check_mean(1.0, added.cpu().numpy() / law, "added")
 
 
-@stated("algorithm fedrlr: coherence blocks of the factors", "(E|h|)^2 = pi/4, E|h|^2 = 1")
+@state_law("algorithm fedrlr: coherence blocks of the factors", "(E|h|)^2 = pi/4, E|h|^2 = 1")
 def _factor_fades(bench: Bench) -> Iterator[Check]:
     """Give both factors of a layer one fade, or each its own, with GBMA over the uplink."""
-    side, rank, devices, trials = 4, 2, 3, bench.size(4000)
+    side, rank, devices, trials = 4, 2, 3, bench.scale_size(4000)
     factors = _draw_factors(bench, trials, devices, side, side, rank)
     payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)
     for block, law in ((side * rank, math.pi / 4.0), (None, 1.0)):
         channel = {"name": "rayleigh", "snr_db": 20.0, "block_symbols": block}
         power = {"name": "gbma", "reference": "mean"}
-        rig = bench.uplink(devices, trials, {"channel": channel, "power": power})
-        state = rig.link.channel.state(0)
+        rig = bench.build_rig(devices, trials, {"channel": channel, "power": power})
+        state = rig.link.channel.get_state(0)
         received, _ = deliver(rig.link.transport, payload, rig.cohort, state, 0)
         product = received.mean[0]["u"].mT @ received.mean[0]["v"]
         along = (product * factors["theta"]).sum((1, 2)) / rank
-        yield mean(law, along.cpu().numpy(), "two fades" if block else "one fade")
+        yield check_mean(law, along.cpu().numpy(), "two fades" if block else "one fade")
 
 
-@stated(
+@state_law(
     "algorithm fedrlr_plus: error in the tangent space", "s^2 sum w^2|x|^2 + v R (M + 1 + N - R)"
 )
 def _tangent_error(bench: Bench) -> Iterator[Check]:
@@ -364,21 +377,21 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
 
     Steps are so short that the retraction is the sum.
     """
-    devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.size(2000)
+    devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.scale_size(2000)
     model = Mlp(Mlp.Settings(hidden=widths[1:-1]), widths[:1], widths[-1])
     algorithm = FedRLRPlus(FedRLRPlus.Settings(rank=rank), model, devices)
     one, streams = _make_streams(bench, 1), _make_streams(bench, devices)
     server, _ = algorithm.init(one, {})
     blocks: Tensors = {}
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-        a = streams.normal(CONFORMANCE / f"a{i}", 0, (inputs + 1, rank))
-        b = streams.normal(CONFORMANCE / f"b{i}", 0, (outputs, rank))
-        b = complement(server[f"v{i}"].expand(devices, -1, -1), b)
+        a = streams.draw_normal(CONFORMANCE / f"a{i}", 0, (inputs + 1, rank))
+        b = streams.draw_normal(CONFORMANCE / f"b{i}", 0, (outputs, rank))
+        b = project_out(server[f"v{i}"].expand(devices, -1, -1), b)
         blocks |= {f"a{i}": 1e-5 * a.mT, f"b{i}": 1e-5 * b.mT}
     shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
     x = flatten(blocks)
     point = {"channel": {"name": "rayleigh", "snr_db": 0.0}, "power": "gbma"}
-    rig = bench.uplink(devices, trials, point, weights=[8.0, 11.0, 30.0, 16.0, 9.0])
+    rig = bench.build_rig(devices, trials, point, weights=[8.0, 11.0, 30.0, 16.0, 9.0])
     weight = rig.cohort.weight[:devices]
     estimate, report = rig.send(x.repeat(trials, 1), 0)
 
@@ -388,18 +401,18 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
         message = Received((unflatten(received_mean, shapes),), (unit,), None, None)
         hyper = {"momentum": 0.0 * unit, "server_learning_rate": unit}
         state = {name: block.expand(size, *block.shape[1:]) for name, block in server.items()}
-        out = algorithm.combine(state, message, Context(rig.cohort, hyper, one, 0))
+        out = algorithm.update_server(state, message, Context(rig.cohort, hyper, one, 0))
         points = [LowRank(*(out[f"{name}{i}"] for name in "usv")) for i in range(len(widths) - 1)]
-        return [dense(at) for at in points]
+        return [to_dense(at) for at in points]
 
     exact = step((weight[:, None] * x).sum(0)[None])
     error = sum(
         (found - law).square().sum((1, 2)) for found, law in zip(step(estimate), exact, strict=True)
     )
-    noise = 0.5 / (report.saved["eta/0"][:, 0] * devices**2)
+    noise = 0.5 / (report.saved_tensors["eta/0"][:, 0] * devices**2)
     size = sum(rank * (m + 1 + n - rank) for m, n in itertools.pairwise(widths))
     fading = (4.0 / math.pi - 1.0) * (weight.square() * x.square().sum(1)).sum()
-    yield mean(1.0, (error / (fading + size * noise.mean())).cpu().numpy())
+    yield check_mean(1.0, (error / (fading + size * noise.mean())).cpu().numpy())
 
 
 # Mutations
@@ -519,7 +532,7 @@ MUTATIONS = (
                     "noise of the product",
                     "two readings of the SNR",
                 },
-                replaced("otafl.core.rng:Streams.device_uniform", _reuse_first_coder),
+                replace_by("otafl.core.rng:Streams.draw_device_uniform", _reuse_first_coder),
             ),
             "signs that are not fair": (
                 {
@@ -530,7 +543,7 @@ MUTATIONS = (
                     "moments of the coder",
                     "noise of the product",
                 },
-                replaced("otafl.core.rng:Streams.device_uniform", _draw_unfair),
+                replace_by("otafl.core.rng:Streams.draw_device_uniform", _draw_unfair),
             ),
             "another coder for V": (
                 {
@@ -542,11 +555,11 @@ MUTATIONS = (
                     "moments of the coder",
                     "two readings of the SNR",
                 },
-                replaced("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
+                replace_by("otafl.algorithms.fedrlr:FedRLR._encode", _use_other_coder),
             ),
             "devices that were not received count": (
                 "mean model",
-                replaced("otafl.algorithms.fedrlr:FedRLR.combine", _divide_by_all),
+                replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _divide_by_all),
             ),
             "received sums that are too large": (
                 {
@@ -555,19 +568,22 @@ MUTATIONS = (
                     "mean model",
                     "noise of the product",
                 },
-                replaced("otafl.algorithms.fedrlr:FedRLR.combine", _scale_sums),
+                replace_by("otafl.algorithms.fedrlr:FedRLR.update_server", _scale_sums),
             ),
             "a law that is too small": (
                 {"distortion of equal models", "distortion of unequal models"},
-                turned("otafl.factorised.rlc:distortion", lambda law: 0.8 * law),
+                change_result(
+                    "otafl.factorised.random_linear_coding:compute_distortion",
+                    lambda law: 0.8 * law,
+                ),
             ),
             "total energy for each symbol": (
                 "two readings of the SNR",
-                replaced("otafl.uplink.coherent.over_the_air:lay_out_reals", _ignore_total),
+                replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", _ignore_total),
             ),
             "one fade for all coherence blocks": (
                 "coherence blocks of the factors",
-                replaced("otafl.core.contracts.link:ChannelState.over", _repeat_first_block),
+                replace_by("otafl.core.contracts.link:ChannelState.extend_to", _repeat_first_block),
             ),
         },
     )
@@ -576,7 +592,7 @@ MUTATIONS = (
         {
             "noise along V is kept": (
                 "error in the tangent space",
-                replaced("otafl.factorised.lowrank:complement", _keep_noise),
+                replace_by("otafl.factorised.lowrank:project_out", _keep_noise),
             ),
         },
     )
@@ -585,11 +601,15 @@ MUTATIONS = (
         {
             "no products of two models": (
                 "models",
-                replaced("otafl.factorised.rlc:distortion", _leave_out_products),
+                replace_by(
+                    "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_products
+                ),
             ),
             "equal weights": (
                 "models",
-                replaced("otafl.factorised.rlc:distortion", _leave_out_weights),
+                replace_by(
+                    "otafl.factorised.random_linear_coding:compute_distortion", _leave_out_weights
+                ),
             ),
         },
         quick=False,

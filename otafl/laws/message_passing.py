@@ -13,13 +13,20 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from otafl.codecs.amp import amp, take_amp_step
+from otafl.codecs.amp import run_amp, take_amp_step
 from otafl.codecs.sensing import Sensing
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, at_least, check_at_most, law_of, mean, stated
-from otafl.laws.mutations import build_mutations, constant, replaced
+from otafl.laws.checks import (
+    Check,
+    check_at_least,
+    check_at_most,
+    check_distribution,
+    check_mean,
+    state_law,
+)
+from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
 
 AMP = CONFORMANCE / "amp"
 
@@ -45,17 +52,21 @@ def _problem(
     """Return x [S, 1, n] with as many normal numbers as `sparsity` says, of mean square one, the
     others 0; a normal matrix [S, m, n] for each, with columns of mean square norm one; and the
     measurements y [S, 1, m]."""
-    streams = Streams([0] * runs, list(range(runs)), bench.where, torch.float64)
+    streams = Streams([0] * runs, list(range(runs)), bench.torch_device, torch.float64)
     m, some = round(delta * length), max(1, round(sparsity * length))
-    matrix = streams.normal(AMP, 0, (m, length)) / math.sqrt(m)
-    values = streams.normal(AMP / "values", 0, (some,))  # which columns they meet does not matter
+    matrix = streams.draw_normal(AMP, 0, (m, length)) / math.sqrt(m)
+    values = streams.draw_normal(
+        AMP / "values", 0, (some,)
+    )  # which columns they meet does not matter
     values = values / values.square().mean(1, keepdim=True).sqrt()
     x = torch.nn.functional.pad(values, (0, length - some))[:, None]
-    noise = streams.normal(AMP / "noise", 0, (m,))[:, None]
+    noise = streams.draw_normal(AMP / "noise", 0, (m,))[:, None]
     return x, matrix, x @ matrix.mT + sigma * noise
 
 
-@stated("codec compressed_sensing: state evolution", DMM_2009, "m/n={0[0]:g}, {0[1]:g}", SETTINGS)
+@state_law(
+    "codec compressed_sensing: state evolution", DMM_2009, "m/n={0[0]:g}, {0[1]:g}", SETTINGS
+)
 def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
     """Compare the errors of twelve steps, and the noise that each step sees, with their laws.
 
@@ -64,21 +75,21 @@ def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
     left for the size, and 1 % for each step before.
     """
     delta, sparsity, sigma, a = setting
-    x, matrix, y = _problem(bench, bench.size(96), delta, sparsity, sigma)
+    x, matrix, y = _problem(bench, bench.scale_size(96), delta, sparsity, sigma)
     guess, residual = torch.zeros_like(x), y
     law = sigma**2 + sparsity / delta
     for step in range(STEPS):
         tau = residual.square().mean((1, 2)).cpu().numpy()
         if sigma:
-            yield mean(law, tau, f"step {step}, noise", bias=(0.03 + 0.01 * step) * law)
+            yield check_mean(law, tau, f"step {step}, noise", bias=(0.03 + 0.01 * step) * law)
         guess, residual = take_amp_step(y, guess, residual, matrix, a)
         off = (guess - x).square().mean((1, 2)).cpu().numpy()
         seen = np.array([_soft_error(float(one), sparsity, a) for one in tau])
-        yield mean(1.0, off / seen, f"step {step}, error", bias=0.03)
+        yield check_mean(1.0, off / seen, f"step {step}, error", bias=0.03)
         law = sigma**2 + _soft_error(law, sparsity, a) / delta
 
 
-@stated("codec compressed_sensing: what a step sees", f"{DMM_2009}; the truth and normal noise")
+@state_law("codec compressed_sensing: what a step sees", f"{DMM_2009}; the truth and normal noise")
 def _seen(bench: Bench) -> Iterator[Check]:
     """Take x + A^T z less the truth after five steps: normal noise of variance |z|^2 / m, and its
     product with the truth."""
@@ -87,22 +98,24 @@ def _seen(bench: Bench) -> Iterator[Check]:
     for _ in range(5):
         guess, residual = take_amp_step(y, guess, residual, matrix, 1.3)
     noise = (guess + residual @ matrix - x).ravel() / residual.square().mean().sqrt()
-    yield law_of(noise.cpu().numpy(), stats.norm.cdf, "noise")
-    yield mean(0.0, (noise * x.ravel()).cpu().numpy(), "product with the truth")
+    yield check_distribution(noise.cpu().numpy(), stats.norm.cdf, "noise")
+    yield check_mean(0.0, (noise * x.ravel()).cpu().numpy(), "product with the truth")
 
 
-@stated("codec compressed_sensing: phase transition", "Donoho and Tanner: 0.386 at m/n = 1/2")
+@state_law("codec compressed_sensing: phase transition", "Donoho and Tanner: 0.386 at m/n = 1/2")
 def _transition(bench: Bench) -> Iterator[Check]:
     """Recover numbers of which 12 % are not zero to 1e-3 of their power in 60 steps, and 30 %,
     above the 19 % of the transition, not; three problems of 2,000 each."""
     for sparsity, recovered in ((0.12, True), (0.3, False)):
         x, matrix, y = _problem(bench, 3, 0.5, sparsity, 0.0, 2000)
         for trial in range(3):
-            off = amp(y[trial], matrix[trial], 60, 1.4) - x[trial]
+            off = run_amp(y[trial], matrix[trial], 60, 1.4) - x[trial]
             error = float(off.square().sum() / x[trial].square().sum())
             case = f"{sparsity:.0%} not zero, problem {trial}"
             yield (
-                check_at_most(1e-3, error, case=case) if recovered else at_least(1e-3, error, case)
+                check_at_most(1e-3, error, case=case)
+                if recovered
+                else check_at_least(1e-3, error, case)
             )
             yield check_at_most(1.0, error, case=f"{case}, over that of zero")
 
@@ -116,13 +129,13 @@ THRESHOLDS = np.linspace(0.8, 3.2, 13)
 
 def _default(bench: Bench, ratio: float) -> float:
     """Return the codec's own threshold for so many measurements a coordinate."""
-    codec = bench.uplink(1, 1, {"codec": "compressed_sensing", "transport": "ideal"}).link.codec
+    codec = bench.build_rig(1, 1, {"codec": "compressed_sensing", "transport": "ideal"}).link.codec
     settings: Any = codec.settings
-    streams = Streams([0], [0], bench.where, torch.float64)
-    return Sensing(settings, streams).threshold(round(1000 * ratio), 1000)
+    streams = Streams([0], [0], bench.torch_device, torch.float64)
+    return Sensing(settings, streams).get_threshold(round(1000 * ratio), 1000)
 
 
-@stated("codec compressed_sensing: default threshold", DMM_2011, "m/n={:g}", RATIOS)
+@state_law("codec compressed_sensing: default threshold", DMM_2011, "m/n={:g}", RATIOS)
 def _threshold(bench: Bench, ratio: float) -> Iterator[Check]:
     """Bound the error at the default threshold by 1 dB above the least error over thresholds, both
     by state evolution of 30 steps from 0, for one normal number in ten measurements and a noise 20
@@ -135,7 +148,7 @@ SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3
 """Measurements a coordinate, and non-zero numbers a measurement."""
 
 
-@stated(
+@state_law(
     "codec compressed_sensing: default threshold of recoveries",
     f"{DMM_2011}; dB above the best threshold",
     "m/n={0[0]:g}, {0[1]:g} not zero a measurement",
@@ -151,7 +164,7 @@ def _recovered(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
     x, matrix, y = _sparse(ratio, non_zeros)
 
     def error(a: float) -> float:
-        return float((amp(y, matrix, 30, a) - x).square().sum())
+        return float((run_amp(y, matrix, 30, a) - x).square().sum())
 
     most = 0.2 if non_zeros == 0.1 else 2.0 if ratio <= 0.5 else 4.0
     best = min(error(float(a)) for a in np.arange(0.8, 3.0, 0.3))
@@ -233,15 +246,15 @@ MUTATIONS = build_mutations(
     {
         "no Onsager term": (
             {"state evolution", "what a step sees"},
-            replaced("otafl.laws.message_passing:take_amp_step", _no_onsager),
+            replace_by("otafl.laws.message_passing:take_amp_step", _no_onsager),
         ),
         "one threshold for all ratios": (
             {"default threshold", "default threshold of recoveries"},
-            constant("otafl.codecs.sensing:compute_default_threshold", lambda *of: 1.5),
+            replace_by_value("otafl.codecs.sensing:compute_default_threshold", lambda *of: 1.5),
         ),
         "one step for all": (
             {"default threshold of recoveries", "phase transition"},
-            replaced("otafl.laws.message_passing:amp", _last),
+            replace_by("otafl.laws.message_passing:run_amp", _last),
         ),
     },
 )

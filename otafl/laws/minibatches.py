@@ -13,10 +13,10 @@ from scipy import stats
 
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.laws.bench import Bench
-from otafl.laws.checks import LEVEL, Check, check_exact, counts, stated
-from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.laws.checks import LEVEL, Check, check_exact, counts, state_law
+from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 ROUNDS = 4000
 
@@ -26,16 +26,16 @@ def _minibatches(
 ) -> np.ndarray:
     """Return the numbers of the samples drawn [R, steps, devices, batch], of devices that all have
     the samples 0 to count - 1."""
-    device = torch.arange(devices, device=bench.where)
-    label = torch.arange(count, device=bench.where)
+    device = torch.arange(devices, device=bench.torch_device)
+    label = torch.arange(count, device=bench.torch_device)
     index = label.expand(1, devices, count)
-    held = torch.full((1, devices), count, device=bench.where)
-    streams = Streams([11], [4], bench.where)
+    held = torch.full((1, devices), count, device=bench.torch_device)
+    streams = Streams([11], [4], bench.torch_device)
     data = TrainingData(label[:, None].float(), label, index, held, count, streams, batch, steps)
-    share = torch.ones(devices, device=bench.where)
-    cohort = Cohort.fresh(torch.zeros_like(device), device, share, (devices,), devices)
-    works = [data.work(round, cohort) for round in range(bench.size(ROUNDS))]
-    drawn = [torch.stack([work.batch(step).y for step in range(steps)]) for work in works]
+    share = torch.ones(devices, device=bench.torch_device)
+    cohort = Cohort.create(torch.zeros_like(device), device, share, (devices,), devices)
+    works = [data.select_cohort(round, cohort) for round in range(bench.scale_size(ROUNDS))]
+    drawn = [torch.stack([work.draw_batch(step).y for step in range(steps)]) for work in works]
     return torch.stack(drawn).cpu().numpy()
 
 
@@ -43,7 +43,7 @@ SHARES = ((20, 6), (150, 6), (40, 32), (6, 1))
 """Samples of a device, and those of a minibatch."""
 
 
-@stated("minibatches: uniform over samples", "chi-square", "{0[1]} of {0[0]}", SHARES)
+@state_law("minibatches: uniform over samples", "chi-square", "{0[1]} of {0[0]}", SHARES)
 def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
     """Count how often each of n samples is in a minibatch of B: (n - 1) / n of Pearson's statistic
     with the variance R p (1 - p), p = B / n, is chi-square with n - 1 degrees of freedom, since
@@ -60,7 +60,7 @@ def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
     )
 
 
-@stated("minibatches: equally likely subsets", "chi-square")
+@state_law("minibatches: equally likely subsets", "chi-square")
 def _subsets(bench: Bench) -> Iterator[Check]:
     """Count the 20 subsets of 3 out of 6."""
     drawn = np.sort(_minibatches(bench, 6, 3).reshape(-1, 3), 1)
@@ -69,7 +69,7 @@ def _subsets(bench: Bench) -> Iterator[Check]:
     yield counts(np.full(20, len(drawn) / 20), times[:20])
 
 
-@stated("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
+@state_law("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
 def _independent(bench: Bench) -> Iterator[Check]:
     """Count what two minibatches of 5 out of 12 have in common."""
     drawn = _minibatches(bench, 12, 5, devices=2, steps=2)
@@ -101,15 +101,17 @@ MUTATIONS = build_mutations(
     {
         "low numbers more often": (
             {"equally likely subsets", "independence", "uniform over samples"},
-            replaced("otafl.data.work:choose", _first_ones),
+            replace_by("otafl.data.training_data:choose", _first_ones),
         ),
         "draws with replacement": (
             {"equally likely subsets", "independence", "uniform over samples"},
-            replaced("otafl.data.work:choose", _with_replacement),
+            replace_by("otafl.data.training_data:choose", _with_replacement),
         ),
         "one draw for all steps": (
             {"independence"},
-            turned("otafl.data.work:_make_step_keys", lambda ticks: ticks >> 1 << 1),
+            change_result(
+                "otafl.data.training_data:_make_step_keys", lambda ticks: ticks >> 1 << 1
+            ),
         ),
     },
 )

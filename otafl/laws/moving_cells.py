@@ -18,15 +18,23 @@ from otafl.laws.cells import (
     RADIUS_M,
     SHADOWING_DB,
     cell_law,
+    compute_losses,
     drop,
     level_db,
-    losses,
     outdoors,
     part_of,
 )
 from otafl.laws.channels import SPEED_KMH
-from otafl.laws.checks import Check, Law, check_exact, law_of, mean, mean_square, ratios
-from otafl.laws.mutations import build_mutations, made, replaced
+from otafl.laws.checks import (
+    Check,
+    Law,
+    check_distribution,
+    check_exact,
+    check_mean,
+    check_mean_square,
+    check_ratios,
+)
+from otafl.laws.mutations import build_mutations, change_objects, replace_by
 
 WALKED = ("umi", "rma")
 """Cells that devices move in."""
@@ -37,7 +45,7 @@ APART_M = {"umi": (10.0, 13.0), "rma": (37.0, 120.0)}
 STEPS = 60
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """List the laws of each cell that devices move in."""
     for name in WALKED:
         yield cell_law(name, "even over the ground", "devices by area", _even)
@@ -70,7 +78,7 @@ def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
     low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
     for _ in range(STEPS):
         middle = (low + high) / 2.0
-        clear, hidden = losses(name, middle)
+        clear, hidden = compute_losses(name, middle)
         above = np.where(seen, clear, hidden) > loss
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return (low + high) / 2.0
@@ -80,7 +88,7 @@ def _even(bench: Bench, name: str) -> Iterator[Check]:
     """Work the distances out of the path losses: their squares are uniform."""
     far, _ = _distances(bench, name)
     least, most = DISTANCE_M[name] ** 2, RADIUS_M[name] ** 2
-    yield law_of(far[0] ** 2, stats.uniform(least, most - least).cdf)
+    yield check_distribution(far[0] ** 2, stats.uniform(least, most - least).cdf)
 
 
 def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
@@ -88,7 +96,7 @@ def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
     in the one before."""
     far, inside = _distances(bench, name)
     bend = (far[2] ** 2 - 2.0 * far[1] ** 2 + far[0] ** 2)[inside]
-    yield ratios(bend, np.full_like(bend, 2.0 * (SPEED_KMH / 3.6) ** 2), 1e-5)
+    yield check_ratios(bend, np.full_like(bend, 2.0 * (SPEED_KMH / 3.6) ** 2), 1e-5)
 
 
 def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
@@ -101,11 +109,13 @@ def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
     spread = np.where(seen, *SHADOWING_DB[name][:2])
     law = np.exp(-way / np.where(seen, *APART_M[name]))
     product = first * later / spread**2 - law
-    yield mean(float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation")
+    yield check_mean(
+        float(law[inside].mean()), (product + law[inside].mean())[inside], "correlation"
+    )
     start = first - part_of(rig, "shadowing_db")
     yield check_exact(0.0, float(np.abs(start).max()), 1e-6, "where it was dropped")
     power = (later / spread)[inside] ** 2
-    yield mean_square(1.0, power, int(power.size / ALIKE), "power")
+    yield check_mean_square(1.0, power, int(power.size / ALIKE), "power")
 
 
 # Mutations
@@ -139,11 +149,11 @@ MUTATIONS = build_mutations(
     {
         "km/h for m/s": (
             {"path loss of moving devices", "shadowing of moving devices"},
-            replaced("otafl.channels.cell:draw_velocities", _kmh_for_mps),
+            replace_by("otafl.channels.cell:draw_velocities", _kmh_for_mps),
         ),
         "shadowing of another distance": (
             "shadowing of moving devices",
-            made("otafl.channels.cell:ShadowingField", _far_apart),
+            change_objects("otafl.channels.cell:ShadowingField", _far_apart),
         ),
     },
 ) + build_mutations(
@@ -151,12 +161,12 @@ MUTATIONS = build_mutations(
     {
         "evenly over the radius": (
             "even over the ground",
-            replaced("otafl.channels.cell:placed", _over_the_radius),
+            replace_by("otafl.channels.cell:draw_positions", _over_the_radius),
         ),
         "path loss that stays": (
             "path loss of moving devices",
-            replaced(
-                "otafl.channels.cell_drop:SionnaCell.path_loss_db",
+            replace_by(
+                "otafl.channels.cell_drop:SionnaCell.compute_path_loss_db",
                 lambda real: (
                     lambda self, position, indoor, clear: real(
                         self, position[:1].expand_as(position), indoor, clear
@@ -166,7 +176,7 @@ MUTATIONS = build_mutations(
         ),
         "shadowing that forgets its start": (
             "shadowing of moving devices",
-            made("otafl.channels.cell:ShadowingField", _forget_the_start),
+            change_objects("otafl.channels.cell:ShadowingField", _forget_the_start),
         ),
     },
 )

@@ -39,7 +39,7 @@ class Mutation:
     quick: bool = True
 
     @property
-    def failing(self) -> frozenset[str]:
+    def failing_laws(self) -> frozenset[str]:
         """Return the whole names of the laws that fail."""
         return frozenset(self.family + law for law in self.laws)
 
@@ -59,7 +59,7 @@ class Mutation:
                 owner = getattr(owner, part)
             getattr(owner, name)
         except (ImportError, AttributeError) as error:
-            laws = ", ".join(sorted(self.failing))
+            laws = ", ".join(sorted(self.failing_laws))
             raise LookupError(
                 f"mutation '{self.name}' of the laws {laws}: nothing is at "
                 f"{self.replacement.path} ({error}); give the path that the code has now"
@@ -79,22 +79,22 @@ def build_mutations(family: str, table: Mapping[str, Row], quick: bool = True) -
     ]
 
 
-def replaced(path: str, make: Callable[[Any], Any]) -> Replacement:
+def replace_by(path: str, make: Callable[[Any], Any]) -> Replacement:
     """Replace a function, method or value by what `make` makes of it."""
     return Replacement(path, make)
 
 
-def constant(path: str, value: Any) -> Replacement:
+def replace_by_value(path: str, value: Any) -> Replacement:
     """Replace by a value, whatever was there."""
     return Replacement(path, lambda real: value)
 
 
-def turned(path: str, change: Callable[[Any], Any]) -> Replacement:
+def change_result(path: str, change: Callable[[Any], Any]) -> Replacement:
     """Change the result of a function or method."""
     return Replacement(path, lambda real: lambda *args, **keys: change(real(*args, **keys)))
 
 
-def scaled(path: str, factor: float) -> Replacement:
+def scale_result(path: str, factor: float) -> Replacement:
     """Multiply the result of a function or method, or the first of its results; None stays."""
 
     def change(out: Any) -> Any:
@@ -102,10 +102,10 @@ def scaled(path: str, factor: float) -> Replacement:
             return None
         return (factor * out[0], *out[1:]) if isinstance(out, tuple) else factor * out
 
-    return turned(path, change)
+    return change_result(path, change)
 
 
-def after(path: str, change: Callable[[Any], None]) -> Replacement:
+def change_after(path: str, change: Callable[[Any], None]) -> Replacement:
     """Change an object at the end of a method of its class, `module:Class.method`."""
 
     def make(real: Any) -> Any:
@@ -118,6 +118,6 @@ def after(path: str, change: Callable[[Any], None]) -> Replacement:
     return Replacement(path, make)
 
 
-def made(path: str, change: Callable[[Any], None]) -> Replacement:
+def change_objects(path: str, change: Callable[[Any], None]) -> Replacement:
     """Change objects of a class, `module:Class`, once they are made."""
-    return after(f"{path}.__init__", change)
+    return change_after(f"{path}.__init__", change)

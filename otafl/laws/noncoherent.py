@@ -14,8 +14,8 @@ from otafl.core.contracts import Group
 from otafl.core.units import db_to_linear
 from otafl.laws import sheet
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, check_exact, mean, normal, share, stated
-from otafl.laws.mutations import build_mutations, replaced, turned
+from otafl.laws.checks import Check, check_exact, check_mean, check_normal, check_share, state_law
+from otafl.laws.mutations import build_mutations, change_result, replace_by
 from otafl.uplink.base import deliver
 
 SNR_DB = 5.0
@@ -33,94 +33,96 @@ INDEPENDENT = {"block_symbols": 2}
 FSK = {"name": "fsk_majority_vote", "step": 1.0}
 
 
-def _rig(bench: Bench, transport: Any, trials: int, channel: Any, **sections: Any) -> Rig:
+def _build_rig(bench: Bench, transport: Any, trials: int, channel: Any, **sections: Any) -> Rig:
     section = {"name": "rayleigh", "snr_db": SNR_DB} | channel
-    return bench.uplink(len(X), trials, {"channel": section, "transport": transport} | sections)
+    return bench.build_rig(len(X), trials, {"channel": section, "transport": transport} | sections)
 
 
 def _draw_estimates(bench: Bench, transport: Any, antennas: int) -> np.ndarray:
     """Draw independent estimates of 80 trials, 32,000 in all."""
-    rig = _rig(bench, transport, bench.size(80), INDEPENDENT | {"antennas": antennas})
-    return _sent(rig, COORDINATES)
+    rig = _build_rig(bench, transport, bench.scale_size(80), INDEPENDENT | {"antennas": antennas})
+    return _send_round(rig, COORDINATES)
 
 
-def _sent(rig: Rig, reals: int) -> np.ndarray:
+def _send_round(rig: Rig, reals: int) -> np.ndarray:
     """Return the estimates [S, P] of a round in which each device sends its number so many
     times."""
-    x = torch.tensor(X).to(rig.cohort.weight).repeat(rig.trials)[:, None].expand(-1, reals)
+    x = torch.tensor(X).to(rig.cohort.weight).repeat(rig.num_trials)[:, None].expand(-1, reals)
     return rig.send(x.contiguous(), 0)[0].cpu().numpy()
 
 
-@stated("transport fsk_majority_vote: wrong votes", SAHIN, "A={}", (1, 4))
+@state_law("transport fsk_majority_vote: wrong votes", SAHIN, "A={}", (1, 4))
 def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
     """Count wrong votes of three against two under Rayleigh fading."""
     votes = _draw_estimates(bench, FSK, antennas)
     law = sheet.wrong_vote_probability(2.0 * P * 3 + 1.0, 2.0 * P * 2 + 1.0, antennas)
-    yield share(law, int((votes < 0).sum()), votes.size)
+    yield check_share(law, int((votes < 0).sum()), votes.size)
 
 
-@stated("transport fsk_majority_vote: gains weigh votes", SAHIN)
+@state_law("transport fsk_majority_vote: gains weigh votes", SAHIN)
 def _near_votes(bench: Bench) -> Iterator[Check]:
     """Count votes for two devices of a stronger budget against three."""
-    trials, powers = bench.size(8_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
-    rig = _rig(bench, FSK, trials, {})
+    trials, powers = bench.scale_size(8_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
+    rig = _build_rig(bench, FSK, trials, {})
     rig.link.budget.budget.copy_(torch.from_numpy(P * powers).expand(trials, -1))
-    plus = int((_sent(rig, 1) > 0).sum())
+    plus = int((_send_round(rig, 1) > 0).sum())
     law = sheet.wrong_vote_probability(2.0 * P * 8 + 1.0, 2.0 * P * 3 + 1.0, 1)
-    yield share(law, plus, trials)
+    yield check_share(law, plus, trials)
 
 
-@stated("transport reed: unbiased", CHEN, "A={}", (1, 4))
+@state_law("transport reed: unbiased", CHEN, "A={}", (1, 4))
 def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
     """Average estimates of the mean under Rayleigh fading."""
-    yield mean(sum(X) / len(X), _draw_estimates(bench, REED, antennas))
+    yield check_mean(sum(X) / len(X), _draw_estimates(bench, REED, antennas))
 
 
-@stated("transport reed: variance", CHEN, "A={}", (1, 4))
+@state_law("transport reed: variance", CHEN, "A={}", (1, 4))
 def _variance(bench: Bench, antennas: int) -> Iterator[Check]:
     """Compare squared errors with the variance under Rayleigh fading."""
     law = sheet.energy_variance(np.array(X), 2.0 * P / max(np.abs(X)), antennas) / len(X) ** 2
     estimates = _draw_estimates(bench, REED, antennas)
-    yield mean(1.0, (estimates - sum(X) / len(X)) ** 2 / law)
+    yield check_mean(1.0, (estimates - sum(X) / len(X)) ** 2 / law)
 
 
-@stated("transport reed: variance given the channels", "(S + sigma^2)^2 - sum (a g x)^2")
-def _given(bench: Bench) -> Iterator[Check]:
+@state_law("transport reed: variance given the channels", "(S + sigma^2)^2 - sum (a g x)^2")
+def _conditional_error(bench: Bench) -> Iterator[Check]:
     """Compare estimates about their mean over many reals of the same channels."""
-    rig = _rig(bench, REED, bench.size(64), {})
-    h = rig.link.channel.state(0).h.abs().square().flatten(1).cpu().numpy()
+    rig = _build_rig(bench, REED, bench.scale_size(64), {})
+    h = rig.link.channel.get_state(0).h.abs().square().flatten(1).cpu().numpy()
     a = 2.0 * P / max(np.abs(X))
-    found = _sent(rig, 4096)
+    found = _send_round(rig, 4096)
     center = (h * np.array(X)).sum(1) / len(X)
     law = sheet.energy_variance_given(np.array(X), a, h) / len(X) ** 2
     off = (found - center[:, None]) / np.sqrt(law)[:, None]
-    yield normal(0.0, float(off.mean()), 1.0 / np.sqrt(off.size), "mean")
-    yield mean(1.0, (off**2).mean(1), "variance")
+    yield check_normal(0.0, float(off.mean()), 1.0 / np.sqrt(off.size), "mean")
+    yield check_mean(1.0, (off**2).mean(1), "variance")
 
 
-@stated(
+@state_law(
     "transport reed: gains weigh devices without calibration", CHEN, "calibrate={}", (False, True)
 )
 def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
     """Average estimates of devices of unequal large-scale gains."""
     gains = np.array([4.0, 2.0, 1.0, 1.0, 0.5])
-    rig = _rig(bench, {"name": REED, "calibrate": calibrate}, bench.size(80), INDEPENDENT)
-    state = rig.link.channel.state(0)
-    state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(rig.trials, -1))
-    x = torch.tensor(X).to(state.gain).repeat(rig.trials)[:, None].repeat(1, COORDINATES)
+    rig = _build_rig(
+        bench, {"name": REED, "calibrate": calibrate}, bench.scale_size(80), INDEPENDENT
+    )
+    state = rig.link.channel.get_state(0)
+    state = replace(state, gain=torch.from_numpy(gains).to(state.gain).expand(rig.num_trials, -1))
+    x = torch.tensor(X).to(state.gain).repeat(rig.num_trials)[:, None].repeat(1, COORDINATES)
     received, _ = deliver(rig.link.transport, (Group({"x": x}),), rig.cohort, state, 0)
     weight = np.ones(len(X)) if calibrate else gains
     law = float((weight * np.array(X)).sum() / weight.sum())
-    yield mean(law, received.mean[0]["x"].cpu().numpy())
+    yield check_mean(law, received.mean[0]["x"].cpu().numpy())
 
 
-@stated("transports without phase: symbols and energy", "two uses a real; P x airtime at most")
+@state_law("transports without phase: symbols and energy", "two uses a real; P x airtime at most")
 def _cost(bench: Bench) -> Iterator[Check]:
     """Send 50 reals from every device at its 0.1 W: a vote takes it all, REED where |x| is
     largest."""
     channel = {"tx_power_dbm": 20.0, "bandwidth_hz": 2e6}
     for transport, name in ((FSK, "votes"), (REED, "energies")):
-        rig = _rig(bench, transport, 4, channel)
+        rig = _build_rig(bench, transport, 4, channel)
         x = torch.tensor(X).to(rig.cohort.weight).repeat(4)[:, None].expand(-1, 50).contiguous()
         report = rig.send(x, 0)[1]
         yield check_exact(100.0, float(report.symbols.mean()), case=f"{name}, channel uses")
@@ -137,7 +139,7 @@ def _cost(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-def _doubled(real: Any) -> Any:
+def _double(real: Any) -> Any:
     """Amplitudes that ought to be half."""
 
     def transmit(*args: Any) -> Any:
@@ -172,15 +174,17 @@ MUTATIONS = (
         {
             "one antenna's noise for all": (
                 {"gains weigh votes", "wrong votes"},
-                replaced("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 40.0),
+                replace_by("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 40.0),
             ),
             "votes for the wrong use, of one coherence block": (
                 "gains weigh votes",
-                turned("otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)),
+                change_result(
+                    "otafl.uplink.noncoherent.energies:_energy", lambda energy: energy.flip(1)
+                ),
             ),
             "votes for the wrong use": (
                 {"gains weigh votes", "wrong votes"},
-                replaced("otafl.uplink.noncoherent.energies:Energies.received", _swap_uses),
+                replace_by("otafl.uplink.noncoherent.energies:Energies.received", _swap_uses),
             ),
         },
     )
@@ -194,15 +198,17 @@ MUTATIONS = (
                     "variance",
                     "variance given the channels",
                 },
-                replaced("otafl.uplink.noncoherent.pairs:transmit", _doubled),
+                replace_by("otafl.uplink.noncoherent.pairs:transmit", _double),
             ),
             "no random phases": (
                 "variance given the channels",
-                turned("otafl.core.rng:Streams.device_words", torch.zeros_like),
+                change_result("otafl.core.rng:Streams.draw_device_words", torch.zeros_like),
             ),
             "half the noise": (
                 {"variance", "variance given the channels"},
-                replaced("otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 0.5 * real),
+                replace_by(
+                    "otafl.uplink.noncoherent.energies:NOISE_ENERGY", lambda real: 0.5 * real
+                ),
             ),
         },
     )
@@ -211,7 +217,7 @@ MUTATIONS = (
         {
             "one use a real": (
                 "symbols and energy",
-                replaced("otafl.uplink.delivery:Tally.add", _half_the_symbols),
+                replace_by("otafl.uplink.delivery:Tally.add", _half_the_symbols),
             ),
         },
     )

@@ -14,8 +14,23 @@ from otafl.core.contracts import LinkReport
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, check_exact, mean, mean_square, ratios, share, stated
-from otafl.laws.mutations import Replacement, build_mutations, constant, made, replaced, scaled
+from otafl.laws.checks import (
+    Check,
+    check_exact,
+    check_mean,
+    check_mean_square,
+    check_ratios,
+    check_share,
+    state_law,
+)
+from otafl.laws.mutations import (
+    Replacement,
+    build_mutations,
+    change_objects,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
 from otafl.uplink.digital.fitted_bits import rounded
 
 DEVICES, TRIALS = 6, 8
@@ -38,21 +53,21 @@ gets through a decibel below (Polyanskiy, Poor, Verdu 2010: seven deviations); t
 above (Richardson, Kudekar 2018)."""
 
 
-def _rig(bench: Bench, transport: Any = None, channel: Any = None, **sections: Any) -> Rig:
+def _build_rig(bench: Bench, transport: Any = None, channel: Any = None, **sections: Any) -> Rig:
     section = {"name": "rayleigh", "snr_db": SNR_DB, "bandwidth_hz": BANDWIDTH_HZ}
     point = {"channel": section | (channel or {}), "transport": {"name": "digital"}}
     point["transport"] |= transport or {}
-    return bench.uplink(DEVICES, TRIALS, point | sections)
+    return bench.build_rig(DEVICES, TRIALS, point | sections)
 
 
-def _sent(rig: Rig) -> LinkReport:
-    return rig.send(rig.symbols(REALS, 0), 0)[1]
+def _send_round(rig: Rig) -> LinkReport:
+    return rig.send(rig.draw_symbols(REALS, 0), 0)[1]
 
 
 def _gains(rig: Rig) -> np.ndarray:
     """Return |h|^2 [S, K, F] of round 0, summed over the antennas, which are combined by maximum
     ratio."""
-    h = rig.link.channel.state(0).h[:, :, :, 0]
+    h = rig.link.channel.get_state(0).h[:, :, :, 0]
     return (h.abs() ** 2).sum(2).cpu().numpy()
 
 
@@ -61,84 +76,88 @@ def _rates(snr: np.ndarray) -> np.ndarray:
     return np.asarray(BANDWIDTH_HZ * np.log2(1.0 + snr).mean(-1))
 
 
-@stated("transport digital: airtime", "Shannon 1948; bits / (B log2(1 + SNR))", "{}", ACCESS)
+@state_law("transport digital: airtime", "Shannon 1948; bits / (B log2(1 + SNR))", "{}", ACCESS)
 def _airtime(bench: Bench, access: str) -> Iterator[Check]:
     """Compare the seconds with sum_k bits / (B log2(1 + SNR_k)) in turns, and side by side with the
     slowest of bits / (B/n log2(1 + n SNR_k))."""
-    rig = _rig(bench, {"access": access})
+    rig = _build_rig(bench, {"access": access})
     law = (BITS / _rates(SNR * _gains(rig))).sum(1)
     if access == "ofdma":
         law = (DEVICES * BITS / _rates(DEVICES * SNR * _gains(rig))).max(1)
-    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+    yield check_ratios(_send_round(rig).airtime_s.cpu().numpy(), law)
 
 
-@stated("transport digital: antennas and sub-carriers", "mean of log2(1 + SNR |h|^2)")
+@state_law("transport digital: antennas and sub-carriers", "mean of log2(1 + SNR |h|^2)")
 def _cells(bench: Bench) -> Iterator[Check]:
     """Compare the airtime over a frequency-selective channel with two antennas."""
-    rig = _rig(bench, channel={"name": "tdl-a", "subcarrier_groups": 4, "antennas": 2})
+    rig = _build_rig(bench, channel={"name": "tdl-a", "subcarrier_groups": 4, "antennas": 2})
     law = (BITS / _rates(SNR * _gains(rig))).sum(1)
-    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+    yield check_ratios(_send_round(rig).airtime_s.cpu().numpy(), law)
 
 
-@stated("transport digital: short of capacity", "bits / (rho B log2(1 + SNR / (gap x margin)))")
+@state_law("transport digital: short of capacity", "bits / (rho B log2(1 + SNR / (gap x margin)))")
 def _short(bench: Bench) -> Iterator[Check]:
     """Compare the airtime with a gap of 3 dB, a margin of 2 dB and 0.8 of the rate."""
     short = {"snr_gap_db": 3.0, "margin_db": 2.0, "rate_factor": 0.8}
-    rig = _rig(bench, short)
+    rig = _build_rig(bench, short)
     law = (BITS / (0.8 * _rates(SNR * _gains(rig) / db_to_linear(5.0)))).sum(1)
-    yield ratios(_sent(rig).airtime_s.cpu().numpy(), law)
+    yield check_ratios(_send_round(rig).airtime_s.cpu().numpy(), law)
 
 
-@stated("transport digital: radiated energy", "P x own time on air", "{}", ACCESS)
+@state_law("transport digital: radiated energy", "P x own time on air", "{}", ACCESS)
 def _energy(bench: Bench, access: str) -> Iterator[Check]:
     """Compare the joules with 0.1 W for the seconds of a device's own turn, or for those that its
     part of the band takes."""
-    rig = _rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
+    rig = _build_rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
     parts = DEVICES if access == "ofdma" else 1
     law = parts * BITS / _rates(parts * SNR * _gains(rig))
-    report = _sent(rig)
-    yield ratios(report.on_air_s.cpu().numpy(), law, case="seconds")
-    yield ratios(report.energy_j.cpu().numpy(), 0.1 * law, case="joules")
+    report = _send_round(rig)
+    yield check_ratios(report.on_air_s.cpu().numpy(), law, case="seconds")
+    yield check_ratios(report.energy_j.cpu().numpy(), 0.1 * law, case="joules")
 
 
-@stated("transport digital: free of error with perfect CSI", "capacity")
+@state_law("transport digital: free of error with perfect CSI", "capacity")
 def _exact(bench: Bench) -> Iterator[Check]:
     """Find no error."""
-    yield check_exact(0.0, float(_sent(_rig(bench)).nmse.max()), 1e-12)
+    yield check_exact(0.0, float(_send_round(_build_rig(bench)).nmse.max()), 1e-12)
 
 
-@stated("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
+@state_law("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
 def _scheme(bench: Bench) -> Iterator[Check]:
     """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
     transport = {"rate": "mcs", "mcs_index": 10, "outage": True}
-    report = _sent(_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
+    report = _send_round(_build_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
     law = DEVICES * BITS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
     yield check_exact(law, float(report.airtime_s.mean()), 1e-4)
 
 
-@stated("transport digital: fastest scheme supported", "TS 38.214, table 5.1.3.1-1")
+@state_law("transport digital: fastest scheme supported", "TS 38.214, table 5.1.3.1-1")
 def _fastest(bench: Bench) -> Iterator[Check]:
     """Choose for SNRs just above and just below what scheme 24, 64-QAM at rate 772/1024, needs:
     it, or the one before, 719/1024."""
     needed_db = _compute_needed_db(SCHEMES[24])
     budgets = {"device_budget_db": (0.01, -0.01), "name": "awgn", "snr_db": needed_db}
-    report = _sent(_rig(bench, {"rate": "mcs"}, budgets))
+    report = _send_round(_build_rig(bench, {"rate": "mcs"}, budgets))
     law = BITS / (6.0 / 1024.0 * np.array([772.0, 719.0] * (DEVICES // 2))) / BANDWIDTH_HZ
-    yield ratios(report.on_air_s[0].cpu().numpy(), law, 1e-4)
+    yield check_ratios(report.on_air_s[0].cpu().numpy(), law, 1e-4)
 
 
-@stated("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
+@state_law("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
 def _outage(bench: Bench, variance: float) -> Iterator[Check]:
     """Count the updates whose rate, by an estimate with error variance v, is above what the channel
     carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
-    rig = _rig(bench, csi={"name": "error", "variance": variance})
-    sent = [rig.send(rig.symbols(4, round), round)[1] for round in range(bench.size(128))]
+    rig = _build_rig(bench, csi={"name": "error", "variance": variance})
+    sent = [
+        rig.send(rig.draw_symbols(4, round), round)[1] for round in range(bench.scale_size(128))
+    ]
     asked = DEVICES * TRIALS * len(sent)
     lost = asked - sum(float(report.participants.sum()) for report in sent)
-    yield share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
+    yield check_share(0.5 + 0.5 * math.sqrt(variance / (variance + 4.0)), int(lost), asked)
 
 
-@stated("transport digital: LDPC at capacity", "Shannon 1948; 3GPP TS 38.212", "scheme {}", SCHEMES)
+@state_law(
+    "transport digital: LDPC at capacity", "Shannon 1948; 3GPP TS 38.212", "scheme {}", SCHEMES
+)
 def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     """Send real bits from devices below the SNR whose capacity the scheme's bits a channel use are,
     and from devices above it: none of the former arrive, and all of the latter."""
@@ -147,9 +166,9 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
     codec = {"name": "uniform", "bits": 8}
     point = {"channel": channel, "transport": transport, "codec": codec}
-    rig = bench.uplink(DEVICES, 1, point)
-    report = rig.send(rig.symbols(400, 0), 0)[1]
-    heard = report.heard[0]().double().cpu().numpy()
+    rig = bench.build_rig(DEVICES, 1, point)
+    report = rig.send(rig.draw_symbols(400, 0), 0)[1]
+    heard = report.delivered_mask_fns[0]().double().cpu().numpy()
     yield check_exact(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
     yield check_exact(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
 
@@ -159,14 +178,16 @@ def _compute_needed_db(bits_a_use: float) -> float:
     return 10.0 * math.log10(2.0**bits_a_use - 1.0)
 
 
-@stated("transport digital: fitted rounding", "unbiased; f (1 - f) step^2", "{} bits", (1, 3, 10))
+@state_law(
+    "transport digital: fitted rounding", "unbiased; f (1 - f) step^2", "{} bits", (1, 3, 10)
+)
 def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
     """Round 4,000 copies of a vector to 2^bits levels between its extremes, which are exact: the
     error of each other coordinate, and the squared error of all."""
-    copies, size = bench.size(4000), 30
-    streams = Streams([2], [0], bench.where, torch.float64)
-    x = streams.normal(CONFORMANCE, 0, (size,))[0]
-    draw = streams.uniform(CONFORMANCE, 1, (copies, size))[0]
+    copies, size = bench.scale_size(4000), 30
+    streams = Streams([2], [0], bench.torch_device, torch.float64)
+    x = streams.draw_normal(CONFORMANCE, 0, (size,))[0]
+    draw = streams.draw_uniform(CONFORMANCE, 1, (copies, size))[0]
     error = rounded(x.expand(copies, -1), torch.full((copies,), float(bits)).to(x), draw) - x
     step = (x.amax() - x.amin()) / (2**bits - 1)
     part = ((x - x.amin()) / step).frac()
@@ -174,8 +195,8 @@ def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
     variance = (step**2 * part * (1.0 - part))[inner]
     yield check_exact(0.0, float(error[:, ~inner].abs().max()), 1e-12, "extremes")
     score = (error[:, inner].mean(0).square() * copies / variance).cpu().numpy()
-    yield mean_square(1.0, score, score.size, "mean of each coordinate")
-    yield mean(float(variance.sum()), error.square().sum(1).cpu().numpy(), "squared error")
+    yield check_mean_square(1.0, score, score.size, "mean of each coordinate")
+    yield check_mean(float(variance.sum()), error.square().sum(1).cpu().numpy(), "squared error")
 
 
 # Mutations
@@ -191,7 +212,7 @@ def _noise(factor: Callable[[Any], Any]) -> Replacement:
 
         return linked
 
-    return replaced("otafl.uplink.digital.coded_bits:_sionna_link", make)
+    return replace_by("otafl.uplink.digital.coded_bits:_sionna_link", make)
 
 
 def _rounded_down(real: Any) -> Any:
@@ -232,7 +253,7 @@ MUTATIONS = build_mutations(
     {
         "rounding down": (
             "fitted rounding",
-            replaced("otafl.laws.packets:rounded", _rounded_down),
+            replace_by("otafl.laws.packets:rounded", _rounded_down),
         ),
         "noise of twice the power": ("LDPC at capacity", _noise(lambda variance: 2.0**0.5)),
         "variance for deviation": (
@@ -241,19 +262,19 @@ MUTATIONS = build_mutations(
         ),
         "a part of the power": (
             "radiated energy",
-            replaced("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
+            replace_by("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
         ),
         "gap by 20 log10": (
             "short of capacity",
-            made("otafl.uplink.digital.capacity:Capacity", _gap_of_the_amplitude),
+            change_objects("otafl.uplink.digital.capacity:Capacity", _gap_of_the_amplitude),
         ),
         "margin left out": (
             "short of capacity",
-            made("otafl.uplink.digital.capacity:Capacity", _no_margin),
+            change_objects("otafl.uplink.digital.capacity:Capacity", _no_margin),
         ),
         "mean SNR of the cells": (
             "antennas and sub-carriers",
-            replaced(
+            replace_by(
                 "otafl.uplink.digital.capacity:bits_a_use",
                 lambda real: lambda snr: torch.log2(1.0 + snr.mean(-1)),
             ),
@@ -266,24 +287,24 @@ MUTATIONS = build_mutations(
                 "radiated energy",
                 "short of capacity",
             },
-            constant(
+            replace_by_value(
                 "otafl.uplink.digital.capacity:bits_a_use", lambda snr: torch.log1p(snr).mean(-1)
             ),
         ),
         "schemes of a code rate over 1000": (
             {"3GPP scheme", "fastest scheme supported"},
-            constant(
+            replace_by_value(
                 "otafl.uplink.digital.mcs:Mcs.efficiency",
                 property(lambda mcs: mcs.order * mcs.rate_1024 / 1000.0),
             ),
         ),
         "packets lost at capacity": (
             {"LDPC at capacity", "free of error with perfect CSI"},
-            replaced("otafl.uplink.digital.digital:hand_over", _first_lost),
+            replace_by("otafl.uplink.digital.digital:hand_over", _first_lost),
         ),
         "rates of the estimate plus its error": (
             {"outage with imperfect CSI"},
-            scaled("otafl.csi.error:draw_device_errors", 3.0),
+            scale_result("otafl.csi.error:draw_device_errors", 3.0),
         ),
     },
 )

@@ -25,11 +25,11 @@ from otafl.laws.checks import (
     check_at_most,
     check_exact,
     check_mean_at_most,
+    check_normal,
     check_normal_errors,
-    normal,
-    ratios,
+    check_ratios,
 )
-from otafl.laws.mutations import Replacement, build_mutations, replaced, scaled
+from otafl.laws.mutations import Replacement, build_mutations, replace_by, scale_result
 from otafl.power.base import PowerPolicy
 
 SNRS_DB = (0.0, 10.0, 20.0)
@@ -49,16 +49,16 @@ PATH_LOSS_DB = 115.0
 """At 0.1 W in 1 MHz over thermal noise and its figure of 5 dB: an SNR of 14 dB."""
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """List the laws that every registered policy keeps."""
-    for name in registry.names("power"):
-        cited = registry.about("power", name).citation
+    for name in registry.list_names("power"):
+        cited = registry.read_info("power", name).citation
         laws = [
             ("error given the channel", SHEET, _error),
             ("power within its budget", cited or "budget on |p|^2 m", _power),
             ("NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse),
             ("K is that of who sends", SHEET, _check_partial_participation),
-            ("path loss", cited or SHEET, _far),
+            ("path loss", cited or SHEET, _check_path_loss),
         ]
         if name in sheet.RULES:
             laws.insert(0, ("scalars as on the formula sheet", cited or SHEET, _scalars))
@@ -66,28 +66,28 @@ def each() -> Iterator[Law]:
             yield Law(f"power {name}: {what}", source, functools.partial(run, policy=name))
 
 
-def settings(policy: str) -> dict[str, Any]:
+def build_settings(policy: str) -> dict[str, Any]:
     """Return the section of a policy, at its defaults but for what keeps it quick and makes its
     scalars independent of the symbols beyond their powers."""
-    return {"name": policy, **registry.settings("power", policy).small}
+    return {"name": policy, **registry.load_settings_class("power", policy).small}
 
 
-def _made(policy: str) -> PowerPolicy:
-    kind: type[PowerPolicy] = registry.component("power", policy)
-    return kind(**settings(policy))
+def _build_policy(policy: str) -> PowerPolicy:
+    kind: type[PowerPolicy] = registry.load_component("power", policy)
+    return kind(**build_settings(policy))
 
 
 def _antennas(policy: str) -> int:
     """Return the server's antennas, more than one for a policy that is made for them."""
-    return 4 if "channel.antennas" in registry.settings("power", policy).example else 1
+    return 4 if "channel.antennas" in registry.load_settings_class("power", policy).example else 1
 
 
 def _point(policy: str, snr_db: float) -> dict[str, Any]:
     channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
-    point: dict[str, Any] = {"channel": channel, "power": settings(policy)}
+    point: dict[str, Any] = {"channel": channel, "power": build_settings(policy)}
     if _antennas(policy) > 1:
         channel["antennas"] = _antennas(policy)
-        if registry.component("power", policy).receiver == "uniform_forcing":
+        if registry.load_component("power", policy).receiver == "uniform_forcing":
             # laws hold for any f, so a rough search will do
             point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
     return point
@@ -97,9 +97,9 @@ def _point(policy: str, snr_db: float) -> dict[str, Any]:
 def _record(bench: Bench, policy: str, devices: int) -> Record:
     """Measure all signal-to-noise ratios in one stack, point by point."""
     points = [_point(policy, snr_db) for snr_db in SNRS_DB]
-    rig = bench.uplink(devices, TRIALS, points)
+    rig = bench.build_rig(devices, TRIALS, points)
     # combiners take time for each round, hardly more for more trials
-    return rig.record(bench.size(4 if _antennas(policy) > 1 else 16), REALS)
+    return rig.record(bench.scale_size(4 if _antennas(policy) > 1 else 16), REALS)
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ def _cases(bench: Bench, policy: str) -> tuple[_Case, ...]:
     cases = []
     for devices in COUNTS:
         for index, snr_db in enumerate(SNRS_DB):
-            record = _record(bench, policy, devices).point(index, len(SNRS_DB))
+            record = _record(bench, policy, devices).select_point(index, len(SNRS_DB))
             cases.append(_case(f"K={devices}, {snr_db:g} dB", record, policy))
     return tuple(cases)
 
 
 def _case(name: str, record: Record, policy: str) -> _Case:
     at, antennas = record.flat, _antennas(policy)
-    states = sheet.States(at.h, at.m, at.budget, at.gain, at.noise, antennas, _made(policy))
+    states = sheet.States(at.h, at.m, at.budget, at.gain, at.noise, antennas, _build_policy(policy))
     rule = sheet.RULES.get(policy)
     chosen = sheet.Scalars(at.c, at.eta, at.active)
     return _Case(name, record, states, chosen, rule(states) if rule else None)
@@ -148,32 +148,32 @@ def _compare_with_reference(policy: str, case: _Case) -> Check:
         return check_exact(1.0, math.nan, case=f"{case.name}, who is on air")
     on = case.wanted.active.any(1)
     found, law = (_objective(policy, one, case.states)[on] for one in (case.chosen, case.wanted))
-    return ratios(found, law, 1e-5, case.name)
+    return check_ratios(found, law, 1e-5, case.name)
 
 
 def _objective(policy: str, scalars: sheet.Scalars, states: sheet.States) -> np.ndarray:
     if policy == "smcv":
         d = np.sqrt(states.m) * (scalars.c - 1.0)
         return sheet.smcv_objective(d, states.noise / scalars.eta, SMCV_VARIATION)
-    return sheet.error(scalars, states.m, states.noise)
+    return sheet.compute_error(scalars, states.m, states.noise)
 
 
 def _error(bench: Bench, policy: str) -> Iterator[Check]:
     for case in _cases(bench, policy):
-        yield _off(case)
+        yield _check_error(case)
 
 
-def _off(case: _Case) -> Check:
+def _check_error(case: _Case) -> Check:
     """Compare the squared error of every real with its closed form, chi-square, which for a policy
     that the sheet does not have is that of the c and eta that it chose."""
-    law = sheet.error(case.wanted or case.chosen, case.states.m, case.states.noise)
+    law = sheet.compute_error(case.wanted or case.chosen, case.states.m, case.states.noise)
     return check_normal_errors(law, case.record, case.name)
 
 
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
     """Bound the largest share of the budget used in any round; for an average budget the mean over
     rounds and devices, trial by trial."""
-    keeps = _made(policy).keeps
+    keeps = _build_policy(policy).power_constraint
     for case in _cases(bench, policy):
         record = case.record
         used = record.power / record.budget
@@ -183,7 +183,7 @@ def _power(bench: Bench, policy: str) -> Iterator[Check]:
             yield check_mean_at_most(1.0, used.mean((0, 2)), case.name)
         else:  # no budget is kept, and the report says what was used
             spent = np.abs(record.p) ** 2 * record.m / record.budget
-            yield ratios(used, spent, case=case.name)
+            yield check_ratios(used, spent, case=case.name)
 
 
 def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
@@ -194,8 +194,8 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
         "csi": {"name": "error", "variance": 0.1},
         "impairments": {"residual_phase_rad": 0.4},
     }
-    rig = bench.uplink(devices, TRIALS, point, weights=weights)
-    record = rig.record(bench.size(16), REALS)
+    rig = bench.build_rig(devices, TRIALS, point, weights=weights)
+    record = rig.record(bench.scale_size(16), REALS)
     on_air = (record.weight * record.active).sum(-1)
     on = on_air > 0
     unit = 1.0 / (devices * np.where(on, on_air, 1.0))
@@ -203,42 +203,42 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
     law = (record.distortion + REALS * noise * on) / record.exact
     spread = np.sqrt(4 * record.distortion * noise + 2 * REALS * noise**2) * on / record.exact
     deviation = float(np.sqrt((spread**2).sum())) / law.size
-    yield normal(float(law.mean()), float(record.nmse.mean()), deviation)
+    yield check_normal(float(law.mean()), float(record.nmse.mean()), deviation)
 
 
 def _check_partial_participation(bench: Bench, policy: str) -> Iterator[Check]:
     """Take scalars and error where five of ten devices send, and look whether the others do not."""
-    rig = bench.uplink(POPULATION, TRIALS, _point(policy, 10.0), senders=SENDERS)
+    rig = bench.build_rig(POPULATION, TRIALS, _point(policy, 10.0), senders=SENDERS)
     yield from _scalars_and_error(bench, rig, policy)
     silent = [device for device in range(POPULATION) if device not in SENDERS]
-    report = rig.send(rig.symbols(REALS, 0), 0)[1]
+    report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
     yield check_exact(0.0, float(report.power[:, silent].max()), 0.0, "power of the others")
 
 
-def _far(bench: Bench, policy: str) -> Iterator[Check]:
+def _check_path_loss(bench: Bench, policy: str) -> Iterator[Check]:
     """Take scalars and error over a path loss, where budgets are watts over thermal noise."""
     point = _point(policy, 0.0)
     point["channel"] |= {"snr_db": None, "path_loss_db": PATH_LOSS_DB}
-    yield from _scalars_and_error(bench, bench.uplink(len(SENDERS), TRIALS, point), policy)
+    yield from _scalars_and_error(bench, bench.build_rig(len(SENDERS), TRIALS, point), policy)
 
 
 def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
-    case = _case("", rig.record(bench.size(8), REALS), policy)
+    case = _case("", rig.record(bench.scale_size(8), REALS), policy)
     if case.wanted is not None:
         yield replace(_compare_with_reference(policy, case), case="scalars")
-    yield replace(_off(case), case="error")
+    yield replace(_check_error(case), case="error")
 
 
 # Mutations
 
 
-def _seen(policy: str, change: Any) -> Replacement:
+def _change_link(policy: str, change: Any) -> Replacement:
     """A policy that sees another link."""
 
     def make(real: Any) -> Any:
         return lambda self, state, link: real(self, state, change(link))
 
-    return replaced(f"otafl.power.{policy}.coefficients", make)
+    return replace_by(f"otafl.power.{policy}.compute_coefficients", make)
 
 
 def _amplitude_of_the_gain(link: Any) -> Any:
@@ -259,14 +259,14 @@ def _mean_of_all(real: Any) -> Any:
     def common(cost: Any, link: Any, reference: str) -> Any:
         if reference == "max":
             return real(cost, link, reference)
-        return (cost * link.sends[:, None]).mean(-1, keepdim=True)
+        return (cost * link.transmit_mask[:, None]).mean(-1, keepdim=True)
 
     return common
 
 
 def _gamma_of_all(real: Any) -> Any:
     return lambda link, gamma: real(
-        dataclasses.replace(link, sends=torch.ones_like(link.sends)), gamma
+        dataclasses.replace(link, transmit_mask=torch.ones_like(link.transmit_mask)), gamma
     )
 
 
@@ -307,11 +307,11 @@ MUTATIONS = (
         {
             "gain's root for the gain (blind)": (
                 {"path loss", "scaling by the large-scale gain"},
-                _seen("blind:Blind", _amplitude_of_the_gain),
+                _change_link("blind:Blind", _amplitude_of_the_gain),
             ),
             "gain of the population (blind)": (
                 "scaling by the large-scale gain",
-                _seen("blind:Blind", _gain_of_all),
+                _change_link("blind:Blind", _gain_of_all),
             ),
         },
     )
@@ -320,11 +320,11 @@ MUTATIONS = (
         {
             "mean device of the population": (
                 "budget of the mean device",
-                replaced("otafl.power.scalars:common", _mean_of_all),
+                replace_by("otafl.power.scalars:reduce_over_devices", _mean_of_all),
             ),
             "gamma of the population": (
                 "power of gamma",
-                replaced("otafl.power.gbma:compute_fixed_power", _gamma_of_all),
+                replace_by("otafl.power.gbma:compute_fixed_power", _gamma_of_all),
             ),
         },
     )
@@ -333,7 +333,7 @@ MUTATIONS = (
         {
             "threshold without path loss (tci)": (
                 "path loss",
-                replaced("otafl.power.tci:compute_reference_gain", _no_gain),
+                replace_by("otafl.power.tci:compute_reference_gain", _no_gain),
             ),
         },
     )
@@ -342,7 +342,7 @@ MUTATIONS = (
         {
             "threshold without path loss (cotaf)": (
                 "path loss",
-                replaced("otafl.power.cotaf:compute_reference_gain", _no_gain),
+                replace_by("otafl.power.cotaf:compute_reference_gain", _no_gain),
             ),
         },
     )
@@ -351,7 +351,7 @@ MUTATIONS = (
         {
             "open loop without path loss": (
                 "path loss",
-                _seen("open_loop:OpenLoop", _drop_gain),
+                _change_link("open_loop:OpenLoop", _drop_gain),
             ),
         },
     )
@@ -360,7 +360,7 @@ MUTATIONS = (
         {
             "K of the population": (
                 "K is that of who sends",
-                replaced("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
+                replace_by("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
             ),
             "less than the weakest device has": (
                 {
@@ -369,7 +369,7 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.ci:compute_amplitude_bound", 0.7),
+                scale_result("otafl.power.ci:compute_amplitude_bound", 0.7),
             ),
             "twice the power": (
                 {
@@ -379,7 +379,7 @@ MUTATIONS = (
                     "power within its budget",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.ci:compute_amplitude_bound", 1.4),
+                scale_result("otafl.power.ci:compute_amplitude_bound", 1.4),
             ),
         },
     )
@@ -393,11 +393,11 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.scalars:compute_mmse_root_eta", 1.5),
+                scale_result("otafl.power.scalars:compute_mmse_root_eta", 1.5),
             ),
             "a larger reported error": (
                 {"NMSE follows from h, p, c, eta"},
-                replaced("otafl.uplink.delivery:Tally.error", _more_error),
+                replace_by("otafl.uplink.delivery:Tally.error", _more_error),
             ),
         },
     )
@@ -411,7 +411,7 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                replaced("otafl.power.cao_static:threshold", _one_too_many),
+                replace_by("otafl.power.cao_static:compute_threshold", _one_too_many),
             ),
         },
     )
@@ -425,7 +425,7 @@ MUTATIONS = (
                     "path loss",
                     "scalars as on the formula sheet",
                 },
-                scaled("otafl.power.smcv:_solve", 0.9),
+                scale_result("otafl.power.smcv:_solve", 0.9),
             ),
         },
     )

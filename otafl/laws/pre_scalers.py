@@ -17,9 +17,9 @@ import torch
 from scipy import optimize
 
 from otafl.laws.bench import Bench, Record
-from otafl.laws.checks import Check, check_exact, mean, share, stated
-from otafl.laws.mutations import build_mutations, constant, replaced
-from otafl.power.pre_scaler import zero_bias
+from otafl.laws.checks import Check, check_exact, check_mean, check_share, state_law
+from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
+from otafl.power.pre_scaler import solve_zero_bias
 
 CONVEX = "Abrar and Michelusi 2024"
 NON_CONVEX = "Abrar and Michelusi 2025"
@@ -44,7 +44,7 @@ EACH_PLAN = ("{}", tuple(PLANS))
 def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> Record:
     channel = {"name": "rayleigh", "snr_db": snr_db, "device_budget_db": BUDGETS_DB}
     point = {"channel": channel, "power": {"name": "pre_scaler"} | PLANS[plan]}
-    return bench.uplink(len(STRENGTH), 32, point).record(bench.size(64), 16, 1.0)
+    return bench.build_rig(len(STRENGTH), 32, point).record(bench.scale_size(64), 16, 1.0)
 
 
 def _gamma(record: Record) -> np.ndarray:
@@ -68,7 +68,7 @@ def _cost(gamma: np.ndarray, weight: float) -> float:
     return float(weight * bias + silence + N / alpha.sum() ** 2)
 
 
-@stated("power pre_scaler: least bias and variance", NON_CONVEX, "weight {:g}", (1.0, 0.1))
+@state_law("power pre_scaler: least bias and variance", NON_CONVEX, "weight {:g}", (1.0, 0.1))
 def _least(bench: Bench, weight: float) -> Iterator[Check]:
     """Compare the cost of the plan with the least that a search without derivatives finds."""
     most = np.sqrt(STRENGTH / 2.0)
@@ -86,7 +86,7 @@ def _least(bench: Bench, weight: float) -> Iterator[Check]:
     yield check_exact(min(found), _cost(_gamma(_record(bench, f"weight {weight:g}")), weight))
 
 
-@stated("power pre_scaler: zero bias", f"{CONVEX}; alpha^2 = s / (2 e) of the weakest")
+@state_law("power pre_scaler: zero bias", f"{CONVEX}; alpha^2 = s / (2 e) of the weakest")
 def _zero_bias(bench: Bench) -> Iterator[Check]:
     """Compare the receive scaling, the mean of alpha, and each device's alpha."""
     record, law = _record(bench, "zero bias"), math.sqrt(STRENGTH.min() / (2.0 * math.e))
@@ -107,7 +107,7 @@ def _alike_error(alpha: float, strength: np.ndarray) -> float:
     return float(silence / len(strength) + N / (len(strength) * alpha) ** 2)
 
 
-@stated("power pre_scaler: best common gain", "least silence and noise without bias")
+@state_law("power pre_scaler: best common gain", "least silence and noise without bias")
 def _best_common_gain(bench: Bench) -> Iterator[Check]:
     """Compare the gain, and the error at it, with those that a search along the common gain finds,
     at an SNR of 30 dB of the nearest device, and each device's gain with it."""
@@ -128,39 +128,41 @@ def _best_common_gain(bench: Bench) -> Iterator[Check]:
     )
 
 
-@stated("power pre_scaler: error without bias", "(mean exp(gamma^2 / s) - 1) / K + N / (K alpha)^2")
+@state_law(
+    "power pre_scaler: error without bias", "(mean exp(gamma^2 / s) - 1) / K + N / (K alpha)^2"
+)
 def _error_without_bias(bench: Bench) -> Iterator[Check]:
     """Compare the squared error of symbols of power one, at the largest common gain and at the
     best, at an SNR of 30 dB of the nearest device."""
     for plan in ("zero bias", "best common gain"):
         record = _record(bench, plan, HIGH_SNR_DB)
         alpha = math.sqrt(float(record.eta.mean()))
-        yield mean(_alike_error(alpha * (1.0 - 1e-12), HIGH_STRENGTH), record.error, plan)
+        yield check_mean(_alike_error(alpha * (1.0 - 1e-12), HIGH_STRENGTH), record.error, plan)
 
 
-@stated("power pre_scaler: mean gain", f"{CONVEX}; E c_k = K alpha_k / sum alpha", *EACH_PLAN)
+@state_law("power pre_scaler: mean gain", f"{CONVEX}; E c_k = K alpha_k / sum alpha", *EACH_PLAN)
 def _mean_gain(bench: Bench, plan: str) -> Iterator[Check]:
     """Compare the mean gain of each kind of device, silence included."""
     record = _record(bench, plan)
     alpha = _alpha(_gamma(record))
     for kind, budget_db in enumerate(BUDGETS_DB):
         law = len(alpha) * alpha[kind] / alpha.sum()
-        yield mean(law, record.c[..., kind :: len(BUDGETS_DB)], f"{budget_db:g} dB")
+        yield check_mean(law, record.c[..., kind :: len(BUDGETS_DB)], f"{budget_db:g} dB")
 
 
-@stated("power pre_scaler: silent fraction", f"{CONVEX}; 1 - exp(-gamma^2 / s)", *EACH_PLAN)
+@state_law("power pre_scaler: silent fraction", f"{CONVEX}; 1 - exp(-gamma^2 / s)", *EACH_PLAN)
 def _silent(bench: Bench, plan: str) -> Iterator[Check]:
     record = _record(bench, plan)
     chance = 1.0 - np.exp(-(_gamma(record) ** 2) / STRENGTH)
     for kind, budget_db in enumerate(BUDGETS_DB):
         silent = record.p[..., kind :: len(BUDGETS_DB)] == 0
-        yield share(float(chance[kind]), int(silent.sum()), silent.size, f"{budget_db:g} dB")
+        yield check_share(float(chance[kind]), int(silent.sum()), silent.size, f"{budget_db:g} dB")
 
 
 # Mutations
 
 
-POLICY = "otafl.power.pre_scaler:PreScaler.coefficients"
+POLICY = "otafl.power.pre_scaler:PreScaler.compute_coefficients"
 
 
 def _noise_alone(real: Any) -> Any:
@@ -185,9 +187,9 @@ def _threshold_amplitude(real: Any) -> Any:
         least = (gamma / link.budget.sqrt())[:, None]
         new, got = real(self, state, link)
         on = link.h.abs() >= least.square()
-        scale = link.power.amax(-1, keepdim=True).rsqrt()
+        scale = link.symbol_power.amax(-1, keepdim=True).rsqrt()
         p = torch.where(on, scale * gamma[:, None] / link.h, 0.0)
-        return new, type(got)(p, got.eta, got.active, quiet=~on)
+        return new, type(got)(p, got.eta, got.active_mask, silent_mask=~on)
 
     return coefficients
 
@@ -197,7 +199,7 @@ def _average_over_active(real: Any) -> Any:
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         new, got = real(self, state, link)
-        return new, type(got)(got.p, got.eta * math.e, got.active, got.quiet)
+        return new, type(got)(got.p, got.eta * math.e, got.active_mask, got.silent_mask)
 
     return coefficients
 
@@ -212,34 +214,34 @@ MUTATIONS = build_mutations(
     {
         "every gamma at its most": (
             "least bias and variance",
-            replaced("otafl.power.pre_scaler:minimise_cost", _noise_alone),
+            replace_by("otafl.power.pre_scaler:minimise_cost", _noise_alone),
         ),
         "zero bias at another level": (
             {"best common gain", "error without bias", "zero bias"},
-            replaced("otafl.power.pre_scaler:zero_bias", _of_the_mean_device),
+            replace_by("otafl.power.pre_scaler:solve_zero_bias", _of_the_mean_device),
         ),
         "the largest gain for the best": (
             "best common gain",
-            constant(
+            replace_by_value(
                 "otafl.power.pre_scaler:solve_best_zero_bias",
-                lambda strength, *_: zero_bias(strength),
+                lambda strength, *_: solve_zero_bias(strength),
             ),
         ),
         "the noise of a complex symbol": (
             "best common gain",
-            replaced("otafl.power.pre_scaler:solve_best_zero_bias", _noise_twice),
+            replace_by("otafl.power.pre_scaler:solve_best_zero_bias", _noise_twice),
         ),
         "silence left out of the receive scaling": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replaced("otafl.uplink:statistics", _always),
+            replace_by("otafl.uplink:compute_statistics", _always),
         ),
         "a threshold on |h|": (
             {"error without bias", "mean gain", "power within its budget", "silent fraction"},
-            replaced(POLICY, _threshold_amplitude),
+            replace_by(POLICY, _threshold_amplitude),
         ),
         "a receive scaling of another power": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replaced(POLICY, _average_over_active),
+            replace_by(POLICY, _average_over_active),
         ),
     },
 )

@@ -17,15 +17,21 @@ from otafl.laws.bench import Bench, Rig
 from otafl.laws.checks import (
     Check,
     Law,
-    at_least,
+    check_at_least,
     check_at_most,
     check_exact,
-    normal,
-    ratios,
-    share,
-    stated,
+    check_normal,
+    check_ratios,
+    check_share,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, constant, made, replaced, scaled
+from otafl.laws.mutations import (
+    build_mutations,
+    change_objects,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
 from otafl.privacy.accounting import (
     LEVELS,
     LEVELS_AN_OCTAVE,
@@ -44,12 +50,14 @@ DONG = "Dong, Roth, Su 2019"
 ANTENNAS, DEVICES = 3, 5
 
 
-def told(density: np.ndarray, other: np.ndarray, epsilon: float, step: float) -> float:
+def integrate_delta(density: np.ndarray, other: np.ndarray, epsilon: float, step: float) -> float:
     """Return delta(epsilon) of two densities on a grid, the integral of (p - e^epsilon q)+."""
     return float(np.clip(density - np.exp(epsilon) * other, 0.0, None).sum() * step)
 
 
-def _rig(bench: Bench, trials: int, power: Any = "full", rounds: int = 4, **sections: Any) -> Rig:
+def _build_rig(
+    bench: Bench, trials: int, power: Any = "full", rounds: int = 4, **sections: Any
+) -> Rig:
     """Make an uplink whose payloads are clipped."""
     channel = {"name": "rayleigh", "snr_db": -14.0} | sections.pop("channel", {})
     section = {"clip": CLIP, "delta": DELTA} | sections.pop("privacy", {})
@@ -59,25 +67,25 @@ def _rig(bench: Bench, trials: int, power: Any = "full", rounds: int = 4, **sect
         "privacy": section,
         "training": {"rounds": rounds, "weights": "uniform"},
     }
-    return bench.uplink(DEVICES, trials, point | sections)
+    return bench.build_rig(DEVICES, trials, point | sections)
 
 
-def _said(rig: Rig, name: str = "dp_mu") -> np.ndarray:
+def _get_result(rig: Rig, name: str = "dp_mu") -> np.ndarray:
     """Return a result of the trials so far."""
-    return rig.link.transport.measures()[name].cpu().numpy()
+    return rig.link.transport.compute_metrics()[name].cpu().numpy()
 
 
-@stated("privacy: delta of mu-GDP", f"{DONG}, corollary 2.13", "mu={:g}", (0.05, 1.0, 4.0))
+@state_law("privacy: delta of mu-GDP", f"{DONG}, corollary 2.13", "mu={:g}", (0.05, 1.0, 4.0))
 def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
     """Compare delta(epsilon) with the integral of (p - e^epsilon q)+ of N(mu, 1) and N(0, 1)."""
     x, step = np.linspace(-12.0, 16.0, 400_001, retstep=True)
     for epsilon in (0.0, 0.3 * mu, mu + mu**2):
-        law = told(stats.norm.pdf(x - mu), stats.norm.pdf(x), epsilon, float(step))
+        law = integrate_delta(stats.norm.pdf(x - mu), stats.norm.pdf(x), epsilon, float(step))
         yield check_exact(law, compute_delta(mu, epsilon), 1e-5, f"epsilon={epsilon:g}")
 
 
-@stated("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
-def _clipped(bench: Bench) -> Iterator[Check]:
+@state_law("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
+def _check_clipping(bench: Bench) -> Iterator[Check]:
     """Compare norms and inner products of what five devices send with those of their payloads,
     scaled down to norm C where theirs is larger: norms from C / 10 to 10 C, a full-power uplink and
     one of two reals a symbol. The estimate without noise and fading is the mean of the same."""
@@ -86,26 +94,28 @@ def _clipped(bench: Bench) -> Iterator[Check]:
     channel = {"name": "awgn", "snr_db": 200.0}
     for quadrature in (False, True):
         transport = {"name": "over_the_air", "quadrature": quadrature}
-        rig = _rig(bench, 8, "ci", channel=channel, transport=transport)
-        x = rig.symbols(REALS, 0, powers)
+        rig = _build_rig(bench, 8, "ci", channel=channel, transport=transport)
+        x = rig.draw_symbols(REALS, 0, powers)
         estimate, report = rig.send(x, 0)
-        rows = x.view(rig.trials, DEVICES, REALS).cpu().numpy()
+        rows = x.view(rig.num_trials, DEVICES, REALS).cpu().numpy()
         short = rows * np.minimum(1.0, CLIP / norms)[:, None]
         case = "two reals a symbol" if quadrature else "one real a symbol"
-        sent = np.sqrt(np.einsum("skk->sk", report.saved["gram/0"][:, 0].real.cpu().numpy()))
-        yield ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
+        sent = np.sqrt(
+            np.einsum("skk->sk", report.saved_tensors["gram/0"][:, 0].real.cpu().numpy())
+        )
+        yield check_ratios(sent, np.linalg.norm(short, axis=-1), case=f"{case}, norms")
         off = np.abs(estimate.cpu().numpy() - short.mean(1)).max() / CLIP
         yield check_exact(0.0, float(off), 1e-6, f"{case}, their mean")
 
 
-def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
+def _compute_mu(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
     """Return mu [S] of so many rounds, from the channels and the scalars that were sent with."""
-    total = np.zeros((rig.trials, rig.devices))
+    total = np.zeros((rig.num_trials, rig.num_devices))
     for round in range(rounds):
-        _, report = rig.send(rig.symbols(REALS, round, 1.0), round)
-        saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
-        state = rig.link.channel.state(round)
-        h = state.over(REALS).cpu().numpy()[..., 0]  # [S, K, A, B]
+        _, report = rig.send(rig.draw_symbols(REALS, round, 1.0), round)
+        saved = {name: value.cpu().numpy() for name, value in report.saved_tensors.items()}
+        state = rig.link.channel.get_state(round)
+        h = state.extend_to(REALS).cpu().numpy()[..., 0]  # [S, K, A, B]
         h = h * np.sqrt(state.gain.cpu().numpy())[..., None, None]
         heard = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
         if honest:
@@ -114,7 +124,7 @@ def _moved(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
     return np.asarray(np.sqrt(total.max(1)))
 
 
-@stated("privacy: mu of what is sent", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
+@state_law("privacy: mu of what is sent", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
 def _check_accounting(bench: Bench) -> Iterator[Check]:
     """Compare dp_mu with the fades and transmit scalars of three rounds of two coherence blocks."""
     channel = {"antennas": ANTENNAS, "block_symbols": REALS // 2}
@@ -122,102 +132,110 @@ def _check_accounting(bench: Bench) -> Iterator[Check]:
         for adjacency, distance in (("replace", 2.0), ("add_remove", 1.0)):
             section = {"adversary": adversary, "adjacency": adjacency}
             power = "gbma" if adversary == "honest" else "full"
-            rig = _rig(bench, 4, power, channel=channel, privacy=section)
-            law = _moved(rig, 3, adversary == "honest", distance)
-            yield ratios(_said(rig), law, 1e-6, f"{adversary}, {adjacency}, {power}")
+            rig = _build_rig(bench, 4, power, channel=channel, privacy=section)
+            law = _compute_mu(rig, 3, adversary == "honest", distance)
+            yield check_ratios(_get_result(rig), law, 1e-6, f"{adversary}, {adjacency}, {power}")
 
 
-def _attacked(rig: Rig, rounds: int, worst: np.ndarray, sign: float) -> np.ndarray:
+def _run_attacker(rig: Rig, rounds: int, worst: np.ndarray, sign: float) -> np.ndarray:
     """Return what an attacker makes of the estimates of all rounds, [S]: their weighted mean over
     its standard deviation, where device `worst` [S] sends C, or -C, along one direction."""
-    x = torch.zeros(rig.trials, rig.devices, REALS, dtype=rig.cohort.weight.dtype)
+    x = torch.zeros(rig.num_trials, rig.num_devices, REALS, dtype=rig.cohort.weight.dtype)
     direction = np.full(REALS, REALS**-0.5)
-    x[torch.arange(rig.trials), torch.from_numpy(worst)] = torch.from_numpy(sign * CLIP * direction)
+    x[torch.arange(rig.num_trials), torch.from_numpy(worst)] = torch.from_numpy(
+        sign * CLIP * direction
+    )
     rows = x.flatten(0, 1).to(rig.cohort.weight)
-    score, mu2 = np.zeros(rig.trials), np.zeros(rig.trials)
+    score, mu2 = np.zeros(rig.num_trials), np.zeros(rig.num_trials)
     for round in range(rounds):
         estimate, report = rig.send(rows, round)
-        saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+        saved = {name: value.cpu().numpy() for name, value in report.saved_tensors.items()}
         on = saved["active/0"][:, 0].sum(1)
         root_eta = np.sqrt(saved["eta/0"][:, 0])
         seen = (estimate.cpu().numpy() @ direction) * on * root_eta / np.sqrt(N)
-        gain = (saved["c/0"][np.arange(rig.trials), 0, worst] * root_eta) * 2.0 * CLIP / np.sqrt(N)
+        gain = (
+            (saved["c/0"][np.arange(rig.num_trials), 0, worst] * root_eta) * 2.0 * CLIP / np.sqrt(N)
+        )
         score, mu2 = score + gain * seen, mu2 + gain**2
     return score / np.sqrt(mu2)
 
 
-@stated("privacy: an attacker is on the curve", f"{DONG}; N(0, 1) from N(mu, 1)", "T={}", (1, 4))
+@state_law("privacy: an attacker is on the curve", f"{DONG}; N(0, 1) from N(mu, 1)", "T={}", (1, 4))
 def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
     """Let the server tell whether the worst device sent one payload or its opposite, by the best
     test of all that it gets, under Rayleigh fading: its score is N(mu/2, 1) or N(-mu/2, 1)."""
-    trials = bench.size(1024)
-    probe = _rig(bench, trials)
+    trials = bench.scale_size(1024)
+    probe = _build_rig(bench, trials)
     for round in range(rounds):
-        probe.send(probe.symbols(REALS, round, 1.0), round)
+        probe.send(probe.draw_symbols(REALS, round, 1.0), round)
     transport: Any = probe.link.transport
     worst = transport.privacy.spent.argmax(1).cpu().numpy()
-    mu = _said(probe)
-    one = _attacked(_rig(bench, trials), rounds, worst, 1.0) - mu / 2.0
-    other = _attacked(_rig(bench, trials), rounds, worst, -1.0) + mu / 2.0
-    yield normal(0.0, float(one.mean()), 1.0 / np.sqrt(trials), "score of one")
-    yield normal(0.0, float(other.mean()), 1.0 / np.sqrt(trials), "score of the other")
+    mu = _get_result(probe)
+    one = _run_attacker(_build_rig(bench, trials), rounds, worst, 1.0) - mu / 2.0
+    other = _run_attacker(_build_rig(bench, trials), rounds, worst, -1.0) + mu / 2.0
+    yield check_normal(0.0, float(one.mean()), 1.0 / np.sqrt(trials), "score of one")
+    yield check_normal(0.0, float(other.mean()), 1.0 / np.sqrt(trials), "score of the other")
 
 
-@stated("privacy: hits at 5 % false alarms", f"{DONG}; Phi(Phi^-1(0.05) + mu)")
+@state_law("privacy: hits at 5 % false alarms", f"{DONG}; Phi(Phi^-1(0.05) + mu)")
 def _hits(bench: Bench) -> Iterator[Check]:
     """Count hits of the same attack without fading, where all trials have one mu."""
-    trials, rounds = bench.size(4096), 3
+    trials, rounds = bench.scale_size(4096), 3
     flat = {"name": "awgn", "snr_db": -14.0}
     worst = np.zeros(trials, np.int64)
-    rig = _rig(bench, trials, channel=flat)
-    score = _attacked(rig, rounds, worst, 1.0)
-    mu = float(_said(rig)[0])
-    null = _attacked(_rig(bench, trials, channel=flat), rounds, worst, -1.0)
+    rig = _build_rig(bench, trials, channel=flat)
+    score = _run_attacker(rig, rounds, worst, 1.0)
+    mu = float(_get_result(rig)[0])
+    null = _run_attacker(_build_rig(bench, trials, channel=flat), rounds, worst, -1.0)
     threshold = stats.norm.isf(0.05) - mu / 2.0
     hits = stats.norm.sf(stats.norm.isf(0.05) - mu)
-    yield share(hits, int((score > threshold).sum()), trials, "hits")
-    yield share(0.05, int((null > threshold).sum()), trials, "false alarms")
+    yield check_share(hits, int((score > threshold).sum()), trials, "hits")
+    yield check_share(0.05, int((null > threshold).sum()), trials, "false alarms")
 
 
-@stated("privacy: a bound is kept", f"{LIU}; dp_mu <= mu(epsilon, delta)", "{}", ("even", "left"))
+@state_law(
+    "privacy: a bound is kept", f"{LIU}; dp_mu <= mu(epsilon, delta)", "{}", ("even", "left")
+)
 def _check_bound(bench: Bench, split: str) -> Iterator[Check]:
     """Bound dp_mu after all rounds by the mu of epsilon; at full power, what is left of the bound
     is spent to the last."""
     section = {"epsilon": 0.7, "split": split}
     bound = compute_mu(0.7, DELTA)
     for power in ("full", "gbma", "cotaf", {"name": "tci", "constraint": "peak"}):
-        rig = _rig(bench, 8, power, 6, privacy=section, channel={"antennas": 2, "snr_db": 10.0})
+        rig = _build_rig(
+            bench, 8, power, 6, privacy=section, channel={"antennas": 2, "snr_db": 10.0}
+        )
         for round in range(6):
-            rig.send(rig.symbols(REALS, round, 1.0), round)
+            rig.send(rig.draw_symbols(REALS, round, 1.0), round)
         name = power if isinstance(power, str) else power["name"]
-        yield check_at_most(bound, float(_said(rig).max()), 1e-6, name)
+        yield check_at_most(bound, float(_get_result(rig).max()), 1e-6, name)
         if power == "full":
-            yield ratios(_said(rig), np.full(8, bound), 1e-6, "full, spent")
+            yield check_ratios(_get_result(rig), np.full(8, bound), 1e-6, "full, spent")
 
 
-@stated("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
+@state_law("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
 def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
     """Compare dp_mu of seven servers with the gains that reach all of them: without fading those
     are known, honest servers have less by their phases; and with fading a bound is kept."""
     cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
     flat = {"name": "awgn", "snr_db": -14.0}
     section: dict[str, Any] = {"adversary": adversary}
-    rig = _rig(bench, 2, "gbma", channel=flat, privacy=section, topology=cells)
+    rig = _build_rig(bench, 2, "gbma", channel=flat, privacy=section, topology=cells)
     for round in range(3):
-        rig.send(rig.symbols(REALS, round, 1.0), round)
+        rig.send(rig.draw_symbols(REALS, round, 1.0), round)
     law = np.sqrt(3 * 4.0 * 10.0**-1.4 * REALS * (1.0 + 6 * 0.1) / N)
     if adversary == "curious":
-        yield ratios(_said(rig), np.full(rig.trials, law), 1e-6, "no fading")
+        yield check_ratios(_get_result(rig), np.full(rig.num_trials, law), 1e-6, "no fading")
     else:
         own = law / np.sqrt(1.6)
-        yield check_at_most(law, float(_said(rig).max()), 1e-6, "no fading")
-        yield at_least(own, float(_said(rig).min()), "no fading, its own server")
+        yield check_at_most(law, float(_get_result(rig).max()), 1e-6, "no fading")
+        yield check_at_least(own, float(_get_result(rig).min()), "no fading, its own server")
     section |= {"epsilon": 0.7}
     faded = {"antennas": 2, "snr_db": 10.0}
-    rig = _rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
+    rig = _build_rig(bench, 2, "full", 3, privacy=section, topology=cells, channel=faded)
     for round in range(3):
-        rig.send(rig.symbols(REALS, round, 1.0), round)
-    yield check_at_most(compute_mu(0.7, DELTA), float(_said(rig).max()), 1e-6, "bound")
+        rig.send(rig.draw_symbols(REALS, round, 1.0), round)
+    yield check_at_most(compute_mu(0.7, DELTA), float(_get_result(rig).max()), 1e-6, "bound")
 
 
 def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
@@ -232,15 +250,18 @@ def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
         one = (1.0 - probability) * nobody + probability * stats.norm.pdf(x - half)
         other = (1.0 - probability) * nobody
         other = other + probability * (stats.norm.pdf(x + half) if replace else nobody)
-        delta = max(told(one, other, epsilon, float(step)), told(other, one, epsilon, float(step)))
+        delta = max(
+            integrate_delta(one, other, epsilon, float(step)),
+            integrate_delta(other, one, epsilon, float(step)),
+        )
         case = "replace" if replace else "add or remove"
         yield check_exact(1e-3, delta, 0.02, case)
         every = compute_sampled_epsilon(((level, 4),), 1.0 - 1e-9, DELTA, replace)
         yield check_exact(DELTA, compute_delta(2.0 * mu, every), 0.02, f"{case}, all")
-        yield at_least(epsilon, every, f"{case}, more rounds")
+        yield check_at_least(epsilon, every, f"{case}, more rounds")
 
 
-def left_out() -> str:
+def list_left_out() -> str:
     """Say which laws are left out, and why; nothing if none is."""
     if importlib.util.find_spec("dp_accounting") is not None:
         return ""
@@ -250,11 +271,11 @@ def left_out() -> str:
     )
 
 
-def each() -> Iterator[Law]:
+def list_laws() -> Iterator[Law]:
     """Give the laws of what needs a package, where it is there."""
     if importlib.util.find_spec("dp_accounting") is not None:
         source = "(1 - q) N(0, 1) + q N(mu, 1), one round"
-        yield stated("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_check_sampling)
+        yield state_law("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_check_sampling)
 
 
 # Mutations
@@ -319,11 +340,11 @@ MUTATIONS = build_mutations(
     {
         "entries clipped one by one": (
             "clipped norms",
-            replaced(f"{MODULE}:Privacy.clip", _entry_by_entry),
+            replace_by(f"{MODULE}:Privacy.clip_rows", _entry_by_entry),
         ),
         "small payloads scaled up": (
             "clipped norms",
-            replaced(f"{MODULE}:Privacy.clip", _always_to_the_norm),
+            replace_by(f"{MODULE}:Privacy.clip_rows", _always_to_the_norm),
         ),
         "a device's data moves it one way": (
             {
@@ -332,7 +353,7 @@ MUTATIONS = build_mutations(
                 "hits at 5 % false alarms",
                 "mu of what is sent",
             },
-            made(f"{MODULE}:Privacy", _one_way),
+            change_objects(f"{MODULE}:Privacy", _one_way),
         ),
         "the noise of a complex symbol": (
             {
@@ -341,11 +362,11 @@ MUTATIONS = build_mutations(
                 "hits at 5 % false alarms",
                 "mu of what is sent",
             },
-            constant(f"{MODULE}:NOISE_VARIANCE", 1.0),
+            replace_by_value(f"{MODULE}:NOISE_VARIANCE", 1.0),
         ),
         "one antenna listens": (
             {"a bound is kept", "mu of what is sent"},
-            replaced(f"{MODULE}:Privacy.spend", _first_antenna),
+            replace_by(f"{MODULE}:Privacy.spend", _first_antenna),
         ),
         "one round counts": (
             {
@@ -355,20 +376,23 @@ MUTATIONS = build_mutations(
                 "hits at 5 % false alarms",
                 "mu of what is sent",
             },
-            replaced(f"{MODULE}:Privacy.spend", _forgetful),
+            replace_by(f"{MODULE}:Privacy.spend", _forgetful),
         ),
         "a bound of the mean antenna": (
             {"a bound is kept", "all servers count"},
-            replaced(f"{MODULE}:Privacy.limit", _mean_fade),
+            replace_by(f"{MODULE}:Privacy.limit_power", _mean_fade),
         ),
         "its own server listens": (
             "all servers count",
-            replaced(f"{MODULE}:Privacy._power_gains", _own_server),
+            replace_by(f"{MODULE}:Privacy._compute_power_gains", _own_server),
         ),
-        "epsilon for mu": ("delta of mu-GDP", scaled("otafl.laws.privacy:compute_delta", 1.01)),
+        "epsilon for mu": (
+            "delta of mu-GDP",
+            scale_result("otafl.laws.privacy:compute_delta", 1.01),
+        ),
         "a smaller epsilon of sampled devices": (
             {"sampled devices"},
-            scaled("otafl.laws.privacy:compute_sampled_epsilon", 0.9),
+            scale_result("otafl.laws.privacy:compute_sampled_epsilon", 0.9),
         ),
     },
 )

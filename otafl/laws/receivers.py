@@ -14,17 +14,23 @@ from otafl.core import registry
 from otafl.laws.bench import Bench, Record, Rig
 from otafl.laws.checks import (
     Check,
-    at_least,
+    check_at_least,
     check_at_most,
     check_exact,
+    check_mean,
     check_normal_errors,
-    mean,
-    ratios,
-    stated,
+    check_ratios,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
-from otafl.laws.policies import settings
-from otafl.receivers.base import normalised
+from otafl.laws.mutations import (
+    build_mutations,
+    change_result,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
+from otafl.laws.policies import build_settings
+from otafl.receivers.base import normalise_combiner
 from otafl.receivers.eigen import Eigen
 
 N = 0.5
@@ -41,7 +47,7 @@ BOUNDED = "|f| = 1, so |f^H h| <= |h|"
 MMSE = "sqrt(eta) = (N + sum m a^2) / sum m a"
 
 
-def _rig(
+def _build_rig(
     bench: Bench,
     receiver: Any,
     power: Any = "full",
@@ -51,12 +57,12 @@ def _rig(
     channel: dict[str, Any] = {"name": "rayleigh", "snr_db": 10.0, "antennas": antennas}
     channel["device_budget_db"] = BUDGETS_DB
     point = {"channel": channel, "receiver": receiver, "power": power}
-    return bench.uplink(DEVICES, trials, point)
+    return bench.build_rig(DEVICES, trials, point)
 
 
 def _channel(rig: Rig) -> np.ndarray:
     """Return h_k [S, K, A] of round 0."""
-    return rig.link.channel.state(0).h[..., 0, 0].cpu().numpy()
+    return rig.link.channel.get_state(0).h[..., 0, 0].cpu().numpy()
 
 
 def _reach(rig: Rig) -> np.ndarray:
@@ -77,17 +83,19 @@ def _random_combiners() -> np.ndarray:
     return unit
 
 
-@stated("receiver: noise is that of one antenna", INVERTED, "{}", registry.names("receiver"))
+@state_law(
+    "receiver: noise is that of one antenna", INVERTED, "{}", registry.list_names("receiver")
+)
 def _noise(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the error of inverted channels with noise alone, N / (K^2 eta), as of one antenna."""
-    record = _rig(bench, name, "ci", trials=bench.size(128)).record(4, 32)
+    record = _build_rig(bench, name, "ci", trials=bench.scale_size(128)).record(4, 32)
     yield check_normal_errors(N / (DEVICES**2 * record.eta), record)
 
 
-@stated("receiver: no gain beyond the antennas", BOUNDED, "{}", registry.names("receiver"))
+@state_law("receiver: no gain beyond the antennas", BOUNDED, "{}", registry.list_names("receiver"))
 def _unit(bench: Bench, name: str) -> Iterator[Check]:
     """Bound the largest |f^H h_k| over |h_k| of all states and devices."""
-    rig = _rig(bench, name)
+    rig = _build_rig(bench, name)
     norm = np.linalg.norm(_channel(rig), axis=-1)
     yield check_at_most(1.0, float((np.abs(_record(rig).h[0]) / norm).max()))
 
@@ -96,58 +104,58 @@ def _record(rig: Rig) -> Record:
     return rig.record(1, 8)
 
 
-@stated("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021")
+@state_law("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021")
 def _mrc(bench: Bench) -> Iterator[Check]:
     """Add up the scalar channels to |sum h|, as f = sum h / |sum h|."""
-    rig = _rig(bench, "mrc")
+    rig = _build_rig(bench, "mrc")
     law = np.linalg.norm(_channel(rig).sum(1), axis=-1)
-    yield ratios(_record(rig).h[0].sum(-1).real, law)
+    yield check_ratios(_record(rig).h[0].sum(-1).real, law)
 
 
-@stated("receiver eigen: most received power", "largest eigenvalue")
+@state_law("receiver eigen: most received power", "largest eigenvalue")
 def _eigen(bench: Bench) -> Iterator[Check]:
     """Compare sum_k P_k |f^H h_k|^2 with the largest eigenvalue of sum_k P_k h_k h_k^H."""
-    rig = _rig(bench, "eigen")
+    rig = _build_rig(bench, "eigen")
     record = _record(rig)
     received = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
     law = np.linalg.norm(_reach(rig), ord=2, axis=(1, 2)) ** 2
-    yield ratios(received, law)
+    yield check_ratios(received, law)
 
 
-@stated("receiver eigen: above random combiners", "largest eigenvalue; trace / A on average")
+@state_law("receiver eigen: above random combiners", "largest eigenvalue; trace / A on average")
 def _eigen_above(bench: Bench) -> Iterator[Check]:
     """Bound the received power by that with the best of 1,000 random combiners, in the state where
     it is least above it, and compare the mean over random combiners with the trace over A."""
-    rig = _rig(bench, "eigen")
+    rig = _build_rig(bench, "eigen")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
     tried = (np.abs(reach @ _random_combiners().conj().T) ** 2).sum(1)  # [S, n]
-    yield at_least(1.0, float((ours / tried.max(1)).min()), "best of them")
+    yield check_at_least(1.0, float((ours / tried.max(1)).min()), "best of them")
     trace = (np.abs(reach) ** 2).sum((1, 2))
-    yield mean(1.0, (tried / trace[:, None] * ANTENNAS).mean(0), "mean of them")
+    yield check_mean(1.0, (tried / trace[:, None] * ANTENNAS).mean(0), "mean of them")
 
 
-@stated("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018")
+@state_law("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018")
 def _uniform_forcing(bench: Bench) -> Iterator[Check]:
     """Bound the weakest device's received power by that with the best of 1,000 random combiners and
     with the first eigenvector, in the state where it is least above them."""
-    rig = _rig(bench, "uniform_forcing")
+    rig = _build_rig(bench, "uniform_forcing")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
     best = _weakest(reach, _random_combiners()).max(1)
-    yield at_least(1.0, float((ours / best).min()), "random combiners")
-    other = _record(_rig(bench, "eigen"))
+    yield check_at_least(1.0, float((ours / best).min()), "random combiners")
+    other = _record(_build_rig(bench, "eigen"))
     first = (other.budget * np.abs(other.h) ** 2)[0].min(-1)
-    yield at_least(1.0, float((ours / first).min()), "first eigenvector")
+    yield check_at_least(1.0, float((ours / first).min()), "first eigenvector")
 
 
-@stated("receiver uniform_forcing: optimality", "Karush, Kuhn, Tucker; f = sum l_k a_k a_k^H f")
+@state_law("receiver uniform_forcing: optimality", "Karush, Kuhn, Tucker; f = sum l_k a_k a_k^H f")
 def _optimal(bench: Bench) -> Iterator[Check]:
     """Fit f by a_k a_k^H f, a_k = sqrt(P_k) h_k, of the devices received as weakly as the weakest,
     with weights of at least 0, and bound the norm that is left of unit f in the worst state. At an
     optimum of the least |f|^2 with all |f^H a_k|^2 >= 1 nothing is left."""
     for antennas in (2, ANTENNAS):
-        rig = _rig(bench, "uniform_forcing", antennas=antennas)
+        rig = _build_rig(bench, "uniform_forcing", antennas=antennas)
         record, reach = _record(rig), _reach(rig)
         arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
         rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
@@ -166,26 +174,28 @@ def _unexplained(reach: np.ndarray, arrives: np.ndarray) -> float:
     return rest
 
 
-@stated("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018")
+@state_law("receiver: one antenna is channel inversion", "Chen, Qin, Li 2018")
 def _one_antenna(bench: Bench) -> Iterator[Check]:
     """Compare the estimates with those of channel inversion."""
     estimates = []
     for power in ("ci", "multi_antenna_ci"):
-        rig = _rig(bench, "auto", power, 1)
-        estimates.append(rig.send(rig.symbols(16, 0), 0)[0])
+        rig = _build_rig(bench, "auto", power, 1)
+        estimates.append(rig.send(rig.draw_symbols(16, 0), 0)[0])
     yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-12)
 
 
-@stated("receiver: MMSE scaling", MMSE, "{}", registry.names("power"))
+@state_law("receiver: MMSE scaling", MMSE, "{}", registry.list_names("power"))
 def _mmse(bench: Bench, power: str) -> Iterator[Check]:
     """Compare sqrt(eta) with (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's
     p."""
-    record = _rig(bench, {"name": "auto", "scale": "mmse"}, settings(power), 1).record(4, 8)
+    record = _build_rig(bench, {"name": "auto", "scale": "mmse"}, build_settings(power), 1).record(
+        4, 8
+    )
     a = (record.h * record.p).real
     arriving = (record.m * a).sum(-1)
     root = (N + (record.m * a**2).sum(-1)) / arriving
     on = arriving > 0
-    yield ratios(record.eta[on], root[on] ** 2)
+    yield check_ratios(record.eta[on], root[on] ** 2)
 
 
 # Mutations
@@ -207,7 +217,7 @@ def _drop_budgets(real: Any) -> Any:
 
 def _of_the_first_device(real: Any) -> Any:
     """The channel of one device for the sum of all."""
-    return lambda self, h, sends, budget: normalised(h[:, :, 0])
+    return lambda self, h, sends, budget: normalise_combiner(h[:, :, 0])
 
 
 MUTATIONS = (
@@ -216,15 +226,19 @@ MUTATIONS = (
         {
             "a bound of one": (
                 {"optimality", "the weakest device"},
-                constant("otafl.receivers.uniform_forcing:tangent_bound", torch.ones_like),
+                replace_by_value(
+                    "otafl.receivers.uniform_forcing:compute_tangent_bound", torch.ones_like
+                ),
             ),
             "a bound of the power": (
                 {"optimality", "the weakest device"},
-                constant("otafl.receivers.uniform_forcing:tangent_bound", lambda power: power),
+                replace_by_value(
+                    "otafl.receivers.uniform_forcing:compute_tangent_bound", lambda power: power
+                ),
             ),
             "the first eigenvector": (
                 {"the weakest device", "optimality"},
-                replaced(
+                replace_by(
                     "otafl.receivers.uniform_forcing:UniformForcing.combine",
                     lambda real: Eigen.combine,
                 ),
@@ -236,11 +250,11 @@ MUTATIONS = (
         {
             "the last eigenvector": (
                 {"above random combiners", "most received power"},
-                replaced("otafl.receivers.eigen:compute_first_eigenvector", _last_eigenvector),
+                replace_by("otafl.receivers.eigen:compute_first_eigenvector", _last_eigenvector),
             ),
             "budgets left out": (
                 "most received power",
-                replaced("otafl.receivers.eigen:amplitudes", _drop_budgets),
+                replace_by("otafl.receivers.eigen:compute_amplitudes", _drop_budgets),
             ),
         },
     )
@@ -249,22 +263,22 @@ MUTATIONS = (
         {
             "noise of every device": (
                 "noise is that of one antenna",
-                scaled("otafl.uplink.impairments.impairments:Impairments.noise", 5.0),
+                scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 5.0),
             ),
             "a combiner of norm two": (
                 "no gain beyond the antennas",
-                scaled("otafl.receivers.mrc:normalised", 2.0),
+                scale_result("otafl.receivers.mrc:normalise_combiner", 2.0),
             ),
             "half the gain of uniform forcing": (
                 "one antenna is channel inversion",
-                turned(
+                change_result(
                     "otafl.power.multi_antenna_ci:invert_by_weakest",
                     lambda got: dataclasses.replace(got, p=0.5 * got.p),
                 ),
             ),
             "another MMSE scaling": (
                 "MMSE scaling",
-                turned(
+                change_result(
                     "otafl.power.scalars:compute_mmse_root_eta",
                     lambda found: (1.1 * found[0], found[1]),
                 ),
@@ -276,7 +290,7 @@ MUTATIONS = (
         {
             "one device for the sum of channels": (
                 "sum of channels",
-                replaced("otafl.receivers.mrc:Mrc.combine", _of_the_first_device),
+                replace_by("otafl.receivers.mrc:Mrc.combine", _of_the_first_device),
             ),
         },
     )

@@ -36,15 +36,15 @@ def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
         if hardest is None:
             table.add_row(outcome.law.name, outcome.law.source, "", "", "", "0", "FAIL")
             continue
-        failed = [check for check in outcome.checks if not check.passed]
+        failed = [check for check in outcome.checks if not check.is_passed]
         for check in failed or [hardest]:
             case = f" [{check.case}]" if check.case else ""
             table.add_row(
                 outcome.law.name + case,
                 outcome.law.source,
-                *_numbers(check),
+                *_format_numbers(check),
                 str(len(outcome.checks)),
-                "pass" if check.passed else "FAIL",
+                "pass" if check.is_passed else "FAIL",
             )
     console.print(table)
     for outcome in outcomes:
@@ -52,10 +52,10 @@ def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
             console.print(f"{outcome.law.name}: {outcome.fault}")
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
+def format_summary(outcomes: Sequence[Outcome]) -> str:
     """Say in one sentence how many passed, and how likely false alarms are."""
     count = sum(len(outcome.checks) for outcome in outcomes)
-    failed = sum(not outcome.passed for outcome in outcomes)
+    failed = sum(not outcome.is_passed for outcome in outcomes)
     result = f"{failed} of {len(outcomes)} laws failed" if failed else f"{len(outcomes)} laws hold"
     return (
         f"{result} ({count} checks, each at a false-alarm level of {LEVEL:.0e}; {SUITE_LEVEL:.0e} "
@@ -65,15 +65,15 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write a list of objects, one a check; numbers that are not finite are null."""
-    write_text(path, json.dumps(rows(outcomes), indent=1) + "\n")
+    write_text(path, json.dumps(build_rows(outcomes), indent=1) + "\n")
 
 
 def write_checks(outcomes: Sequence[Outcome], path: Path) -> None:
     """Write a line a check as CSV."""
-    write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in rows(outcomes)))
+    write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in build_rows(outcomes)))
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def build_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Return a mapping of COLUMNS for every check.
 
     A law that could not be checked has one without numbers.
@@ -84,26 +84,26 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         if outcome.fault:
             out.append(dict.fromkeys(COLUMNS) | named | {"pass": False})
         for check in outcome.checks:
-            numbers = {name: _finite(getattr(check, name)) for name in COLUMNS[3:7]}
-            out.append(named | {"case": check.case, "pass": check.passed} | numbers)
+            numbers = {name: _to_finite(getattr(check, name)) for name in COLUMNS[3:7]}
+            out.append(named | {"case": check.case, "pass": check.is_passed} | numbers)
     return out
 
 
-def _finite(value: float) -> float | None:
+def _to_finite(value: float) -> float | None:
     return float(value) if abs(value) < float("inf") else None
 
 
-def _numbers(check: Check) -> tuple[str, str, str]:
+def _format_numbers(check: Check) -> tuple[str, str, str]:
     below, above = check.expected - check.low, check.high - check.expected
-    interval = f"{_short(check.low)} .. {_short(check.high)}"
+    interval = f"{_format_short(check.low)} .. {_format_short(check.high)}"
     if abs(above - below) <= 1e-3 * abs(above):
         interval = f"± {above:.2g}"
     if check.low == -float("inf"):
-        interval = f"<= {_short(check.high)}"
+        interval = f"<= {_format_short(check.high)}"
     elif check.high == float("inf"):
-        interval = f">= {_short(check.low)}"
-    return _short(check.expected), _short(check.measured), interval
+        interval = f">= {_format_short(check.low)}"
+    return _format_short(check.expected), _format_short(check.measured), interval
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     return f"{value:.4g}"

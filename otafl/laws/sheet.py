@@ -61,7 +61,7 @@ class Scalars:
 Rule = Callable[[States], Scalars]
 
 
-def error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def compute_error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return the mean squared error [T] of a real about the mean over the K_a devices on air.
 
     Symbols are independent. It is infinite where all are silent.
@@ -71,7 +71,7 @@ def error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.where(on_air > 0, total / np.maximum(on_air, 1) ** 2, np.inf)
 
 
-def _all(c: np.ndarray, eta: np.ndarray) -> Scalars:
+def _build_scalars(c: np.ndarray, eta: np.ndarray) -> Scalars:
     return Scalars(c, eta, np.ones_like(c, dtype=bool))
 
 
@@ -79,10 +79,10 @@ def _least_error(root_q: np.ndarray, states: States) -> Scalars:
     """Receive devices that arrive with sqrt(q_k) by the scaling of least error."""
     energy = (states.m * root_q**2).sum(1) + states.noise
     root = energy / (states.m * root_q).sum(1)
-    return _all(root_q / root[:, None], root**2)
+    return _build_scalars(root_q / root[:, None], root**2)
 
 
-def full(states: States) -> Scalars:
+def full_reference(states: States) -> Scalars:
     """Send |p_k| = sqrt(P_k / m_k) and receive by sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
     return _least_error(states.root_q, states)
 
@@ -94,18 +94,18 @@ def open_loop(states: States) -> Scalars:
     return _least_error(np.abs(states.h) * np.sqrt(power / states.m), states)
 
 
-def ci(states: States) -> Scalars:
+def ci_reference(states: States) -> Scalars:
     """Invert to c_k = 1, eta = min_k q_k."""
-    return _all(np.ones_like(states.m), (states.root_q**2).min(1))
+    return _build_scalars(np.ones_like(states.m), (states.root_q**2).min(1))
 
 
-def none(states: States) -> Scalars:
+def genie_reference(states: States) -> Scalars:
     """Make c_k = 1 at the received power of the average device."""
     received = (states.budget * np.abs(states.h) ** 2).mean(1)
-    return _all(np.ones_like(states.m), received / states.m.mean(1))
+    return _build_scalars(np.ones_like(states.m), received / states.m.mean(1))
 
 
-def tci(states: States) -> Scalars:
+def tci_reference(states: States) -> Scalars:
     """Invert to c_k = 1 where g_k >= g_th, which is over the mean large-scale gain if `relative`.
 
     rho follows from E1(g_th / beta), with the largest m_k at its budget, or from g_th itself for a
@@ -120,7 +120,7 @@ def tci(states: States) -> Scalars:
     return Scalars(active.astype(float), eta, active)
 
 
-def cotaf(states: States) -> Scalars:
+def cotaf_reference(states: States) -> Scalars:
     """Invert to c_k = 1 where |h_k| >= h_min, which is over the root of the mean large-scale gain
     if `relative`; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
     least = states.config.h_min * np.sqrt(_reference(states))
@@ -135,27 +135,27 @@ def _reference(states: States) -> np.ndarray:
     return mean if states.config.relative else np.ones_like(mean)
 
 
-def gbma(states: States) -> Scalars:
+def gbma_reference(states: States) -> Scalars:
     """Send |p_k| = sqrt(E), E = min_k P_k / m_k.
 
     sqrt(eta) = sqrt(E) E|h|, with E|h| = sqrt(pi beta) / 2, or sqrt(E E|h|^2).
     """
     energy = (states.budget / states.m).min(1)
     mean = (np.sqrt(states.gain) * (math.sqrt(math.pi) / 2.0 if states.linear else 1.0)).mean(1)
-    return _all(np.abs(states.h) / mean[:, None], energy * mean**2)
+    return _build_scalars(np.abs(states.h) / mean[:, None], energy * mean**2)
 
 
-def blind(states: States) -> Scalars:
+def blind_reference(states: States) -> Scalars:
     """Send one real amplitude sqrt(E) from all.
 
     sqrt(eta) = A beta sqrt(E) / |sum_k h_ka| over the antennas, which is sum_k f^H h_k.
     """
     energy = (states.budget / states.m).min(1)
     root = states.antennas * states.gain.mean(1) * np.sqrt(energy) / np.abs(states.h.sum(1))
-    return _all(states.h.real * (np.sqrt(energy) / root)[:, None], root**2)
+    return _build_scalars(states.h.real * (np.sqrt(energy) / root)[:, None], root**2)
 
 
-def cao_static(states: States) -> Scalars:
+def cao_static_reference(states: States) -> Scalars:
     """Minimise sum m (c - 1)^2 + N / eta with c_k <= sqrt(q_k / eta), convex in 1 / sqrt(eta)."""
     reach = states.root_q
 
@@ -166,10 +166,10 @@ def cao_static(states: States) -> Scalars:
         return (states.m * (gains(s) - 1.0) * reach).sum(1) + states.noise * s
 
     s = _find_zero(slope, np.zeros(len(reach)), 1.0 / reach.min(1))
-    return _all(gains(s), s**-2.0)
+    return _build_scalars(gains(s), s**-2.0)
 
 
-def smcv(states: States) -> Scalars:
+def smcv_reference(states: States) -> Scalars:
     """Minimise beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds.
 
     Given eta, uncapped devices share d = -sum d / beta, and the others' bounds have the slope beta
@@ -189,7 +189,7 @@ def smcv(states: States) -> Scalars:
         return (bound * root_m * reach).sum(1) + (1.0 + beta) * states.noise * s
 
     s = _find_zero(slope, np.zeros(len(reach)), 2.0 / reach.min(1))
-    return _all(1.0 + deviations(s) / root_m, s**-2.0)
+    return _build_scalars(1.0 + deviations(s) / root_m, s**-2.0)
 
 
 def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
@@ -197,8 +197,24 @@ def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
     return beta * (d**2).sum(1) + d.sum(1) ** 2 + (1.0 + beta) * noise
 
 
-_WRITTEN = (full, ci, none, tci, cotaf, gbma, blind, open_loop, cao_static, smcv)
-RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in _WRITTEN} | {"multi_antenna_ci": ci}
+_WRITTEN = (
+    full_reference,
+    ci_reference,
+    genie_reference,
+    tci_reference,
+    cotaf_reference,
+    gbma_reference,
+    blind_reference,
+    open_loop,
+    cao_static_reference,
+    smcv_reference,
+)
+RULES: Mapping[str, Rule] = {
+    rule.__name__.removesuffix("_reference"): rule for rule in _WRITTEN
+} | {
+    "multi_antenna_ci": ci_reference,
+    "none": genie_reference,
+}
 
 
 def _find_zero(

@@ -13,8 +13,22 @@ from scipy import special
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Record
-from otafl.laws.checks import Check, check_exact, check_normal_errors, mean, ratios, share, stated
-from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
+from otafl.laws.checks import (
+    Check,
+    check_exact,
+    check_mean,
+    check_normal_errors,
+    check_ratios,
+    check_share,
+    state_law,
+)
+from otafl.laws.mutations import (
+    build_mutations,
+    change_result,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
 
 COUNTS = (3, 10, 30)
 REALS = 64
@@ -37,47 +51,47 @@ EACH_THRESHOLD = ("g_th={:g}", (0.1, 0.5))
 def _rayleigh(bench: Bench, devices: int, policy: str, **keys: Any) -> Record:
     """Measure a policy with keys of its section changed, and equal symbol powers of one."""
     point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": {"name": policy} | keys}
-    return bench.uplink(devices, 32, point).record(bench.size(64), 16, 1.0)
+    return bench.build_rig(devices, 32, point).record(bench.scale_size(64), 16, 1.0)
 
 
-@stated("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)", "K={}", COUNTS)
+@state_law("power ci: exact mean without noise", "c = 1, error N / (K^2 eta)", "K={}", COUNTS)
 def _ci_exact(bench: Bench, devices: int) -> Iterator[Check]:
     """Send without noise (at 200 dB)."""
     point = {"channel": {"name": "rayleigh", "snr_db": 200.0}, "power": "ci"}
-    record = bench.uplink(devices, 8, point).record(4, REALS)
+    record = bench.build_rig(devices, 8, point).record(4, REALS)
     yield check_exact(0.0, float(record.nmse.max()), 1e-12)
 
 
-@stated("power gbma: mean gain over fading", f"{SERY}; E|h| = sqrt(pi)/2", "{}", GBMA_MEAN)
+@state_law("power gbma: mean gain over fading", f"{SERY}; E|h| = sqrt(pi)/2", "{}", GBMA_MEAN)
 def _gbma_mean(bench: Bench, target: str) -> Iterator[Check]:
-    yield mean(GBMA_MEAN[target], _rayleigh(bench, 10, "gbma", gain_target=target).c)
+    yield check_mean(GBMA_MEAN[target], _rayleigh(bench, 10, "gbma", gain_target=target).c)
 
 
-@stated("power gbma: variance of the gain", f"{SERY}; 1 - pi/4", "{}", GBMA_MEAN)
+@state_law("power gbma: variance of the gain", f"{SERY}; 1 - pi/4", "{}", GBMA_MEAN)
 def _gbma_variance(bench: Bench, target: str) -> Iterator[Check]:
     law = {"amplitude": 4.0 / math.pi - 1.0, "energy": 1.0 - math.pi / 4.0}[target]
     record = _rayleigh(bench, 10, "gbma", gain_target=target)
-    yield mean(law, (record.c - GBMA_MEAN[target]) ** 2)
+    yield check_mean(law, (record.c - GBMA_MEAN[target]) ** 2)
 
 
-@stated("power gbma: error over fading", f"{SERY}; FedRLR eq. 29", "K={}", COUNTS)
+@state_law("power gbma: error over fading", f"{SERY}; FedRLR eq. 29", "K={}", COUNTS)
 def _gbma_error(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the error about the mean with (1/(K mu^2)) [1 - pi/4 + N / (K E)], of symbols of unit
     power, over fading."""
     law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
-    yield mean(law, _rayleigh(bench, devices, "gbma").error)
+    yield check_mean(law, _rayleigh(bench, devices, "gbma").error)
 
 
-@stated("power tci: silent fraction", "1 - exp(-g_th / beta)", *EACH_THRESHOLD)
+@state_law("power tci: silent fraction", "1 - exp(-g_th / beta)", *EACH_THRESHOLD)
 def _tci_silent(bench: Bench, threshold: float) -> Iterator[Check]:
     active = _rayleigh(bench, 10, "tci", threshold=threshold).active
-    yield share(1.0 - math.exp(-threshold), int((~active).sum()), active.size)
+    yield check_share(1.0 - math.exp(-threshold), int((~active).sum()), active.size)
 
 
-@stated("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)", *EACH_THRESHOLD)
+@state_law("power tci: long-term power", "E|p|^2 m = P by E1(g_th / beta)", *EACH_THRESHOLD)
 def _tci_power(bench: Bench, threshold: float) -> Iterator[Check]:
     record = _rayleigh(bench, 10, "tci", threshold=threshold)
-    yield mean(1.0, record.power / record.budget)
+    yield check_mean(1.0, record.power / record.budget)
 
 
 @functools.lru_cache(maxsize=4)
@@ -86,92 +100,96 @@ def _record_estimated(bench: Bench, threshold: float) -> Record:
     channel = {"name": "rayleigh", "snr_db": 10.0}
     csi = {"name": "error", "variance": ERROR}
     power = {"name": "tci", "threshold": threshold}
-    rig = bench.uplink(8, 32, {"channel": channel, "csi": csi, "power": power})
-    return rig.record(bench.size(256), 16)
+    rig = bench.build_rig(8, 32, {"channel": channel, "csi": csi, "power": power})
+    return rig.record(bench.scale_size(256), 16)
 
 
-@stated(
+@state_law(
     "power tci: silent fraction by estimates", "1 - exp(-g_th / (beta (1 + v)))", *EACH_THRESHOLD
 )
 def _tci_estimated_silent(bench: Bench, threshold: float) -> Iterator[Check]:
     active = _record_estimated(bench, threshold).active
     law = 1.0 - math.exp(-threshold / (1.0 + ERROR))
-    yield share(law, int((~active).sum()), active.size)
+    yield check_share(law, int((~active).sum()), active.size)
 
 
-@stated("power tci: long-term power by estimates", "E|p|^2 m = P m / max m", *EACH_THRESHOLD)
+@state_law("power tci: long-term power by estimates", "E|p|^2 m = P m / max m", *EACH_THRESHOLD)
 def _tci_estimated_power(bench: Bench, threshold: float) -> Iterator[Check]:
     """Compare each device's power over its budget with its symbol power over the largest."""
     record = _record_estimated(bench, threshold)
     part = record.m[0, 0] / record.m[0, 0].max()
     for device, law in enumerate(part):
-        yield mean(float(law), (record.power / record.budget)[..., device], f"device {device}")
+        yield check_mean(
+            float(law), (record.power / record.budget)[..., device], f"device {device}"
+        )
 
 
-@stated("power tci: scale", "rho = P beta / E1(g_th / beta)", *EACH_THRESHOLD)
+@state_law("power tci: scale", "rho = P beta / E1(g_th / beta)", *EACH_THRESHOLD)
 def _tci_scale(bench: Bench, threshold: float) -> Iterator[Check]:
     record = _rayleigh(bench, 10, "tci", threshold=threshold)
     yield check_exact(10.0 / special.exp1(threshold), float(record.eta[0, 0]))
 
 
-@stated("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
+@state_law("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
 def _cotaf_noise(bench: Bench) -> Iterator[Check]:
     """Compare the noise with N / (K_a^2 alpha h_min^2), alpha = P / m: it is a quarter for updates
     of half the size."""
-    rig = bench.uplink(10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"})
+    rig = bench.build_rig(
+        10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"}
+    )
     for size in (1.0, 0.5, 0.1):
-        record = rig.record(bench.size(32), REALS, size**2)
+        record = rig.record(bench.scale_size(32), REALS, size**2)
         law = 0.5 / (record.active.sum(-1) ** 2 * 10.0 / size**2 * 0.1**2)
         yield check_normal_errors(law, record, f"updates x {size:g}")
 
 
-@stated("power blind: error falls as 1/A", f"{AMIRI}, eq. 12", "A={}", (1, 4, 16, 64))
+@state_law("power blind: error falls as 1/A", f"{AMIRI}, eq. 12", "A={}", (1, 4, 16, 64))
 def _blind(bench: Bench, antennas: int) -> Iterator[Check]:
     """Compare the error with [(K + 1)/2 + 1/(2 P)] / (K A), unit symbols, P over sigma^2; it falls
     as 1/A."""
     devices = 8
     channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
-    rig = bench.uplink(devices, 32, {"channel": channel, "power": "blind"})
+    rig = bench.build_rig(devices, 32, {"channel": channel, "power": "blind"})
     law = ((devices + 1) / 2.0 + 0.5 / db_to_linear(3.0)) / (devices * antennas)
-    yield mean(law, rig.record(bench.size(32), 16, 1.0).error)
+    yield check_mean(law, rig.record(bench.scale_size(32), 16, 1.0).error)
 
 
-@stated("power blind: scaling by the large-scale gain", f"{AMIRI}, eq. 12")
+@state_law("power blind: scaling by the large-scale gain", f"{AMIRI}, eq. 12")
 def _blind_gain(bench: Bench) -> Iterator[Check]:
     """Compare sqrt(eta) in a cell, where gains differ, with A beta sqrt(E) / |sum_k h_k| over the
     antennas, beta the mean gain and E the least budget over symbol power of who sends."""
     antennas, senders = 4, (0, 2, 3, 6)
     channel = {"name": "umi", "subcarrier_groups": 1, "antennas": antennas}
     point = {"channel": channel, "power": "blind"}
-    rig = bench.uplink(8, 4, point, senders=senders)
+    rig = bench.build_rig(8, 4, point, senders=senders)
     record = rig.record(4, 16)
-    states = [rig.link.channel.state(round) for round in range(4)]
+    states = [rig.link.channel.get_state(round) for round in range(4)]
     h = np.stack([state.h[..., 0, 0].cpu().numpy() for state in states])[:, :, list(senders)]
     total = np.linalg.norm((np.sqrt(record.gain)[..., None] * h).sum(2), axis=-1)
     energy = (record.budget / record.m).min(-1)
     root = antennas * record.gain.mean(-1) * np.sqrt(energy) / total
-    yield ratios(record.eta, root**2)
+    yield check_ratios(record.eta, root**2)
 
 
-@stated("power gbma: budget of the mean device", "FedRLR; mean of |p|^2 m / P = 1")
+@state_law("power gbma: budget of the mean device", "FedRLR; mean of |p|^2 m / P = 1")
 def _mean_device(bench: Bench) -> Iterator[Check]:
     """Take the mean over who sends, of whom there are fewer than devices."""
     channel = {"name": "rayleigh", "snr_db": 10.0, "device_budget_db": (0.0, -3.0, 2.0)}
     point = {"channel": channel, "power": {"name": "gbma", "reference": "mean"}}
-    record = bench.uplink(8, 4, point, senders=(0, 2, 3, 6)).record(4, 16)
+    record = bench.build_rig(8, 4, point, senders=(0, 2, 3, 6)).record(4, 16)
     used = np.abs(record.p) ** 2 * record.m / record.budget
-    yield ratios(used.mean(-1), np.ones(used.shape[:-1]))
+    yield check_ratios(used.mean(-1), np.ones(used.shape[:-1]))
 
 
-@stated("power gbma: power of gamma", "FedRLR; |p|^2 = gamma, K gamma of a factor of a product")
+@state_law("power gbma: power of gamma", "FedRLR; |p|^2 = gamma, K gamma of a factor of a product")
 def _gamma(bench: Bench) -> Iterator[Check]:
     """Send as much as gamma says from four of eight devices, whatever the budget."""
     point = {"power": {"name": "gbma", "gamma": 0.3}}
-    rig = bench.uplink(8, 4, point, senders=(0, 2, 3, 6))
+    rig = bench.build_rig(8, 4, point, senders=(0, 2, 3, 6))
     for weighting, law in (("mean", 0.3), ("none", 4 * 0.3)):
-        report = rig.send(rig.symbols(16, 0, 1.0), 0, weighting)[1]
+        report = rig.send(rig.draw_symbols(16, 0, 1.0), 0, weighting)[1]
         used = report.power[:, rig.senders].cpu().numpy()
-        yield ratios(used, np.full(used.shape, law), case=weighting)
+        yield check_ratios(used, np.full(used.shape, law), case=weighting)
 
 
 PLANNED = 512
@@ -183,8 +201,8 @@ MOST_POWER = PLANNED / 16.0
 def _average(bench: Bench) -> Record:
     channel = {"name": "rayleigh", "snr_db": 5.0, "device_budget_db": (0.0, -6.0)}
     power = {"name": "cao_average", "draws": PLANNED}
-    rig = bench.uplink(6, 24, {"channel": channel, "power": power})
-    return rig.record(bench.size(64), 16, 1.0)
+    rig = bench.build_rig(6, 24, {"channel": channel, "power": power})
+    return rig.record(bench.scale_size(64), 16, 1.0)
 
 
 def _multiplier(record: Record) -> np.ndarray:
@@ -195,40 +213,42 @@ def _multiplier(record: Record) -> np.ndarray:
     return np.where(record.active, found, np.nan)
 
 
-def _held(record: Record) -> np.ndarray:
+def _find_capped(record: Record) -> np.ndarray:
     """Return the states so rare that the plan holds a device to its largest power, where the closed
     form is left, [R, S] bool."""
     held: np.ndarray = (record.power / record.budget > 0.999 * MOST_POWER).any(-1)
     return held
 
 
-@stated("power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)")
+@state_law(
+    "power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)"
+)
 def _average_form(bench: Bench) -> Iterator[Check]:
     """Find one multiplier a device that explains its transmit scalars in all states."""
     record = _average(bench)
-    found = np.where(_held(record)[..., None], np.nan, _multiplier(record))
+    found = np.where(_find_capped(record)[..., None], np.nan, _multiplier(record))
     spread = (np.nanmax(found, 0) - np.nanmin(found, 0)) / np.nanmax(found, 0)
     yield check_exact(0.0, float(spread.max()), 1e-5)
 
 
-@stated("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N")
+@state_law("power cao_average: receive scaling", f"{CAO}, sum lambda g eta^2/(g+eta lambda)^2 = N")
 def _average_root(bench: Bench) -> Iterator[Check]:
     record = _average(bench)
     gain, eta = np.abs(record.h) ** 2, record.eta[..., None]
     multiplier = _multiplier(record)
     total = (multiplier * gain * eta**2 / (gain + eta * multiplier) ** 2).sum(-1)
-    total = total[record.active.all(-1) & ~_held(record)]
+    total = total[record.active.all(-1) & ~_find_capped(record)]
     yield check_exact(0.5, float(total[np.abs(total - 0.5).argmax()]), 1e-5)
 
 
-@stated("power cao_average: average power", f"{CAO}, budget met with equality")
+@state_law("power cao_average: average power", f"{CAO}, budget met with equality")
 def _average_budget(bench: Bench) -> Iterator[Check]:
     """Compare the mean power of each kind of device with its budget; the states planned on are a
     sample too, and trials have plans of their own."""
     record = _average(bench)
     used = (record.power / record.budget).mean(0)
     for kind, name in enumerate(("full budget", "a quarter of it")):
-        yield mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
+        yield check_mean(1.0, used[:, kind::2].mean(1), name, bias=2.0 / PLANNED)
 
 
 # Mutations
@@ -236,7 +256,7 @@ def _average_budget(bench: Bench) -> Iterator[Check]:
 
 def _half_the_antennas(real: Any) -> Any:
     def coefficients(self: Any, state: Any, link: Any) -> Any:
-        return real(self, state, dataclasses.replace(link, antennas=link.antennas / 2))
+        return real(self, state, dataclasses.replace(link, num_antennas=link.num_antennas / 2))
 
     return coefficients
 
@@ -269,7 +289,7 @@ MUTATIONS = (
                     "power within its budget",
                     "scalars as on the formula sheet",
                 },
-                replaced("otafl.power.ci:inversion", _louder),
+                replace_by("otafl.power.ci:invert_channel", _louder),
             ),
         },
     )
@@ -286,7 +306,7 @@ MUTATIONS = (
                     "scalars as on the formula sheet",
                     "variance of the gain",
                 },
-                constant("otafl.channels.rayleigh:Rayleigh.unit_mean_amplitude", 1.0),
+                replace_by_value("otafl.channels.rayleigh:Rayleigh.unit_mean_amplitude", 1.0),
             ),
         },
     )
@@ -303,7 +323,7 @@ MUTATIONS = (
                     "scalars as on the formula sheet",
                     "scale",
                 },
-                scaled("otafl.channels.rayleigh:Rayleigh.mean_inverse", 0.5),
+                scale_result("otafl.channels.rayleigh:Rayleigh.compute_mean_inverse", 0.5),
             ),
             "twice the threshold": (
                 {
@@ -315,7 +335,7 @@ MUTATIONS = (
                     "silent fraction",
                     "silent fraction by estimates",
                 },
-                scaled("otafl.power.tci:compute_reference_gain", 2.0),
+                scale_result("otafl.power.tci:compute_reference_gain", 2.0),
             ),
         },
     )
@@ -331,7 +351,9 @@ MUTATIONS = (
                     "power within its budget",
                     "scalars as on the formula sheet",
                 },
-                turned("otafl.power.cotaf:compute_reference_power", lambda power: power.square()),
+                change_result(
+                    "otafl.power.cotaf:compute_reference_power", lambda power: power.square()
+                ),
             ),
         },
     )
@@ -347,7 +369,7 @@ MUTATIONS = (
                     "scalars as on the formula sheet",
                     "scaling by the large-scale gain",
                 },
-                replaced("otafl.power.blind:Blind.coefficients", _half_the_antennas),
+                replace_by("otafl.power.blind:Blind.compute_coefficients", _half_the_antennas),
             ),
         },
     )
@@ -356,7 +378,7 @@ MUTATIONS = (
         {
             "more power where devices are silent": (
                 {"budget over all rounds"},
-                replaced("otafl.power.cao_average:CaoAverage.coefficients", _louder_plan),
+                replace_by("otafl.power.cao_average:CaoAverage.compute_coefficients", _louder_plan),
             ),
             "twice the multipliers": (
                 {
@@ -366,7 +388,7 @@ MUTATIONS = (
                     "less error than a peak budget",
                     "multiplier of one device",
                 },
-                scaled("otafl.power.cao_average:solve_multipliers", 2.0),
+                scale_result("otafl.power.cao_average:solve_multipliers", 2.0),
             ),
             "another receive scaling of the plan": (
                 {
@@ -374,7 +396,7 @@ MUTATIONS = (
                     "multiplier of one device",
                     "regularised inversion",
                 },
-                scaled("otafl.power.cao_average:inverse_scaling", 1.1),
+                scale_result("otafl.power.cao_average:inverse_scaling", 1.1),
             ),
             "a receive scaling that is not the best": (
                 {
@@ -383,7 +405,7 @@ MUTATIONS = (
                     "receive scaling",
                     "regularised inversion",
                 },
-                scaled("otafl.power.scalars:compute_mmse_root_eta", 1.1),
+                scale_result("otafl.power.scalars:compute_mmse_root_eta", 1.1),
             ),
         },
     )

@@ -15,11 +15,11 @@ import torch
 from otafl.core import registry
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, check_exact, normal, stated
-from otafl.laws.mutations import build_mutations, replaced, scaled, turned
-from otafl.laws.policies import settings
+from otafl.laws.checks import Check, check_exact, check_normal, state_law
+from otafl.laws.mutations import build_mutations, change_result, replace_by, scale_result
+from otafl.laws.policies import build_settings
 
-POWERS = registry.names("power")
+POWERS = registry.list_names("power")
 
 POINT = {
     "channel": {"name": "rayleigh", "snr_db": 10.0},
@@ -30,56 +30,56 @@ POINT = {
 
 def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
     """Return the estimates [R, S, P] of so many rounds."""
-    sent = [rig.send(rig.symbols(20, round), round)[0] for round in rounds]
+    sent = [rig.send(rig.draw_symbols(20, round), round)[0] for round in rounds]
     return torch.stack(sent)
 
 
-@stated("streams: the same seed gives the same numbers", "bit for bit", "{}", POWERS)
+@state_law("streams: the same seed gives the same numbers", "bit for bit", "{}", POWERS)
 def _same_seed(bench: Bench, power: str) -> Iterator[Check]:
-    point = POINT | {"power": settings(power)}
-    first, second = (_estimates(bench.uplink(5, 3, point), range(2)) for _ in range(2))
+    point = POINT | {"power": build_settings(power)}
+    first, second = (_estimates(bench.build_rig(5, 3, point), range(2)) for _ in range(2))
     yield check_exact(0.0, float((first - second).abs().max()), 0.0)
 
 
-@stated("streams: stacked equals alone", "whatever a trial is stacked with", "{}", POWERS)
-def _stacked(bench: Bench, power: str) -> Iterator[Check]:
+@state_law("streams: stacked equals alone", "whatever a trial is stacked with", "{}", POWERS)
+def _compare_batched(bench: Bench, power: str) -> Iterator[Check]:
     """Compare trial 3 of five, at the second of two points, with that trial alone."""
-    point = POINT | {"power": settings(power)}
-    many = _estimates(bench.uplink(5, 4, [point, point]), range(2))
-    alone = _estimates(bench.uplink(5, 1, point, first=6), range(2))
+    point = POINT | {"power": build_settings(power)}
+    many = _estimates(bench.build_rig(5, 4, [point, point]), range(2))
+    alone = _estimates(bench.build_rig(5, 1, point, first=6), range(2))
     yield check_exact(0.0, float((many[:, 6] - alone[:, 0]).abs().max()), 1e-9)
 
 
-@stated("streams: rounds do not depend on those before", "counter-based streams")
-def _rounds(bench: Bench) -> Iterator[Check]:
+@state_law("streams: rounds do not depend on those before", "counter-based streams")
+def _compare_rounds(bench: Bench) -> Iterator[Check]:
     """Compare round 70 after the 70 before it with round 70 at once."""
-    one = _estimates(bench.uplink(5, 2, POINT), range(71))[-1]
-    other = _estimates(bench.uplink(5, 2, POINT), range(70, 71))[-1]
+    one = _estimates(bench.build_rig(5, 2, POINT), range(71))[-1]
+    other = _estimates(bench.build_rig(5, 2, POINT), range(70, 71))[-1]
     yield check_exact(0.0, float((one - other).abs().max()), 0.0)
 
 
-@stated("streams: devices do not depend on how many", "counter-based streams")
-def _devices(bench: Bench) -> Iterator[Check]:
+@state_law("streams: devices do not depend on how many", "counter-based streams")
+def _compare_devices(bench: Bench) -> Iterator[Check]:
     """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
-    few, many = (bench.uplink(count, 2, POINT).fading(3) for count in (5, 50))
+    few, many = (bench.build_rig(count, 2, POINT).draw_fading(3) for count in (5, 50))
     yield check_exact(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
 
 
-@stated("streams: independence", "mean products")
+@state_law("streams: independence", "mean products")
 def _independence(bench: Bench) -> Iterator[Check]:
     """Take mean products of standard normal numbers."""
-    streams = Streams([0, 0, 1], [0, 1, 0], bench.where, torch.float64)
-    count = bench.size(400_000)
-    one = streams.normal(CONFORMANCE, 0, (count,))
+    streams = Streams([0, 0, 1], [0, 1, 0], bench.torch_device, torch.float64)
+    count = bench.scale_size(400_000)
+    one = streams.draw_normal(CONFORMANCE, 0, (count,))
     pairs = {
         "trials": (one[0], one[1]),
         "seeds": (one[0], one[2]),
-        "rounds": (one[0], streams.normal(CONFORMANCE, 1, (count,))[0]),
-        "purposes": (one[0], streams.normal(CONFORMANCE / "other", 0, (count,))[0]),
+        "rounds": (one[0], streams.draw_normal(CONFORMANCE, 1, (count,))[0]),
+        "purposes": (one[0], streams.draw_normal(CONFORMANCE / "other", 0, (count,))[0]),
         "places": (one[0, :-1], one[0, 1:]),
     }
     for case, (left, right) in pairs.items():
-        yield normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
+        yield check_normal(0.0, float((left * right).mean()), 1.0 / math.sqrt(len(left)), case)
 
 
 # Mutations
@@ -87,7 +87,7 @@ def _independence(bench: Bench) -> Iterator[Check]:
 
 def _global_generator(real: Any) -> Any:
     def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
-        return torch.randn(self.size, *shape, dtype=self.dtype)
+        return torch.randn(self.num_trials, *shape, dtype=self.dtype)
 
     return normal
 
@@ -120,23 +120,23 @@ MUTATIONS = build_mutations(
                 "stacked equals alone",
                 "the same seed gives the same numbers",
             },
-            replaced("otafl.core.rng:Streams.normal", _global_generator),
+            replace_by("otafl.core.rng:Streams.draw_normal", _global_generator),
         ),
         "draws one after the other": (
             {"rounds do not depend on those before"},
-            replaced("otafl.core.rng:Streams.normal", _one_after_the_other),
+            replace_by("otafl.core.rng:Streams.draw_normal", _one_after_the_other),
         ),
         "devices counted from the last": (
             {"devices do not depend on how many"},
-            turned("otafl.channels.scattering:BlockFading.draw", lambda h: h.flip(1)),
+            change_result("otafl.channels.scattering:BlockFading.draw", lambda h: h.flip(1)),
         ),
         "a wider normal law": (
             {"distributions", "normal pairs"},
-            scaled("otafl.core.rng:Streams.normal", 1.1),
+            scale_result("otafl.core.rng:Streams.draw_normal", 1.1),
         ),
         "one draw for all rounds": (
             {"distributions", "independence", "neighbours", "pairs of streams"},
-            replaced("otafl.core.rng:Streams.normal", _one_round),
+            replace_by("otafl.core.rng:Streams.draw_normal", _one_round),
         ),
     },
 )

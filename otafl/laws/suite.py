@@ -32,23 +32,23 @@ class Outcome:
     fault: str = ""
 
     @property
-    def passed(self) -> bool:
-        return bool(self.checks) and all(check.passed for check in self.checks)
+    def is_passed(self) -> bool:
+        return bool(self.checks) and all(check.is_passed for check in self.checks)
 
     @property
     def hardest(self) -> Check | None:
         """Return the check nearest to the end of its interval, or farthest beyond it."""
-        return max(self.checks, key=lambda check: (not check.passed, check.strain), default=None)
+        return max(self.checks, key=lambda check: (not check.is_passed, check.strain), default=None)
 
 
-def laws(only: str | None = None) -> list[Law]:
+def list_laws(only: str | None = None) -> list[Law]:
     """List every law of the installed uplink, or those whose name contains a text.
 
     Raises UserError if none does.
     """
     every: list[Law] = []
     for module in MODULES:
-        every += module.each() if hasattr(module, "each") else ()
+        every += module.list_laws() if hasattr(module, "list_laws") else ()
         every += [value for value in vars(module).values() if isinstance(value, Law)]
     if only is None:
         return every
@@ -59,12 +59,12 @@ def laws(only: str | None = None) -> list[Law]:
     return chosen
 
 
-def mutations() -> list[Mutation]:
+def list_mutations() -> list[Mutation]:
     """List every mutation that a law is there to notice."""
     return [one for module in MODULES for one in getattr(module, "MUTATIONS", ())]
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Forget what laws have measured and keep for each other, as the code is another one now."""
     for module in MODULES:
         for value in vars(module).values():

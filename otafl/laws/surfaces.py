@@ -15,8 +15,14 @@ import numpy as np
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench
 from otafl.laws.channels import MOVING
-from otafl.laws.checks import Check, at_least, check_exact, mean, stated
-from otafl.laws.mutations import build_mutations, constant, made, replaced, turned
+from otafl.laws.checks import Check, check_at_least, check_exact, check_mean, state_law
+from otafl.laws.mutations import (
+    build_mutations,
+    change_objects,
+    change_result,
+    replace_by,
+    replace_by_value,
+)
 
 WU = "Wu, Zhang 2019"
 BADIU = "Badiu, Coon 2020"
@@ -57,26 +63,26 @@ def _paths(
     csi = {"name": "phase_feedback", "bits": bits} if bits else "perfect"
     point = {"csi": csi, "power": "full"}
     with_surface, without = (
-        bench.uplink(devices, bench.size(256), point | {"channel": fading | {"ris": ris}})
+        bench.build_rig(devices, bench.scale_size(256), point | {"channel": fading | {"ris": ris}})
         for ris in (surface, None)
     )
-    return with_surface.fading(ROUNDS)[..., 0, 0], without.fading(ROUNDS)[..., 0, 0]
+    return with_surface.draw_fading(ROUNDS)[..., 0, 0], without.draw_fading(ROUNDS)[..., 0, 0]
 
 
-@stated("surface random: mean power", f"{WU}; E|h|^2 = 1 - b + M r", "A={}", (1, 3))
+@state_law("surface random: mean power", f"{WU}; E|h|^2 = 1 - b + M r", "A={}", (1, 3))
 def _random(bench: Bench, antennas: int) -> Iterator[Check]:
     h, _ = _paths(bench, "random", 4, antennas)
-    yield mean(1.0 - BLOCKED + ELEMENTS * R, (np.abs(h) ** 2).mean((0, 2, 3)))
+    yield check_mean(1.0 - BLOCKED + ELEMENTS * R, (np.abs(h) ** 2).mean((0, 2, 3)))
 
 
-@stated("surface random: no phase of its own", "E Re(h d^*) = sqrt(1 - b)")
+@state_law("surface random: no phase of its own", "E Re(h d^*) = sqrt(1 - b)")
 def _apart(bench: Bench) -> Iterator[Check]:
     """Take the mean product with the direct path: the reflected one is independent of it."""
     h, d = _paths(bench, "random", 4)
-    yield mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
+    yield check_mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
 
 
-@stated(
+@state_law(
     "surface random: power apart",
     "E |d|^2 |h - sqrt(1 - b) d|^2 = M r",
     "{0[0]}, M={0[1]}",
@@ -87,24 +93,24 @@ def _power_apart(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
     motion, elements = case
     h, d = _paths(bench, "random", 4, elements=elements, moving=motion == "moving")
     product = np.abs(d) ** 2 * np.abs(h - DIRECT * d) ** 2
-    yield mean(elements * R, product.mean((0, 2, 3)))
+    yield check_mean(elements * R, product.mean((0, 2, 3)))
 
 
-@stated("surface align_weakest: power of the others", "M r of random phases")
+@state_law("surface align_weakest: power of the others", "M r of random phases")
 def _others(bench: Bench) -> Iterator[Check]:
     """Take the reflected power of the devices that the surface is not aimed at, and see that the
     sum of channels is larger with a surface that is aimed at it."""
     h, d = _paths(bench, "align_weakest", 4)
     weakest = np.arange(4) == np.abs(d).argmin(2)  # [R, S, K]
     power = (np.abs(h - DIRECT * d) ** 2)[..., 0] * ~weakest
-    yield mean(ELEMENTS * R, power.sum((0, 2)) / (3.0 * ROUNDS))
+    yield check_mean(ELEMENTS * R, power.sum((0, 2)) / (3.0 * ROUNDS))
     best = np.abs(_paths(bench, "align_sum", 4)[0].sum(2))
     for rule in ("random", "align_weakest"):
         other = np.abs(_paths(bench, rule, 4)[0].sum(2))
-        yield at_least(1.0, float((best / other).min()), f"sum over that of {rule}")
+        yield check_at_least(1.0, float((best / other).min()), f"sum over that of {rule}")
 
 
-@stated("surface random: elements apart", "a correlation of antennas is not one of elements")
+@state_law("surface random: elements apart", "a correlation of antennas is not one of elements")
 def _elements(bench: Bench) -> Iterator[Check]:
     """Compare h at one antenna with that where antennas are correlated, which one is not."""
     h, _ = _paths(bench, "random", 4)
@@ -112,7 +118,7 @@ def _elements(bench: Bench) -> Iterator[Check]:
     yield check_exact(0.0, float(np.abs(h - other).max()), 1e-12)
 
 
-@stated("surface align_weakest: phase", f"{WU}, in phase with the direct path", "K={}", COUNTS)
+@state_law("surface align_weakest: phase", f"{WU}, in phase with the direct path", "K={}", COUNTS)
 def _phase(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the phase of the device with the weakest direct path with that of this path."""
     h, d = _paths(bench, "align_weakest", devices)
@@ -121,13 +127,17 @@ def _phase(bench: Bench, devices: int) -> Iterator[Check]:
     yield check_exact(0.0, float(np.abs(np.angle(turn)).max()), 1e-9)
 
 
-@stated("surface align_sum: phase", f"{WU}, in phase with the sum of direct paths", "K={}", COUNTS)
+@state_law(
+    "surface align_sum: phase", f"{WU}, in phase with the sum of direct paths", "K={}", COUNTS
+)
 def _sum_phase(bench: Bench, devices: int) -> Iterator[Check]:
     h, d = _paths(bench, "align_sum", devices)
     yield check_exact(0.0, float(np.abs(np.angle(h.sum(2) * d.sum(2).conj())).max()), 1e-9)
 
 
-@stated("surface aligned: amplitude", f"{WU}; M pi/4", "{0[0]}, M={0[1]}", [*product(RULES, SIZES)])
+@state_law(
+    "surface aligned: amplitude", f"{WU}; M pi/4", "{0[0]}, M={0[1]}", [*product(RULES, SIZES)]
+)
 def _amplitude(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
     """Compare E|h| with sqrt(1 - b) sqrt(pi)/2 + sqrt(r) M pi/4; of the sum of K devices it is
     sqrt(K) times as much."""
@@ -135,10 +145,10 @@ def _amplitude(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
     devices = 4 if rule == "align_sum" else 1
     h, _ = _paths(bench, rule, devices, elements=elements)
     aimed = DIRECT * AMPLITUDE + math.sqrt(R) * elements * AMPLITUDE**2
-    yield mean(math.sqrt(devices) * aimed, np.abs(h.sum(2)).mean((0, 2)))
+    yield check_mean(math.sqrt(devices) * aimed, np.abs(h.sum(2)).mean((0, 2)))
 
 
-@stated("surface align_weakest: phase errors", f"{BADIU}; (sin(x)/x)^2", "{} bits", (1, 3))
+@state_law("surface align_weakest: phase errors", f"{BADIU}; (sin(x)/x)^2", "{} bits", (1, 3))
 def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
     """Compare the amplitude along the direct path, where phases are known to so many bits: of those
     of direct path and cascade each is off by a uniform x = pi / 2^bits at most."""
@@ -146,16 +156,16 @@ def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
     x = math.pi / 2**bits
     reflected = math.sqrt(R) * ELEMENTS * AMPLITUDE**2 * (math.sin(x) / x) ** 2
     along = (h * d.conj()).real / np.abs(d)
-    yield mean(DIRECT * AMPLITUDE + reflected, along.mean((0, 2, 3)))
+    yield check_mean(DIRECT * AMPLITUDE + reflected, along.mean((0, 2, 3)))
 
 
-@stated("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2", "M={}", SIZES)
+@state_law("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2", "M={}", SIZES)
 def _power(bench: Bench, elements: int) -> Iterator[Check]:
     """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and what both paths make together."""
     h, _ = _paths(bench, "align_weakest", 1, elements=elements)
     surface = R * (elements + elements * (elements - 1) * AMPLITUDE**4)
     both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * elements * AMPLITUDE**2
-    yield mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
+    yield check_mean(1.0 - BLOCKED + surface + both, (np.abs(h) ** 2).mean((0, 2, 3)))
 
 
 # Mutations
@@ -207,31 +217,33 @@ MUTATIONS = build_mutations(
     {
         "reflected power as an amplitude": (
             ALIGNED | {"random: mean power", "random: power apart"},
-            constant("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
+            replace_by_value("otafl.channels.ris:db_to_linear", lambda db: 10.0 ** (db / 20.0)),
         ),
         "power of both quadratures in each": (
             ALIGNED | {"random: mean power", "random: power apart"},
-            constant("otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)),
+            replace_by_value(
+                "otafl.channels.ris:db_to_linear", lambda db: 2.0 * 10.0 ** (db / 10.0)
+            ),
         ),
         "phases of the wrong sign": (
             ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            turned("otafl.channels.ris:aligned", lambda phasors: phasors.conj()),
+            change_result("otafl.channels.ris:align_phases", lambda phasors: phasors.conj()),
         ),
         "one phase for all elements": (
             ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            replaced("otafl.channels.ris:aligned", _a_phase_for_all),
+            replace_by("otafl.channels.ris:align_phases", _a_phase_for_all),
         ),
         "half the phases": (
             ALIGNED | {"align_sum: phase", "align_weakest: phase"},
-            turned("otafl.channels.ris:aligned", lambda phasors: phasors**0.5),
+            change_result("otafl.channels.ris:align_phases", lambda phasors: phasors**0.5),
         ),
         "elements correlated as antennas": (
             "random: elements apart",
-            replaced("otafl.channels.scattering:scattering", _correlated_elements),
+            replace_by("otafl.channels.scattering:build_scattering", _correlated_elements),
         ),
         "the strongest device": (
             {"align_weakest: phase", "align_weakest: power of the others"},
-            constant("otafl.channels.ris:weakest", _strongest),
+            replace_by_value("otafl.channels.ris:align_to_weakest", _strongest),
         ),
     },
 ) + build_mutations(
@@ -239,12 +251,12 @@ MUTATIONS = build_mutations(
     {
         "one stream for the surface and the direct path": (
             "random: power apart",
-            replaced("otafl.channels.scattering:scattering", _one_stream),
+            replace_by("otafl.channels.scattering:build_scattering", _one_stream),
         ),
         "blocked share of the amplitude": (
             ALIGNED - {"align_weakest: power of the others"}
             | {"random: mean power", "random: no phase of its own", "random: power apart"},
-            made("otafl.channels.ris:ReflectedChannel", _share_for_its_root),
+            change_objects("otafl.channels.ris:ReflectedChannel", _share_for_its_root),
         ),
     },
     quick=False,

@@ -12,10 +12,10 @@ import torch
 from otafl.core.rng import Streams
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench
-from otafl.laws.checks import Check, check_at_most, check_exact, mean, ratios, stated
-from otafl.laws.mutations import build_mutations, replaced, scaled
+from otafl.laws.checks import Check, check_at_most, check_exact, check_mean, check_ratios, state_law
+from otafl.laws.mutations import build_mutations, replace_by, scale_result
 from otafl.topology import mixing
-from otafl.topology.hexagons import hexagons
+from otafl.topology.hexagons import build_hexagons
 
 MACDONALD = "MacDonald 1979"
 FRONTIER = "signals of all others"
@@ -36,10 +36,10 @@ def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -
     sum g |p|^2 m / 2, [rounds, S C]."""
     cells = {"name": "cells", "servers": 3, "cross_gain_db": cross_gain_db}
     points = {"channel": channel, "power": "full", "topology": cells}
-    rig = bench.uplink(DEVICES, 32, points)
+    rig = bench.build_rig(DEVICES, 32, points)
     found = []
-    for round in range(bench.size(32)):
-        saved = rig.send(rig.symbols(REALS, round), round)[1].saved
+    for round in range(bench.scale_size(32)):
+        saved = rig.send(rig.draw_symbols(REALS, round), round)[1].saved_tensors
         sent = (saved["p/0"][:, 0].abs().square() * saved["m/0"][:, 0]).sum(1).view(-1, 3)
         others = (sent.sum(1, keepdim=True) - sent).flatten()
         law = db_to_linear(cross_gain_db) * others / 2.0
@@ -47,54 +47,56 @@ def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -
     return np.stack(found)
 
 
-@stated("topology cells: interference", f"{FRONTIER}; sum g |p|^2 m / 2", "{:g} dB", (-10.0, 0.0))
+@state_law(
+    "topology cells: interference", f"{FRONTIER}; sum g |p|^2 m / 2", "{:g} dB", (-10.0, 0.0)
+)
 def _heard(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
     """Measure it on two channels; a trial's three servers hear some of the same devices, over
     channels of their own, so that only their mean is taken for one number."""
     for name in ("rayleigh", "rician"):
         found = _interference(bench, {"name": name, "snr_db": 10.0}, cross_gain_db)
-        yield mean(1.0, found.reshape(len(found), -1, 3).mean(2), name)
+        yield check_mean(1.0, found.reshape(len(found), -1, 3).mean(2), name)
 
 
-@stated("topology cells: co-channel distance", f"{MACDONALD}; D^2 = r", "{}", ((21, 3), (12, 4)))
+@state_law("topology cells: co-channel distance", f"{MACDONALD}; D^2 = r", "{}", ((21, 3), (12, 4)))
 def _far(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
     """Measure the way to the nearest server with the same part of the band, in site distances."""
-    layout = hexagons(*sites)
+    layout = build_hexagons(*sites)
     assert layout is not None
     nearest = [
         min(float(np.linalg.norm(layout.shift[site, other])) for other in others)
-        for site, others in enumerate(layout.heard())
+        for site, others in enumerate(layout.list_co_channel_sites())
     ]
-    yield ratios(np.square(nearest), np.full(sites[0], float(sites[1])))
+    yield check_ratios(np.square(nearest), np.full(sites[0], float(sites[1])))
 
 
-@stated("topology cell_free: gains", f"{CELL_FREE}; E|h|^2 by distance")
+@state_law("topology cell_free: gains", f"{CELL_FREE}; E|h|^2 by distance")
 def _by_distance(bench: Bench) -> Iterator[Check]:
     """Compare the mean power at each point with (d^2 + height^2)^(-exponent / 2)."""
     places, height, exponent = [[0.0, 0.0], [80.0, 0.0], [0.0, -60.0]], 10.0, 3.0
     free = {"name": "cell_free", "points": 3, "places_m": places}
     free |= {"height_m": height, "exponent": exponent}
-    rig = bench.uplink(2, 8, {"channel": {"name": "rayleigh"}, "power": "ci", "topology": free})
-    rounds = range(bench.size(400))
-    states = [rig.link.channel.state(round) for round in rounds]
+    rig = bench.build_rig(2, 8, {"channel": {"name": "rayleigh"}, "power": "ci", "topology": free})
+    rounds = range(bench.scale_size(400))
+    states = [rig.link.channel.get_state(round) for round in rounds]
     power = torch.stack([one.gain[..., None] * one.h[..., 0, 0].abs().square() for one in states])
     law = []
     for trial in range(8):
-        there = rig.link.channel.places(0, trial)
+        there = rig.link.channel.get_positions(0, trial)
         assert there is not None
         apart = np.linalg.norm(there.device_m[:, None] - np.array(places), axis=2)
         gain = (apart**2 + height**2) ** (-exponent / 2)
         law.append(gain / gain.mean())
-    yield mean(1.0, power.cpu().numpy() / np.stack(law))
+    yield check_mean(1.0, power.cpu().numpy() / np.stack(law))
 
 
-@stated("topology graph: contraction", f"{CONSENSUS}; at most the squared modulus", *GRAPHS)
+@state_law("topology graph: contraction", f"{CONSENSUS}; at most the squared modulus", *GRAPHS)
 def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
     """Average normal models with the graph's weights, and look at how far they are from their
     mean, which stays."""
-    weights = mixing.metropolis(getattr(mixing, shape)(NODES))
-    streams = Streams([0], [0], bench.where, torch.float64)
-    models = streams.normal(CONFORMANCE, 1, (NODES, REALS))[0].cpu().numpy()
+    weights = mixing.metropolis_weights(getattr(mixing, f"{shape}_edges")(NODES))
+    streams = Streams([0], [0], bench.torch_device, torch.float64)
+    models = streams.draw_normal(CONFORMANCE, 1, (NODES, REALS))[0].cpu().numpy()
     after = weights @ models
     spread = [np.square(x - x.mean(0)).sum() for x in (models, after)]
     modulus = np.sort(np.abs(np.linalg.eigvals(weights)))[-2]
@@ -103,10 +105,10 @@ def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
     yield check_exact(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
 
 
-@stated("topology graph: Metropolis weights", METROPOLIS)
+@state_law("topology graph: Metropolis weights", METROPOLIS)
 def _metropolis(bench: Bench) -> Iterator[Check]:
     """Count the neighbours of each node of random graphs, and of the nodes at the other ends."""
-    places = np.random.default_rng(0).random((bench.size(20), NODES, 2))
+    places = np.random.default_rng(0).random((bench.scale_size(20), NODES, 2))
     for number, each in enumerate(places):
         edges = np.linalg.norm(each[:, None] - each, axis=2) < REACH
         near = [[j for j in range(NODES) if edges[i, j] and j != i] for i in range(NODES)]
@@ -115,7 +117,7 @@ def _metropolis(bench: Bench) -> Iterator[Check]:
             for j in others:
                 law[i, j] = 1.0 / (1.0 + max(len(others), len(near[j])))
             law[i, i] = 1.0 - law[i].sum()
-        weights = mixing.metropolis(mixing.geometric(each, REACH))
+        weights = mixing.metropolis_weights(mixing.geometric_edges(each, REACH))
         yield check_exact(0.0, float(np.abs(weights - law).max()), 1e-12, f"graph {number}")
 
 
@@ -155,7 +157,7 @@ def _nearest(real: Any) -> Any:
 
 def _turned_round(real: Any) -> Any:
     """Ways from a server to another for those back."""
-    return lambda rows, shift_m, **rest: real(rows=rows, shift_m=-shift_m, **rest)
+    return lambda row_index, shift_m, **rest: real(row_index=row_index, shift_m=-shift_m, **rest)
 
 
 def _whole_noise(real: Any) -> Any:
@@ -175,30 +177,30 @@ MUTATIONS = (
         {
             "all of a complex signal's power in one real": (
                 {"interference", "interference of two tiers"},
-                scaled("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
+                scale_result("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
             ),
             "parts of the band in turn": (
                 "co-channel distance",
-                replaced(f"{TOPOLOGY}.hexagons:_laid_out", _one_band),
+                replace_by(f"{TOPOLOGY}.hexagons:_lay_out", _one_band),
             ),
             "a place of each other server": (
                 {"co-channel tiers", "interference of two tiers"},
-                replaced(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
+                replace_by(f"{TOPOLOGY}.hexagons:_list_images", _nearest),
             ),
             "devices on the other side of a server": (
                 "gains by the map",
-                replaced(f"{TOPOLOGY}.cells:InterfererMap", _turned_round),
+                replace_by(f"{TOPOLOGY}.cells:InterfererMap", _turned_round),
             ),
             "the noise of the whole band": (
                 "part of the band",
-                replaced(f"{TOPOLOGY}.cells:CellsSettings.of_server", _whole_noise),
+                replace_by(f"{TOPOLOGY}.cells:CellsSettings.make_server_scenario", _whole_noise),
             ),
         },
     )
     + build_mutations(
         "topology cell_free: ",
         {
-            "gains of amplitudes": ("gains", replaced(f"{POINTS}.__init__", _amplitudes)),
+            "gains of amplitudes": ("gains", replace_by(f"{POINTS}.__init__", _amplitudes)),
         },
     )
     + build_mutations(
@@ -206,11 +208,13 @@ MUTATIONS = (
         {
             "weights that do not sum to one": (
                 {"Metropolis weights", "contraction"},
-                replaced(f"{TOPOLOGY}.mixing:metropolis", _lazy),
+                replace_by(f"{TOPOLOGY}.mixing:metropolis_weights", _lazy),
             ),
             "weights of the largest degree": (
                 "Metropolis weights",
-                replaced(f"{TOPOLOGY}.mixing:metropolis", lambda real: mixing.max_degree),
+                replace_by(
+                    f"{TOPOLOGY}.mixing:metropolis_weights", lambda real: mixing.max_degree_weights
+                ),
             ),
         },
     )

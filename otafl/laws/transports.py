@@ -15,8 +15,15 @@ import torch
 from otafl.core.contracts import LinkReport
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import Bench, Rig
-from otafl.laws.checks import Check, check_exact, mean_square, normal, ratios, stated
-from otafl.laws.mutations import build_mutations, constant, replaced
+from otafl.laws.checks import (
+    Check,
+    check_exact,
+    check_mean_square,
+    check_normal,
+    check_ratios,
+    state_law,
+)
+from otafl.laws.mutations import build_mutations, replace_by, replace_by_value
 
 N = 0.5
 BANDWIDTH_HZ = 2e6
@@ -31,7 +38,7 @@ def _rig(
     bench: Bench, transport: Any, channel: dict[str, Any] | None = None, **sections: Any
 ) -> Rig:
     section = {"name": "rayleigh", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ} | (channel or {})
-    return bench.uplink(6, 8, {"channel": section, "transport": transport} | sections)
+    return bench.build_rig(6, 8, {"channel": section, "transport": transport} | sections)
 
 
 def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> LinkReport:
@@ -40,52 +47,54 @@ def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> Lin
 
 
 def _sent(rig: Rig) -> LinkReport:
-    return rig.send(rig.symbols(REALS, 0), 0)[1]
+    return rig.send(rig.draw_symbols(REALS, 0), 0)[1]
 
 
 def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
     """Return what the plain sums of so many rounds are off, [R, S, 64]."""
     off = []
     for round in range(rounds):
-        x = rig.symbols(64, round, 1.0)
-        total = x.view(rig.trials, rig.devices, -1).sum(1)
+        x = rig.draw_symbols(64, round, 1.0)
+        total = x.view(rig.num_trials, rig.num_devices, -1).sum(1)
         off.append((rig.send(x, round, "none")[0] - total).cpu().numpy())
     return np.stack(off)
 
 
-@stated("transport over_the_air: one receiver has one noise", ONE_NOISE, "K={}", (1, 5, 50))
+@state_law("transport over_the_air: one receiver has one noise", ONE_NOISE, "K={}", (1, 5, 50))
 def _one_noise(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the noise of the plain sum of K devices, channel inversion at gain P = 10, with N /
     P, whatever K."""
-    ratios = _sum_errors(bench.uplink(devices, 16, INVERSION), bench.size(16)) ** 2 / (N / 10.0)
-    yield mean_square(N / 10.0, ratios, ratios.size)
+    ratios = _sum_errors(bench.build_rig(devices, 16, INVERSION), bench.scale_size(16)) ** 2 / (
+        N / 10.0
+    )
+    yield check_mean_square(N / 10.0, ratios, ratios.size)
 
 
-@stated("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
+@state_law("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
 def _noise_is_white(bench: Bench) -> Iterator[Check]:
     """Take mean products of neighbouring symbols, rounds and trials, over the variance."""
-    z = _sum_errors(bench.uplink(2, 64, INVERSION), 16) / math.sqrt(N / 10.0)
+    z = _sum_errors(bench.build_rig(2, 64, INVERSION), 16) / math.sqrt(N / 10.0)
     pairs = {
         "symbols": (z[:, :, :-1], z[:, :, 1:]),
         "rounds": (z[:-1], z[1:]),
         "trials": (z[:, :-1], z[:, 1:]),
     }
     for case, (one, other) in pairs.items():
-        yield normal(0.0, float((one * other).mean()), 1.0 / math.sqrt(one.size), case)
+        yield check_normal(0.0, float((one * other).mean()), 1.0 / math.sqrt(one.size), case)
 
 
-@stated("transport ideal: the exact weighted mean", "no error")
+@state_law("transport ideal: the exact weighted mean", "no error")
 def _ideal(bench: Bench) -> Iterator[Check]:
     """Compare with the weighted mean."""
     weights = [3.0, 1.0, 2.0]
-    rig = bench.uplink(3, 4, {"transport": "ideal"}, weights=weights)
-    x = rig.symbols(REALS, 0)
+    rig = bench.build_rig(3, 4, {"transport": "ideal"}, weights=weights)
+    x = rig.draw_symbols(REALS, 0)
     exact = np.einsum("k,skp->sp", np.array(weights) / 6.0, x.cpu().numpy().reshape(4, 3, -1))
     off = rig.send(x, 0)[0].cpu().numpy() - exact
     yield check_exact(0.0, float(np.abs(off).max()), 1e-12)
 
 
-@stated("transport over_the_air: airtime", "channel uses / bandwidth")
+@state_law("transport over_the_air: airtime", "channel uses / bandwidth")
 def _airtime(bench: Bench) -> Iterator[Check]:
     """Send one real a channel use, or two, at one channel use a second and hertz."""
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
@@ -94,14 +103,14 @@ def _airtime(bench: Bench) -> Iterator[Check]:
         yield check_exact(symbols / BANDWIDTH_HZ, float(report.airtime_s.mean()), case=case)
 
 
-@stated("transport over_the_air: radiated energy", "P x airtime at full power")
+@state_law("transport over_the_air: radiated energy", "P x airtime at full power")
 def _energy(bench: Bench) -> Iterator[Check]:
     """Send from every device at its 0.1 W for the whole slot."""
     report = _report(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
     yield check_exact(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
 
 
-@stated("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
+@state_law("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
 def _physical(bench: Bench) -> Iterator[Check]:
     """Send 20 dBm over 100 dB of path loss, with thermal noise in the band and a noise figure of
     7 dB: channel inversion receives eta."""
@@ -112,7 +121,9 @@ def _physical(bench: Bench) -> Iterator[Check]:
     yield check_exact(db_to_linear(20.0 - 100.0 - noise_dbm), float(record.eta.mean()))
 
 
-@stated("transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol")
+@state_law(
+    "transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol"
+)
 def _total_energy(bench: Bench) -> Iterator[Check]:
     """Bound the energy of the payload: channel inversion has the SNR P over its symbols, and the
     joules are those of 0.1 W for one symbol."""
@@ -128,26 +139,26 @@ def _total_energy(bench: Bench) -> Iterator[Check]:
         yield check_exact(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
 
 
-@stated("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
+@state_law("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
 def _cells(bench: Bench) -> Iterator[Check]:
     """Send ones from one device by GBMA without noise: each symbol arrives with the amplitude of
     its own block and group of sub-carriers, over E|h|."""
     channel = {"name": "tdl-a", "subcarrier_groups": 2, "block_symbols": 8, "snr_db": 200.0}
-    rig = bench.uplink(1, 8, {"channel": channel, "power": "gbma"})
+    rig = bench.build_rig(1, 8, {"channel": channel, "power": "gbma"})
     ones = torch.ones(8, 24).to(rig.cohort.weight)
-    h = rig.link.channel.state(0).over(24)[:, 0, 0].abs()  # [S, 3, 2]
+    h = rig.link.channel.get_state(0).extend_to(24)[:, 0, 0].abs()  # [S, 3, 2]
     law = h.flatten(1).repeat_interleave(4, 1) / (math.sqrt(math.pi) / 2.0)
-    yield ratios(rig.send(ones, 0)[0].cpu().numpy(), law.cpu().numpy())
+    yield check_ratios(rig.send(ones, 0)[0].cpu().numpy(), law.cpu().numpy())
 
 
-@stated("transport over_the_air: single precision", "equals double precision")
+@state_law("transport over_the_air: single precision", "equals double precision")
 def _precisions(bench: Bench) -> Iterator[Check]:
     """Compare the estimates of the same draws in single and double precision."""
     point = {"channel": {"name": "awgn", "snr_db": 10.0}, "power": "full"}
     estimates = []
     for dtype in (torch.float32, torch.float64):
-        rig = bench.uplink(6, 8, point, dtype=dtype)
-        estimates.append(rig.send(rig.symbols(REALS, 0), 0)[0].double())
+        rig = bench.build_rig(6, 8, point, dtype=dtype)
+        estimates.append(rig.send(rig.draw_symbols(REALS, 0), 0)[0].double())
     yield check_exact(0.0, float((estimates[0] - estimates[1]).abs().max()), 1e-4)
 
 
@@ -217,35 +228,35 @@ MUTATIONS = build_mutations(
     {
         "total energy for each symbol": (
             "total energy",
-            replaced("otafl.uplink.coherent.over_the_air:lay_out_reals", _in_each),
+            replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", _in_each),
         ),
         "a symbol too late": (
             "coherence blocks",
-            replaced("otafl.core.contracts.link:ChannelState.stops", _one_block_late),
+            replace_by("otafl.core.contracts.link:ChannelState.compute_cell_ends", _one_block_late),
         ),
         "sigma^2 for N": (
             {"one receiver has one noise"},
-            constant("otafl.uplink.impairments.impairments:NOISE_VARIANCE", 1.0),
+            replace_by_value("otafl.uplink.impairments.impairments:NOISE_VARIANCE", 1.0),
         ),
         "coloured noise": (
             {"noise is white"},
-            replaced("otafl.uplink.coherent.over_the_air:superpose", _coloured),
+            replace_by("otafl.uplink.coherent.over_the_air:superpose", _coloured),
         ),
         "half precision": (
             {"single precision"},
-            replaced("otafl.uplink.coherent.over_the_air:superpose", _coarse_single),
+            replace_by("otafl.uplink.coherent.over_the_air:superpose", _coarse_single),
         ),
         "every symbol counted twice": (
             {"airtime"},
-            replaced("otafl.uplink.delivery:Tally.add", _twice_the_symbols),
+            replace_by("otafl.uplink.delivery:Tally.add", _twice_the_symbols),
         ),
         "half the energy": (
             {"radiated energy", "total energy"},
-            replaced("otafl.uplink.delivery:Tally.add", _half_the_energy),
+            replace_by("otafl.uplink.delivery:Tally.add", _half_the_energy),
         ),
         "no noise figure": (
             {"physical SNR"},
-            replaced(
+            replace_by(
                 "otafl.channels.base:noise_power_w",
                 lambda real: lambda bandwidth_hz, figure_db: real(bandwidth_hz, 0.0),
             ),
@@ -256,7 +267,7 @@ MUTATIONS = build_mutations(
     {
         "a device left out": (
             {"the exact weighted mean"},
-            replaced("otafl.uplink.delivery:Delivery.give_exact", _a_device_left_out),
+            replace_by("otafl.uplink.delivery:Delivery.give_exact", _a_device_left_out),
         ),
     },
 )

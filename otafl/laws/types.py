@@ -21,14 +21,14 @@ from otafl.laws.bench import CONFORMANCE, Bench, Rig
 from otafl.laws.checks import (
     Check,
     check_exact,
+    check_mean,
     check_mean_not_above,
-    mean,
-    mean_square,
-    normal,
-    share,
-    stated,
+    check_mean_square,
+    check_normal,
+    check_share,
+    state_law,
 )
-from otafl.laws.mutations import build_mutations, replaced, scaled
+from otafl.laws.mutations import build_mutations, replace_by, scale_result
 
 TYPES = "Mergen and Tong 2006"
 LATTICE = "Martinez-Gost et al. 2026"
@@ -46,15 +46,15 @@ EACH_SNR = ("{:g} dB", (-3.0, 0.0, 3.0))
 def _rig(bench: Bench, devices: int, snr_db: float, **keys: Any) -> Rig:
     channel = {"name": "awgn", "snr_db": snr_db, "bandwidth_hz": BANDWIDTH_HZ}
     transport = {"name": "type_based", "range": RANGE} | keys
-    return bench.uplink(
+    return bench.build_rig(
         devices, TRIALS, {"channel": channel, "power": "ci", "transport": transport}
     )
 
 
 def _errors(rig: Rig, rows: Tensor, rounds: int) -> np.ndarray:
     """Return what the means of rows [n, P] are off in so many rounds, [R, S, P]."""
-    x = rows.repeat(rig.trials, 1).to(rig.cohort.weight)
-    exact = x.view(rig.trials, rig.devices, -1).mean(1)
+    x = rows.repeat(rig.num_trials, 1).to(rig.cohort.weight)
+    exact = x.view(rig.num_trials, rig.num_devices, -1).mean(1)
     found = [(rig.send(x, round)[0] - exact).cpu().numpy() for round in range(rounds)]
     return np.stack(found)
 
@@ -70,17 +70,17 @@ def _on_levels(devices: int, levels: int) -> Tensor:
     return RANGE * (2.0 * place / (levels - 1) - 1.0)
 
 
-@stated("transport type_based: error", f"{TYPES}; (N/eta) sum v^2 / K^2", "M={}", (2, 5, 16))
+@state_law("transport type_based: error", f"{TYPES}; (N/eta) sum v^2 / K^2", "M={}", (2, 5, 16))
 def _error(bench: Bench, levels: int) -> Iterator[Check]:
     """Take the counts as they are."""
     devices, snr_db = 8, 3.0
     v = np.linspace(-RANGE, RANGE, levels)
     law = _deviation(levels, snr_db) ** 2 * (v**2).sum() / devices**2
     off = _errors(_rig(bench, devices, snr_db, levels=levels), _on_levels(devices, levels), 4)
-    yield mean_square(law, off**2 / law, off.size)
+    yield check_mean_square(law, off**2 / law, off.size)
 
 
-@stated("transport type_based: rounded counts", "2 Q(1/(2 sqrt(N/eta))) wrong", *EACH_SNR)
+@state_law("transport type_based: rounded counts", "2 Q(1/(2 sqrt(N/eta))) wrong", *EACH_SNR)
 def _rounded(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Count two levels of five devices each: the mean is right where both counts are, or are wrong
     by the same."""
@@ -90,11 +90,11 @@ def _rounded(bench: Bench, snr_db: float) -> Iterator[Check]:
     edges = stats.norm.sf((by - 0.5) / deviation) - stats.norm.sf((by + 0.5) / deviation)
     law = (1.0 - wrong) ** 2 + 2.0 * (edges**2).sum()
     rig = _rig(bench, 10, snr_db, levels=2, project="round")
-    off = _errors(rig, _on_levels(10, 2), bench.size(16))
-    yield share(law, int((np.abs(off) < 1e-6).sum()), off.size)
+    off = _errors(rig, _on_levels(10, 2), bench.scale_size(16))
+    yield check_share(law, int((np.abs(off) < 1e-6).sum()), off.size)
 
 
-@stated("transport type_based: lattice", f"{LATTICE}; nearest counts of sum K", *EACH_SNR)
+@state_law("transport type_based: lattice", f"{LATTICE}; nearest counts of sum K", *EACH_SNR)
 def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Compare the mean squared error with that of a simulation that gives units away one by one,
     and with that of rounded counts under the same noise, below which it lies. (In more noise the
@@ -104,11 +104,13 @@ def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
     squared = {}
     for project in ("round", "lattice"):
         rig = _rig(bench, devices, snr_db, levels=levels, project=project)
-        squared[project] = _errors(rig, rows, bench.size(16)) ** 2
+        squared[project] = _errors(rig, rows, bench.scale_size(16)) ** 2
     simulated = _simulated(rows[:, :levels].numpy(), levels, snr_db)
     found = squared["lattice"]
     spread = simulated.var() / simulated.size + found.var() / found.size
-    yield normal(float(simulated.mean()), float(found.mean()), math.sqrt(spread), "simulation")
+    yield check_normal(
+        float(simulated.mean()), float(found.mean()), math.sqrt(spread), "simulation"
+    )
     if snr_db >= 0:
         yield check_mean_not_above(squared["round"], found, "not above rounding")
 
@@ -129,35 +131,35 @@ def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
     return squared
 
 
-@stated("transport type_based: rounding to levels", "unbiased; f (1 - f) step^2 / K")
+@state_law("transport type_based: rounding to levels", "unbiased; f (1 - f) step^2 / K")
 def _rounding(bench: Bench) -> Iterator[Check]:
     """Round values anywhere between the levels up or down, without noise."""
     devices, levels = 8, 5
     rig = _rig(bench, devices, 200.0, levels=levels)
-    draw = rig.streams.uniform(CONFORMANCE / "values", 0, (devices, REALS))[0].cpu()
+    draw = rig.streams.draw_uniform(CONFORMANCE / "values", 0, (devices, REALS))[0].cpu()
     rows = RANGE * (2.0 * draw - 1.0)
     step = 2.0 * RANGE / (levels - 1)
     part = ((rows.numpy() + RANGE) / step) % 1.0
-    off = _errors(rig, rows, bench.size(16))
+    off = _errors(rig, rows, bench.scale_size(16))
     law = (part * (1.0 - part)).mean() * step**2 / devices
-    yield mean(0.0, off, "mean")
-    yield mean(law, (off**2).mean(2), "variance")
+    yield check_mean(0.0, off, "mean")
+    yield check_mean(law, (off**2).mean(2), "variance")
 
 
-@stated("transport type_based: channel uses and power", "M a real, one of them at M P")
+@state_law("transport type_based: channel uses and power", "M a real, one of them at M P")
 def _uses(bench: Bench) -> Iterator[Check]:
     """Send at full power, 0.1 W, and tell the range where it is not given."""
     devices, levels = 6, 5
     for wanted, told in ((RANGE, 0.0), ("payload", float(devices))):
         rig = _rig(bench, devices, 10.0, levels=levels, range=wanted)
-        report = rig.send(rig.symbols(REALS, 0), 0)[1]
+        report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
         case = f"range {wanted}"
         yield check_exact(levels * REALS, float(report.symbols.mean()), case=f"{case}, uses")
         airtime_s = levels * REALS / BANDWIDTH_HZ
         yield check_exact(airtime_s, float(report.airtime_s.mean()), case=f"{case}, airtime")
         yield check_exact(10.0, float(report.power.max()), case=f"{case}, power of a use")
         yield check_exact(0.1 * airtime_s, float(report.energy_j.max()), case=f"{case}, joules")
-        pulse = report.saved["p/0"].abs().square().max()
+        pulse = report.saved_tensors["p/0"].abs().square().max()
         yield check_exact(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
         yield check_exact(told, float(report.side_symbols.mean()), case=f"{case}, side information")
 
@@ -197,14 +199,17 @@ MUTATIONS = build_mutations(
     {
         "noise of a complex sample": (
             {"error", "lattice", "rounded counts"},
-            scaled("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
+            scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
         ),
-        "counts rounded down": ("rounded counts", replaced(f"{TYPES}:project", _down)),
-        "counts that need not add up to K": ("lattice", replaced(f"{TYPES}:nearest_type", _apart)),
-        "values rounded up": ("rounding to levels", replaced(f"{TYPES}:_levels", _always_up)),
+        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _down)),
+        "counts that need not add up to K": (
+            "lattice",
+            replace_by(f"{TYPES}:nearest_type", _apart),
+        ),
+        "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
         "a pulse at the power of a use": (
             {"channel uses and power", "error", "lattice", "rounded counts"},
-            replaced(f"{TYPES}:TypeBased._pulses", _one_use),
+            replace_by(f"{TYPES}:TypeBased._pulses", _one_use),
         ),
     },
 )

@@ -19,8 +19,21 @@ from torch import Tensor
 
 from otafl.core.units import db_to_linear
 from otafl.laws.bench import CONFORMANCE, Bench, Rig
-from otafl.laws.checks import Check, check_exact, law_of, mean, ratios, stated
-from otafl.laws.mutations import build_mutations, constant, replaced, scaled, turned
+from otafl.laws.checks import (
+    Check,
+    check_distribution,
+    check_exact,
+    check_mean,
+    check_ratios,
+    state_law,
+)
+from otafl.laws.mutations import (
+    build_mutations,
+    change_result,
+    replace_by,
+    replace_by_value,
+    scale_result,
+)
 from otafl.uplink.coherent.ofdm_samples import to_samples
 from otafl.uplink.impairments.amplifier import peaks
 
@@ -43,7 +56,7 @@ def _rig(bench: Bench, devices: int, trials: int, **sections: Any) -> Rig:
     base = {"channel": {"name": "awgn", "snr_db": QUIET_DB}, "power": "gbma"}
     own = {"name": "ofdm", "subcarriers": CARRIERS, "prefix": PREFIX, "quadrature": True}
     transport = own | sections.pop("transport", {})
-    return bench.uplink(devices, trials, base | sections | {"transport": transport})
+    return bench.build_rig(devices, trials, base | sections | {"transport": transport})
 
 
 def _complex(reals: Tensor) -> np.ndarray:
@@ -55,7 +68,7 @@ def _complex(reals: Tensor) -> np.ndarray:
 
 def _rows(rig: Rig, symbols: int, round: int = 0) -> Tensor:
     """Draw rows [S * n, P] of so many OFDM symbols."""
-    return rig.symbols(2 * symbols * CARRIERS, round, 1.0)
+    return rig.draw_symbols(2 * symbols * CARRIERS, round, 1.0)
 
 
 def _frequencies() -> np.ndarray:
@@ -63,13 +76,13 @@ def _frequencies() -> np.ndarray:
     return np.arange(CARRIERS) - (CARRIERS - 1) / 2.0
 
 
-@stated("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
+@state_law("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
 def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
     """Send the same over both, in noise, by the same seed."""
     sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}, "power": "tci"}
     sections["impairments"] = {"residual_phase_rad": 0.3}
     wave = _rig(bench, 5, 4, **sections)
-    plain = bench.uplink(
+    plain = bench.build_rig(
         5, 4, sections | {"transport": {"name": "over_the_air", "quadrature": True}}
     )
     for round in range(2):
@@ -77,10 +90,10 @@ def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
         (one, of_one), (two, of_two) = wave.send(x, round), plain.send(x, round)
         off = float((one - two).norm() / two.norm())
         yield check_exact(0.0, off, 1e-5, "estimates apart")
-        yield ratios(of_one.nmse.cpu().numpy(), of_two.nmse.cpu().numpy(), 1e-5, "error")
+        yield check_ratios(of_one.nmse.cpu().numpy(), of_two.nmse.cpu().numpy(), 1e-5, "error")
 
 
-@stated("transport ofdm: delays within the prefix", "a phase ramp exp(-j 2 pi f D / n)")
+@state_law("transport ofdm: delays within the prefix", "a phase ramp exp(-j 2 pi f D / n)")
 def _delays(bench: Bench) -> Iterator[Check]:
     """Delay devices by up to the prefix, over a flat channel."""
     rig = _rig(bench, 6, 4, impairments={"timing_offset": PREFIX / CARRIERS})
@@ -90,14 +103,14 @@ def _delays(bench: Bench) -> Iterator[Check]:
     late = transport.alignment.impairments.offsets(6, 0)[1].cpu().numpy()
     late = (late - late.min(1, keepdims=True)) * CARRIERS  # [S, K]
     ramp = np.exp(-2j * math.pi * late[..., None] * _frequencies() / CARRIERS)
-    gain = report.saved["c/0"][:, 0].cpu().numpy()
-    sent = _complex(x).reshape(rig.trials, 6, -1, CARRIERS)
+    gain = report.saved_tensors["c/0"][:, 0].cpu().numpy()
+    sent = _complex(x).reshape(rig.num_trials, 6, -1, CARRIERS)
     law = (gain[..., None, None] * ramp[:, :, None] * sent).mean(1)
     off = np.linalg.norm(_complex(estimate) - law) / np.linalg.norm(law)
     yield check_exact(0.0, float(off), 1e-6)
 
 
-@stated("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
+@state_law("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
 def _carriers(bench: Bench) -> Iterator[Check]:
     """Send one sub-carrier of each OFDM symbol, and see where it arrives."""
     symbols, own, trials = 4, 20, 16
@@ -107,36 +120,40 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
     transport: Any = rig.link.transport
     e = transport.alignment.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
-    heard = _complex(estimate) / report.saved["c/0"][:, :1].cpu().numpy()
+    heard = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
     gain, turn = heard[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
     kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))
-    yield ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
+    yield check_ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
     step = np.arange(symbols) * (1.0 + PREFIX / CARRIERS)
     turned = np.exp(1j * (turn[:, None] + 2.0 * math.pi * e[:, None] * step))
     yield check_exact(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
     total = (np.abs(heard) ** 2).sum(2)
-    yield ratios(total, np.ones_like(total), case="power of all sub-carriers")
+    yield check_ratios(total, np.ones_like(total), case="power of all sub-carriers")
     lost = 1.0 - np.abs(gain[:, 0]) ** 2
     near = (math.pi * e) ** 2 / 3.0
-    yield ratios(lost, near, float((math.pi * np.abs(e).max()) ** 2) / 5.0, "lost power")
+    yield check_ratios(lost, near, float((math.pi * np.abs(e).max()) ** 2) / 5.0, "lost power")
 
 
-@stated("transport ofdm: peaks", "1 - (1 - exp(-g))^n of CN(0, 1) sub-carriers", "n={}", (16, 64))
+@state_law(
+    "transport ofdm: peaks", "1 - (1 - exp(-g))^n of CN(0, 1) sub-carriers", "n={}", (16, 64)
+)
 def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
     """Take the peaks of normal sub-carriers, and the mean of what a run reports, whose law is the
     harmonic number of n."""
     streams = _rig(bench, 1, 1).streams
-    draw = streams.normal(CONFORMANCE / "peaks", carriers, (bench.size(8192), carriers, 2))[0]
+    draw = streams.draw_normal(
+        CONFORMANCE / "peaks", carriers, (bench.scale_size(8192), carriers, 2)
+    )[0]
     found = peaks(to_samples(torch.view_as_complex(draw.contiguous() * math.sqrt(0.5)), carriers))
-    yield law_of(found.cpu().numpy(), lambda g: (1.0 - np.exp(-g)) ** carriers)
+    yield check_distribution(found.cpu().numpy(), lambda g: (1.0 - np.exp(-g)) ** carriers)
     rig = _rig(bench, 4, 32, transport={"subcarriers": carriers})
-    for round in range(bench.size(4)):
-        rig.send(rig.symbols(2 * 32 * carriers, round), round)
-    reported = db_to_linear(rig.link.transport.measures()["papr_db"].cpu().numpy())
-    yield mean((1.0 / np.arange(1, carriers + 1)).sum(), reported, "reported")
+    for round in range(bench.scale_size(4)):
+        rig.send(rig.draw_symbols(2 * 32 * carriers, round), round)
+    reported = db_to_linear(rig.link.transport.compute_metrics()["papr_db"].cpu().numpy())
+    yield check_mean((1.0 / np.arange(1, carriers + 1)).sum(), reported, "reported")
 
 
-@stated("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
+@state_law("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
 def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
     """Send normal symbols at the budget through a Rapp amplifier, and integrate its gain and what
     it adds over the exponential law of a sample's power."""
@@ -154,33 +171,35 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
     power = over(lambda g: out(g) ** 2)
     rig = _rig(bench, 1, 32, transport=keys)
     found = []
-    for round in range(bench.size(8)):
+    for round in range(bench.scale_size(8)):
         x = _rows(rig, 16, round)
         estimate, report = rig.send(x, round)
-        ideal = report.saved["c/0"][:, :1].cpu().numpy() * _complex(x)
+        ideal = report.saved_tensors["c/0"][:, :1].cpu().numpy() * _complex(x)
         heard = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
         found.append(heard / (np.abs(ideal) ** 2).sum((1, 2)))
     finite = 0.5 / (16 * CARRIERS)  # a payload of a mean power that does not vary
-    yield mean(gain, np.array(found), "Bussgang gain", bias=finite)
-    vector = rig.link.transport.measures()["evm"].cpu().numpy() ** 2
+    yield check_mean(gain, np.array(found), "Bussgang gain", bias=finite)
+    vector = rig.link.transport.compute_metrics()["evm"].cpu().numpy() ** 2
     law = power / gain**2 - 1.0
-    yield mean(law, vector, "squared error vector", bias=2.0 * law * finite + finite**2)
+    yield check_mean(law, vector, "squared error vector", bias=2.0 * law * finite + finite**2)
 
 
-@stated("transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8))
+@state_law(
+    "transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8)
+)
 def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
     """Compare what is off, without noise, with what the paths' waves bring, and that with the
     energy of the paths outside, each times the samples J that it misses."""
-    symbols, trials = bench.size(64), 32
+    symbols, trials = bench.scale_size(64), 32
     channel = WIDE | {"snr_db": QUIET_DB, "delay_spread_s": 2e-7}
     rig = _rig(bench, 1, trials, channel=channel, transport={"prefix": prefix})
     x = _rows(rig, symbols)
     estimate, report = rig.send(x, 0)
-    saved = {name: value.cpu().numpy() for name, value in report.saved.items()}
+    saved = {name: value.cpu().numpy() for name, value in report.saved_tensors.items()}
     sent = np.stack([_at_carriers(row) for row in x.cpu().numpy()])
     heard = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
     off = heard - saved["c/0"][:, None, :, 0] * sent
-    paths = rig.link.channel.state(0).paths
+    paths = rig.link.channel.get_state(0).paths_fn
     assert paths is not None
     found = paths(1)
     a = found.a[:, 0, 0, 0].cpu().numpy()
@@ -189,8 +208,8 @@ def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
     laws = [_outside(*select_trial, prefix) for select_trial in zip(a, delay, scale, strict=True)]
     exact, simple = np.array(laws).T
     measured = (np.abs(off[:, 1:]) ** 2).mean((1, 2)) / (np.abs(sent) ** 2).mean((1, 2))
-    yield mean(1.0, measured / exact, "from the waves")
-    yield mean(1.0, measured / simple, "energy outside", bias=0.1)
+    yield check_mean(1.0, measured / exact, "from the waves")
+    yield check_mean(1.0, measured / simple, "energy outside", bias=0.1)
 
 
 def _at_carriers(row: np.ndarray) -> np.ndarray:
@@ -218,7 +237,7 @@ def _outside(
     return float(exact), float(2.0 * energy * (np.abs(scale) ** 2).mean())
 
 
-@stated("transport ofdm: channel uses and power", "(n + prefix) samples at P")
+@state_law("transport ofdm: channel uses and power", "(n + prefix) samples at P")
 def _uses(bench: Bench) -> Iterator[Check]:
     """Count whole OFDM symbols with their prefixes, and what they radiate."""
     for reals, prefix in itertools.product((640, 650), (0, PREFIX)):
@@ -231,7 +250,7 @@ def _uses(bench: Bench) -> Iterator[Check]:
             transport={"prefix": prefix, "quadrature": False},
             channel={"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ},
         )
-        report = rig.send(rig.symbols(reals, 0), 0)[1]
+        report = rig.send(rig.draw_symbols(reals, 0), 0)[1]
         samples = -(-reals // CARRIERS) * (CARRIERS + prefix)
         yield check_exact(samples, float(report.symbols.max()), case=case)
         yield check_exact(samples / BANDWIDTH_HZ, float(report.airtime_s.max()), case=f"{case}, s")
@@ -274,25 +293,30 @@ MUTATIONS = build_mutations(
     {
         "prefixes take no time": (
             "carrier offset",
-            replaced(f"{SAMPLES}:carrier_turns", _without_prefixes),
+            replace_by(f"{SAMPLES}:carrier_turns", _without_prefixes),
         ),
         "delays twice as long": (
             {"beyond the prefix", "delays within the prefix", "no impairment"},
-            scaled("otafl.uplink.coherent.arrivals:about_centre", 2.0),
+            scale_result("otafl.uplink.coherent.arrivals:about_centre", 2.0),
         ),
         "groups on other sub-carriers": (
             {"beyond the prefix", "no impairment"},
-            replaced("otafl.uplink.coherent.ofdm:lay_out", _wider),
+            replace_by("otafl.uplink.coherent.ofdm:lay_out", _wider),
         ),
-        "amplitudes for powers": ("peaks", turned(f"{SAMPLES}:peaks", lambda power: power.sqrt())),
-        "a harder amplifier": ("amplifier", replaced(f"{SAMPLES}:rapp", _harder)),
+        "amplitudes for powers": (
+            "peaks",
+            change_result(f"{SAMPLES}:peaks", lambda power: power.sqrt()),
+        ),
+        "a harder amplifier": ("amplifier", replace_by(f"{SAMPLES}:rapp", _harder)),
         "one sample more in the prefix": (
             "beyond the prefix",
-            replaced("otafl.uplink.coherent.arrivals:missing_samples", _one_more),
+            replace_by("otafl.uplink.coherent.arrivals:missing_samples", _one_more),
         ),
         "a prefix that is for nothing": (
             "channel uses and power",
-            constant("otafl.uplink.coherent.ofdm_grid:Grid.repeats", property(lambda _: 1.0)),
+            replace_by_value(
+                "otafl.uplink.coherent.ofdm_grid:Grid.repeats", property(lambda _: 1.0)
+            ),
         ),
     },
 )

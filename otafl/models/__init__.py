@@ -10,19 +10,21 @@ from otafl.core.errors import UserError
 from otafl.models.base import Model
 from otafl.models.geometry import Window
 from otafl.models.layered import Layer, LayeredModel
-from otafl.user_code.own import OwnPart
+from otafl.user_code.custom_part import CustomPart
 
-__all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "sides"]
+__all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_sides"]
 
 
 def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
     """Make the model that a section of a scenario names, for samples of a shape and so many
     classes. Raises UserError if the model does not fit them."""
-    model: Model = registry.make("model", section, input_shape, classes)
+    model: Model = registry.make_component("model", section, input_shape, classes)
     return model
 
 
-def sides(section: Any, input_shape: tuple[int, ...], classes: int) -> list[tuple[int, int]] | None:
+def list_layer_sides(
+    section: Any, input_shape: tuple[int, ...], classes: int
+) -> list[tuple[int, int]] | None:
     """Return (inputs, outputs) of each layer's weight, before there are any parameters.
 
     Returns
@@ -30,7 +32,7 @@ def sides(section: Any, input_shape: tuple[int, ...], classes: int) -> list[tupl
     None where the model is no chain of layers, where it does not fit the samples, and of a model
     of the user's own.
     """
-    if isinstance(section, OwnPart):
+    if isinstance(section, CustomPart):
         return None
     try:
         model = build(section, input_shape, classes)

@@ -16,7 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Batch, Tensors, column
+from otafl.core.contracts import Batch, Tensors, unsqueeze_like
+from otafl.core.renamed import Renamed
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
@@ -46,7 +47,7 @@ NORMALISING = 6
 """Operations a number of a normalisation: mean and variance (3), the rest (3)."""
 
 
-class Model(ABC):
+class Model(Renamed, ABC):
     """A model has any batched forward pass; gradients come by autograd where it does not write
     them.
 
@@ -101,42 +102,42 @@ class Model(ABC):
         """
         return self.logits(params, x)
 
-    def trainable(self, params: Tensors) -> Tensors:
-        """Copy parameters [n, *shape] to be trained in place, laid out as `sgd_` is fastest with;
-        methods may lay them out otherwise."""
-        return copied(params)
+    def copy_trainable(self, params: Tensors) -> Tensors:
+        """Copy parameters [n, *shape] to be trained in place, laid out as `take_sgd_step_` is
+        fastest with; methods may lay them out otherwise."""
+        return copy_params(params)
 
-    def gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
+    def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
         """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
 
-        def objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
+        def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             scores = self.training_logits(leaves, batch.x, batch.weight)
             loss = cross_entropy(scores, batch)
             return loss, loss
 
-        return by_autograd(objective, params, batch)
+        return differentiate(compute_objective, params, batch)
 
-    def sgd_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
+    def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
         """Take one SGD step of size step [n] in place; return the loss [n] before it."""
-        loss, grads = self.gradients(params, batch)
+        loss, grads = self.compute_gradients(params, batch)
         descend_(params, grads, step)
         return loss
 
-    def described(self) -> dict[str, Any] | None:
+    def describe(self) -> dict[str, Any] | None:
         """Return what the model is as plain data, of which `otafl.models.modules` makes a torch
         module; None if it has no such description."""
         return None
 
     @property
-    def size(self) -> int:
+    def num_params(self) -> int:
         """Count the parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
-    def forward_flops(self, samples: Number) -> Number:
+    def count_forward_flops(self, samples: Number) -> Number:
         """Return the operations of forward passes: a multiplication and an addition a MAC."""
         return (2.0 * self.macs + self.elementwise) * samples
 
-    def training_flops(self, samples: Number) -> Number:
+    def count_training_flops(self, samples: Number) -> Number:
         """Return the operations of forward and backward passes. A backward pass multiplies by the
         weights and by what each layer saw, twice the MACs, but for the first layers, which hand no
         gradient on."""
@@ -144,9 +145,9 @@ class Model(ABC):
         return (products + 2.0 * self.elementwise) * samples
 
 
-def flatten(blocks: Tensors) -> Tensor:
+def flatten(tensors: Tensors) -> Tensor:
     """Put blocks [n, *shape] side by side as [n, P]; makes no copy if there is only one."""
-    columns = [block.flatten(1) for block in blocks.values()]
+    columns = [block.flatten(1) for block in tensors.values()]
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
@@ -159,7 +160,7 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
     }
 
 
-def copied(params: Tensors) -> Tensors:
+def copy_params(params: Tensors) -> Tensors:
     """Copy parameters, contiguous as batched products in place need them."""
     return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
 
@@ -167,10 +168,10 @@ def copied(params: Tensors) -> Tensors:
 def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:
     """Take a step of size step [n] against the gradients [n, *shape] in place."""
     for name, grad in grads.items():
-        params[name].addcmul_(grad, column(step, grad), value=-1.0)
+        params[name].addcmul_(grad, unsqueeze_like(step, grad), value=-1.0)
 
 
-def by_autograd(
+def differentiate(
     objective: Callable[[Tensors, Batch], tuple[Tensor, Tensor]], params: Tensors, batch: Batch
 ) -> tuple[Tensor, Tensors]:
     """Return the loss [n] and the gradient [n, *shape] by the parameters of what is lowered, [n]:

@@ -29,10 +29,10 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
-from otafl.models.geometry import Window, image_shape
-from otafl.models.layered import ActivationSettings, Layer, LayeredModel, numbered
-from otafl.models.network import Network, network_of
-from otafl.models.steps import Channels
+from otafl.models.geometry import Window, find_image_shape
+from otafl.models.layer_steps import Channels
+from otafl.models.layered import ActivationSettings, Layer, LayeredModel, number_layers
+from otafl.models.network import Network, to_network
 
 
 class WindowSettings(ActivationSettings):
@@ -67,7 +67,7 @@ class WindowSettings(ActivationSettings):
         if data.input_shape is None:
             return ()
         try:
-            layers_of(self, data.input_shape, data.classes)
+            build_layers(self, data.input_shape, data.classes)
         except UserError as error:
             key = str(error).partition(":")[0].partition(".")[2]
             return [Problem(str(error), ("model", key), (("data",),))]
@@ -91,26 +91,26 @@ class Cnn(LayeredModel):
         hidden: HiddenWidths = (128,)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        layers = layers_of(settings, input_shape, classes)
+        layers = build_layers(settings, input_shape, classes)
         super().__init__(layers, settings.slope, settings.bias_start)
 
-    def network(self, channels: Channels) -> Network:
-        return network_of(self, channels)
+    def build_network(self, channels: Channels) -> Network:
+        return to_network(self, channels)
 
 
-def layers_of(
+def build_layers(
     settings: WindowSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Layer, ...]:
     """Return convolutions and fully connected layers. Raises UserError if they do not fit the
     samples."""
-    windows = _windows(settings, input_shape)
+    windows = _build_windows(settings, input_shape)
     front = [(one.inputs, n) for one, n in zip(windows, settings.channels, strict=True)]
     widths = [windows[-1].features * settings.channels[-1], *settings.hidden, classes]
-    return numbered([*front, *pairwise(widths)], windows)
+    return number_layers([*front, *pairwise(widths)], windows)
 
 
-def _windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> list[Window]:
-    inputs, height, width = image_shape(input_shape, settings.name)
+def _build_windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> list[Window]:
+    inputs, height, width = find_image_shape(input_shape, settings.name)
     kernel, pool = settings.kernel, settings.pool
     padding = kernel // 2 if settings.padding == "same" else 0
     out: list[Window] = []

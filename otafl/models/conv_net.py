@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from otafl.models.base import HiddenWidths, OutputChannels
-from otafl.models.geometry import image_shape
+from otafl.models.geometry import find_image_shape
+from otafl.models.layer_steps import Linear, MaxPool, Relu, Step
 from otafl.models.network import Network
-from otafl.models.normed import NormedSettings, convolution
-from otafl.models.steps import Linear, MaxPool, Relu, Step
+from otafl.models.normalised_networks import NormedSettings, make_convolution
 
 
 class ConvNet(Network):
@@ -31,11 +31,13 @@ class ConvNet(Network):
         hidden: HiddenWidths = ()
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        image = image_shape(input_shape, settings.name)
+        image = find_image_shape(input_shape, settings.name)
         width, high, wide = image
         steps: list[Step] = []
         for number, outputs in enumerate(settings.channels, 1):
-            steps += convolution(settings, "", width, outputs, number=str(number), cut=number > 1)
+            steps += make_convolution(
+                settings, "", width, outputs, number=str(number), cut=number > 1
+            )
             if number < len(settings.channels) or settings.last_pool:
                 steps.append(MaxPool(2))  # before ReLU, which then has less to do
                 high, wide = high // 2, wide // 2

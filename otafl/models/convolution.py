@@ -18,56 +18,57 @@ from torch.nn import functional
 from otafl.models.geometry import Window
 
 
-class Kept(NamedTuple):
+class ConvolutionCache(NamedTuple):
     """Hold what the backward pass of a convolution needs of the forward one. image: what it saw;
-    met: that as its weight met it (the image itself, or its patches); z: its output before pooling;
+    inputs: that as its weight met it (the image itself, or its patches); z: its output before
+    pooling;
     winners: where in z each pooled number comes from, None without pooling."""
 
     image: Tensor
-    met: Tensor
+    inputs: Tensor
     z: Tensor
     winners: Tensor | None
 
 
-def images(x: Tensor, window: Window) -> Tensor:
+def to_images(x: Tensor, window: Window) -> Tensor:
     """Return samples [n, B, *input] as images [n B, C, H, W]."""
     shape = (window.channels, window.height, window.width)
     return x.reshape(-1, *shape).contiguous(memory_format=torch.channels_last)
 
 
-def beside(x: Tensor, window: Window) -> Tensor:
+def to_grouped_images(x: Tensor, window: Window) -> Tensor:
     """Return samples [n, B, *input] as images [B, n C, H, W]."""
     n, b = x.shape[:2]
     x = x.view(n, b, window.channels, window.height, window.width).transpose(0, 1).flatten(1, 2)
     return x.contiguous(memory_format=torch.channels_last)
 
 
-def features(image: Tensor, n: int) -> Tensor:
+def to_features(image: Tensor, n: int) -> Tensor:
     """Return images [n B, C, H, W] as long vectors [n, B, H W C]."""
     last = image.permute(0, 2, 3, 1)
     return last.reshape(n, -1, last[0].numel())
 
 
-def features_beside(image: Tensor, n: int) -> Tensor:
+def to_grouped_features(image: Tensor, n: int) -> Tensor:
     """Return images [B, n C, H, W] as long vectors [n, B, H W C]."""
     return image.unflatten(1, (n, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
-def scores(z: Tensor, window: Window) -> Tensor:
+def to_score_images(z: Tensor, window: Window) -> Tensor:
     """Return what a weight made of patches, z [n, B positions, out], as images [n B, out, H',
     W']."""
     high, wide = window.positions_high, window.positions_wide
     return z.reshape(-1, high, wide, z.shape[2]).permute(0, 3, 1, 2)
 
 
-def as_images(g: Tensor, window: Window) -> Tensor:
-    """Return gradients [n, B, H W C] by `features` as images [n B, C, H, W] that the pooling
+def to_gradient_images(g: Tensor, window: Window) -> Tensor:
+    """Return gradients [n, B, H W C] by `to_features` as images [n B, C, H, W] that the pooling
     gave."""
     return g.reshape(-1, *window.pooled, g.shape[2] // window.features).permute(0, 3, 1, 2)
 
 
-def as_images_beside(g: Tensor, window: Window) -> Tensor:
-    """Return gradients [n, B, H W C] by `features_beside` as images [B, n C, H, W]."""
+def to_grouped_gradient_images(g: Tensor, window: Window) -> Tensor:
+    """Return gradients [n, B, H W C] by `to_grouped_features` as images [B, n C, H, W]."""
     n, b, size = g.shape
     g = g.view(n, b, *window.pooled, size // window.features).permute(1, 2, 3, 0, 4)
     return g.flatten(3).permute(0, 3, 1, 2)
@@ -81,18 +82,18 @@ def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
     return pooled, winners
 
 
-def unpool(g: Tensor, kept: Kept, size: int) -> Tensor:
+def unpool(g: Tensor, cache: ConvolutionCache, size: int) -> Tensor:
     """Return the gradient by z, from g by the pooled images: at the largest of each window (the
     first of equal ones), 0 elsewhere."""
-    if kept.winners is None:
+    if cache.winners is None:
         return g
     s = [size, size]
     return torch.ops.aten.max_pool2d_with_indices_backward(
-        g, kept.z, s, s, [0, 0], [1, 1], False, kept.winners
+        g, cache.z, s, s, [0, 0], [1, 1], False, cache.winners
     )
 
 
-def kernels(weight: Tensor, window: Window) -> Tensor:
+def to_kernels(weight: Tensor, window: Window) -> Tensor:
     """Return matrices [n, k k C, out] as the kernels of a grouped convolution, [n out, C, k, k]."""
     k = window.kernel
     out = weight.unflatten(1, (k, k, -1)).permute(0, 4, 1, 2, 3).contiguous()
@@ -104,7 +105,7 @@ def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Ten
     out] and biases [n, out]; return [B, n out, H', W']."""
     groups = image.shape[1] // window.channels
     z = functional.conv2d(
-        image, kernels(weight, window), bias.flatten(), window.stride, window.padding, 1, groups
+        image, to_kernels(weight, window), bias.flatten(), window.stride, window.padding, 1, groups
     )
     return z.contiguous(memory_format=torch.channels_last)
 
@@ -118,7 +119,7 @@ def convolve_backward(
     by_x, by_kernel, by_bias = torch.ops.aten.convolution_backward(
         g,
         image,
-        kernels(weight, window),
+        to_kernels(weight, window),
         [n * out],
         [window.stride] * 2,
         [window.padding] * 2,
@@ -132,7 +133,7 @@ def convolve_backward(
     return by_x, by_weight, by_bias.view(n, out)
 
 
-def patches(image: Tensor, n: int, window: Window) -> Tensor:
+def extract_patches(image: Tensor, n: int, window: Window) -> Tensor:
     """Return what the window sees at each position of images [n B, C, H, W], [n, B positions, k k
     C]."""
     k, s, p = window.kernel, window.stride, window.padding
@@ -143,9 +144,9 @@ def patches(image: Tensor, n: int, window: Window) -> Tensor:
     return seen.permute(0, 1, 3, 4, 5, 6, 2).reshape(n, -1, window.inputs)
 
 
-def fold(p: Tensor, window: Window) -> Tensor:
+def fold_patches(p: Tensor, window: Window) -> Tensor:
     """Add up patches [n, B positions, k k C] where they overlap, as images [n B, C, H, W]: what
-    `patches` does, transposed. First along the height, then along the width."""
+    `extract_patches` does, transposed. First along the height, then along the width."""
     k, s, pad = window.kernel, window.stride, window.padding
     rows, columns = window.positions_high, window.positions_wide
     high, wide = window.height + 2 * pad, window.width + 2 * pad

@@ -20,7 +20,7 @@ from otafl.models.geometry import Window
 from otafl.models.layered import PATCHES_AT_ONCE, Layer, LayeredModel
 
 
-def modes(layer: Layer) -> tuple[int, ...]:
+def get_modes(layer: Layer) -> tuple[int, ...]:
     """Return I_1 .. I_N of a layer's weight: 2 of a dense one, 4 of a convolution."""
     if layer.window is None:
         return layer.inputs, layer.outputs
@@ -28,8 +28,8 @@ def modes(layer: Layer) -> tuple[int, ...]:
 
 
 class CpMap:
-    """Acts as a dense layer's weight (`layered.LinearMap`), by R (M + N) multiplications a sample
-    in place of M N. Eq. (6)."""
+    """Acts as a dense layer's weight (`require_layers.LinearMap`), by R (M + N) multiplications a
+    sample in place of M N. Eq. (6)."""
 
     def __init__(self, factors: Sequence[Tensor]) -> None:
         self._inputs, self._outputs = factors
@@ -61,16 +61,16 @@ def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Win
     return functional.conv2d(y, last, bias.flatten(), groups=n)  # eq. (12)
 
 
-def logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) -> Tensor:
+def compute_logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return class scores [n, B, classes] of x [n or 1, B, *input]. params: factors and biases, by
     the names that the model gives its weights and biases."""
     front = [layer for layer in model.layers if layer.window is not None]
     if front:
         n = len(params[front[0].bias])
-        largest = max(one.positions * max(modes(one)[2:]) for one in front)
+        largest = max(one.positions * max(get_modes(one)[2:]) for one in front)
         largest = max(largest, *(one.positions * params[one.weight][0].shape[1] for one in front))
         parts = x.split(max(1, PATCHES_AT_ONCE // (n * largest)), 1)
-        seen = [_features(front, params, part) for part in parts]
+        seen = [_compute_features(front, params, part) for part in parts]
         x = seen[0] if len(seen) == 1 else torch.cat(seen, 1)
     x = x.flatten(2)
     *hidden, last = model.layers[len(front) :]
@@ -80,12 +80,12 @@ def logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) -> Tensor:
     return CpMap(params[last.weight]).forward(x).add_(params[last.bias][:, None])
 
 
-def _features(front: Sequence[Layer], params: Mapping[str, Any], x: Tensor) -> Tensor:
+def _compute_features(front: Sequence[Layer], params: Mapping[str, Any], x: Tensor) -> Tensor:
     """Return what the fully connected layers see of x, [n, B, M]."""
     assert front[0].window is not None
-    image = convolution.beside(x, front[0].window)
+    image = convolution.to_grouped_images(x, front[0].window)
     for layer in front:
         assert layer.window is not None
         z = convolve(image, params[layer.weight], params[layer.bias], layer.window)
         image = functional.relu(convolution.pool(z, layer.window.pool)[0])
-    return convolution.features_beside(image, len(params[front[0].bias]))
+    return convolution.to_grouped_features(image, len(params[front[0].bias]))

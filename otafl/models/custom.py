@@ -17,8 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
-from otafl.user_code import blame
-from otafl.user_code.own import OwnFunction
+from otafl.user_code import error_origin
+from otafl.user_code.custom_part import CustomFunction
 
 _NORM_LAYERS = (
     torch.nn.GroupNorm,
@@ -28,18 +28,18 @@ _NORM_LAYERS = (
 )
 
 
-class CustomModel(OwnFunction):
+class CustomModel(CustomFunction):
     """The section names a function of the user's, which makes the model."""
 
     table: ClassVar = "model"
-    keys: ClassVar = ("input_shape", "classes")
+    extra_keys: ClassVar = ("input_shape", "classes")
 
-    def made(self, input_shape: tuple[int, ...], classes: int) -> Model:
+    def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
         given = {"input_shape": input_shape, "classes": classes}
         model = self.call(**given)
         if isinstance(model, torch.nn.Module):
             origin = {"name": self.name, "options": self.options | given}
-            with blame.blamed(self.name, self.key):
+            with error_origin.attribute_errors(self.name, self.key):
                 return ModuleModel(model, input_shape, classes, origin)
         if not isinstance(model, Model):
             self.refuse(
@@ -118,10 +118,10 @@ class ModuleModel(Model):
                 if isinstance(layer, torch.nn.modules.dropout._DropoutNd)
             )
             raise UserError(
-                f"model: {blame.place(error).removeprefix(' at ') or 'the module'} draws random "
-                f"numbers{''.join(f' (dropout {name!r})' for name in layers)}, which come from no "
-                "stream of a trial and would not repeat; leave dropout out, or return the module "
-                "in eval mode (module.eval()), in which dropout passes everything on"
+                f"model: {error_origin.format_place(error).removeprefix(' at ') or 'the module'} "
+                f"draws random numbers{''.join(f' (dropout {name!r})' for name in layers)}, which "
+                "come from no stream of a trial and would not repeat; leave dropout out, or return "
+                "the module in eval mode (module.eval()), in which dropout passes everything on"
             ) from error
 
     def init(self, draw: Draw) -> Tensors:
@@ -136,12 +136,12 @@ class ModuleModel(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        def row(values: Tensors, samples: Tensor) -> Tensor:
+        def compute_row(values: Tensors, samples: Tensor) -> Tensor:
             return torch.func.functional_call(self._module, values, (samples,))
 
         if x.shape[0] == 1:
-            return torch.vmap(row, in_dims=(0, None))(dict(params), x[0])
-        return torch.vmap(row)(dict(params), x)
+            return torch.vmap(compute_row, in_dims=(0, None))(dict(params), x[0])
+        return torch.vmap(compute_row)(dict(params), x)
 
-    def described(self) -> dict[str, Any] | None:
+    def describe(self) -> dict[str, Any] | None:
         return None if self._origin is None else {"kind": "module"} | dict(self._origin)

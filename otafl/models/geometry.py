@@ -56,7 +56,7 @@ class Window:
         return math.prod(self.pooled)
 
 
-def image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]:
+def find_image_shape(shape: tuple[int, ...], model: str) -> tuple[int, int, int]:
     """Return channels, height and width of samples of this shape. Raises UserError if they are no
     images; model: which of a scenario needs them, for its message."""
     if len(shape) == 3:

@@ -14,8 +14,8 @@ from torch.nn import functional
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.settings import Settings
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, copied, descend_
-from otafl.models.convolution import Kept
+from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
+from otafl.models.convolution import ConvolutionCache
 from otafl.models.geometry import Window
 
 BiasStart = Literal["zero", "uniform"]
@@ -100,7 +100,9 @@ class Layer:
         return (self.positions + pooling + self.window.features) * self.outputs
 
 
-def numbered(sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()) -> tuple[Layer, ...]:
+def number_layers(
+    sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()
+) -> tuple[Layer, ...]:
     """Make layers "weight0", "bias0", .. of these sides, the first ones with windows."""
     return tuple(
         Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
@@ -108,7 +110,7 @@ def numbered(sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()) -
     )
 
 
-def uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
+def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
     """Start weights uniform in +-1/sqrt(fan_in), biases at zero or uniform in the same range."""
     params = {}
     for layer in layers:
@@ -143,7 +145,7 @@ class LayeredModel(Model):
     ----------
     layers : in the order in which they act; convolutions before the others.
     leaky_slope : of a leaky ReLU below zero; 0 is ReLU.
-    bias_start : how `init` starts biases, see `uniform_start`.
+    bias_start : how `init` starts biases, see `draw_uniform_start`.
 
     Raises
     ------
@@ -174,15 +176,15 @@ class LayeredModel(Model):
         self.saved_activations = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
 
     def init(self, draw: Draw) -> Tensors:
-        return uniform_start(self.layers, draw, self.bias_start)
+        return draw_uniform_start(self.layers, draw, self.bias_start)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         layers = [asdict(layer) for layer in self.layers]
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         if self._front:
-            x = self._features(params, x)
+            x = self._compute_features(params, x)
         x = x.flatten(2)
         for layer in self._linear[:-1]:
             x = self.activate_(apply(params[layer.weight], x).add_(params[layer.bias][:, None]))
@@ -193,56 +195,58 @@ class LayeredModel(Model):
         """Apply the activation in place."""
         return functional.leaky_relu_(z, self.leaky_slope) if self.leaky_slope else z.relu_()
 
-    def gate(self, g: Tensor, out: Tensor) -> Tensor:
+    def backpropagate_activation(self, g: Tensor, out: Tensor) -> Tensor:
         """Return the gradient by what the activation saw, from g by what it gave, `out`."""
         if self.leaky_slope:  # the outputs have the signs of the inputs
             return torch.ops.aten.leaky_relu_backward(g, out, self.leaky_slope, True)
         return torch.ops.aten.threshold_backward(g, out, 0)
 
-    def pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
+    def compute_pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
         """Return the loss [n] and each layer's gradient as a pair."""
         if not self._front:
-            loss, out, _ = self._linear_pairs(params, batch.x.flatten(2), batch)
+            loss, out, _ = self._compute_linear_pairs(params, batch.x.flatten(2), batch)
             return loss, out
-        x, kept = self._on_patches(params, batch.x)
-        loss, out, g = self._linear_pairs(params, x, batch)
-        return loss, self._patch_pairs(params, kept, g) + out
+        x, kept = self._convolve_patches(params, batch.x)
+        loss, out, g = self._compute_linear_pairs(params, x, batch)
+        return loss, self._compute_patch_pairs(params, kept, g) + out
 
-    def trainable(self, params: Tensors) -> Tensors:
+    def copy_trainable(self, params: Tensors) -> Tensors:
         narrow = {layer.weight for layer in self._linear if layer.outputs <= NARROW}
         turned = {n: block.mT if n in narrow else block for n, block in params.items()}
-        return {n: block.mT if n in narrow else block for n, block in copied(turned).items()}
+        return {n: block.mT if n in narrow else block for n, block in copy_params(turned).items()}
 
-    def gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
-        loss, pairs, grads = self._dense(params, batch)
+    def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
+        loss, pairs, grads = self._compute_dense_gradients(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             narrow = layer.outputs <= NARROW
             grads[layer.weight] = torch.bmm(g.mT, x).mT if narrow else torch.bmm(x.mT, g)
             grads[layer.bias] = g.sum(1)
         return loss, grads
 
-    def sgd_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
-        loss, pairs, grads = self._dense(params, batch)
+    def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
+        loss, pairs, grads = self._compute_dense_gradients(params, batch)
         for layer, (x, g) in zip(self._linear, pairs, strict=True):
             g.mul_(step[:, None, None])
             weight = params[layer.weight]
             if weight.is_contiguous():
                 weight.baddbmm_(x.mT, g, alpha=-1.0)
-            else:  # as `trainable` lays it out
+            else:  # as `copy_trainable` lays it out
                 weight.mT.baddbmm_(g.mT, x, alpha=-1.0)
             params[layer.bias].sub_(g.sum(1))
         descend_(params, grads, step)
         return loss
 
-    def _dense(self, params: Tensors, batch: Batch) -> tuple[Tensor, list[Pair], Tensors]:
+    def _compute_dense_gradients(
+        self, params: Tensors, batch: Batch
+    ) -> tuple[Tensor, list[Pair], Tensors]:
         """Return the loss, pairs of the fully connected layers, gradients of the convolutions."""
         if not self._front:
-            return *self._linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
-        x, kept = self._beside(params, batch.x)
-        loss, pairs, g = self._linear_pairs(params, x, batch)
-        return loss, pairs, self._beside_gradients(params, kept, g)
+            return *self._compute_linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
+        x, kept = self._convolve_grouped(params, batch.x)
+        loss, pairs, g = self._compute_linear_pairs(params, x, batch)
+        return loss, pairs, self._compute_grouped_gradients(params, kept, g)
 
-    def _linear_pairs(
+    def _compute_linear_pairs(
         self, params: Mapping[str, Any], x: Tensor, batch: Batch
     ) -> tuple[Tensor, list[Pair], Tensor]:
         """Return the loss [n], pairs of the fully connected layers over x [n, B, M], and what goes
@@ -253,19 +257,19 @@ class LayeredModel(Model):
             inputs.append(self.activate_(z.add_(params[layer.bias][:, None])))
         last = self._linear[-1]
         z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
-        loss, g = _cross_entropy_gradient(z, batch)
+        loss, g = _compute_cross_entropy_gradient(z, batch)
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
             g = apply_transposed(params[self._linear[index].weight], g)
-            g = self.gate(g, inputs[index])
+            g = self.backpropagate_activation(g, inputs[index])
             if index:
                 out.append(Pair(inputs[index - 1], g))
         return loss, out[::-1], g
 
-    def _features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+    def _compute_features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Return what the fully connected layers see of x, so many samples at a time."""
         dense = all(isinstance(params[layer.weight], Tensor) for layer, _ in self._front)
-        see = self._beside if dense else self._on_patches
+        see = self._convolve_grouped if dense else self._convolve_patches
         rows = params[self._front[0][0].bias].shape[0]
         largest = max(window.positions * window.inputs for _, window in self._front)
         parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
@@ -273,72 +277,80 @@ class LayeredModel(Model):
             return see(params, x)[0]
         return torch.cat([see(params, part)[0] for part in parts], 1)
 
-    def _beside(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
+    def _convolve_grouped(
+        self, params: Mapping[str, Any], x: Tensor
+    ) -> tuple[Tensor, list[ConvolutionCache]]:
         """Apply the convolutions with dense weights; return features [n, B, M] and what each
         convolution keeps."""
-        image, kept = convolution.beside(x, self._front[0][1]), []
+        image, kept = convolution.to_grouped_images(x, self._front[0][1]), []
         for layer, window in self._front:
             bias = params[layer.bias]
             z = convolution.convolve(image, params[layer.weight], bias, window)
             pooled, winners = convolution.pool(z, window.pool)
-            kept.append(Kept(image, image, z, winners))
+            kept.append(ConvolutionCache(image, image, z, winners))
             image = self.activate_(pooled)
-        return convolution.features_beside(image, bias.shape[0]), kept
+        return convolution.to_grouped_features(image, bias.shape[0]), kept
 
-    def _beside_gradients(self, params: Tensors, kept: list[Kept], g: Tensor) -> Tensors:
+    def _compute_grouped_gradients(
+        self, params: Tensors, caches: list[ConvolutionCache], g: Tensor
+    ) -> Tensors:
         """Return gradients of the convolutions from g [n, B, M] by the scores of the last one."""
         grads = {}
-        above: Tensor | None = convolution.as_images_beside(g, self._front[-1][1])
-        for index in range(len(kept) - 1, -1, -1):
-            (layer, window), one = self._front[index], kept[index]
+        above: Tensor | None = convolution.to_grouped_gradient_images(g, self._front[-1][1])
+        for index in range(len(caches) - 1, -1, -1):
+            (layer, window), one = self._front[index], caches[index]
             assert above is not None
             by_z = convolution.unpool(above, one, window.pool)
             above, grads[layer.weight], grads[layer.bias] = convolution.convolve_backward(
                 by_z, one.image, params[layer.weight], window, by_image=index > 0
             )
             if above is not None:
-                above = self.gate(above, one.image)
+                above = self.backpropagate_activation(above, one.image)
         return grads
 
-    def _on_patches(self, params: Mapping[str, Any], x: Tensor) -> tuple[Tensor, list[Kept]]:
-        """Apply the convolutions with weights of any kind; return as `_beside`."""
-        image, kept = convolution.images(x, self._front[0][1]), []
+    def _convolve_patches(
+        self, params: Mapping[str, Any], x: Tensor
+    ) -> tuple[Tensor, list[ConvolutionCache]]:
+        """Apply the convolutions with weights of any kind; return as `_convolve_grouped`."""
+        image, kept = convolution.to_images(x, self._front[0][1]), []
         n = x.shape[0]
         for layer, window in self._front:
-            met = convolution.patches(image, n, window)
+            met = convolution.extract_patches(image, n, window)
             z = apply(params[layer.weight], met).add_(params[layer.bias][:, None])
             n = z.shape[0]
-            z = convolution.scores(z, window)
+            z = convolution.to_score_images(z, window)
             pooled, winners = convolution.pool(z, window.pool)
-            kept.append(Kept(image, met, z, winners))
+            kept.append(ConvolutionCache(image, met, z, winners))
             image = self.activate_(pooled)
-        return convolution.features(image, n), kept
+        return convolution.to_features(image, n), kept
 
-    def _patch_pairs(self, params: Mapping[str, Any], kept: list[Kept], g: Tensor) -> list[Pair]:
+    def _compute_patch_pairs(
+        self, params: Mapping[str, Any], caches: list[ConvolutionCache], g: Tensor
+    ) -> list[Pair]:
         """Return pairs of the convolutions from g [n, B, M] by the scores of the last one."""
         n, out = g.shape[0], []
-        above = convolution.as_images(g, self._front[-1][1])
-        for index in range(len(kept) - 1, -1, -1):
-            (layer, window), one = self._front[index], kept[index]
+        above = convolution.to_gradient_images(g, self._front[-1][1])
+        for index in range(len(caches) - 1, -1, -1):
+            (layer, window), one = self._front[index], caches[index]
             by_z = convolution.unpool(above, one, window.pool)
             g = by_z.permute(0, 2, 3, 1).reshape(n, -1, layer.outputs)
-            out.append(Pair(one.met, g))
+            out.append(Pair(one.inputs, g))
             if index:
-                above = convolution.fold(apply_transposed(params[layer.weight], g), window)
-                above = self.gate(above, one.image)
+                above = convolution.fold_patches(apply_transposed(params[layer.weight], g), window)
+                above = self.backpropagate_activation(above, one.image)
         return out[::-1]
 
 
-def layers_of(described: Mapping[str, Any]) -> list[Layer]:
-    """Make the layers again of what `LayeredModel.described` says."""
+def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
+    """Make the layers again of what `LayeredModel.describe` says."""
     out = []
-    for one in described["layers"]:
+    for one in description["layers"]:
         window = one["window"]
         out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
     return out
 
 
-def _cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+def _compute_cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return the loss [n] and its gradient [n, B, classes] by the logits z, which are overwritten.
     It is written out, since torch's softmax over a short last dimension is several times slower."""
     index = batch.y[..., None]

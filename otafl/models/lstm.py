@@ -38,7 +38,7 @@ from otafl.core import settings
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import LOSS, Draw, HiddenWidths, Model
-from otafl.models.layered import numbered, uniform_start
+from otafl.models.layered import draw_uniform_start, number_layers
 
 
 class Lstm(Model):
@@ -66,7 +66,7 @@ class Lstm(Model):
         """slope below zero between the classifier's layers; 0 is ReLU"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        self.length, features = sequence_shape(input_shape)
+        self.length, features = find_sequence_shape(input_shape)
         self.hidden, self._layers = settings.hidden, settings.layers
         self._directions = ("ahead", "back") if settings.bidirectional else ("ahead",)
         self._slope = settings.leaky_slope
@@ -82,7 +82,7 @@ class Lstm(Model):
         steps = sum(rows * wide for rows, *more in self.shapes.values() if more)
         read = 4 * settings.hidden if settings.bidirectional else settings.hidden
         widths = [read, *settings.classifier, classes]
-        self._classifier = numbered(pairwise(widths))
+        self._classifier = number_layers(pairwise(widths))
         self._recurrent = tuple(self.shapes)
         for one in self._classifier:
             self.shapes[one.weight] = (one.inputs, one.outputs)
@@ -103,14 +103,14 @@ class Lstm(Model):
             name: (2.0 * draw(name, self.shapes[name]) - 1.0) / self.hidden**0.5
             for name in self._recurrent
         }
-        return params | uniform_start(self._classifier, draw, "uniform")
+        return params | draw_uniform_start(self._classifier, draw, "uniform")
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         rows = params["input_bias0_ahead"].shape[0]
         x = x.unflatten(2, (self.length, -1)) if x.dim() == 3 else x
         x = x.expand(rows, -1, -1, -1)
         for layer in range(self._layers):
-            x = self._layer(params, layer, x)
+            x = self._run_layer(params, layer, x)
         last = x[:, :, -1]
         if len(self._directions) == 2:
             ahead, back = last.chunk(2, -1)
@@ -121,7 +121,7 @@ class Lstm(Model):
             last = functional.leaky_relu(z, self._slope)
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
-    def _layer(self, params: Mapping[str, Any], layer: int, x: Tensor) -> Tensor:
+    def _run_layer(self, params: Mapping[str, Any], layer: int, x: Tensor) -> Tensor:
         """Return the states [n, B, length, directions hidden] at each position of x [n, B, length,
         M]."""
         w, u, b, c = (
@@ -150,7 +150,7 @@ def _run(z: Tensor, u: Tensor) -> Tensor:
     return torch.stack(states, 2)
 
 
-def sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Return length and features of samples of this shape. Raises UserError if they are no
     sequences."""
     if len(shape) == 2:

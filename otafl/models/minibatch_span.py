@@ -12,14 +12,14 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import flatten, unflatten
-from otafl.models.held import Direction, Form, Held, Slope, Span, Towards
+from otafl.models.forms import Direction, Form, FormParams, Gradient, InPlaceDifference, Span
 from otafl.models.layered import LayeredModel
 
 TILE_BYTES = 2 << 20
 """Size of the whole weights that are worked on at a time; they should fit the cache of a core."""
 
 
-class Spanned(Form):
+class SpanForm(Form):
     """Keeps a layered model whose first layer is fully connected. (This is of use while a minibatch
     has fewer samples than twice the layer's inputs.)"""
 
@@ -29,41 +29,45 @@ class Spanned(Form):
         self.shapes = {n: shape for n, shape in model.shapes.items() if n != self.first.weight}
         self.width = sum(math.prod(shape) for shape in self.shapes.values())
 
-    def hold(self, params: Tensors) -> Held:
-        rest, wide = self.take(params)
+    def copy_params(self, params: Tensors) -> FormParams:
+        rest, wide = self.adopt_params(params)
         assert wide is not None
         if wide is params[self.first.weight]:
             wide = wide.clone()
-        return Held(rest.clone() if len(self.shapes) == 1 else rest, wide)
+        return FormParams(rest.clone() if len(self.shapes) == 1 else rest, wide)
 
-    def take(self, params: Tensors) -> Held:
+    def adopt_params(self, params: Tensors) -> FormParams:
         rest = flatten({name: params[name] for name in self.shapes})
-        return Held(rest, params[self.first.weight].contiguous())
+        return FormParams(rest, params[self.first.weight].contiguous())
 
-    def blocks(self, held: Held) -> Tensors:
-        assert held.wide is not None
-        parts = unflatten(held.rest, self.shapes)
+    def to_params(self, form_params: FormParams) -> Tensors:
+        assert form_params.wide is not None
+        parts = unflatten(form_params.rest, self.shapes)
         return {
-            name: held.wide if name == self.first.weight else parts[name].contiguous()
+            name: form_params.wide if name == self.first.weight else parts[name].contiguous()
             for name in self.model.shapes
         }
 
-    def step_(self, held: Held, slope: Slope, step: Tensor) -> None:
-        by_first = self.descend_rest_(unflatten(held.rest, self.shapes), slope, step)
-        _wide(held).baddbmm_(slope.x.mT, by_first, alpha=-1.0)
+    def take_step_(self, form_params: FormParams, slope: Gradient, step: Tensor) -> None:
+        by_first = self.descend_rest_(unflatten(form_params.rest, self.shapes), slope, step)
+        _get_wide(form_params).baddbmm_(slope.x.mT, by_first, alpha=-1.0)
 
-    def span(
-        self, batch: Batch, origin: Held, *directions: Direction, beside: Batch | None = None
+    def make_span(
+        self,
+        batch: Batch,
+        origin: FormParams,
+        *directions: Direction,
+        second_batch: Batch | None = None,
     ) -> MinibatchSpan:
-        return MinibatchSpan(self, batch, origin, directions, beside)
+        return MinibatchSpan(self, batch, origin, directions, second_batch)
 
-    def descend_rest_(self, parts: Tensors, slope: Slope, step: Tensor) -> Tensor:
+    def descend_rest_(self, parts: Tensors, slope: Gradient, step: Tensor) -> Tensor:
         """Take a step -= step [n] * gradient of all parameters but the first layer's weight; return
         step * g [n, B, N] of the first layer."""
-        assert isinstance(slope.by, list)
-        by_first = slope.by[0].g * step[:, None, None]
+        assert isinstance(slope.grads, list)
+        by_first = slope.grads[0].g * step[:, None, None]
         parts[self.first.bias].sub_(by_first.sum(1))
-        for layer, (x, g) in zip(self.others, slope.by[1:], strict=True):
+        for layer, (x, g) in zip(self.others, slope.grads[1:], strict=True):
             along = g * step[:, None, None]
             # baddbmm_ would loop over the rows of a view; few outputs are quicker in front
             parts[layer.weight].sub_(torch.bmm(along.mT, x).mT)
@@ -98,86 +102,94 @@ class MinibatchSpan(Span):
 
     def __init__(
         self,
-        form: Spanned,
+        form: SpanForm,
         batch: Batch,
-        origin: Held,
+        origin: FormParams,
         directions: Sequence[Direction],
-        beside: Batch | None,
+        second_batch: Batch | None,
     ) -> None:
-        self._form, self._batch, self._held, self._beside = form, batch, origin, beside
-        self._directions = [d.start if isinstance(d, Towards) else d for d in directions]
+        self._form, self._batch, self._form_params, self._second_batch = (
+            form,
+            batch,
+            origin,
+            second_batch,
+        )
+        self._directions = [d.start if isinstance(d, InPlaceDifference) else d for d in directions]
         self._origin_parts: _Parts | None = (
             None  # of the point that the origin's memory holds after a write
         )
-        self._looked_at: tuple[Tensor, _Parts, Tensors] | None = None
+        self._last_evaluated: tuple[Tensor, _Parts, Tensors] | None = None
         self.x = batch.x.flatten(2)
         self._scores = (self.x.shape[1], form.first.outputs)
         size = math.prod(self._scores)
         self._parts = [form.width, size, size, len(directions)]
-        self._meet(directions)
+        self._multiply_minibatch(directions)
 
-    def _meet(self, directions: Sequence[Direction]) -> None:
+    def _multiply_minibatch(self, directions: Sequence[Direction]) -> None:
         """Compute every product of a minibatch with a whole weight."""
-        wide = _wide(self._held)
+        wide = _get_wide(self._form_params)
         n, outputs = len(wide), self._form.first.outputs
-        looks = [(self.x, wide), *((self.x, _wide(held)) for held in self._directions)]
-        if self._beside is not None:
-            looks.append((self._beside.x.flatten(2), wide))
+        looks = [(self.x, wide), *((self.x, _get_wide(held)) for held in self._directions)]
+        if self._second_batch is not None:
+            looks.append((self._second_batch.x.flatten(2), wide))
         z = [x.new_empty(n, x.shape[1], outputs) for x, _ in looks]
-        apart = [d for d in directions if isinstance(d, Towards)]
-        for rows in _tiles(wide, len(looks)):
+        apart = [d for d in directions if isinstance(d, InPlaceDifference)]
+        for rows in _split_tiles(wide, len(looks)):
             for start, end in apart:
-                torch.sub(_wide(end)[rows], _wide(start)[rows], out=_wide(start)[rows])
+                torch.sub(_get_wide(end)[rows], _get_wide(start)[rows], out=_get_wide(start)[rows])
             for (x, weight), out in zip(looks, z, strict=True):
                 torch.bmm(x[rows], weight[rows], out=out[rows])
         for start, end in apart:
             torch.sub(end.rest, start.rest, out=start.rest)
-        self.origin = self._row(self._held.rest, z[0])
+        self.origin = self._to_row(self._form_params.rest, z[0])
         self.directions = [
-            self._row(held.rest, z[place + 1], place) for place, held in enumerate(self._directions)
+            self._to_row(held.rest, z[place + 1], place)
+            for place, held in enumerate(self._directions)
         ]
-        self._z_beside = z[-1]
+        self._second_z = z[-1]
 
-    def _row(self, rest: Tensor, z: Tensor, place: int | None = None) -> Tensor:
-        """Return a known model, or direction number `place`, as a row."""
+    def _to_row(self, rest: Tensor, z: Tensor, direction_index: int | None = None) -> Tensor:
+        """Return a known model, or direction number `direction_index`, as a row."""
         z = z.flatten(1)
         c = z.new_zeros(len(z), len(self._directions))
-        if place is not None:
-            c[:, place] = 1.0
+        if direction_index is not None:
+            c[:, direction_index] = 1.0
         return torch.cat([rest, z, torch.zeros_like(z), c], 1)
 
     def _split(self, point: Tensor) -> _Parts:
         rest, z, h, c = point.split(self._parts, 1)
         return _Parts(rest, z.unflatten(1, self._scores), h.unflatten(1, self._scores), c)
 
-    def _look(self, point: Tensor) -> tuple[_Parts, Tensors]:
+    def _evaluate_point(self, point: Tensor) -> tuple[_Parts, Tensors]:
         """Return the parts of a point, and the parameters in `rest`. Those of the last point are
         kept: a solver steps one point in place."""
-        if self._looked_at is None or self._looked_at[0] is not point:
+        if self._last_evaluated is None or self._last_evaluated[0] is not point:
             parts = self._split(point)
-            self._looked_at = point, parts, unflatten(parts.rest, self._form.shapes)
-        return self._looked_at[1:]
+            self._last_evaluated = point, parts, unflatten(parts.rest, self._form.shapes)
+        return self._last_evaluated[1:]
 
     @functools.cached_property
     def _gram(self) -> Tensor:
         return torch.bmm(self.x, self.x.mT)
 
-    def slope(self, point: Tensor) -> Slope:
-        parts, rest = self._look(point)
-        return self._slope(rest, parts.z, self._batch, self.x)
+    def compute_gradient(self, point: Tensor) -> Gradient:
+        parts, rest = self._evaluate_point(point)
+        return self._compute_gradient(rest, parts.z, self._batch, self.x)
 
-    def slope_beside(self) -> Slope:
-        assert self._beside is not None
-        rest = unflatten(self._held.rest, self._form.shapes)
-        return self._slope(rest, self._z_beside, self._beside, self._beside.x.flatten(2))
+    def compute_second_gradient(self) -> Gradient:
+        assert self._second_batch is not None
+        rest = unflatten(self._form_params.rest, self._form.shapes)
+        return self._compute_gradient(
+            rest, self._second_z, self._second_batch, self._second_batch.x.flatten(2)
+        )
 
-    def _slope(self, rest: Tensors, z: Tensor, batch: Batch, x: Tensor) -> Slope:
+    def _compute_gradient(self, rest: Tensors, z: Tensor, batch: Batch, x: Tensor) -> Gradient:
         params: dict[str, Any] = {**rest, self._form.first.weight: _Scores(z)}
-        loss, pairs = self._form.model.pairs(params, batch)
-        return Slope(loss, pairs, x)
+        loss, pairs = self._form.model.compute_pairs(params, batch)
+        return Gradient(loss, pairs, x)
 
-    def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
-        parts, rest = self._look(point)
+    def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:
+        parts, rest = self._evaluate_point(point)
         by_first = self._form.descend_rest_(rest, slope, step)
         if slope.x is self.x:
             parts.h.sub_(by_first)
@@ -185,40 +197,40 @@ class MinibatchSpan(Span):
         else:
             parts.z.sub_(torch.bmm(torch.bmm(self.x, slope.x.mT), by_first))
 
-    def write_each_(self, *writes: tuple[Tensor, Held]) -> None:
-        wide, moves = _wide(self._held), []
+    def write_each_(self, *writes: tuple[Tensor, FormParams]) -> None:
+        wide, moves = _get_wide(self._form_params), []
         for point, out in writes:
             rest, _, h, c = self._split(point)
             out.rest.copy_(rest)
             if self._origin_parts is not None:
                 h, c = h - self._origin_parts.h, c - self._origin_parts.c
-            moves.append((_wide(out), h, c))
+            moves.append((_get_wide(out), h, c))
             if moves[-1][0] is wide:
                 self._origin_parts = self._split(point)
-        for rows in _tiles(wide, len(self._directions) + len(writes)):
+        for rows in _split_tiles(wide, len(self._directions) + len(writes)):
             for to, h, c in moves:
                 now, over = wide[rows], to[rows]
                 for place, held in enumerate(self._directions):
-                    along = _wide(held)[rows]
+                    along = _get_wide(held)[rows]
                     now = torch.addcmul(now, along, c[rows, place, None, None], out=over)
                 if now is not over and to is not wide:
                     over.copy_(now)
                 over.baddbmm_(self.x[rows].mT, h[rows])
 
-    def between(self, start: Tensor, end: Tensor) -> Held:
+    def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
         rest, _, h, c = self._split(end - start)
         wide = torch.bmm(self.x.mT, h)
         for place, held in enumerate(self._directions):
-            wide.addcmul_(_wide(held), c[:, place, None, None])
-        return Held(rest, wide)
+            wide.addcmul_(_get_wide(held), c[:, place, None, None])
+        return FormParams(rest, wide)
 
 
-def _wide(held: Held) -> Tensor:
-    assert held.wide is not None
-    return held.wide
+def _get_wide(form_params: FormParams) -> Tensor:
+    assert form_params.wide is not None
+    return form_params.wide
 
 
-def _tiles(wide: Tensor, count: int) -> list[slice]:
+def _split_tiles(wide: Tensor, count: int) -> list[slice]:
     """Cut the rows of so many weights [n, M, N] into slices that fit the cache of a processor."""
     rows = len(wide)
     if wide.device.type == "cpu":

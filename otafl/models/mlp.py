@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.layered import ActivationSettings, LayeredModel, numbered
-from otafl.models.network import Network, network_of
-from otafl.models.steps import Channels
+from otafl.models.layer_steps import Channels
+from otafl.models.layered import ActivationSettings, LayeredModel, number_layers
+from otafl.models.network import Network, to_network
 
 
 class Mlp(LayeredModel):
@@ -31,7 +31,7 @@ class Mlp(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         widths = [math.prod(input_shape), *settings.hidden, classes]
-        super().__init__(numbered(pairwise(widths)), settings.slope, settings.bias_start)
+        super().__init__(number_layers(pairwise(widths)), settings.slope, settings.bias_start)
 
-    def network(self, channels: Channels) -> Network:
-        return network_of(self, channels)
+    def build_network(self, channels: Channels) -> Network:
+        return to_network(self, channels)

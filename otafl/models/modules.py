@@ -19,14 +19,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import MODEL
 from otafl.core.errors import UserError
 from otafl.models.geometry import Window
-from otafl.models.layered import Layer, layers_of
-from otafl.models.network import EPSILON, Network, kernels
+from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, parse_steps
+from otafl.models.layered import Layer, parse_layers
+from otafl.models.network import EPSILON, Network, to_kernels
 from otafl.models.recipes import PI, Recipe
-from otafl.models.steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, steps_of
 from otafl.user_code import loading
 
 Params = Mapping[str, Tensor]
-Named = Iterator[tuple[str, nn.Module]]
+NamedModules = Iterator[tuple[str, nn.Module]]
 Layered = TypeVar("Layered", nn.Linear, nn.Conv2d)
 
 
@@ -68,13 +68,13 @@ class Mean(nn.Module):
         return torch.stack([part(x) for part in self.parts], -1).mean(-1)
 
 
-def module_of(recipe: Recipe, params: Params) -> nn.Module:
+def build_module(recipe: Recipe, params: Params) -> nn.Module:
     """Return the module of one model's parameters, name -> [*shape], in memory of its own. Raises
     UserError where the recipe says why there is none."""
     if "refused" in recipe:
         raise UserError(recipe["refused"])
     with torch.inference_mode(False), torch.no_grad():
-        parts = [_single(recipe, one) for one in _parts(recipe, params)]
+        parts = [_build_single(recipe, one) for one in _split_parts(recipe, params)]
         if recipe["together"] == "mixture":
             module: nn.Module = Mixture(parts, torch.log_softmax(params[PI], -1))
         else:
@@ -82,21 +82,21 @@ def module_of(recipe: Recipe, params: Params) -> nn.Module:
     return module.eval()
 
 
-def macs(module: nn.Module, x: Tensor) -> int:
+def count_macs(module: nn.Module, x: Tensor) -> int:
     """Count multiplications of convolutions and linear layers for one sample x [1, *input]."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(x)
     return int(counter.get_total_flops()) // 2
 
 
-def size(module: nn.Module) -> int:
+def count_numbers(module: nn.Module) -> int:
     """Count the real numbers that a model has to store: parameters, and statistics of
     normalisations."""
     every = [*module.parameters(), *module.buffers()]
     return sum(one.numel() for one in every if one.is_floating_point())
 
 
-def _parts(recipe: Recipe, params: Params) -> Iterator[Params]:
+def _split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
     """Return the parameters of each of the models that are combined."""
     if recipe["flat"] is None:
         yield params
@@ -109,19 +109,24 @@ def _parts(recipe: Recipe, params: Params) -> Iterator[Params]:
         yield own | {n: b[index] if several else b for n, b in other.items()}
 
 
-def _single(recipe: Recipe, params: Params) -> nn.Module:
+def _build_single(recipe: Recipe, params: Params) -> nn.Module:
     model, shape = recipe["model"], tuple(recipe["input_shape"])
     if model["kind"] == "module":
-        return _own(model, params)
+        return _build_custom(model, params)
     if model["kind"] == "network":
-        network = Network(tuple(model["image"]), steps_of(model["steps"]), model["unroll"])
-        named = [*_as_images(shape, network.image), *_network(network, network.steps, params)]
+        network = Network(tuple(model["image"]), parse_steps(model["steps"]), model["unroll"])
+        named = [
+            *_build_image_layers(shape, network.image),
+            *_build_network(network, network.steps, params),
+        ]
     else:
-        named = list(_chain(layers_of(model), recipe["form"], model["slope"], params, shape))
+        named = list(
+            _build_chain(parse_layers(model), recipe["form"], model["slope"], params, shape)
+        )
     return nn.Sequential(OrderedDict(named))
 
 
-def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
+def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:
     """Return the user's own module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
     module = loading.call(model["name"], "model.name", options)
@@ -140,7 +145,7 @@ def _own(model: Mapping[str, Any], params: Params) -> nn.Module:
     return module
 
 
-def _as_images(shape: tuple[int, ...], image: tuple[int, int, int]) -> Named:
+def _build_image_layers(shape: tuple[int, ...], image: tuple[int, int, int]) -> NamedModules:
     """Turn samples of any shape into images [channels, height, width]."""
     if shape == image:
         return
@@ -149,7 +154,7 @@ def _as_images(shape: tuple[int, ...], image: tuple[int, int, int]) -> Named:
     yield "image", nn.Unflatten(1, image)
 
 
-def _network(network: Network, steps: Sequence[Step], params: Params) -> Named:
+def _build_network(network: Network, steps: Sequence[Step], params: Params) -> NamedModules:
     flat = False
     for place, step in enumerate(steps):
         if isinstance(step, Conv | Linear | Norm):
@@ -159,45 +164,45 @@ def _network(network: Network, steps: Sequence[Step], params: Params) -> Named:
         if isinstance(step, Linear) and not flat:
             yield "features", nn.Flatten()
             flat = True
-        yield name, _step(network, step, params, flat)
+        yield name, _build_step(network, step, params, flat)
 
 
-def _step(network: Network, step: Step, params: Params, flat: bool) -> nn.Module:
+def _build_step(network: Network, step: Step, params: Params, flat: bool) -> nn.Module:
     if isinstance(step, Conv):
-        return _conv(network, step, params)
+        return _build_conv(network, step, params)
     if isinstance(step, Linear):
         bias = params[f"{step.name}.bias"]
         if step.rank is None:
-            return linear(params[f"{step.name}.weight"].mT, bias)
+            return make_linear(params[f"{step.name}.weight"].mT, bias)
         right, left = params[f"{step.name}.right"], params[f"{step.name}.left"]
-        return nn.Sequential(linear(right), linear(left, bias))
+        return nn.Sequential(make_linear(right), make_linear(left, bias))
     if isinstance(step, Norm):
-        return _norm(step, params, flat)
+        return _build_norm(step, params, flat)
     if isinstance(step, Relu):
-        return activation(step.slope)
+        return make_activation(step.slope)
     if isinstance(step, MaxPool):
         return nn.MaxPool2d(step.size)
     if isinstance(step, MeanPool):
         return nn.AdaptiveAvgPool2d(1)
-    sides = (_network(network, side, params) for side in (step.body, step.shortcut))
+    sides = (_build_network(network, side, params) for side in (step.body, step.shortcut))
     body, shortcut = (nn.Sequential(OrderedDict(side)) for side in sides)
     return Sum(body, shortcut)
 
 
-def _conv(network: Network, step: Conv, params: Params) -> nn.Module:
+def _build_conv(network: Network, step: Conv, params: Params) -> nn.Module:
     bias = params[f"{step.name}.bias"] if step.bias else None
     s, p = step.stride, step.padding
     if step.rank is None:
-        return conv(params[f"{step.name}.weight"], bias, (s, s), (p, p))
+        return make_conv(params[f"{step.name}.weight"], bias, (s, s), (p, p))
     left, right = params[f"{step.name}.left"], params[f"{step.name}.right"]
-    first, second = kernels(left[None], right[None], step.kernel, network.unroll)
+    first, second = to_kernels(left[None], right[None], step.kernel, network.unroll)
     one, two = ((s, 1), (p, 0)), ((1, s), (0, p))
     if network.unroll == "horizontal_first":
         one, two = two, one
-    return nn.Sequential(conv(first[0], None, *one), conv(second[0], bias, *two))
+    return nn.Sequential(make_conv(first[0], None, *one), make_conv(second[0], bias, *two))
 
 
-def _norm(step: Norm, params: Params, flat: bool) -> nn.Module:
+def _build_norm(step: Norm, params: Params, flat: bool) -> nn.Module:
     weight, bias = params[f"{step.name}.weight"], params[f"{step.name}.bias"]
     module: nn.Module
     if step.groups is not None:
@@ -213,32 +218,37 @@ def _norm(step: Norm, params: Params, flat: bool) -> nn.Module:
     return module
 
 
-def _chain(
+def _build_chain(
     layers: Sequence[Layer], form: str, slope: float, params: Params, shape: tuple[int, ...]
-) -> Named:
+) -> NamedModules:
     """Make the modules of a chain of layers; images are channels first, as PyTorch has them."""
     front = [layer.window for layer in layers if layer.window is not None]
     if front:
         first = front[0]
-        yield from _as_images(shape, (first.channels, first.height, first.width))
+        yield from _build_image_layers(shape, (first.channels, first.height, first.width))
     elif len(shape) != 1:
         yield "flatten", nn.Flatten()
     for i, layer in enumerate(layers):
-        thin, bias = weights(form, i, layer, params)
+        thin, bias = get_weights(form, i, layer, params)
         if layer.window is not None:
-            yield f"conv{i}", _windowed(thin, bias, layer.window, form)
+            yield f"conv{i}", _build_windowed_conv(thin, bias, layer.window, form)
             if layer.window.pool > 1:
                 yield f"pool{i}", nn.MaxPool2d(layer.window.pool)
         else:
             if i and i == len(front):
                 yield "features", nn.Flatten()
-                thin[0] = _channels_first(thin[0], front[-1])
-            yield f"linear{i}", _stacked([linear(one) for one in thin[:-1]], linear(thin[-1], bias))
+                thin[0] = _to_channels_first(thin[0], front[-1])
+            yield (
+                f"linear{i}",
+                _append_module(
+                    [make_linear(one) for one in thin[:-1]], make_linear(thin[-1], bias)
+                ),
+            )
         if i < len(layers) - 1:
-            yield f"activation{i}", activation(slope)
+            yield f"activation{i}", make_activation(slope)
 
 
-def weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tensor], Tensor]:
+def get_weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tensor], Tensor]:
     """Return a layer's weight as the matrices [outputs, inputs] that act one after the other, and
     its bias; of a convolution in CP form the factors [R, I_n] as they are."""
     if form == "dense":
@@ -256,7 +266,9 @@ def weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tenso
     return [(u * root).mT, v * root], bias
 
 
-def _windowed(thin: Sequence[Tensor], bias: Tensor, window: Window, form: str) -> nn.Module:
+def _build_windowed_conv(
+    thin: Sequence[Tensor], bias: Tensor, window: Window, form: str
+) -> nn.Module:
     """Make a convolution whose first matrix sees the numbers of its window in the order height,
     width, channel; further ones act on channels."""
     k, s, p = window.kernel, window.stride, window.padding
@@ -264,40 +276,40 @@ def _windowed(thin: Sequence[Tensor], bias: Tensor, window: Window, form: str) -
         high, wide, channels, outputs = thin
         rank = len(high)
         return nn.Sequential(
-            conv(channels[:, :, None, None], None, (1, 1), (0, 0)),
-            conv(wide[:, None, None, :], None, (1, s), (0, p), rank),
-            conv(high[:, None, :, None], None, (s, 1), (p, 0), rank),
-            conv(outputs.mT[:, :, None, None], bias, (1, 1), (0, 0)),
+            make_conv(channels[:, :, None, None], None, (1, 1), (0, 0)),
+            make_conv(wide[:, None, None, :], None, (1, s), (0, p), rank),
+            make_conv(high[:, None, :, None], None, (s, 1), (p, 0), rank),
+            make_conv(outputs.mT[:, :, None, None], bias, (1, 1), (0, 0)),
         )
     first = thin[0].unflatten(1, (k, k, window.channels)).permute(0, 3, 1, 2)
     if len(thin) == 1:
-        return conv(first, bias, (s, s), (p, p))
-    second = conv(thin[1][:, :, None, None], bias, (1, 1), (0, 0))
-    return nn.Sequential(conv(first, None, (s, s), (p, p)), second)
+        return make_conv(first, bias, (s, s), (p, p))
+    second = make_conv(thin[1][:, :, None, None], bias, (1, 1), (0, 0))
+    return nn.Sequential(make_conv(first, None, (s, s), (p, p)), second)
 
 
-def _channels_first(weight: Tensor, window: Window) -> Tensor:
+def _to_channels_first(weight: Tensor, window: Window) -> Tensor:
     """Return a weight [N, H W C] over the last images as [N, C H W]."""
     high, wide = window.pooled
     return weight.unflatten(1, (high, wide, -1)).permute(0, 3, 1, 2).flatten(1)
 
 
-def _stacked(before: list[nn.Linear], last: nn.Linear) -> nn.Module:
-    return nn.Sequential(*before, last) if before else last
+def _append_module(modules: list[nn.Linear], last: nn.Linear) -> nn.Module:
+    return nn.Sequential(*modules, last) if modules else last
 
 
-def activation(slope: float) -> nn.Module:
+def make_activation(slope: float) -> nn.Module:
     """Make the activation of a slope below zero."""
     return nn.LeakyReLU(slope) if slope else nn.ReLU()
 
 
-def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+def make_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """Make a linear layer of a weight [outputs, inputs]."""
     outputs, inputs = weight.shape
-    return _filled(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
+    return _fill_params(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
 
 
-def conv(
+def make_conv(
     weight: Tensor,
     bias: Tensor | None,
     stride: tuple[int, int],
@@ -316,10 +328,10 @@ def conv(
         bias=bias is not None,
         device="meta",  # draws no start, which would move torch's global random state
     )
-    return _filled(module, weight, bias)
+    return _fill_params(module, weight, bias)
 
 
-def _filled(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
+def _fill_params(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
     """Give a layer its parameters, in memory of its own that is as large as they are."""
     module.weight = nn.Parameter(weight.clone(memory_format=torch.contiguous_format))
     if bias is not None:

@@ -1,6 +1,6 @@
 """Run networks of convolutions, normalisation and residual blocks whose width and rank can be cut,
-for methods that give devices models of different size. `otafl.models.steps` has what they consist
-of.
+for methods that give devices models of different size. `otafl.models.layer_steps` has what they
+consist of.
 
 The images of n rows lie side by side, [B, n C, H, W]: a convolution of all rows is one grouped
 convolution, and a channel of the batch normalisation belongs to one row, so that rows share no
@@ -8,7 +8,8 @@ statistics. Gradients come by autograd. (A call for each row takes 0.8 to 3.1 ti
 grouped one: benchmarks/network.py.)
 
 A low-rank convolution is two of them with nothing between (FedHM, section 2.2): its kernel W
-[out, in, k1, k2] as the matrix M of `unrolled` is L R; first the kernels of R, then those of L.
+[out, in, k1, k2] as the matrix M of `unroll_weight` is L R; first the kernels of R, then those of
+L.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.nn import functional
 
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
-from otafl.models import steps as plan
+from otafl.models import layer_steps as plan
 from otafl.models.base import Draw, Model, Shapes
 from otafl.models.layered import LayeredModel
 
@@ -47,8 +48,8 @@ class Network(Model):
     steps : in the order in which they act.
     unroll : how a kernel becomes the matrix that low-rank factors approximate.
     scale : what outputs of convolutions are divided by in training (HeteroFL's scaler).
-    dense_prefix : how many of the `factorisable` steps, at the front, low-rank methods leave dense;
-        by default one of a network of convolutions, and none of another.
+    dense_prefix : how many of the `factorisable_names` steps, at the front, low-rank methods leave
+        dense; by default one of a network of convolutions, and none of another.
 
     Raises
     ------
@@ -66,18 +67,21 @@ class Network(Model):
         self.image, self.steps, self.unroll, self.scale = image, steps, unroll, scale
         if dense_prefix is None:
             dense_prefix = int(
-                any(isinstance(one, plan.Conv) and one.kernel > 1 for one in plan.each_step(steps))
+                any(
+                    isinstance(one, plan.Conv) and one.kernel > 1
+                    for one in plan.iterate_steps(steps)
+                )
             )
         self.dense_prefix = dense_prefix
         self.shapes: Shapes = {}
         self.axes: dict[str, tuple[plan.Axis | None, ...]] = {}
-        for step in plan.each_step(steps):
-            for name, shape, axes in plan.parameters(step):
+        for step in plan.iterate_steps(steps):
+            for name, shape, axes in plan.list_parameters(step):
                 self.shapes[name], self.axes[name] = shape, axes
-        norms = [step for step in plan.each_step(steps) if isinstance(step, plan.Norm)]
+        norms = [step for step in plan.iterate_steps(steps) if isinstance(step, plan.Norm)]
         self.norms = tuple(f"{step.name}.{part}" for step in norms for part in ("weight", "bias"))
         self.batch_norms = any(step.groups is None for step in norms)
-        costs = plan.costs(steps, image, unroll)
+        costs = plan.count_costs(steps, image, unroll)
         self.macs, self.first_macs, self.saved_activations = (
             costs.macs,
             costs.first_macs,
@@ -85,42 +89,42 @@ class Network(Model):
         )
         self.elementwise = costs.elementwise
 
-    def with_ranks(self, ranks: Mapping[str, int]) -> Network:
+    def replace_ranks(self, ranks: Mapping[str, int]) -> Network:
         """Return the network with the steps of these names low-rank."""
-        return self._of(plan.ranked(self.steps, ranks))
+        return self._replace_steps(plan.replace_ranks(self.steps, ranks))
 
-    def network(self, channels: plan.Channels) -> Network:
-        return self._of(plan.narrowed(self.steps, channels))
+    def build_network(self, channels: plan.Channels) -> Network:
+        return self._replace_steps(plan.replace_widths(self.steps, channels))
 
-    def _of(self, steps: tuple[plan.Step, ...]) -> Network:
+    def _replace_steps(self, steps: tuple[plan.Step, ...]) -> Network:
         """Return the same network of other steps."""
         return Network(self.image, steps, self.unroll, self.scale, self.dense_prefix)
 
     @property
-    def factorisable(self) -> tuple[str, ...]:
+    def factorisable_names(self) -> tuple[str, ...]:
         """List the steps whose weights may be low-rank, in the order in which they act, without the
         classifier and 1x1 shortcuts."""
-        return plan.factorisable(self.steps)
+        return plan.list_factorisable(self.steps)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {
             "kind": "network",
             "image": list(self.image),
-            "steps": plan.described(self.steps),
+            "steps": plan.describe(self.steps),
             "unroll": self.unroll,
         }
 
     def init(self, draw: Draw) -> Tensors:
         params = {}
-        for step in plan.each_step(self.steps):
-            for name, shape, _ in plan.parameters(step):
+        for step in plan.iterate_steps(self.steps):
+            for name, shape, _ in plan.list_parameters(step):
                 uniform = draw(name, shape)
                 if isinstance(step, plan.Norm):
                     params[name] = torch.full_like(uniform, float(name.endswith("weight")))
                 elif name.endswith("bias"):
                     params[name] = torch.zeros_like(uniform)
                 else:
-                    params[name] = (2.0 * uniform - 1.0) * plan.start_bound(step)
+                    params[name] = (2.0 * uniform - 1.0) * plan.compute_start_bound(step)
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
@@ -151,7 +155,7 @@ class Network(Model):
         if x.shape[0] != n:
             x = x.expand(n, *x.shape[1:])
         images = x.reshape(n, x.shape[1], *self.image).transpose(0, 1).flatten(1, 2)
-        out = _Flow(self, params, n, mode).through(self.steps, self.lay_out(images))
+        out = _Flow(self, params, n, mode).run(self.steps, self.lay_out(images))
         return out.unflatten(1, (n, -1)).transpose(0, 1)  # [B, n classes] -> [n, B, classes]
 
 
@@ -169,12 +173,12 @@ class _Mode:
 class _Flow:
     """Take images [B, n C, H, W], and vectors [B, n M] after a linear layer, through steps."""
 
-    network: Network
+    build_network: Network
     params: Mapping[str, Any]
     n: int
     mode: _Mode
 
-    def through(self, steps: Sequence[plan.Step], x: Tensor) -> Tensor:
+    def run(self, steps: Sequence[plan.Step], x: Tensor) -> Tensor:
         for step in steps:
             x = self.step(step, x)
         return x
@@ -182,10 +186,10 @@ class _Flow:
     def step(self, step: plan.Step, x: Tensor) -> Tensor:
         if isinstance(step, plan.Conv):
             x = self.convolve(step, x)
-            scale = self.network.scale
+            scale = self.build_network.scale
             return x / scale if self.mode.training and scale != 1.0 else x
         if isinstance(step, plan.Linear):
-            return self.linear(step, x)
+            return self.apply_linear(step, x)
         if isinstance(step, plan.Norm):
             return self.normalise(step, x)
         if isinstance(step, plan.Relu):
@@ -194,7 +198,7 @@ class _Flow:
             return functional.max_pool2d(x, step.size)
         if isinstance(step, plan.MeanPool):
             return x.mean((2, 3))
-        return self.through(step.body, x) + self.through(step.shortcut, x)
+        return self.run(step.body, x) + self.run(step.shortcut, x)
 
     def convolve(self, step: plan.Conv, x: Tensor) -> Tensor:
         bias = self.params[f"{step.name}.bias"].flatten() if step.bias else None
@@ -202,21 +206,21 @@ class _Flow:
         if step.rank is None:
             weight = self.params[f"{step.name}.weight"].flatten(0, 1)
             return functional.conv2d(x, weight, bias, s, p, groups=self.n)
-        first, second = kernels(
+        first, second = to_kernels(
             self.params[f"{step.name}.left"],
             self.params[f"{step.name}.right"],
             step.kernel,
-            self.network.unroll,
+            self.build_network.unroll,
         )
         one, two = ((s, 1), (p, 0)), ((1, s), (0, p))
-        if self.network.unroll == "horizontal_first":
+        if self.build_network.unroll == "horizontal_first":
             one, two = two, one
         # contiguous: double precision on a processor takes no other kernels
         first, second = first.flatten(0, 1).contiguous(), second.flatten(0, 1).contiguous()
         x = functional.conv2d(x, first, None, *one, groups=self.n)
         return functional.conv2d(x, second, bias, *two, groups=self.n)
 
-    def linear(self, step: plan.Linear, x: Tensor) -> Tensor:
+    def apply_linear(self, step: plan.Linear, x: Tensor) -> Tensor:
         x = x.flatten(1).unflatten(1, (self.n, -1)).transpose(0, 1)  # [n, B, M]
         bias = self.params[f"{step.name}.bias"][:, None]
         if step.rank is None:
@@ -233,7 +237,7 @@ class _Flow:
             groups = self.n * math.gcd(step.groups, step.channels)
             return functional.group_norm(x, groups, weight, bias, EPSILON)
         if self.mode.training:
-            return self.on_batch(x, weight, bias)
+            return self.normalise_batch(x, weight, bias)
         if self.mode.found is not None:
             over = (0, 2, 3) if x.dim() == 4 else (0,)
             variance, mean = torch.var_mean(x, over)
@@ -245,7 +249,7 @@ class _Flow:
             return functional.batch_norm(x, mean, variance, weight, bias, eps=EPSILON)
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
-    def on_batch(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def normalise_batch(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """Normalise a batch in training, [B, n C, ..]."""
         if x.numel() == x.shape[1]:
             raise UserError(
@@ -265,7 +269,7 @@ class _Flow:
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
 
-def kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[Tensor, Tensor]:
+def to_kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[Tensor, Tensor]:
     """Return the first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1
     with horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
     n, _, r = left.shape
@@ -276,7 +280,7 @@ def kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[T
     return first[..., None, :], second[..., None]
 
 
-def unrolled(weight: Tensor, unroll: plan.Unroll) -> Tensor:
+def unroll_weight(weight: Tensor, unroll: plan.Unroll) -> Tensor:
     """Return a step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows
     (out, k2) and columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one
     [.., in, out] as [.., out, in]."""
@@ -287,8 +291,8 @@ def unrolled(weight: Tensor, unroll: plan.Unroll) -> Tensor:
     return weight.permute(order).reshape(n, out * k, inputs * k)
 
 
-def rolled(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
-    """Return the weight [n, *shape] whose `unrolled` is the matrix [n, out k, in k]."""
+def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
+    """Return the weight [n, *shape] whose `unroll_weight` is the matrix [n, out k, in k]."""
     if len(shape) < 4:
         return matrix.mT
     out, inputs, k, _ = shape
@@ -298,14 +302,14 @@ def rolled(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
 
 
 @runtime_checkable
-class Sized(Protocol):
+class ResizableModel(Protocol):
     """A sized model can be had as a `Network` of any width."""
 
-    def network(self, channels: plan.Channels) -> Network:
+    def build_network(self, channels: plan.Channels) -> Network:
         """Return the model with channels(c) in the place of every hidden layer's c."""
 
 
-def network_of(model: LayeredModel, channels: plan.Channels) -> Network:
+def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
     """Return a chain of layers as a network of another width.
 
     These are the same functions of the samples, convolutions and linear layers "layer0", .. with
@@ -332,4 +336,4 @@ def network_of(model: LayeredModel, channels: plan.Channels) -> Network:
             pixels = w.features
         steps.append(plan.Relu(model.leaky_slope))
         width = layer.outputs
-    return Network(image, plan.narrowed(steps[:-1], channels))
+    return Network(image, plan.replace_widths(steps[:-1], channels))

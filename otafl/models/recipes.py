@@ -2,8 +2,9 @@
 
 `modules.module_of` follows it, with neither the scenario nor the method at hand. It is a mapping of
 
-    model     "layers" (a chain of `layered.Layer`), "network" (steps of `otafl.models.steps`) or
-              "module" (the user's own), and what describes it: see `Model.described`
+    model     "layers" (a chain of `require_layers.Layer`), "network" (steps of
+    `otafl.models.layer_steps`) or
+              "module" (the user's own), and what describes it: see `Model.describe`
     form      how the weights are kept: "dense", "low_rank" (blocks u, s, v, b of FedRLR),
               "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
     flat      name -> shape of the parameters that lie side by side in the block "model", or None
@@ -27,7 +28,7 @@ PI = "mixing"
 """The block of a mixture's weights, [n, M]: their logarithm up to a constant."""
 
 
-def recipe_of(
+def build_recipe(
     model: Model, view: View, name: str, input_shape: Sequence[int], classes: int
 ) -> Recipe:
     """Return the recipe of a view.
@@ -41,14 +42,14 @@ def recipe_of(
         "input_shape": list(input_shape),
         "classes": classes,
         "parts": 1,
-        "form": _form(view.params),
+        "form": _detect_form(view.params),
         "flat": None,
-        "together": view.together,
+        "together": view.ensemble,
     }
     if MODEL in view.params:
         recipe["flat"] = {name: list(shape) for name, shape in model.shapes.items()}
-        recipe["parts"] = view.params[MODEL].shape[1] // model.size
-    described = model.described()
+        recipe["parts"] = view.params[MODEL].shape[1] // model.num_params
+    described = model.describe()
     if described is None:
         recipe["refused"] = (
             f"model.name: '{name}' cannot be had as a plain PyTorch module; mlp, cnn, resnet, "
@@ -59,14 +60,14 @@ def recipe_of(
     return recipe
 
 
-def blocks_of(recipe: Recipe, params: Tensors) -> Tensors:
+def select_params(recipe: Recipe, params: Tensors) -> Tensors:
     """Return the parameters that the recipe needs, of all that a view has."""
     if recipe["form"] == "dense":
         return params
     return {name: block for name, block in params.items() if name != "weight"}
 
 
-def _form(params: Tensors) -> str:
+def _detect_form(params: Tensors) -> str:
     if any(name.endswith(".A1") for name in params):
         return "cp"
     if not {"u0", "s0", "v0"} <= params.keys():

@@ -19,10 +19,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.geometry import image_shape
+from otafl.models.geometry import find_image_shape
+from otafl.models.layer_steps import Image, Linear, MeanPool, Relu, Residual, Step, Unroll
 from otafl.models.network import Network
-from otafl.models.normed import StageChannels, StagesSettings, convolution
-from otafl.models.steps import Image, Linear, MeanPool, Relu, Residual, Step, Unroll
+from otafl.models.normalised_networks import StageChannels, StagesSettings, make_convolution
 
 BlockCounts = Annotated[
     tuple[Count, ...],
@@ -53,7 +53,7 @@ class ResNet(Network):
         channels: StageChannels = (8, 16, 32)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*residual(settings, input_shape, classes))
+        super().__init__(*build_residual(settings, input_shape, classes))
 
 
 class ResNet18(Network):
@@ -67,7 +67,7 @@ class ResNet18(Network):
         channels: StageChannels = (64, 128, 256, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*residual(settings, input_shape, classes))
+        super().__init__(*build_residual(settings, input_shape, classes))
 
 
 class ResNet34(Network):
@@ -86,37 +86,37 @@ class ResNet34(Network):
         channels: StageChannels = (64, 128, 256, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*residual(settings, input_shape, classes))
+        super().__init__(*build_residual(settings, input_shape, classes))
 
 
-def residual(
+def build_residual(
     settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Step, ...], Unroll, float, int]:
     """Return what a residual network is made of, as `Network` takes it. Raises UserError if the
     samples are no images."""
-    image = image_shape(input_shape, settings.name)
+    image = find_image_shape(input_shape, settings.name)
     width = settings.channels[0]
-    steps = [*convolution(settings, "stem.", image[0], width, settings.stem_stride, cut=False)]
+    steps = [*make_convolution(settings, "stem.", image[0], width, settings.stem_stride, cut=False)]
     steps.append(Relu())
     for stage, (blocks, outputs) in enumerate(zip(settings.blocks, settings.channels, strict=True)):
         for block in range(blocks):
             stride = 2 if stage > 0 and block == 0 else 1
             name = f"stage{stage + 1}.block{block + 1}."
-            steps += _block(settings, name, width, outputs, stride)
+            steps += _build_block(settings, name, width, outputs, stride)
             width = outputs
     steps += [MeanPool(), Linear("classifier", width, classes, last=True)]
     return image, tuple(steps), "vertical_first", 1.0, settings.dense_prefix
 
 
-def _block(
+def _build_block(
     settings: ResidualSettings, name: str, inputs: int, outputs: int, stride: int
 ) -> tuple[Step, ...]:
     body = (
-        *convolution(settings, name, inputs, outputs, stride, "1"),
+        *make_convolution(settings, name, inputs, outputs, stride, "1"),
         Relu(),
-        *convolution(settings, name, outputs, outputs, 1, "2"),
+        *make_convolution(settings, name, outputs, outputs, 1, "2"),
     )
     shortcut: tuple[Step, ...] = ()
     if stride != 1 or inputs != outputs:
-        shortcut = convolution(settings, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
+        shortcut = make_convolution(settings, f"{name}shortcut.", inputs, outputs, stride, kernel=1)
     return Residual(body, shortcut), Relu()

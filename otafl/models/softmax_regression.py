@@ -13,7 +13,7 @@ import torch
 from otafl.core import settings
 from otafl.core.contracts import Tensors
 from otafl.models.base import Draw
-from otafl.models.layered import LayeredModel, numbered
+from otafl.models.layered import LayeredModel, number_layers
 
 
 class SoftmaxRegression(LayeredModel):
@@ -26,7 +26,7 @@ class SoftmaxRegression(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         sides = math.prod(input_shape), classes
-        super().__init__(numbered([sides]), bias_start=settings.start)
+        super().__init__(number_layers([sides]), bias_start=settings.start)
 
     def init(self, draw: Draw) -> Tensors:
         params = super().init(draw)

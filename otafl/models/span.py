@@ -9,8 +9,8 @@ models W0 + D_j, is
 and only c [J], H [B, N] and the scores z = x W [B, N] have to be kept. With the products x W0, x
 D_j and the Gram matrix x x^T [B, B] computed once, a gradient step costs B B N multiplications in
 the first layer in place of 2 B M N; W is formed at the end, by one product of rank B. This is exact
-but for rounding. `form_of` chooses it where a model's first layer suits, and otherwise the plain
-form, all parameters side by side. Both are used alike:
+but for rounding. `choose_form` chooses it where a model's first layer suits, and otherwise the
+plain form, all parameters side by side. Both are used alike:
 
     form = form_of(model)
     w, theta = form.hold(params), form.hold(others)         # copies, [n, ...]
@@ -25,7 +25,8 @@ Points are rows [n, Q] to calculate with: any affine combination of points is a 
 plus any combination of directions and differences of points.
 
 What touches a whole weight is done for a few rows at a time, so that they stay in the processor's
-cache from one product to the next (`Towards`, `beside` and `write_each_` are there for it).
+cache from one product to the next (`InPlaceDifference`, `to_grouped_images` and `write_each_` are
+there for it).
 """
 
 from __future__ import annotations
@@ -36,58 +37,70 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.models.base import Model, descend_, flatten, unflatten
-from otafl.models.held import Direction, Form, Held, Slope, Span, Towards, difference
+from otafl.models.forms import (
+    Direction,
+    Form,
+    FormParams,
+    Gradient,
+    InPlaceDifference,
+    Span,
+    subtract_params,
+)
 from otafl.models.layered import LayeredModel
-from otafl.models.minibatch_span import Spanned
+from otafl.models.minibatch_span import SpanForm
 
 __all__ = [
     "Direction",
     "Form",
-    "Held",
-    "Plain",
-    "Slope",
+    "FormParams",
+    "Gradient",
+    "InPlaceDifference",
+    "PlainForm",
     "Span",
-    "Spanned",
-    "Towards",
-    "difference",
-    "form_of",
+    "SpanForm",
+    "choose_form",
+    "subtract_params",
 ]
 
 
-def form_of(model: Model) -> Form:
+def choose_form(model: Model) -> Form:
     """Return the form that suits a model."""
     if isinstance(model, LayeredModel):
         first = model.layers[0]
         if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
-            return Spanned(model)
-    return Plain(model)
+            return SpanForm(model)
+    return PlainForm(model)
 
 
-class Plain(Form):
+class PlainForm(Form):
     """Keeps all parameters of any model side by side, with gradients as the model computes them."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def hold(self, params: Tensors) -> Held:
+    def copy_params(self, params: Tensors) -> FormParams:
         flat = flatten(params)
-        return Held(flat.clone() if len(params) == 1 else flat, None)
+        return FormParams(flat.clone() if len(params) == 1 else flat, None)
 
-    def take(self, params: Tensors) -> Held:
-        return Held(flatten(params), None)
+    def adopt_params(self, params: Tensors) -> FormParams:
+        return FormParams(flatten(params), None)
 
-    def blocks(self, held: Held) -> Tensors:
-        parts = unflatten(held.rest, self.model.shapes)
+    def to_params(self, form_params: FormParams) -> Tensors:
+        parts = unflatten(form_params.rest, self.model.shapes)
         return {name: part.contiguous() for name, part in parts.items()}
 
-    def step_(self, held: Held, slope: Slope, step: Tensor) -> None:
-        assert isinstance(slope.by, dict)
-        descend_(unflatten(held.rest, self.model.shapes), slope.by, step)
+    def take_step_(self, form_params: FormParams, slope: Gradient, step: Tensor) -> None:
+        assert isinstance(slope.grads, dict)
+        descend_(unflatten(form_params.rest, self.model.shapes), slope.grads, step)
 
-    def span(
-        self, batch: Batch, origin: Held, *directions: Direction, beside: Batch | None = None
+    def make_span(
+        self,
+        batch: Batch,
+        origin: FormParams,
+        *directions: Direction,
+        second_batch: Batch | None = None,
     ) -> PlainSpan:
-        return PlainSpan(self, batch, origin, [_made(d) for d in directions], beside)
+        return PlainSpan(self, batch, origin, [_materialise(d) for d in directions], second_batch)
 
 
 class PlainSpan(Span):
@@ -95,40 +108,40 @@ class PlainSpan(Span):
 
     def __init__(
         self,
-        form: Plain,
+        form: PlainForm,
         batch: Batch,
-        origin: Held,
-        directions: Sequence[Held],
-        beside: Batch | None,
+        origin: FormParams,
+        directions: Sequence[FormParams],
+        second_batch: Batch | None,
     ) -> None:
-        self._form, self._batch, self._beside = form, batch, beside
+        self._form, self._batch, self._second_batch = form, batch, second_batch
         self.origin = origin.rest
         self.directions = [held.rest for held in directions]
 
-    def slope(self, point: Tensor) -> Slope:
-        return self._slope(point, self._batch)
+    def compute_gradient(self, point: Tensor) -> Gradient:
+        return self._compute_gradient(point, self._batch)
 
-    def slope_beside(self) -> Slope:
-        assert self._beside is not None
-        return self._slope(self.origin, self._beside)
+    def compute_second_gradient(self) -> Gradient:
+        assert self._second_batch is not None
+        return self._compute_gradient(self.origin, self._second_batch)
 
-    def _slope(self, point: Tensor, batch: Batch) -> Slope:
+    def _compute_gradient(self, point: Tensor, batch: Batch) -> Gradient:
         model = self._form.model
-        loss, grads = model.gradients(unflatten(point, model.shapes), batch)
-        return Slope(loss, grads, batch.x)
+        loss, grads = model.compute_gradients(unflatten(point, model.shapes), batch)
+        return Gradient(loss, grads, batch.x)
 
-    def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
-        self._form.step_(Held(point, None), slope, step)
+    def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:
+        self._form.take_step_(FormParams(point, None), slope, step)
 
-    def write_each_(self, *writes: tuple[Tensor, Held]) -> None:
+    def write_each_(self, *writes: tuple[Tensor, FormParams]) -> None:
         for point, out in writes:
             out.rest.copy_(point)
 
-    def between(self, start: Tensor, end: Tensor) -> Held:
-        return Held(end - start, None)
+    def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
+        return FormParams(end - start, None)
 
 
-def _made(direction: Direction) -> Held:
-    if isinstance(direction, Towards):
-        return difference(direction.end, direction.start, out=direction.start)
+def _materialise(direction: Direction) -> FormParams:
+    if isinstance(direction, InPlaceDifference):
+        return subtract_params(direction.end, direction.start, out=direction.start)
     return direction

@@ -20,10 +20,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import Count
-from otafl.models.geometry import image_shape
+from otafl.models.geometry import find_image_shape
+from otafl.models.layer_steps import Image, Linear, MaxPool, MeanPool, Relu, Step
 from otafl.models.network import Network
-from otafl.models.normed import StageChannels, StagesSettings, convolution
-from otafl.models.steps import Image, Linear, MaxPool, MeanPool, Relu, Step
+from otafl.models.normalised_networks import StageChannels, StagesSettings, make_convolution
 
 ConvolutionCounts = Annotated[
     tuple[Count, ...], Field(min_length=1, description="convolutions of each stage")
@@ -42,7 +42,7 @@ class Vgg(Network):
         channels: StageChannels = (8, 16, 32)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*stages(settings, input_shape, classes))
+        super().__init__(*build_stages(settings, input_shape, classes))
 
 
 class Vgg11(Network):
@@ -60,7 +60,7 @@ class Vgg11(Network):
         channels: StageChannels = (64, 128, 256, 512, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*stages(settings, input_shape, classes))
+        super().__init__(*build_stages(settings, input_shape, classes))
 
 
 class Vgg16(Network):
@@ -78,20 +78,20 @@ class Vgg16(Network):
         channels: StageChannels = (64, 128, 256, 512, 512)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        super().__init__(*stages(settings, input_shape, classes))
+        super().__init__(*build_stages(settings, input_shape, classes))
 
 
-def stages(
+def build_stages(
     settings: StagesSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Step, ...]]:
     """Return the image and the steps of a VGG. Raises UserError if the samples are no images."""
-    image = image_shape(input_shape, settings.name)
+    image = find_image_shape(input_shape, settings.name)
     width, side = image[0], min(image[1:])
     steps: list[Step] = []
     for stage, (blocks, outputs) in enumerate(zip(settings.blocks, settings.channels, strict=True)):
         for block in range(blocks):
             name, number = f"stage{stage + 1}.", str(block + 1)
-            steps += convolution(
+            steps += make_convolution(
                 settings, name, width, outputs, number=number, cut=stage + block > 0
             )
             if block == blocks - 1 and side > 1:

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from otafl.models.base import HiddenWidths, OutputChannels
-from otafl.models.cnn import WindowSettings, layers_of
+from otafl.models.cnn import WindowSettings, build_layers
+from otafl.models.layer_steps import Channels
 from otafl.models.layered import LayeredModel
-from otafl.models.network import Network, network_of
-from otafl.models.steps import Channels
+from otafl.models.network import Network, to_network
 
 
 class Vgg8(LayeredModel):
@@ -39,8 +39,8 @@ class Vgg8(LayeredModel):
         hidden: HiddenWidths = (256, 256)
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        layers = layers_of(settings, input_shape, classes)
+        layers = build_layers(settings, input_shape, classes)
         super().__init__(layers, settings.slope, settings.bias_start)
 
-    def network(self, channels: Channels) -> Network:
-        return network_of(self, channels)
+    def build_network(self, channels: Channels) -> Network:
+        return to_network(self, channels)

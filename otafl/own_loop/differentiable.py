@@ -11,12 +11,18 @@ transport: normalisation, combining, impairments.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import NOISE_VARIANCE, combined
+from otafl.core.contracts import NOISE_VARIANCE, apply_combiner
+from otafl.core.renamed import find_new_name
 
-__all__ = ["aggregation_mse", "combined", "effective_gains", "superpose", "within_budget"]
+__all__ = ["aggregation_mse", "apply_combiner", "effective_gains", "scale_to_budget", "superpose"]
+
+_OLD_NAMES = {"combined": "apply_combiner", "within_budget": "scale_to_budget"}
+"""Old name -> new name."""
 
 
 def effective_gains(h: Tensor, p: Tensor, eta: Tensor) -> Tensor:
@@ -114,7 +120,7 @@ def aggregation_mse(
     return error / h.shape[-1] ** 2
 
 
-def within_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
+def scale_to_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
     """Map unbounded numbers to transmit magnitudes |p_k| within the power budget.
 
     Parameters
@@ -132,3 +138,9 @@ def within_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
         Magnitudes, at most sqrt(P_k / m_k).
     """
     return torch.sigmoid(share) * (budget / power).sqrt()
+
+
+if not TYPE_CHECKING:  # else every name would be one of this module's
+
+    def __getattr__(name: str) -> Any:
+        return globals()[find_new_name(__name__, _OLD_NAMES, name)]

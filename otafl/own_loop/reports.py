@@ -95,11 +95,11 @@ class Delivery:
         Estimate of the weighted mean, as returned by `WirelessUplink`.
     report : UplinkReport
         Cost and error of the aggregation.
-    each : list, optional
+    per_device : list, optional
         Received update of each transmitter, in the given order, with None for a lost update. None
         if the transport does not separate the devices.
     """
 
     mean: Any
     report: UplinkReport
-    each: list[Any] | None
+    per_device: list[Any] | None

@@ -25,17 +25,17 @@ class Updates:
     ----------
     kind : {"array", "mapping", "state_dicts"}
         Kind of the updates.
-    named : dict of array or tensor [n, *shape]
+    arrays : dict of array or tensor [n, *shape]
         Entries as given.
-    blocks : dict of tensor [n, *shape]
+    tensors : dict of tensor [n, *shape]
         Real entries that pass the uplink, of one dtype and device.
     count : int
         Number of devices, n.
     """
 
     kind: Literal["array", "mapping", "state_dicts"]
-    named: dict[str, Any]
-    blocks: Tensors
+    arrays: dict[str, Any]
+    tensors: Tensors
     count: int
 
     @staticmethod
@@ -49,8 +49,8 @@ class Updates:
         if isinstance(updates, Mapping):
             kind, named = "mapping", updates
         elif isinstance(updates, Sequence) and updates and _are_all_mappings(updates):
-            kind, named = "state_dicts", _stacked(updates, caller)
-        tensors = {name: _tensor(name, value, caller) for name, value in named.items()}
+            kind, named = "state_dicts", _stack_state_dicts(updates, caller)
+        tensors = {name: _to_tensor(name, value, caller) for name, value in named.items()}
         real = {name: t for name, t in tensors.items() if t.is_floating_point()}
         for name, tensor in tensors.items():
             whole = kind != "array" and not tensor.is_complex()
@@ -90,7 +90,7 @@ class Updates:
 
     def find_not_finite(self) -> Iterator[tuple[str, int]]:
         """Yield the entries that hold NaN or infinity, each with its first such row."""
-        for name, block in self.blocks.items():
+        for name, block in self.tensors.items():
             plain = block.detach()
             # without a copy of the block; finite numbers may still have an infinite sum
             if not bool(plain.sum(dtype=torch.float64).isfinite()):
@@ -100,23 +100,23 @@ class Updates:
 
     def take(self, rows: np.ndarray) -> Updates:
         """Return only the rows [m] int64, in their order."""
-        place = torch.from_numpy(rows).to(next(iter(self.blocks.values())).device)
+        place = torch.from_numpy(rows).to(next(iter(self.tensors.values())).device)
         named = {
             name: value[place.to(value.device)] if isinstance(value, Tensor) else value[rows]
-            for name, value in self.named.items()
+            for name, value in self.arrays.items()
         }
-        blocks = {name: block[place] for name, block in self.blocks.items()}
-        return replace(self, named=named, blocks=blocks, count=len(rows))
+        blocks = {name: block[place] for name, block in self.tensors.items()}
+        return replace(self, arrays=named, tensors=blocks, count=len(rows))
 
-    def back(self, real: Tensors, share: np.ndarray) -> Any:
+    def to_input_kind(self, real: Tensors, share: np.ndarray) -> Any:
         """Return tensors [*shape] of one row, in the form of the updates.
 
         They have their kind, dtypes and devices. Entries that did not pass the uplink are the mean
         under the shares [n], rounded.
         """
         out = {
-            name: _convert_like(real[name], value) if name in real else _mean(value, share)
-            for name, value in self.named.items()
+            name: _convert_like(real[name], value) if name in real else _round_mean(value, share)
+            for name, value in self.arrays.items()
         }
         return out["updates"] if self.kind == "array" else out
 
@@ -125,7 +125,7 @@ def _are_all_mappings(updates: Sequence[Any]) -> bool:
     return all(isinstance(one, Mapping) for one in updates)
 
 
-def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]:
+def _stack_state_dicts(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]:
     """Stack the entries of state_dicts, name -> [n, *shape]."""
     first = states[0]
     for index, state in enumerate(states):
@@ -150,7 +150,7 @@ def _stacked(states: Sequence[Mapping[str, Any]], caller: str) -> dict[str, Any]
     return out
 
 
-def _tensor(name: str, value: Any, caller: str) -> Tensor:
+def _to_tensor(name: str, value: Any, caller: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not isinstance(value, np.ndarray) or value.dtype.hasobject:
@@ -169,7 +169,7 @@ def _convert_like(row: Tensor, like: Any) -> Any:
     return row.detach().cpu().numpy().astype(like.dtype, copy=False)
 
 
-def _mean(values: Any, share: np.ndarray) -> Any:
+def _round_mean(values: Any, share: np.ndarray) -> Any:
     """Return the mean of whole numbers or truth values [n, *shape], rounded to their dtype."""
     plain = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     mean = np.rint(np.tensordot(share, plain.astype(np.float64), 1)).astype(plain.dtype)

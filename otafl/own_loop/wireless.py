@@ -16,12 +16,12 @@ from torch import Tensor
 from otafl import uplink as transports
 from otafl.core.contracts import Cohort, Context, Group, Link, LinkReport, Received, Tensors
 from otafl.core.errors import UserError
-from otafl.core.registry import component
+from otafl.core.registry import load_component
 from otafl.core.rng import Streams
-from otafl.core.words import unknown
-from otafl.engine import settling
+from otafl.core.suggestions import make_unknown_name_error
+from otafl.engine import acknowledgement
 from otafl.engine.device_store import DeviceStore
-from otafl.engine.stacking import encode
+from otafl.engine.payload_collector import encode
 from otafl.own_loop.reports import Delivery, UplinkReport, UplinkTotals
 from otafl.own_loop.update_kinds import Updates
 from otafl.power.custom import CustomPolicy
@@ -101,8 +101,8 @@ class WirelessUplink:
         for name in others:
             settings = inspect.signature(WirelessUplink).parameters
             known = [one for one in settings if one not in ("devices", "caller", "others")]
-            raise unknown(f"{caller}: {name}", "a setting", name, known)
-        self._caller, self._trial = caller, _whole(trial, "trial", caller)
+            raise make_unknown_name_error(f"{caller}: {name}", "a setting", name, known)
+        self._caller, self._trial = caller, _check_integer(trial, "trial", caller)
         self._policy, stated = None, power
         if callable(power):
             called = getattr(power, "__name__", type(power).__name__)
@@ -131,7 +131,7 @@ class WirelessUplink:
     @property
     def has_per_device(self) -> bool:
         """Return whether the server gets each device's update, not only their mean."""
-        return "each" in component("transport", self._scenario.transport.name).gives
+        return "each" in load_component("transport", self._scenario.transport.name).provides
 
     def __call__(
         self, round: int, updates: Any, weights: Any = None, senders: Any = None
@@ -194,9 +194,9 @@ class WirelessUplink:
         Delivery
             The mean, the report and the single updates.
         """
-        round = _whole(round, "round", self._caller)
+        round = _check_integer(round, "round", self._caller)
         sent = Updates.read(updates, self._caller)
-        weight = _weights(weights, sent.count, self._caller)
+        weight = _check_weights(weights, sent.count, self._caller)
         device, rows = self._list_transmitters(senders, sent.count)
         if rows is not None:
             sent, weight = sent.take(rows), weight[rows]
@@ -213,17 +213,17 @@ class WirelessUplink:
                 "which would reach the mean of all; give the other devices' rows alone, and to a "
                 "WirelessUplink their numbers as senders"
             )
-        self._start(ordered.blocks)
-        received, link_report = self._send(ordered.blocks, device[order], share[order], round)
+        self._start(ordered.tensors)
+        received, link_report = self._send(ordered.tensors, device[order], share[order], round)
         report = self._report(link_report)
         self._add(report)
         each = None
-        if received.each is not None:
-            each = self._each(received, ordered, np.argsort(order, kind="stable"))
+        if received.per_device is not None:
+            each = self._order_rows(received, ordered, np.argsort(order, kind="stable"))
         mean = {name: block[0] for name, block in received.mean[0].items()}
         if received.any_delivered is not None and not bool(received.any_delivered[0]):
             mean = {name: torch.zeros_like(block) for name, block in mean.items()}
-        return Delivery(sent.back(mean, share), report, each)
+        return Delivery(sent.to_input_kind(mean, share), report, each)
 
     def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the device [n] of each transmitted row, and the rows, or None for all."""
@@ -265,7 +265,7 @@ class WirelessUplink:
             self._memory = DeviceStore(1, self.devices, first.device)
             self._signalling = Signalling([self._scenario.signalling], self._link.budget)
             return
-        now, before = _said(one), _said(self._first)
+        now, before = _describe_tensors(one), _describe_tensors(self._first)
         for name in sorted({*now, *before}):
             if now.get(name) != before.get(name):
                 raise UserError(
@@ -282,32 +282,32 @@ class WirelessUplink:
         rows = torch.from_numpy(device).to(first.device)
         weight = torch.from_numpy(share).to(first)
         trial, counts = torch.zeros_like(rows), (len(device),)
-        cohort = Cohort.fresh(trial, rows, weight, counts, self.devices, round)
+        cohort = Cohort.create(trial, rows, weight, counts, self.devices, round)
         link, payload = self._link, (Group(blocks),)
         coded = encode(link.codec, payload, self._memory, cohort, round, self._streams)
-        state = link.channel.state(round)
+        state = link.channel.get_state(round)
         received, report = deliver(link.transport, coded, cohort, state, round)
         if link.codec.has_memory:
             context = Context(cohort, link.codec.hyper, self._streams, round)
-            heard = settling.heard(report, coded, cohort)
-            settling.acknowledge_memory(link.codec, coded, self._memory, heard, context)
+            heard = acknowledgement.get_delivered_masks(report, coded, cohort)
+            acknowledgement.acknowledge_memory(link.codec, coded, self._memory, heard, context)
         return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:
-        said, saved = vars(report), report.saved
+        said, saved = vars(report), report.saved_tensors
         names = ("nmse", "symbols", "bits", "side_symbols", "airtime_s")
-        numbers: dict[str, Any] = {name: float(_plain(said[name][0])) for name in names}
-        scalars: dict[str, Any] = {"active": _plain(report.power[0]) > 0}
+        numbers: dict[str, Any] = {name: float(_to_plain(said[name][0])) for name in names}
+        scalars: dict[str, Any] = {"active": _to_plain(report.power[0]) > 0}
         if saved:
-            scalars = {name: _plain(saved[f"{name}/0"])[0] for name in (*scalars, *SCALARS)}
+            scalars = {name: _to_plain(saved[f"{name}/0"])[0] for name in (*scalars, *SCALARS)}
             if len(scalars["eta"]) == 1:
                 scalars = {name: value[0] for name, value in scalars.items()}
                 scalars["eta"] = float(scalars["eta"])
         return UplinkReport(
             **numbers,
             participants=int(report.participants[0]),
-            energy_j=_plain(report.energy_j[0]),
-            tx_power_w=_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
+            energy_j=_to_plain(report.energy_j[0]),
+            tx_power_w=_to_plain(report.power[0]) * float(self._link.budget.unit_power_w[0]),
             **scalars,
         )
 
@@ -318,15 +318,17 @@ class WirelessUplink:
         }
         self.totals = UplinkTotals(rounds=old.rounds + 1, **sums)
 
-    def _each(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
+    def _order_rows(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
         """Return the received rows of the cohort, in the order of `places` [n]."""
-        assert received.each is not None
+        assert received.per_device is not None
         came = np.ones(len(places), dtype=bool)
-        if received.came is not None and received.came[0] is not None:
-            came = _plain(received.came[0])
+        if received.delivered_mask is not None and received.delivered_mask[0] is not None:
+            came = _to_plain(received.delivered_mask[0])
         own = np.eye(len(places))
         return [
-            sent.back({name: block[k] for name, block in received.each[0].items()}, own[k])
+            sent.to_input_kind(
+                {name: block[k] for name, block in received.per_device[0].items()}, own[k]
+            )
             if came[k]
             else None
             for k in places.tolist()
@@ -371,7 +373,7 @@ def over_the_air(
     return WirelessUplink(devices, caller="over_the_air", **settings)(round, updates, weights)
 
 
-def _whole(value: Any, name: str, caller: str) -> int:
+def _check_integer(value: Any, name: str, caller: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
         raise UserError(f"{caller}: {name} must be a whole number from 0 on; got {value!r}")
     return int(value)
@@ -382,7 +384,7 @@ def _set_snr(channel: Choice, snr_db: float | None) -> dict[str, Any]:
     return section if snr_db is None else {**section, "snr_db": snr_db}
 
 
-def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
+def _check_weights(weights: Any, count: int, caller: str) -> np.ndarray:
     """Return the weights [n] float64."""
     if weights is None:
         return np.ones(count)
@@ -400,7 +402,7 @@ def _weights(weights: Any, count: int, caller: str) -> np.ndarray:
     return weight
 
 
-def _said(blocks: Tensors) -> dict[str, str]:
+def _describe_tensors(blocks: Tensors) -> dict[str, str]:
     """Describe each tensor: precision, shape of a row and torch device."""
     return {
         name: f"{str(block.dtype).removeprefix('torch.')} {list(block.shape[1:])} on {block.device}"
@@ -408,5 +410,5 @@ def _said(blocks: Tensors) -> dict[str, str]:
     }
 
 
-def _plain(value: Tensor) -> np.ndarray:
+def _to_plain(value: Tensor) -> np.ndarray:
     return value.detach().cpu().numpy()

@@ -2,7 +2,8 @@
 
 `curve_data`, `heatmap_data`, `pareto_data`, `cdf_data` and (of a scenario) `partition_data` and
 `map_data` compute what is drawn: a data set that knows its labels. `draw` makes the figure of it,
-`table` and `write_csv` the same numbers as rows; `overview` picks what is worth a first look.
+`build_table` and `write_csv` the same numbers as rows; `draw_overview` picks what is worth a first
+look.
 `otafl.plots.kinds` names the kinds; nothing else is imported before it is used.
 """
 
@@ -11,26 +12,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from otafl.core.renamed import find_new_name
+
 _HOMES = {
     "cdf": ("cdf_data",),
     "curves": ("curve_data",),
     "drawing": ("draw", "save"),
     "heatmap": ("heatmap_data",),
     "map": ("map_data",),
-    "overviews": ("overview",),
+    "overviews": ("draw_overview",),
     "pareto": ("pareto_data",),
     "partition": ("partition_data",),
-    "quantities": ("main_variable",),
+    "quantities": ("find_main_variable",),
     "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
-    "tables": ("table", "write_csv"),
+    "tables": ("build_table", "write_csv"),
 }
+_OLD_NAMES = {
+    "main_variable": "find_main_variable",
+    "overview": "draw_overview",
+    "table": "build_table",
+}
+"""Old name -> new name."""
+
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute {name!r}")
+    return getattr(import_module(__name__), find_new_name(__name__, _OLD_NAMES, name))
 
 
 def __dir__() -> list[str]:

@@ -7,13 +7,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from otafl.analysis.summary import number
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import draw_panels, plain_axes
-from otafl.plots.parts import MOST, parts, split_by
-from otafl.plots.style import banded_line, spans_decades
+from otafl.plots.layout import draw_panels, style_axes
+from otafl.plots.parts import MAX_PANELS, format_split, split_parts
+from otafl.plots.style import draw_banded_line, spans_decades
 
 PERSONAL = (
     "device_personal_own_test_accuracy",
@@ -59,10 +59,14 @@ def cdf_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    x = x or quantities.first_known(ds, (*PERSONAL, *JOULES)) or quantities.main_variable(ds)
+    x = (
+        x
+        or quantities.find_first_known(ds, (*PERSONAL, *JOULES))
+        or quantities.find_main_variable(ds)
+    )
     quantities.check_variable(ds, "--x", x)
     over = "device" if "device" in ds[x].dims else "trial"
-    ds = quantities.picked(ds, sel, hue=hue, facet=facet)
+    ds = quantities.select_values(ds, sel, hue=hue, facet=facet)
     drawn = [name for name in (facet, hue) if name]
     if over in drawn or over not in ds[x].dims:
         raise UserError(
@@ -70,36 +74,36 @@ def cdf_data(
             "--sel, --hue or --facet"
         )
     # joules of devices are not summed over them
-    ds, values = quantities.quantity(ds, x, [*drawn, over])
+    ds, values = quantities.select_quantity(ds, x, [*drawn, over])
     trials = over == "device" and "trial" in values.dims and "trial" not in drawn
     pool = values if trials else values.expand_dims(pooled=[0])
     pool = pool.transpose(*drawn, "trial" if trials else "pooled", over)
-    table = _steps(pool.compute(), over)
+    table = _compute_steps(pool.compute(), over)
     table["share"].attrs["long_name"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
-    table.attrs = quantities.about("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
+    table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
     return table.assign_attrs(log_x=int(spans_decades(table["value"].values)))
 
 
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `cdf_data`: a staircase for each hue, and the band of its trials."""
-    return draw_panels(data, title, _panel)
+    return draw_panels(data, title, _draw_panel)
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the distributions are of, and their medians."""
     medians = []
-    for name, curve in parts(data, "facet", "hue"):
+    for name, curve in split_parts(data, "facet", "hue"):
         share, value = curve["share"].values, curve["value"].values
         reached = np.flatnonzero(share >= 0.5)
         if reached.size:
-            medians.append(f"{name} {number(float(value[reached[0]]), 3)}".strip())
+            medians.append(f"{name} {format_number(float(value[reached[0]]), 3)}".strip())
     over = data["share"].attrs["long_name"].removeprefix("share of ")
-    said = f"Distribution over {over} of {data.attrs['x_label']}{split_by(data)}."
-    return f"{said} Medians: {'; '.join(medians[:MOST])}." if medians else said
+    said = f"Distribution over {over} of {data.attrs['x_label']}{format_split(data)}."
+    return f"{said} Medians: {'; '.join(medians[:MAX_PANELS])}." if medians else said
 
 
-def distribution(values: np.ndarray) -> np.ndarray:
+def compute_distribution(values: np.ndarray) -> np.ndarray:
     """Compute value, share and std, as in `cdf_data`, of [trials, devices]: [3, trials * devices].
 
     NaN where there is no device, and beyond the last step. Infinite values count as devices, but
@@ -117,7 +121,7 @@ def distribution(values: np.ndarray) -> np.ndarray:
     return out
 
 
-def _steps(pool: xr.DataArray, over: str) -> xr.Dataset:
+def _compute_steps(pool: xr.DataArray, over: str) -> xr.Dataset:
     """Compute the distributions of a variable.
 
     Its dims are (..., trials, device), or (..., pooled, trial) for a distribution over trials.
@@ -125,7 +129,7 @@ def _steps(pool: xr.DataArray, over: str) -> xr.Dataset:
     across = [str(dim) for dim in pool.dims[-2:]]
     pool = pool.drop_vars("final_round", errors="ignore")
     found = xr.apply_ufunc(
-        distribution,
+        compute_distribution,
         pool,
         input_core_dims=[across],
         output_core_dims=[["part", "step"]],
@@ -143,16 +147,16 @@ def _steps(pool: xr.DataArray, over: str) -> xr.Dataset:
     return xr.Dataset(coords=dict(known)).assign(steps)
 
 
-def _panel(ax: Axes, data: xr.Dataset) -> None:
-    for i, (name, curve) in enumerate(parts(data, "hue")):
-        value, share, std = _staircase(curve)
+def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
+    for i, (name, curve) in enumerate(split_parts(data, "hue")):
+        value, share, std = _build_staircase(curve)
         ends = (np.clip(share + way * std, 0, 1) for way in (-1, 1))
-        banded_line(ax, i, name, (value, share, *ends), markers=8, step="post")
-    plain_axes(ax, x=data.attrs["log_x"])
+        draw_banded_line(ax, i, name, (value, share, *ends), markers=8, step="post")
+    style_axes(ax, x=data.attrs["log_x"])
     ax.set_ylim(0, 1.03)
 
 
-def _staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
+def _build_staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
     """Return value, share and std of one curve, with the foot of the first step in front."""
     seen = np.isfinite(curve["value"].values)
     value, share, std = (curve[name].values[seen] for name in ("value", "share", "std"))
@@ -165,7 +169,7 @@ def _staircase(curve: xr.Dataset) -> tuple[np.ndarray, ...]:
 RECIPE = Recipe(
     cdf_data,
     draw_cdf,
-    described,
+    describe,
     {"value": "{x}", "share": "share", "std": "share_std"},
     "{x}_cdf",
     NO_CELLS | {"y": "upwards is the share of devices; give the variable with --x"},

@@ -10,16 +10,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from otafl.analysis.points import axes_of, numeric
-from otafl.analysis.summary import number
+from otafl.analysis.points import is_numeric, list_axes
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
-from otafl.plots.layout import draw_panels, name_ticks, numeric_ticks, plain_axes
-from otafl.plots.parts import MOST, parts, split_by
-from otafl.plots.style import DECADES, banded_line, look, spans_decades
-from otafl.results.coordinates import shown
-from otafl.results.ending import ADDED, SUMS, added_up
+from otafl.plots.layout import draw_panels, name_ticks, set_numeric_ticks, style_axes
+from otafl.plots.parts import MAX_PANELS, format_split, split_parts
+from otafl.plots.style import DECADES, draw_banded_line, get_style, spans_decades
+from otafl.results.coordinates import format_value
+from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
 
 LOG_ALWAYS = ("aggregation_nmse",)
 SAME_END = 3.0
@@ -58,50 +58,52 @@ def curve_data(
     ------
     UserError : for unknown names, and for a dim that is neither drawn nor picked.
     """
-    y = y or quantities.main_variable(ds)
+    y = y or quantities.find_main_variable(ds)
     quantities.check_variable(ds, "--y", y)
     parametric = x in ds.data_vars
     if parametric:
         _check_abscissa(ds, x, y)
     drawn = [name for name in (facet, hue, "round" if parametric else x) if name]
-    ds = quantities.picked(ds, sel, x=drawn[-1], hue=hue, facet=facet)
+    ds = quantities.select_values(ds, sel, x=drawn[-1], hue=hue, facet=facet)
     if parametric and "round" not in ds[x].dims:
         raise UserError(f"--x {x}: with --sel round one point of a curve is left; leave out either")
-    ds, values = quantities.quantity(ds, y, drawn)
-    table, abscissa = quantities.statistics(values, drawn), ds[x]
+    ds, values = quantities.select_quantity(ds, y, drawn)
+    table, abscissa = quantities.compute_statistics(values, drawn), ds[x]
     if parametric:
-        abscissa = added_up(quantities.held(ds, x).rename(x), drawn)
-        same = quantities.only_drawn(abscissa, drawn, "--facet").where(values.notnull())
-        table["at"] = quantities.statistics(same, drawn)["mean"]
+        abscissa = sum_over_devices(quantities.hold_last_value(ds, x).rename(x), drawn)
+        same = quantities.squeeze_undrawn(abscissa, drawn, "--facet").where(values.notnull())
+        table["at"] = quantities.compute_statistics(same, drawn)["mean"]
     axes = {"x": abscissa.rename(x), "y": values.rename(y)}
-    table.attrs = quantities.about("curves", ds, axes, y=y, x=x, hue=hue, facet=facet)
+    table.attrs = quantities.build_attributes("curves", ds, axes, y=y, x=x, hue=hue, facet=facet)
     log_y = y in LOG_ALWAYS or spans_decades(table["mean"].values)
-    choices = not parametric and not numeric(table[x])
-    table = table.assign_attrs(log_x=int(_log_x(table)), log_y=int(log_y), choices=int(choices))
-    return table.assign(drawn=_drawn(table))
+    choices = not parametric and not is_numeric(table[x])
+    table = table.assign_attrs(
+        log_x=int(_uses_log_x(table)), log_y=int(log_y), choices=int(choices)
+    )
+    return table.assign(drawn=_find_drawable(table))
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `curve_data`."""
-    return draw_panels(data, title, _panel)
+    return draw_panels(data, title, _draw_panel)
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the curves are of, and their last values."""
     attrs, ends = data.attrs, []
-    for name, curve in parts(data, "facet", "hue"):
+    for name, curve in split_parts(data, "facet", "hue"):
         mean = curve["mean"].values[curve["drawn"].values]
         if mean.size:
-            ends.append(f"{name} {number(float(mean[-1]), 3)}".strip())
-    said = f"Curves of {attrs['y_label']} against {attrs['x_label']}{split_by(data)}."
-    return f"{said} Last values: {'; '.join(ends[:MOST])}." if ends else said
+            ends.append(f"{name} {format_number(float(mean[-1]), 3)}".strip())
+    said = f"Curves of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
+    return f"{said} Last values: {'; '.join(ends[:MAX_PANELS])}." if ends else said
 
 
 def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
     """Raise UserError for a variable that a curve cannot be drawn against."""
-    dims = [str(dim) for dim in ds[x].dims if dim not in axes_of(ds)]
+    dims = [str(dim) for dim in ds[x].dims if dim not in list_axes(ds)]
     own = set(dims) - {"trial", "round"}
-    if "round" in dims and (own <= set(ds[y].dims) or (x in SUMS and own <= set(ADDED))):
+    if "round" in dims and (own <= set(ds[y].dims) or (x in SUMS and own <= set(SUMMED_DIMS))):
         return
     able = [
         str(name)
@@ -115,7 +117,7 @@ def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
     )
 
 
-def _log_x(data: xr.Dataset) -> bool:
+def _uses_log_x(data: xr.Dataset) -> bool:
     """Say whether abscissae span over two decades, unless all curves grow to about the same end."""
     if "at" not in data:
         return False
@@ -124,7 +126,7 @@ def _log_x(data: xr.Dataset) -> bool:
     return bool(at.max() / at.min() > DECADES and ends.max() > SAME_END * ends.min())
 
 
-def _drawn(data: xr.Dataset) -> xr.DataArray:
+def _find_drawable(data: xr.Dataset) -> xr.DataArray:
     """Say which values can be drawn: finite, and positive on a logarithmic x axis."""
     finite = xr.ufuncs.isfinite
     seen: xr.DataArray = finite(data["mean"])
@@ -133,46 +135,46 @@ def _drawn(data: xr.Dataset) -> xr.DataArray:
     return seen
 
 
-def _panel(ax: Axes, data: xr.Dataset) -> None:
+def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
     """Draw one set of axes: a curve for each value of the hue."""
-    x, curves = data.attrs["x"], parts(data, "hue")
+    x, curves = data.attrs["x"], split_parts(data, "hue")
     for i, (name, curve) in enumerate(curves):
         if data.attrs["choices"]:
-            _points(ax, curve, i, len(curves), name)
+            _draw_points(ax, curve, i, len(curves), name)
         else:
-            _line(ax, curve, i, name)
-    plain_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
+            _draw_line(ax, curve, i, name)
+    style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
     if data.attrs["choices"]:
-        name_ticks(ax.xaxis, [shown(value) for value in data[x].values])
+        name_ticks(ax.xaxis, [format_value(value) for value in data[x].values])
         ax.set_xlim(-0.5, data.sizes[x] - 0.5)
     elif x == "round":
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     elif "at" not in data:
-        numeric_ticks(ax, np.unique(data[x].values))
+        set_numeric_ticks(ax, np.unique(data[x].values))
 
 
-def _line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:
+def _draw_line(ax: Axes, curve: xr.Dataset, i: int, name: str) -> None:
     seen = curve["drawn"].values
     at = (curve["at"] if "at" in curve else curve[curve.attrs["x"]]).values[seen]
     mean, std = curve["mean"].values[seen], curve["std"].values[seen]
     low = mean - std
     if curve.attrs["log_y"]:
         low = np.maximum(low, 0.1 * mean)
-    banded_line(ax, i, name, (at, mean, low, mean + std), markers=10)
+    draw_banded_line(ax, i, name, (at, mean, low, mean + std), markers=10)
 
 
-def _points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) -> None:
+def _draw_points(ax: Axes, curve: xr.Dataset, i: int, curves: int, name: str) -> None:
     """Draw points with bars, side by side: values over choices have no order."""
     places = np.arange(curve.sizes[curve.attrs["x"]]) + 0.5 * ((i + 0.5) / curves - 0.5)
     std = np.nan_to_num(curve["std"].values)
-    style: dict[str, Any] = {"linestyle": "none", "capsize": 3} | look(i)
+    style: dict[str, Any] = {"linestyle": "none", "capsize": 3} | get_style(i)
     ax.errorbar(places, curve["mean"].values, std, label=name, **style)
 
 
 RECIPE = Recipe(
     curve_data,
     draw_curves,
-    described,
+    describe,
     {"at": "{x}", "mean": "{y}", "std": "{y}_std"},
     "{y}_{x}",
     NO_CELLS,

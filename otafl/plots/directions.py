@@ -25,7 +25,7 @@ UNDIRECTED = frozenset(
 """Variables that describe and do not judge."""
 
 
-def better(name: str) -> Literal["higher", "lower"] | None:
+def get_better_direction(name: str) -> Literal["higher", "lower"] | None:
     """Return whether a variable is better higher or lower.
 
     Accuracies and charges are better higher; losses, errors, joules, seconds, symbols, bits and

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
+from otafl.core.files import write_atomically
 from otafl.plots.kinds import Kind
 
 SUFFIXES = (".png", ".pdf", ".svg")
@@ -29,7 +29,7 @@ def draw(data: xr.Dataset, path: Path | str | None = None, title: str = "") -> F
     ------
     UserError : as `save`.
     """
-    figure = Kind(data.attrs["kind"]).recipe.draw(data, title)
+    figure = Kind(data.attrs["kind"]).recipe.draw_fn(data, title)
     if path is not None:
         save(figure, path)
     return figure
@@ -47,5 +47,5 @@ def save(figure: Figure, path: Path | str) -> None:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(f"{path}: a figure's file must end in .png, .pdf or .svg")
-    with written(path) as temporary:
+    with write_atomically(path) as temporary:
         figure.savefig(temporary, dpi=160, format=suffix[1:])

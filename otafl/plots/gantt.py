@@ -21,10 +21,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from otafl.analysis.timeline import merged, window
+from otafl.analysis.timeline import merge_intervals, select_window
 from otafl.devices.activities import ACTIVITIES
 from otafl.plots.drawing import save
-from otafl.plots.layout import blank
+from otafl.plots.layout import make_figure
 
 
 class Look(NamedTuple):
@@ -65,7 +65,7 @@ UNITS = ((3 * 86400.0, 86400.0, "d"), (3 * 3600.0, 3600.0, "h"), (600.0, 60.0, "
 """(smallest span in seconds, seconds of the unit, unit) of the axis of time."""
 
 
-def readable_s(events: xr.Dataset) -> float:
+def find_readable_time(events: xr.Dataset) -> float:
     """Return the time until which rows have READABLE events in the mean.
 
     It is the trial's end where there are fewer.
@@ -75,7 +75,7 @@ def readable_s(events: xr.Dataset) -> float:
     return end_s if len(starts) <= count else float(starts[count])
 
 
-def chart(
+def draw_chart(
     events: xr.Dataset,
     path: Path | str | None = None,
     start_s: float | None = None,
@@ -94,18 +94,18 @@ def chart(
     ------
     UserError : for an empty window, and for a file that cannot be written.
     """
-    part = window(events, start_s, until_s, devices)
-    slots, rows = window(events, start_s, until_s), part.attrs["rows"]
+    part = select_window(events, start_s, until_s, devices)
+    slots, rows = select_window(events, start_s, until_s), part.attrs["rows"]
     # a row of 200 devices still has its pixels, and three devices do not fill a page
-    figure = blank((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
+    figure = make_figure((10.0, 1.1 + min(max(0.3 * len(rows), 1.5), 8.0)))
     ax = figure.subplots()
-    scale, unit = _unit(part.attrs["until_s"] - part.attrs["start_s"])
+    scale, unit = _choose_unit(part.attrs["until_s"] - part.attrs["start_s"])
     crowded = part.sizes["event"] > CROWDED * len(rows)
-    _bars(ax, part, scale, crowded)
-    _slots(ax, slots, scale, crowded)
+    _draw_bars(ax, part, scale, crowded)
+    _draw_slots(ax, slots, scale, crowded)
     ax.set_xlim(part.attrs["start_s"] / scale, part.attrs["until_s"] / scale)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    _device_ticks(ax, rows)
+    _set_device_ticks(ax, rows)
     ax.set(xlabel=f"simulated time [{unit}]", ylabel="device")
     ax.spines[["top", "right"]].set_visible(False)
     if ax.collections:
@@ -116,7 +116,7 @@ def chart(
     return figure
 
 
-def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
+def _draw_bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
     """Draw the bars of each activity that occurs."""
     rows = np.array(part.attrs["rows"])
     row = np.searchsorted(rows, part["device"].values)
@@ -134,28 +134,28 @@ def _bars(ax: Axes, part: xr.Dataset, scale: float, crowded: bool) -> None:
             "zorder": look.front,
         }
         corners = start[chosen], end[chosen], y - look.height / 2, y + look.height / 2
-        _rectangles(ax, corners, label=name, **style)
+        _draw_rectangles(ax, corners, label=name, **style)
 
 
-def _slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> None:
+def _draw_slots(ax: Axes, slots: xr.Dataset, scale: float, crowded: bool) -> None:
     """Draw the uplink slots, over all rows."""
     sending = slots["activity"].values == "transmit"
-    start, end = merged(slots["start_s"].values[sending], slots["end_s"].values[sending])
+    start, end = merge_intervals(slots["start_s"].values[sending], slots["end_s"].values[sending])
     if not len(start):
         return
     corners = start / scale, end / scale, np.zeros_like(start), np.ones_like(start)
     style: dict[str, Any] = {"color": SLOT, "linewidth": 0.0 if crowded else 0.8, "zorder": 0}
-    _rectangles(ax, corners, label="uplink slot", transform=ax.get_xaxis_transform(), **style)
+    _draw_rectangles(ax, corners, label="uplink slot", transform=ax.get_xaxis_transform(), **style)
 
 
-def _rectangles(ax: Axes, corners: tuple[np.ndarray, ...], **style: Any) -> None:
+def _draw_rectangles(ax: Axes, corners: tuple[np.ndarray, ...], **style: Any) -> None:
     """Draw n rectangles. corners: left, right, low and high, [n] each."""
     x0, x1, low, high = corners
     places = np.stack([x0, low, x0, high, x1, high, x1, low], 1).reshape(-1, 4, 2)
     ax.add_collection(PolyCollection(list(places), **style), autolim=False)
 
 
-def _unit(span_s: float) -> tuple[float, str]:
+def _choose_unit(span_s: float) -> tuple[float, str]:
     """Return the seconds of the unit in which a window reads well, and the unit."""
     for least, seconds, unit in UNITS:
         if span_s >= least:
@@ -163,7 +163,7 @@ def _unit(span_s: float) -> tuple[float, str]:
     return (1.0, "s") if span_s >= 0.1 else (1e-3, "ms")
 
 
-def _device_ticks(ax: Axes, rows: list[int]) -> None:
+def _set_device_ticks(ax: Axes, rows: list[int]) -> None:
     """Name every row's device if there is room, else that of every nth row."""
     step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 10**9) if len(rows) <= 32 * s)
     places = [place for place, device in enumerate(rows) if step == 1 or device % step == 0]

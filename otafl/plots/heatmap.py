@@ -17,15 +17,15 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import numeric
-from otafl.analysis.summary import number
+from otafl.analysis.points import is_numeric
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import LETTERS_PER_INCH, in_a_row, name_ticks, panels, settle
-from otafl.plots.parts import split_by
-from otafl.plots.style import label, spans_decades, wrapped
-from otafl.results.coordinates import shown
+from otafl.plots.layout import LETTERS_PER_INCH, arrange, count_columns, make_panels, name_ticks
+from otafl.plots.parts import format_split
+from otafl.plots.style import format_label, spans_decades, wrap_text
+from otafl.results.coordinates import format_value
 
 COLOURS = "cividis"
 """Even in lightness, and the same to colour-blind readers (Nuñez et al. 2018). High values are
@@ -75,65 +75,68 @@ def heatmap_data(
     UserError : for unknown names, where there are no two axes, and for a dim that is neither drawn
         nor picked.
     """
-    z = z or quantities.main_variable(ds)
+    z = z or quantities.find_main_variable(ds)
     quantities.check_variable(ds, "--z", z)
-    ds = quantities.picked(ds, sel, x=x, y=y, facet=facet)
-    x, y = _two_axes(ds, z, x, y, facet)
+    ds = quantities.select_values(ds, sel, x=x, y=y, facet=facet)
+    x, y = _choose_axes(ds, z, x, y, facet)
     drawn = [name for name in (facet, y, x) if name]
-    ds, values = quantities.quantity(ds, z, drawn, "--facet")
-    table = quantities.statistics(values, drawn)
+    ds, values = quantities.select_quantity(ds, z, drawn, "--facet")
+    table = quantities.compute_statistics(values, drawn)
     axes = {"x": ds[x], "y": ds[y], "z": values.rename(z)}
-    table.attrs = quantities.about("heatmap", ds, axes, z=z, x=x, y=y, facet=facet)
+    table.attrs = quantities.build_attributes("heatmap", ds, axes, z=z, x=x, y=y, facet=facet)
     return table.assign_attrs(log_z=int(spans_decades(table["mean"].values)))
 
 
 def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `heatmap_data`: one colour bar for all panels."""
-    size = _size(data)
-    figure, shows = panels(data, size)
+    size = _compute_panel_size(data)
+    figure, shows = make_panels(data, size)
     values = data["mean"].values
     finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     norm = (LogNorm if data.attrs["log_z"] else Normalize)(finite.min(), finite.max())
     axes = [ax for ax, _ in shows]
-    meshes = [_panel(ax, part, norm) for ax, part in shows]
+    meshes = [_draw_panel(ax, part, norm) for ax, part in shows]
     bar = figure.colorbar(meshes[0], ax=axes, pad=0.02, aspect=25)
-    rows = -(-len(axes) // in_a_row(len(axes)))
-    bar.set_label(wrapped(data.attrs["z_label"], int(LETTERS_PER_INCH * rows * size[1])))
-    settle(figure, data, title, size, names=True)
+    rows = -(-len(axes) // count_columns(len(axes)))
+    bar.set_label(wrap_text(data.attrs["z_label"], int(LETTERS_PER_INCH * rows * size[1])))
+    arrange(figure, data, title, size, names=True)
     _write_values(axes, meshes, norm)
     return figure
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the heat map is of, and where it is highest and lowest."""
     attrs, mean = data.attrs, data["mean"]
     said = f"Heat map of {attrs['z_label']} over {attrs['x_label']} and {attrs['y_label']}"
-    said += f"{split_by(data)}."
+    said += f"{format_split(data)}."
     if not bool(mean.notnull().any()):
         return said
     told = []
     for word, flat in (("Highest", mean.argmax(...)), ("lowest", mean.argmin(...))):
         one = mean.isel(flat)
-        at = (f"{label(data[dim], str(dim))} {shown(one[dim].values)}" for dim in mean.dims)
-        told.append(f"{word} {number(float(one), 3)} at {', '.join(at)}")
+        at = (
+            f"{format_label(data[dim], str(dim))} {format_value(one[dim].values)}"
+            for dim in mean.dims
+        )
+        told.append(f"{word} {format_number(float(one), 3)} at {', '.join(at)}")
     return f"{said} {'; '.join(told)}."
 
 
-def free_axes(ds: xr.Dataset, z: str) -> list[str]:
+def list_free_axes(ds: xr.Dataset, z: str) -> list[str]:
     """Return dims of a variable at the trials' end that have several values, numbers first."""
     own = ("trial", "round", "device", "cause")
     known = [str(dim) for dim in ds[z].dims if dim not in own and ds.sizes[dim] > 1]
-    return sorted(known, key=lambda dim: dim == "zip" or not numeric(ds[dim]))
+    return sorted(known, key=lambda dim: dim == "zip" or not is_numeric(ds[dim]))
 
 
-def _two_axes(
+def _choose_axes(
     ds: xr.Dataset, z: str, x: str | None, y: str | None, facet: str | None
 ) -> tuple[str, str]:
     """Return the axes that were asked for, else those that are free."""
     taken = {str(ds[name].dims[0]) for name in (x, y, facet) if name in ds.coords and ds[name].ndim}
-    free = [dim for dim in free_axes(ds, z) if dim not in taken]
+    free = [dim for dim in list_free_axes(ds, z) if dim not in taken]
     if len(free) < (x, y).count(None):
-        have = ", ".join(free_axes(ds, z)) or "none"
+        have = ", ".join(list_free_axes(ds, z)) or "none"
         raise UserError(
             f"a heat map needs two axes; those of {z} with several values: {have}; --x round or "
             "--y round draws it over the rounds"
@@ -142,19 +145,19 @@ def _two_axes(
     return x, y or free.pop(0)
 
 
-def _size(data: xr.Dataset) -> tuple[float, float]:
+def _compute_panel_size(data: xr.Dataset) -> tuple[float, float]:
     """Return the inches of a panel whose cells hold their value, and their name, if they can."""
     y, x = (str(dim) for dim in data["mean"].dims[-2:])
     facet = data.attrs["facet"]
-    columns = in_a_row(data.sizes[facet]) if facet else 1
-    texts = [wrapped(shown(value)) for value in data[y].values[:NAMED]]
+    columns = count_columns(data.sizes[facet]) if facet else 1
+    texts = [wrap_text(format_value(value)) for value in data[y].values[:NAMED]]
     lines = max(text.count("\n") + 1 for text in texts) if data.sizes[y] <= NAMED else 1
     width = max(SMALLEST[0], CELL[0] * data.sizes[x])
     height = max(SMALLEST[1], max(CELL[1], LINE * lines) * data.sizes[y])
     return min(MAX_INCHES[0] / columns, width), min(MAX_INCHES[1], height)
 
 
-def _panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
+def _draw_panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
     """Draw cells of equal size; row 0 is below, column 0 at the left."""
     y, x = (str(dim) for dim in data["mean"].dims)
     values = np.ma.masked_invalid(data["mean"].values)
@@ -167,7 +170,7 @@ def _panel(ax: Axes, data: xr.Dataset, norm: Any) -> QuadMesh:
     edges = [np.arange(n + 1) - 0.5 for n in (columns, rows)]
     mesh = ax.pcolormesh(*edges, values, cmap=COLOURS, norm=norm, edgecolors="white", linewidth=0.4)
     for axis, name in ((ax.xaxis, x), (ax.yaxis, y)):
-        name_ticks(axis, [shown(value) for value in data[name].values], NAMED)
+        name_ticks(axis, [format_value(value) for value in data[name].values], NAMED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return mesh
@@ -180,14 +183,16 @@ def _write_values(axes: list[Axes], meshes: list[QuadMesh], norm: Any) -> None:
         for ax, mesh in zip(axes, meshes, strict=True)
         for place, value in np.ma.ndenumerate(np.ma.asarray(mesh.get_array()))
     ]
-    size = _letters(axes[0], max((number(value, 3) for *_, value in cells), key=len, default=""))
+    size = _fit_font_size(
+        axes[0], max((format_number(value, 3) for *_, value in cells), key=len, default="")
+    )
     for ax, (row, column), value in cells if size else ():
         colour = "black" if norm(value) > LIGHT else "white"
         style: dict[str, Any] = {"fontsize": size, "color": colour, "ha": "center", "va": "center"}
-        ax.text(column, row, number(value, 3), **style)
+        ax.text(column, row, format_number(value, 3), **style)
 
 
-def _letters(ax: Axes, longest: str) -> float | None:
+def _fit_font_size(ax: Axes, longest: str) -> float | None:
     """Find the largest font size at which a text fits into a cell; None where none does."""
     corners = ax.transData.transform([(0, 0), (1, 1)])
     trial = ax.text(0, 0, longest, fontsize=LETTERS[0])
@@ -200,7 +205,7 @@ def _letters(ax: Axes, longest: str) -> float | None:
 RECIPE = Recipe(
     heatmap_data,
     draw_heatmap,
-    described,
+    describe,
     {"mean": "{z}", "std": "{z}_std"},
     "{z}_heatmap",
     {"hue": "a heat map's colours are its values; use --facet {}"},

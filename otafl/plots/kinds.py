@@ -24,7 +24,7 @@ NO_CELLS = {"z": "only --kind heatmap has cells; use --y or --x"}
 """What most kinds refuse."""
 
 
-def opened_result(path: Path, trust: bool) -> xr.Dataset:
+def open_result(path: Path, trust: bool) -> xr.Dataset:
     """Open a result, in which nothing is code."""
     from otafl.results.files import open_results
 
@@ -37,24 +37,24 @@ class Recipe:
 
     Parameters
     ----------
-    data : from what `opened` gives to what is drawn. Its keyword arguments are flags of `otafl
+    data_fn : from what `open_fn` gives to what is drawn. Its keyword arguments are flags of `otafl
         plot`, without those of `refused`, and `sel`. What it returns has the attributes kind, note,
         x, y or z (the names that were asked for), x_label, y_label, hue and facet ("" for none).
-    draw : from what is drawn, and a title, to the figure.
-    described : describes the figure in words, for readers who cannot see it.
+    draw_fn : from what is drawn, and a title, to the figure.
+    describe_fn : describes the figure in words, for readers who cannot see it.
     columns : variable of what is drawn -> its column in a table. "{x}" is what was asked for.
     file : how the name of the figure's file ends, likewise.
     refused : a flag that the kind does not take -> why. "{}" is its value.
-    opened : opens the file that is drawn; whether code that it names may be run.
+    open_fn : opens the file that is drawn; whether code that it names may be run.
     """
 
-    data: Callable[..., xr.Dataset]
-    draw: Callable[[xr.Dataset, str], Figure]
-    described: Callable[[xr.Dataset], str]
+    data_fn: Callable[..., xr.Dataset]
+    draw_fn: Callable[[xr.Dataset, str], Figure]
+    describe_fn: Callable[[xr.Dataset], str]
     columns: Mapping[str, str]
     file: str
     refused: Mapping[str, str]
-    opened: Callable[[Path, bool], Any] = opened_result
+    open_fn: Callable[[Path, bool], Any] = open_result
 
 
 class Kind(StrEnum):
@@ -73,7 +73,7 @@ class Kind(StrEnum):
         recipe: Recipe = import_module(f"otafl.plots.{self}").RECIPE
         return recipe
 
-    def data(
+    def compute_data(
         self, ds: Any, sel: Mapping[str, str] | None = None, **flags: str | None
     ) -> xr.Dataset:
         """Compute what is drawn.
@@ -92,4 +92,4 @@ class Kind(StrEnum):
         for flag, why in self.recipe.refused.items():
             if flag in given:
                 raise UserError(f"--{flag} {given[flag]}: {why.format(given[flag])}")
-        return self.recipe.data(ds, **given, sel=sel)
+        return self.recipe.data_fn(ds, **given, sel=sel)

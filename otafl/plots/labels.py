@@ -60,31 +60,31 @@ def name_points(ax: Axes, points: list[tuple[float, float, str]]) -> None:
     ax : whose layout is settled; its marks are those of its error bars.
     points : x, y and name of each.
     """
-    taken, lines = _marks(ax), _lines(ax)
+    taken, lines = _find_mark_boxes(ax), _find_line_boxes(ax)
     for x, y, name in points:
-        place = _best(_places(ax, (x, y), name), taken, lines) if name else None
+        place = _choose_place(_iterate_places(ax, (x, y), name), taken, lines) if name else None
         if place is not None:
             ax.annotate(name, (x, y), **STYLE, **place.settings)
             taken = np.vstack([taken, place.box])
             lines = np.vstack([lines, place.leader])
 
 
-def _best(places: Iterable[Place], taken: Boxes, lines: Boxes) -> Place | None:
+def _choose_place(places: Iterable[Place], taken: Boxes, lines: Boxes) -> Place | None:
     """Choose the place that costs least, of those that are free; None where none is."""
     best, least = None, math.inf
     for i, place in enumerate(places):
-        crossed = _touching(place.box, lines)
-        crossed += _touching(place.leader, np.vstack([taken, lines]))
+        crossed = _count_touching(place.box, lines)
+        crossed += _count_touching(place.leader, np.vstack([taken, lines]))
         cost = i // len(SIDES) + CROSSED * crossed
-        if cost < least and not _touching(place.box, taken):
+        if cost < least and not _count_touching(place.box, taken):
             best, least = place, cost
     return best
 
 
-def _places(ax: Axes, point: tuple[float, float], name: str) -> Iterator[Place]:
+def _iterate_places(ax: Axes, point: tuple[float, float], name: str) -> Iterator[Place]:
     """Yield the places of a name, the nearest first; one beyond the panel's frame is in its way."""
     trial = ax.annotate(name, point, (0, 0), **STYLE)
-    size, pixels = trial.get_window_extent().size, _pixels(ax)
+    size, pixels = trial.get_window_extent().size, _get_pixels_per_point(ax)
     trial.remove()
     mark = ax.transData.transform(point)
     for distance, side in itertools.product(DISTANCES, np.array(SIDES)):
@@ -104,7 +104,7 @@ def _places(ax: Axes, point: tuple[float, float], name: str) -> Iterator[Place]:
         )
 
 
-def _marks(ax: Axes) -> Boxes:
+def _find_mark_boxes(ax: Axes) -> Boxes:
     """Return the boxes of all marks, without their error bars, and of all beyond the frame."""
     left, low, right, high = ax.get_window_extent().extents
     far = math.inf
@@ -117,12 +117,12 @@ def _marks(ax: Axes) -> Boxes:
     boxes = [np.array(beyond)]
     for marks in (bars.lines[0] for bars in ax.containers if isinstance(bars, ErrorbarContainer)):
         at = ax.transData.transform(np.column_stack(marks.get_data()).astype(float))
-        half = 0.5 * marks.get_markersize() * _pixels(ax)
+        half = 0.5 * marks.get_markersize() * _get_pixels_per_point(ax)
         boxes.append(np.hstack([at - half, at + half])[np.isfinite(at).all(1)])
     return np.vstack(boxes)
 
 
-def _lines(ax: Axes) -> Boxes:
+def _find_line_boxes(ax: Axes) -> Boxes:
     """Return the boxes of error bars and of staircases, piece by piece."""
     pieces: list[Any] = []
     for bars in ax.containers:
@@ -137,15 +137,15 @@ def _lines(ax: Axes) -> Boxes:
     return np.hstack([ends.min(1), ends.max(1)])
 
 
-def _pixels(ax: Axes) -> float:
+def _get_pixels_per_point(ax: Axes) -> float:
     """Return how many pixels a point of type has."""
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     return figure.dpi / 72
 
 
-def _touching(some: Boxes, others: Boxes) -> int:
+def _count_touching(boxes: Boxes, other_boxes: Boxes) -> int:
     """Count the others that any of some shares a place with."""
-    one = some[:, None]
-    apart = (others[:, :2] > one[..., 2:]) | (others[:, 2:] < one[..., :2])
+    one = boxes[:, None]
+    apart = (other_boxes[:, :2] > one[..., 2:]) | (other_boxes[:, 2:] < one[..., :2])
     return int((~apart.any(-1)).any(0).sum())

@@ -22,13 +22,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from otafl.plots.parts import parts
-from otafl.plots.style import label, named, wrapped
-from otafl.results.coordinates import shown
+from otafl.plots.parts import split_parts
+from otafl.plots.style import format_coordinate, format_label, wrap_text
+from otafl.results.coordinates import format_value
 
 PANEL = (2.8, 2.1)
 """Inches of one of several panels, without what is written around it."""
-ALONE = (3.9, 2.7)
+SINGLE_PANEL = (3.9, 2.7)
 """Inches of a panel that is the only one."""
 WIDEST = 24.0
 """Inches: figures are not made wider to make room for names under ticks."""
@@ -41,28 +41,28 @@ LETTERS_PER_INCH = 13.0
 """Approximate number of letters per inch of labels and titles."""
 
 
-def blank(size: tuple[float, float]) -> Figure:
+def make_figure(size: tuple[float, float]) -> Figure:
     """Return a figure of this size in inches, without anything in it."""
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def panels(
+def make_panels(
     data: xr.Dataset, size: tuple[float, float] | None = None
 ) -> tuple[Figure, list[tuple[Axes, xr.Dataset]]]:
     """Make a figure with a titled panel for each value of the facet; one panel without a facet.
 
     size: inches of a panel. Returns the panels with what each shows. All have the same limits.
     """
-    facet, shows = data.attrs["facet"], [part for _, part in parts(data, "facet")]
-    columns = in_a_row(len(shows))
+    facet, shows = data.attrs["facet"], [part for _, part in split_parts(data, "facet")]
+    columns = count_columns(len(shows))
     rows = math.ceil(len(shows) / columns)
-    width, height = size or panel_size(len(shows))
+    width, height = size or get_panel_size(len(shows))
     letters = int(LETTERS_PER_INCH * width)
-    below = wrapped(data.attrs["x_label"], max(24, letters))
-    beside = wrapped(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
-    figure = blank((ROOM[0] + width * columns, ROOM[1] + height * rows))
+    below = wrap_text(data.attrs["x_label"], max(24, letters))
+    beside = wrap_text(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
+    figure = make_figure((ROOM[0] + width * columns, ROOM[1] + height * rows))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for i, ax in enumerate(grid):
         ax.set_visible(i < len(shows))
@@ -73,22 +73,22 @@ def panels(
         for axis in (ax.xaxis, ax.yaxis):
             axis.get_major_formatter().set_useOffset(False)
         if facet and i < len(shows):
-            title = named(data, facet, data[facet].values[i])
-            ax.set_title(wrapped(title, letters), fontsize=10)
+            title = format_coordinate(data, facet, data[facet].values[i])
+            ax.set_title(wrap_text(title, letters), fontsize=10)
     return figure, list(zip(grid, shows, strict=False))
 
 
-def in_a_row(count: int) -> int:
+def count_columns(count: int) -> int:
     """Return how many panels are beside each other."""
     return 2 if count == 4 else min(3 if count <= 12 else 5, count)
 
 
-def panel_size(count: int) -> tuple[float, float]:
+def get_panel_size(count: int) -> tuple[float, float]:
     """Return the inches of each of `count` panels."""
-    return PANEL if count > 1 else ALONE
+    return PANEL if count > 1 else SINGLE_PANEL
 
 
-def plain_axes(ax: Axes, **logarithmic: bool) -> None:
+def style_axes(ax: Axes, **logarithmic: bool) -> None:
     """Draw a light grid and no box; make x or y logarithmic."""
     ax.grid(True, color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -98,7 +98,7 @@ def plain_axes(ax: Axes, **logarithmic: bool) -> None:
             getattr(ax, f"set_{axis}scale")("log", nonpositive="clip")
 
 
-def numeric_ticks(ax: Axes, values: np.ndarray) -> None:
+def set_numeric_ticks(ax: Axes, values: np.ndarray) -> None:
     """Put a tick at each value where there are few; a log axis where they grow by a factor."""
     values = values[np.isfinite(values)]
     if len(values) > 2 and values[0] > 0:
@@ -106,38 +106,40 @@ def numeric_ticks(ax: Axes, values: np.ndarray) -> None:
         if ratios.min() > 1.5 and ratios.max() < 4 * ratios.min() and values[-1] > 30 * values[0]:
             ax.set_xscale("log")
     if len(values) <= 8:
-        ax.set_xticks(values, [shown(value) for value in values])
+        ax.set_xticks(values, [format_value(value) for value in values])
         ax.set_xticks([], minor=True)
 
 
 def draw_panels(data: xr.Dataset, title: str, panel: Callable[[Axes, xr.Dataset], None]) -> Figure:
     """Draw a figure whose panels have a legend of what has a colour, where anything has."""
-    figure, axes = panels(data)
+    figure, axes = make_panels(data)
     for ax, part in axes:
         panel(ax, part)
     hue = data.attrs["hue"]
     if hue:
-        legend(figure, *figure.axes[0].get_legend_handles_labels(), label(data[hue], hue))
-    settle(figure, data, title, names=bool(data.attrs.get("choices")))
+        add_legend(
+            figure, *figure.axes[0].get_legend_handles_labels(), format_label(data[hue], hue)
+        )
+    arrange(figure, data, title, names=bool(data.attrs.get("choices")))
     return figure
 
 
-def legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> None:
+def add_legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> None:
     """Add a legend beside the panels."""
-    lines = [wrapped(text) for text in texts]
+    lines = [wrap_text(text) for text in texts]
     columns = math.ceil(sum(text.count("\n") + 1 for text in lines) / 45)
     place: dict[str, Any] = {"loc": "outside right upper", "alignment": "left", "ncols": columns}
-    figure.legend(handles, lines, title=wrapped(title), **place)
+    figure.legend(handles, lines, title=wrap_text(title), **place)
 
 
 def name_ticks(axis: Axis, names: list[str], most: int = sys.maxsize) -> None:
     """Write names, folded, at the places 0, 1, ... of choices; of more than `most`, every nth."""
     step = math.ceil(len(names) / most)
-    axis.set_ticks(range(0, len(names), step), [wrapped(name) for name in names[::step]])
+    axis.set_ticks(range(0, len(names), step), [wrap_text(name) for name in names[::step]])
     axis.set_ticks([], minor=True)
 
 
-def settle(
+def arrange(
     figure: Figure,
     data: xr.Dataset,
     title: str = "",
@@ -153,12 +155,14 @@ def settle(
         thinned out.
     """
     axes = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != "<colorbar>"]
-    width, height = size or panel_size(len(axes))
+    width, height = size or get_panel_size(len(axes))
     lines = [*title.split("\n"), data.attrs["note"]]
     _fit(figure, axes, lines, (width, height))
-    touching = [ax for ax in axes if len(_apart(ax.xaxis)) < len(tick_texts(ax.xaxis))]
+    touching = [
+        ax for ax in axes if len(_select_separate_ticks(ax.xaxis)) < len(list_tick_texts(ax.xaxis))
+    ]
     if touching and names:
-        _fit(figure, axes, lines, (_turn(axes, width), height))
+        _fit(figure, axes, lines, (_rotate_tick_labels(axes, width), height))
     for ax in () if names else touching:
         _thin(ax.xaxis)
     for ax in figure.axes:
@@ -179,7 +183,7 @@ def _fit(figure: Figure, axes: list[Axes], lines: list[str], size: tuple[float, 
 
     It is at least as high as its legend. Lines are written over the panels.
     """
-    columns = in_a_row(len(axes))
+    columns = count_columns(len(axes))
     numbers = (columns, math.ceil(len(axes) / columns))
     tall = max((made.get_window_extent().height for made in figure.legends), default=0.0)
     for _ in range(4):
@@ -216,7 +220,7 @@ def _scale_labels(axis: Axis) -> None:
         axis.set_label_text(scaled)
 
 
-def tick_texts(axis: Axis) -> list[Any]:
+def list_tick_texts(axis: Axis) -> list[Any]:
     """Return the texts of an axis' major ticks that are seen."""
     low, high = sorted(axis.get_view_interval())
     pad = 1e-9 * abs(high - low)
@@ -229,10 +233,10 @@ def tick_texts(axis: Axis) -> list[Any]:
     ]
 
 
-def _apart(axis: Axis) -> list[Any]:
+def _select_separate_ticks(axis: Axis) -> list[Any]:
     """Return the texts of ticks along x that do not come closer than `GAP` to the one before."""
     kept, end = [], -math.inf
-    boxes = [(text.get_window_extent(), text) for text in tick_texts(axis)]
+    boxes = [(text.get_window_extent(), text) for text in list_tick_texts(axis)]
     for box, text in sorted(boxes, key=lambda pair: pair[0].x0):
         if box.x0 >= end + GAP:
             kept.append(text)
@@ -240,16 +244,16 @@ def _apart(axis: Axis) -> list[Any]:
     return kept
 
 
-def _turn(axes: list[Axes], width: float) -> float:
+def _rotate_tick_labels(axes: list[Axes], width: float) -> float:
     """Turn names under ticks by an angle that their number allows.
 
     Returns the width in inches that the panels need for it.
     """
-    texts = [text for ax in axes for text in tick_texts(ax.xaxis)]
+    texts = [text for ax in axes for text in list_tick_texts(ax.xaxis)]
     height = max(text.get_text().count("\n") + 1 for text in texts) * 1.3
     height *= texts[0].get_fontsize() / 72
-    number = max(len(tick_texts(ax.xaxis)) for ax in axes)
-    room = WIDEST / in_a_row(len(axes))
+    number = max(len(list_tick_texts(ax.xaxis)) for ax in axes)
+    room = WIDEST / count_columns(len(axes))
     needed = {angle: number * height / math.sin(math.radians(angle)) for angle in (30, 90)}
     angle = 30 if needed[30] <= max(width, 0.6 * room) else 90
     for text in texts:
@@ -260,6 +264,6 @@ def _turn(axes: list[Axes], width: float) -> float:
 
 def _thin(axis: Axis) -> None:
     """Leave out ticks along x whose numbers would touch the one before."""
-    kept = _apart(axis)
+    kept = _select_separate_ticks(axis)
     axis.set_ticks([text.get_position()[0] for text in kept], [text.get_text() for text in kept])
     axis.set_ticks([], minor=True)

@@ -23,9 +23,9 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import legend, panels, settle
-from otafl.plots.of_scenarios import Panels, opened, panels_of
-from otafl.plots.parts import split_by
+from otafl.plots.layout import add_legend, arrange, make_panels
+from otafl.plots.parts import format_split
+from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
 from otafl.scenario import Scenario
 
 COLOURS = "cividis"
@@ -61,32 +61,33 @@ def map_data(
     UserError : for a channel without places, unknown names, and for an axis that is neither drawn
         nor picked.
     """
-    shown = panels_of(scenario, "map", _identity, facet, sel)
-    made = [_place(one, shown.trial) for one in shown.scenarios]
-    return _table(made, shown)
+    shown = select_panels(scenario, "map", _make_key, facet, sel)
+    made = [_build_panel(one, shown.trial) for one in shown.scenarios]
+    return _build_table(made, shown)
 
 
-def _identity(scenario: Scenario) -> str:
+def _make_key(scenario: Scenario) -> str:
     parts = scenario.channel.model_dump_json(), scenario.topology.model_dump_json()
     return f"{' '.join(parts)} {scenario.devices.count} {scenario.seed}"
 
 
-def _place(scenario: Scenario, trial: int) -> xr.Dataset:
+def _build_panel(scenario: Scenario, trial: int) -> xr.Dataset:
     """Return what a panel shows."""
-    rows = topology.Rows.of([scenario], [trial], torch.device("cpu"), torch.float32)
+    rows = topology.Rows.build([scenario], [trial], torch.device("cpu"), torch.float32)
     servers, first = topology.build(rows), rows.scenarios[0]
     sections = [row.channel for row in rows.scenarios]
     budget, own = channels.build(sections, first.devices.count, rows.streams)
-    channel = servers.reached(own)
-    places = servers.places(channel, 0)
+    channel = servers.get_uplink_channel(own)
+    places = servers.get_positions(channel, 0)
     if places is None:
         raise UserError(
             f"channel '{scenario.channel.name}' with topology '{scenario.topology.name}' has no "
-            f"places, so there is no map of it; those of {', '.join(_with_places())} have"
+            "places, so there is no map of it; those of "
+            f"{', '.join(_list_channels_with_positions())} have"
         )
     count = len(places.device_m)
     power = budget.budget.flatten()[:count].double()
-    gain = channel.outline(0).gain.flatten()[:count].double()
+    gain = channel.get_large_scale_state(0).gain.flatten()[:count].double()
     east, north = (places.device_m - places.base_m[0]).T
     base_east, base_north = (places.base_m - places.base_m[0]).T
     found: dict[str, Any] = {
@@ -108,21 +109,22 @@ def _place(scenario: Scenario, trial: int) -> xr.Dataset:
     return table.assign_coords({str(dim): np.arange(size) for dim, size in table.sizes.items()})
 
 
-def _with_places() -> list[str]:
+def _list_channels_with_positions() -> list[str]:
     """List the channels that know of places."""
-    names = registry.names("channel")
+    names = registry.list_names("channel")
     return [
         name
         for name in names
-        if getattr(registry.component("channel", name), "places", None) is not Channel.places
+        if getattr(registry.load_component("channel", name), "places", None)
+        is not Channel.get_positions
     ]
 
 
-def _table(made: list[xr.Dataset], shown: Panels) -> xr.Dataset:
+def _build_table(panels: list[xr.Dataset], shown: Panels) -> xr.Dataset:
     """Put the panels together, and say what is drawn."""
-    table = made[0]
+    table = panels[0]
     if shown.facet:
-        table = xr.concat(made, shown.facet, join="outer", data_vars="all")
+        table = xr.concat(panels, shown.facet, join="outer", data_vars="all")
         table = table.assign_coords(shown.coords)
     for name, said in (
         ("east_m", "east of the base station"),
@@ -132,33 +134,33 @@ def _table(made: list[xr.Dataset], shown: Panels) -> xr.Dataset:
     snr = table["snr_db"]
     snr.attrs = {"units": "dB", "long_name": "SNR at full power"}
     lost = int(np.isneginf(snr.values).sum())
-    attribution = "; ".join(dict.fromkeys(one.attrs["attribution"] for one in made))
+    attribution = "; ".join(dict.fromkeys(one.attrs["attribution"] for one in panels))
     plural = "device has" if lost == 1 else "devices have"
     notes = [f"{lost} {plural} no path" if lost else "", attribution]
     names = {"x": "east_m", "y": "north_m", "hue": None, "facet": shown.facet}
     axes = {"x": table["east_m"], "y": table["north_m"], "z": snr}
-    table.attrs = quantities.about("map", shown.table, axes, **names)
+    table.attrs = quantities.build_attributes("map", shown.table, axes, **names)
     return table.assign_attrs(note="; ".join(one for one in notes if one))
 
 
 def draw_map(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `map_data`: one colour bar for all panels."""
     size = (SIDE[bool(data.attrs["facet"])],) * 2
-    figure, shows = panels(data, size)
-    norm, reach = _norm(data), _reach(data)
+    figure, shows = make_panels(data, size)
+    norm, reach = _build_norm(data), _compute_radius(data)
     for ax, part in shows:
-        _panel(ax, part, norm)
+        _draw_panel(ax, part, norm)
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
     bar = figure.colorbar(
         ScalarMappable(norm, COLOURS), ax=[ax for ax, _ in shows], pad=0.02, aspect=25, extend="min"
     )
     bar.set_label(LABEL)
-    legend(figure, *_named(shows), "")
-    settle(figure, data, title, size)
+    add_legend(figure, *_collect_legend(shows), "")
+    arrange(figure, data, title, size)
     return figure
 
 
-def _panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
+def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
     """Draw a place: what is there, the devices, and the base station on top."""
     if "coverage_db" in part and part["column_m"].notnull().any():
         ground = part.dropna("row", subset=["row_m"]).dropna("column", subset=["column_m"])
@@ -188,9 +190,9 @@ def _panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
     ax.scatter(*base, label="base station", marker="^", c="#D55E00", s=70, **edge)
 
 
-def _norm(data: xr.Dataset) -> Normalize:
+def _build_norm(data: xr.Dataset) -> Normalize:
     """Return the range of colours of all panels, `SPAN_DB` at most."""
-    values = np.concatenate([data[name].values.ravel() for name in _levels(data)])
+    values = np.concatenate([data[name].values.ravel() for name in _list_power_variables(data)])
     values = values[np.isfinite(values)]
     if not values.size:
         return Normalize(0.0, 1.0)
@@ -198,17 +200,17 @@ def _norm(data: xr.Dataset) -> Normalize:
     return Normalize(max(float(values.min()), top - SPAN_DB), top)
 
 
-def _levels(data: xr.Dataset) -> list[str]:
+def _list_power_variables(data: xr.Dataset) -> list[str]:
     return [name for name in ("snr_db", "coverage_db") if name in data]
 
 
-def _reach(data: xr.Dataset) -> float:
+def _compute_radius(data: xr.Dataset) -> float:
     """Return how far from the middle the map goes, in metres."""
     names = ("east_m", "north_m", "base_east_m", "base_north_m")
     return MARGIN * max(float(np.nanmax(np.abs(data[name].values))) for name in names) or 1.0
 
 
-def _named(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], list[str]]:
+def _collect_legend(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], list[str]]:
     """Return the marks of the legend, each once, and their names."""
     marks: dict[str, Any] = {}
     for ax, _ in shows:
@@ -217,12 +219,12 @@ def _named(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], list[str]]:
     return list(marks.values()), list(marks)
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the map shows."""
     snr = data["snr_db"].values
     heard = snr[np.isfinite(snr)]
     far = np.hypot(data["east_m"].values, data["north_m"].values)
-    said = f"Map of {data.sizes['device']} devices around a base station{split_by(data)}."
+    said = f"Map of {data.sizes['device']} devices around a base station{format_split(data)}."
     if heard.size:
         said += f" SNR at full power from {heard.min():.0f} to {heard.max():.0f} dB,"
     said += f" {np.nanmin(far):.0f} to {np.nanmax(far):.0f} m away."
@@ -234,9 +236,9 @@ _NO = "a map has east across and north upwards; use --facet or --sel"
 RECIPE = Recipe(
     map_data,
     draw_map,
-    described,
+    describe,
     {"east_m": "east_m", "north_m": "north_m", "snr_db": "snr_db"},
     "map",
     {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the SNR; use --facet {}"},
-    opened,
+    open_scenario,
 )

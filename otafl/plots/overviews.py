@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import axes_of, coordinates_along, numeric
+from otafl.analysis.points import is_numeric, list_axes, list_coordinates
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
-from otafl.plots.quantities import main_variable, spelled_out
-from otafl.plots.style import MANY, named
+from otafl.plots.quantities import find_main_variable, label_joint_axis
+from otafl.plots.style import MANY, format_coordinate
 
 PANELS = 9
 OWN = ("device", "cause", "level", "class")
@@ -23,62 +23,64 @@ OWN = ("device", "cause", "level", "class")
 class Layout(NamedTuple):
     """Axes of a result: hue and facet of the part that is picked by position.
 
-    `said` tells what was picked.
+    `caption` tells what was picked.
     """
 
     ds: xr.Dataset
     hue: str | None
     facet: str | None
-    said: str
+    caption: str
 
 
-def unzipped(ds: xr.Dataset) -> xr.Dataset:
+def unzip_axis(ds: xr.Dataset) -> xr.Dataset:
     """Turn a joint axis into its first coordinate whose values all differ; else spell it out."""
-    for name in coordinates_along(ds, "zip") if "zip" in ds.dims else ():
+    for name in list_coordinates(ds, "zip") if "zip" in ds.dims else ():
         if name != "zip" and len(np.unique(ds[name])) == ds.sizes["zip"]:
             return ds.swap_dims(zip=name)
-    return spelled_out(ds)
+    return label_joint_axis(ds)
 
 
-def free_axes(ds: xr.Dataset) -> list[str]:
+def list_free_axes(ds: xr.Dataset) -> list[str]:
     """Return the sweep's axes that have several values, choices first.
 
     Choices tell more as curves of one panel than numbers do.
     """
-    return sorted((dim for dim in axes_of(ds) if ds.sizes[dim] > 1), key=lambda d: numeric(ds[d]))
+    return sorted(
+        (dim for dim in list_axes(ds) if ds.sizes[dim] > 1), key=lambda d: is_numeric(ds[d])
+    )
 
 
-def arranged(ds: xr.Dataset, *taken: str) -> Layout:
+def choose_layout(ds: xr.Dataset, *taken: str) -> Layout:
     """Choose hue and facet of the axes that are not `taken` and not too long.
 
-    Of those that are left it is the first value. ds: after `unzipped`.
+    Of those that are left it is the first value. ds: after `unzip_axis`.
     """
-    rest = [dim for dim in free_axes(ds) if dim not in taken]
+    rest = [dim for dim in list_free_axes(ds) if dim not in taken]
     hue = next((dim for dim in rest if ds.sizes[dim] <= MANY), None)
     facet = next((dim for dim in rest if ds.sizes[dim] <= PANELS and dim != hue), None)
     left = [dim for dim in rest if dim not in (hue, facet)]
-    said = ", ".join(named(ds, dim, ds[dim].values[0]) for dim in left)
-    alone = [dim for dim in axes_of(ds) if ds.sizes[dim] == 1]
+    said = ", ".join(format_coordinate(ds, dim, ds[dim].values[0]) for dim in left)
+    alone = [dim for dim in list_axes(ds) if ds.sizes[dim] == 1]
     return Layout(ds.isel(dict.fromkeys((*left, *alone), 0)), hue, facet, said)
 
 
 def overview_data(ds: xr.Dataset) -> tuple[xr.Dataset, str]:
-    """Compute what `overview` draws, and its title."""
-    y, ds = main_variable(ds), unzipped(ds)
-    free = free_axes(ds)
-    numbers = [dim for dim in free if numeric(ds[dim]) and ds.sizes[dim] > 2]
+    """Compute what `draw_overview` draws, and its title."""
+    y, ds = find_main_variable(ds), unzip_axis(ds)
+    free = list_free_axes(ds)
+    numbers = [dim for dim in free if is_numeric(ds[dim]) and ds.sizes[dim] > 2]
     long = [dim for dim in free if dim not in numbers and ds.sizes[dim] > MANY]
     x = "round"
     if numbers and (len(free) > 1 or ds.sizes[numbers[0]] > MANY):
         x = numbers[0]
     elif long:
         x = long[0]
-    layout = arranged(ds, x)
+    layout = choose_layout(ds, x)
     first = {dim: 0 for dim in ds[y].dims if dim in OWN}
-    return curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet), layout.said
+    return curve_data(layout.ds.isel(first), y, x, layout.hue, layout.facet), layout.caption
 
 
-def overview(ds: xr.Dataset, path: Path | str) -> Figure:
+def draw_overview(ds: xr.Dataset, path: Path | str) -> Figure:
     """Draw the picture that is written beside a result.
 
     That is accuracy against the first numeric axis of a sweep with at least three values, or over

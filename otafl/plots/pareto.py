@@ -11,18 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from otafl.analysis.points import axes_of, numeric, unit
-from otafl.analysis.summary import number
+from otafl.analysis.points import get_unit, is_numeric, list_axes
+from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.directions import better
+from otafl.plots.directions import get_better_direction
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.labels import name_points
-from otafl.plots.layout import legend, panels, plain_axes, settle
-from otafl.plots.parts import MOST, parts, split_by
-from otafl.plots.style import label, look, spans_decades
-from otafl.results.coordinates import shown
-from otafl.results.ending import DIVERGED
+from otafl.plots.layout import add_legend, arrange, make_panels, style_axes
+from otafl.plots.parts import MAX_PANELS, format_split, split_parts
+from otafl.plots.style import format_label, get_style, spans_decades
+from otafl.results.coordinates import format_value
+from otafl.results.end_values import DIVERGED
 
 COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airtime_s")
 """What is drawn along x if nothing is said: the first that the result has."""
@@ -64,27 +64,27 @@ def pareto_data(
     UserError : for unknown names, for a variable of which it is not known which way it is better,
         and where there is one point alone.
     """
-    y, x = y or quantities.main_variable(ds), x or main_cost(ds)
-    ways = [_direction(ds, flag, name) for flag, name in (("--x", x), ("--y", y))]
+    y, x = y or quantities.find_main_variable(ds), x or find_main_cost(ds)
+    ways = [_get_direction(ds, flag, name) for flag, name in (("--x", x), ("--y", y))]
     if x == y:
         raise UserError(f"--x and --y must differ; got {x}")
-    ds = quantities.picked(ds, sel, hue=hue, facet=facet)
+    ds = quantities.select_values(ds, sel, hue=hue, facet=facet)
     named = [name for name in (facet, hue) if name]
-    ends = {name: quantities.at_the_end(ds, name, [*axes_of(ds), *named]) for name in (x, y)}
-    ds = quantities.along_coordinates(ds.assign(ends), named, y)
-    dims = [*named, *(dim for dim in axes_of(ds) if dim not in named)]
-    across, up = (quantities.only_drawn(ds[name], dims) for name in (x, y))
+    ends = {name: quantities.select_end(ds, name, [*list_axes(ds), *named]) for name in (x, y)}
+    ds = quantities.swap_to_coordinates(ds.assign(ends), named, y)
+    dims = [*named, *(dim for dim in list_axes(ds) if dim not in named)]
+    across, up = (quantities.squeeze_undrawn(ds[name], dims) for name in (x, y))
     if math.prod(up.sizes[dim] for dim in dims) < 2:
         raise UserError("a Pareto front needs a sweep of two points at the least; here is one")
     paired = across.notnull() & up.notnull()
     table = xr.Dataset()
     guessed = paired | ds[DIVERGED].notnull() if DIVERGED in ds else paired
     for axis, values, there in (("x", across, paired), ("y", up, guessed)):
-        found = quantities.statistics(values.where(there), dims)
+        found = quantities.compute_statistics(values.where(there), dims)
         table = table.assign(found.rename(mean=axis, std=f"{axis}_std"))
-    table["front"] = (dims, _front(table, ways, bool(facet)))
+    table["front"] = (dims, _mark_front(table, ways, bool(facet)))
     axes = {"x": across.rename(x), "y": up.rename(y)}
-    table.attrs = quantities.about("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
+    table.attrs = quantities.build_attributes("pareto", ds, axes, y=y, x=x, hue=hue, facet=facet)
     table.attrs |= {"x_better": ways[0], "y_better": ways[1]}
     return table.assign_attrs({f"log_{one}": int(spans_decades(table[one].values)) for one in "xy"})
 
@@ -96,30 +96,34 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     """
     attrs = data.attrs
     way = {f"{a}_label": f"\n({attrs[f'{a}_better']} is better)" for a in "xy"}
-    figure, axes = panels(data.assign_attrs({key: attrs[key] + said for key, said in way.items()}))
-    fronts = [(ax, _panel(ax, part)) for ax, part in axes]
+    figure, axes = make_panels(
+        data.assign_attrs({key: attrs[key] + said for key, said in way.items()})
+    )
+    fronts = [(ax, _draw_panel(ax, part)) for ax, part in axes]
     hue = attrs["hue"]
-    legend(figure, *_entries(data), label(data[hue], hue) if hue else "")
-    settle(figure, data, title)
+    add_legend(figure, *_build_legend(data), format_label(data[hue], hue) if hue else "")
+    arrange(figure, data, title)
     for ax, points in fronts:
         if len(points) <= NOTED:
             name_points(ax, points)
     return figure
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the points are of, and which of them are the front."""
     attrs = data.attrs
     count = int(np.isfinite(data["x"]).sum())
-    said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{split_by(data)}."
+    said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
     told = []
-    for one in _front_points(data)[:MOST]:
-        name = ", ".join(shown(one[dim].values) for dim in data["x"].dims)
-        told.append(f"{name} ({number(float(one['x']), 3)}, {number(float(one['y']), 3)})")
+    for one in _list_front(data)[:MAX_PANELS]:
+        name = ", ".join(format_value(one[dim].values) for dim in data["x"].dims)
+        told.append(
+            f"{name} ({format_number(float(one['x']), 3)}, {format_number(float(one['y']), 3)})"
+        )
     return f"{said} Pareto front: {'; '.join(told)}." if told else said
 
 
-def main_cost(ds: xr.Dataset) -> str:
+def find_main_cost(ds: xr.Dataset) -> str:
     """Return what to draw accuracy against if nothing is said.
 
     Raises UserError where there is no cost.
@@ -130,7 +134,7 @@ def main_cost(ds: xr.Dataset) -> str:
     raise UserError(f"this result has none of {', '.join(COSTS)}; name a variable with --x")
 
 
-def non_dominated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def find_non_dominated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return which of the points [n], both smaller the better, no other one dominates.
 
     None is as good in both and better in one. NaN is never on the front.
@@ -140,12 +144,12 @@ def non_dominated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.isfinite(x) & np.isfinite(y) & ~beaten.any(0)
 
 
-def _direction(ds: xr.Dataset, flag: str, name: str) -> str:
+def _get_direction(ds: xr.Dataset, flag: str, name: str) -> str:
     """Return which way a variable is better. Raises UserError where that is not known."""
     quantities.check_variable(ds, flag, name)
-    way = better(name)
+    way = get_better_direction(name)
     if way is None:
-        known = [str(one) for one in ds.data_vars if better(str(one))]
+        known = [str(one) for one in ds.data_vars if get_better_direction(str(one))]
         raise UserError(
             f"{flag} {name}: whether higher or lower is better is not known, so there is no front; "
             f"known for {', '.join(known)}"
@@ -153,63 +157,64 @@ def _direction(ds: xr.Dataset, flag: str, name: str) -> str:
     return way
 
 
-def _front(table: xr.Dataset, ways: list[str], faceted: bool) -> np.ndarray:
+def _mark_front(table: xr.Dataset, ways: list[str], faceted: bool) -> np.ndarray:
     signs = [1.0 if way == "lower" else -1.0 for way in ways]
     across, up = (sign * table[axis].values for sign, axis in zip(signs, "xy", strict=True))
     rows = zip(across, up, strict=True) if faceted else [(across, up)]
-    fronts = [non_dominated(a.ravel(), b.ravel()) for a, b in rows]
+    fronts = [find_non_dominated(a.ravel(), b.ravel()) for a, b in rows]
     return np.concatenate(fronts).reshape(across.shape)
 
 
-def _panel(ax: Axes, data: xr.Dataset) -> list[Point]:
+def _draw_panel(ax: Axes, data: xr.Dataset) -> list[Point]:
     """Draw the points and the staircase; return the front's points, best x first."""
-    for i, (_, group) in enumerate(parts(data, "hue")):
+    for i, (_, group) in enumerate(split_parts(data, "hue")):
         flat = {name: group[name].values.ravel() for name in group.data_vars}
-        style: dict[str, Any] = look(i) | {"markersize": 6.0, "linestyle": "none"}
+        style: dict[str, Any] = get_style(i) | {"markersize": 6.0, "linestyle": "none"}
         for on_front in (False, True):
             part = {name: values[flat["front"] == on_front] for name, values in flat.items()}
             up, across = (np.nan_to_num(part[f"{axis}_std"]) for axis in "yx")
             fill = style["color"] if on_front else "white"
             own = style | {"mfc": fill, "elinewidth": 0.8, "zorder": 3}
             ax.errorbar(part["x"], part["y"], up, across, **own)
-    plain_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
-    points = _named(data)
+    style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
+    points = _name_front(data)
     if points:
         across, up, _ = zip(*points, strict=True)
         ax.plot(across, up, drawstyle="steps-post", color="0.35", linewidth=1.2, zorder=2)
     return points
 
 
-def _named(data: xr.Dataset) -> list[Point]:
+def _name_front(data: xr.Dataset) -> list[Point]:
     """Return the front from the best x on; names tell the axes without a colour."""
     others = [str(dim) for dim in data["x"].dims if dim != data.attrs["hue"]]
     points = []
-    for one in _front_points(data):
-        name = ", ".join(_said(one[dim]) for dim in others)
+    for one in _list_front(data):
+        name = ", ".join(_format_coordinate(one[dim]) for dim in others)
         name = name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"
         points.append((float(one["x"]), float(one["y"]), name))
     sign = 1.0 if data.attrs["x_better"] == "lower" else -1.0
     return sorted(points, key=lambda point: sign * point[0])
 
 
-def _front_points(data: xr.Dataset) -> list[xr.Dataset]:
+def _list_front(data: xr.Dataset) -> list[xr.Dataset]:
     places = np.argwhere(data["front"].values)
     return [data.isel(dict(zip(data["x"].dims, place, strict=True))) for place in places]
 
 
-def _said(coordinate: xr.DataArray) -> str:
+def _format_coordinate(coordinate: xr.DataArray) -> str:
     """Write a value with what makes it plain: "10 dB", "gbma", "learning rate 0.1"."""
-    text = shown(coordinate.values)
-    if unit(coordinate):
-        return f"{text} {unit(coordinate)}"
-    return f"{str(coordinate.name).replace('_', ' ')} {text}" if numeric(coordinate) else text
+    text = format_value(coordinate.values)
+    if get_unit(coordinate):
+        return f"{text} {get_unit(coordinate)}"
+    return f"{str(coordinate.name).replace('_', ' ')} {text}" if is_numeric(coordinate) else text
 
 
-def _entries(data: xr.Dataset) -> tuple[list[Any], list[str]]:
+def _build_legend(data: xr.Dataset) -> tuple[list[Any], list[str]]:
     """Return what the legend has: the hue's values, and what filled points and the line mean."""
-    texts = [name for name, _ in parts(data, "hue") if name]
+    texts = [name for name, _ in split_parts(data, "hue") if name]
     handles = [
-        Line2D([], [], linestyle="none", **look(i) | {"markersize": 6.0}) for i in range(len(texts))
+        Line2D([], [], linestyle="none", **get_style(i) | {"markersize": 6.0})
+        for i in range(len(texts))
     ]
     grey: dict[str, Any] = {"color": "0.35", "marker": "o", "markersize": 6.0, "linewidth": 1.2}
     handles.append(Line2D([], [], **grey))
@@ -220,7 +225,7 @@ def _entries(data: xr.Dataset) -> tuple[list[Any], list[str]]:
 RECIPE = Recipe(
     pareto_data,
     draw_pareto,
-    described,
+    describe,
     {f"{axis}{end}": f"{{{axis}}}{end}" for axis in "xy" for end in ("", "_std")},
     "{y}_{x}_pareto",
     NO_CELLS,

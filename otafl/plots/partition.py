@@ -21,13 +21,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from otafl.core.rng import Streams
-from otafl.data.loading import loaded
-from otafl.data.shares import shared_out
+from otafl.data.device_splits import partition_samples
+from otafl.data.loading import load_cached
 from otafl.plots import quantities
 from otafl.plots.kinds import Recipe
-from otafl.plots.layout import in_a_row, legend, panels, plain_axes, settle
-from otafl.plots.of_scenarios import Panels, opened, panels_of
-from otafl.plots.parts import split_by
+from otafl.plots.layout import add_legend, arrange, count_columns, make_panels, style_axes
+from otafl.plots.parts import format_split
+from otafl.plots.scenario_panels import Panels, open_scenario, select_panels
 from otafl.scenario import Scenario
 
 COLOURS = (
@@ -64,27 +64,27 @@ def partition_data(
     UserError : for data that cannot be had, unknown names, and for an axis that is neither drawn
         nor picked.
     """
-    shown = panels_of(scenario, "partition", _identity, facet, sel)
-    counts = [_counts(one, shown.trial) for one in shown.scenarios]
-    return _table(counts, shown)
+    shown = select_panels(scenario, "partition", _make_key, facet, sel)
+    counts = [_count_classes(one, shown.trial) for one in shown.scenarios]
+    return _build_table(counts, shown)
 
 
-def _identity(scenario: Scenario) -> str:
+def _make_key(scenario: Scenario) -> str:
     return f"{scenario.data.model_dump_json()} {scenario.devices.count} {scenario.seed}"
 
 
-def _counts(scenario: Scenario, trial: int) -> np.ndarray:
+def _count_classes(scenario: Scenario, trial: int) -> np.ndarray:
     """Return how many training samples of each class each device has, [K, classes] int64."""
     source, devices = scenario.data, scenario.devices.count
-    data = loaded(source)
-    (held,) = shared_out(source, data, devices, Streams([scenario.seed], [trial]))
-    labels = source.partition.labels(data.y_train, devices)[held.train.places]
+    data = load_cached(source)
+    (held,) = partition_samples(source, data, devices, Streams([scenario.seed], [trial]))
+    labels = source.partition.relabel(data.y_train, devices)[held.train.sample_index]
     device = np.repeat(np.arange(devices), held.train.counts)
     flat = np.bincount(device * data.classes + labels, minlength=devices * data.classes)
     return flat.reshape(devices, data.classes)
 
 
-def _table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
+def _build_table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
     """Label the counts of the panels, and say what is drawn."""
     facet = shown.facet
     most = np.max([one.shape for one in counts], axis=0)
@@ -99,11 +99,11 @@ def _table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
     names = {"x": "device", "y": "samples", "hue": "class", "facet": facet}
     axes = {"x": samples["device"], "y": samples}
     table = samples.to_dataset()
-    table.attrs = quantities.about("partition", shown.table, axes, **names)
-    return table.assign_attrs(note=_sizes(samples))
+    table.attrs = quantities.build_attributes("partition", shown.table, axes, **names)
+    return table.assign_attrs(note=_format_sizes(samples))
 
 
-def _sizes(samples: xr.DataArray) -> str:
+def _format_sizes(samples: xr.DataArray) -> str:
     """Say how many samples devices have."""
     held = samples.sum("class", min_count=1).values
     held = held[np.isfinite(held)]
@@ -115,29 +115,31 @@ def _sizes(samples: xr.DataArray) -> str:
 def draw_partition(data: xr.Dataset, title: str = "") -> Figure:
     """Draw a figure of `partition_data`."""
     facet, devices = data.attrs["facet"], data.sizes["device"]
-    columns = in_a_row(data.sizes[facet]) if facet else 1
+    columns = count_columns(data.sizes[facet]) if facet else 1
     size = (min(max(EACH * devices, 2.8 if facet else 4.5), WIDEST / columns), 2.7)
     if data.sizes["class"] > BARS:
         data = data.assign_attrs(y_label="class")
-    figure, shows = panels(data, size)
+    figure, shows = make_panels(data, size)
     if data.sizes["class"] <= BARS:
         for ax, part in shows:
-            _bars(ax, part["samples"].dropna("device", how="all"))
+            _draw_bars(ax, part["samples"].dropna("device", how="all"))
         handles, texts = shows[0][0].get_legend_handles_labels()
-        legend(figure, handles[::-1], texts[::-1], "class")
+        add_legend(figure, handles[::-1], texts[::-1], "class")
     else:
         norm = Normalize(0, float(data["samples"].max()))
-        meshes = [_map(ax, part["samples"].dropna("device", how="all"), norm) for ax, part in shows]
+        meshes = [
+            _draw_map(ax, part["samples"].dropna("device", how="all"), norm) for ax, part in shows
+        ]
         bar = figure.colorbar(meshes[0], ax=[ax for ax, _ in shows], pad=0.02, aspect=25)
         bar.set_label("training samples")
     for ax, _ in shows:
         ax.set_xlim(-0.6, devices - 0.4)
         ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
-    settle(figure, data, title, size)
+    arrange(figure, data, title, size)
     return figure
 
 
-def _bars(ax: Axes, samples: xr.DataArray) -> None:
+def _draw_bars(ax: Axes, samples: xr.DataArray) -> None:
     """Draw a bar for each device, its classes on top of each other, class 0 below."""
     counts = samples.transpose("device", "class").values
     tops = np.cumsum(counts, axis=1)
@@ -151,10 +153,10 @@ def _bars(ax: Axes, samples: xr.DataArray) -> None:
         colour = COLOURS[number]
         ax.add_collection(PolyCollection(list(there), facecolor=colour, label=str(number), **style))
     ax.set_ylim(0, 1.04 * max(float(tops.max()), *ax.get_ylim()[1:]))
-    plain_axes(ax)
+    style_axes(ax)
 
 
-def _map(ax: Axes, samples: xr.DataArray, norm: Normalize) -> QuadMesh:
+def _draw_map(ax: Axes, samples: xr.DataArray, norm: Normalize) -> QuadMesh:
     """Draw a cell for each device and class, class 0 below."""
     counts = samples.transpose("class", "device").values
     edges = [np.arange(n + 1) - 0.5 for n in (counts.shape[1], counts.shape[0])]
@@ -162,9 +164,9 @@ def _map(ax: Axes, samples: xr.DataArray, norm: Normalize) -> QuadMesh:
     return ax.pcolormesh(*edges, counts, cmap="Blues", norm=norm)
 
 
-def described(data: xr.Dataset) -> str:
+def describe(data: xr.Dataset) -> str:
     """Say what the figure shows."""
-    said = f"Training samples of {data.sizes['device']} devices by class{split_by(data)}."
+    said = f"Training samples of {data.sizes['device']} devices by class{format_split(data)}."
     return f"{said} {data.attrs['note'].capitalize()}."
 
 
@@ -172,9 +174,9 @@ _NO = "a partition has devices across and samples upwards; use --facet or --sel"
 RECIPE = Recipe(
     partition_data,
     draw_partition,
-    described,
+    describe,
     {"samples": "samples"},
     "partition",
     {"x": _NO, "y": _NO, "z": _NO, "hue": "the colours are the classes; use --facet {}"},
-    opened,
+    open_scenario,
 )

@@ -7,14 +7,14 @@ import re
 import numpy as np
 import xarray as xr
 
-from otafl.plots.style import label
-from otafl.results.coordinates import shown
+from otafl.plots.style import format_label
+from otafl.results.coordinates import format_value
 
-MOST = 12
+MAX_PANELS = 12
 """Largest number of curves or points that a text describes one by one."""
 
 
-def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
+def split_parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
     """Split what is drawn by the dims of these flags, "facet" or "hue", as far as it has them.
 
     Returns the values of these dims in words, and what is drawn at them.
@@ -23,24 +23,24 @@ def parts(data: xr.Dataset, *flags: str) -> list[tuple[str, xr.Dataset]]:
     found = []
     for place in np.ndindex(*(data.sizes[dim] for dim in dims)):
         part = data.isel(dict(zip(dims, place, strict=True)))
-        found.append((", ".join(_written(part[dim].values) for dim in dims), part))
+        found.append((", ".join(_format_value(part[dim].values) for dim in dims), part))
     return found
 
 
-def _written(value: np.ndarray) -> str:
+def _format_value(value: np.ndarray) -> str:
     """Write a value without the module of a notebook's own functions, `__main__`.
 
     matplotlib leaves texts that begin with an underscore out of its legends.
     """
-    return re.sub("^(__main__:|_+)", "", shown(value))
+    return re.sub("^(__main__:|_+)", "", format_value(value))
 
 
-def split_by(data: xr.Dataset) -> str:
+def format_split(data: xr.Dataset) -> str:
     """Say by what the figure tells curves and panels apart."""
     said = ""
     for flag, word in (("hue", "colour"), ("facet", "panel")):
         name = data.attrs.get(flag)
         if name:
-            values = ", ".join(shown(value) for value in data[name].values)
-            said += f"; a {word} for each {label(data[name], name)}: {values}"
+            values = ", ".join(format_value(value) for value in data[name].values)
+            said += f"; a {word} for each {format_label(data[name], name)}: {values}"
     return said

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import coordinates_along, labels
+from otafl.analysis.points import build_labels, list_coordinates
 from otafl.core.errors import UserError
-from otafl.core.words import unknown
-from otafl.plots.style import label
-from otafl.results.coordinates import listed, long_name, pick, shown
-from otafl.results.ending import added_up, at_end, count_diverged, describe_diverged
+from otafl.core.suggestions import make_unknown_name_error
+from otafl.plots.style import format_label
+from otafl.results.coordinates import format_value, format_values, get_long_name, pick
+from otafl.results.end_values import (
+    count_diverged,
+    describe_diverged,
+    select_at_end,
+    sum_over_devices,
+)
 
 Selection = Mapping[str, Any]
 
@@ -28,15 +33,15 @@ ACCURACIES = (
 )
 
 
-def main_variable(ds: xr.Dataset) -> str:
+def find_main_variable(ds: xr.Dataset) -> str:
     """Return what to draw of a result if nothing is said.
 
     That is the global model's accuracy, where there is one.
     """
-    return first_known(ds, ACCURACIES) or str(next(iter(ds.data_vars)))
+    return find_first_known(ds, ACCURACIES) or str(next(iter(ds.data_vars)))
 
 
-def first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:
+def find_first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:
     """Return the first of these variables that the result has values of."""
     return next((one for one in names if one in ds and bool(ds[one].notnull().any())), None)
 
@@ -44,10 +49,12 @@ def first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:
 def check_variable(ds: xr.Dataset, flag: str, name: str) -> None:
     """Raise UserError where the result has no such variable."""
     if name not in ds.data_vars:
-        raise unknown(f"{flag} {name}", "a variable of this result", name, ds.data_vars)
+        raise make_unknown_name_error(
+            f"{flag} {name}", "a variable of this result", name, ds.data_vars
+        )
 
 
-def picked(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dataset:
+def select_values(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dataset:
     """Pick one value of each dim in `sel`; positions of a joint axis say what they stand for.
 
     Trials that diverged count as guesses (`results.ending.count_diverged`).
@@ -62,29 +69,29 @@ def picked(ds: xr.Dataset, sel: Selection | None, **drawn: str | None) -> xr.Dat
     ds = count_diverged(ds)
     for name, value in (sel or {}).items():
         ds = pick(ds, name, value)
-    return spelled_out(ds)
+    return label_joint_axis(ds)
 
 
-def spelled_out(ds: xr.Dataset) -> xr.Dataset:
+def label_joint_axis(ds: xr.Dataset) -> xr.Dataset:
     """Label a joint axis (`zip`) by its coordinates, as in "gbma, 10 dB", not by positions."""
     if "zip" not in ds.dims or ds["zip"].dtype.kind not in "iu":
         return ds
-    names = coordinates_along(ds, "zip")
+    names = list_coordinates(ds, "zip")
     if names == ["zip"]:
         return ds
-    texts = [", ".join(parts) for parts in labels(ds, ["zip"])[1]]
+    texts = [", ".join(parts) for parts in build_labels(ds, ["zip"])[1]]
     unique = [text if texts.count(text) == 1 else f"{text} #{i}" for i, text in enumerate(texts)]
-    said = ", ".join(long_name(ds, name) for name in names)
+    said = ", ".join(get_long_name(ds, name) for name in names)
     return ds.assign_coords(zip=("zip", unique, {"units": "1", "long_name": said}))
 
 
-def along_coordinates(ds: xr.Dataset, drawn: Sequence[str], name: str) -> xr.Dataset:
+def swap_to_coordinates(ds: xr.Dataset, drawn_dims: Sequence[str], name: str) -> xr.Dataset:
     """Make each coordinate that is to be drawn (of a joint axis) the dim it lies along.
 
     Raises UserError for what is no dim of the variable `name`, and for two along one dim.
     """
     turned: dict[str, str] = {}
-    for one in drawn:
+    for one in drawn_dims:
         if one in ds[name].dims:
             continue
         along = str(ds[one].dims[0]) if one in ds.coords and ds[one].ndim == 1 else ""
@@ -94,23 +101,23 @@ def along_coordinates(ds: xr.Dataset, drawn: Sequence[str], name: str) -> xr.Dat
                 "result; draw one of them"
             )
         if not along or along not in ds[name].dims:
-            raise unknown(one, f"a dim of {name}", one, ds[name].dims)
+            raise make_unknown_name_error(one, f"a dim of {name}", one, ds[name].dims)
         ds = ds.swap_dims({along: one})
         turned[along] = one
     return ds
 
 
-def held(ds: xr.Dataset, name: str) -> xr.DataArray:
+def hold_last_value(ds: xr.Dataset, name: str) -> xr.DataArray:
     """Return a variable that is constant from the end of each trial on, up to the point's end.
 
     Else the mean would jump to that of the trials that continue.
     """
-    last = at_end(ds.assign(last=ds["round"] + 0.0), "last")
+    last = select_at_end(ds.assign(last=ds["round"] + 0.0), "last")
     after = (ds["round"] > last) & (ds["round"] <= ds["final_round"])
-    return ds[name].where(~after, at_end(ds, name)).assign_attrs(ds[name].attrs)
+    return ds[name].where(~after, select_at_end(ds, name)).assign_attrs(ds[name].attrs)
 
 
-def at_the_end(ds: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.DataArray:
+def select_end(ds: xr.Dataset, name: str, drawn_dims: Sequence[str]) -> xr.DataArray:
     """Return a variable along `round` where that is drawn or was picked, else at the trials' end.
 
     It is summed where it adds up.
@@ -118,58 +125,63 @@ def at_the_end(ds: xr.Dataset, name: str, drawn: Sequence[str]) -> xr.DataArray:
     ds = count_diverged(ds, [name])
     values = ds[name]
     if "round" in values.dims:
-        values = held(ds, name) if "round" in drawn else at_end(ds, name)
-    return added_up(values.rename(name), drawn)
+        values = hold_last_value(ds, name) if "round" in drawn_dims else select_at_end(ds, name)
+    return sum_over_devices(values.rename(name), drawn_dims)
 
 
-def only_drawn(values: xr.DataArray, drawn: Sequence[str], flag: str = "--hue") -> xr.DataArray:
+def squeeze_undrawn(
+    values: xr.DataArray, drawn_dims: Sequence[str], flag: str = "--hue"
+) -> xr.DataArray:
     """Drop dims of one value that are not drawn; a longer one is the user's to settle.
 
     flag: what else, beside --facet, would draw a dim here.
     """
     for dim in values.dims:
-        if dim in drawn or dim == "trial":
+        if dim in drawn_dims or dim == "trial":
             continue
         if values.sizes[dim] > 1:
             ways = [f"{one} {dim}" for one in dict.fromkeys((flag, "--facet"))]
-            first = shown(values[dim].values[0])
+            first = format_value(values[dim].values[0])
             raise UserError(
-                f"{values.name} also depends on {dim} ({listed(values[dim])}); draw it with "
+                f"{values.name} also depends on {dim} ({format_values(values[dim])}); draw it with "
                 f"{' or '.join(ways)}, or pick one with --sel {dim}={first}"
             )
         values = values.isel({dim: 0}, drop=True)
     return values
 
 
-def quantity(
-    ds: xr.Dataset, name: str, drawn: Sequence[str], flag: str = "--hue"
+def select_quantity(
+    ds: xr.Dataset, name: str, drawn_dims: Sequence[str], flag: str = "--hue"
 ) -> tuple[xr.Dataset, xr.DataArray]:
-    """Return the result with the dims `drawn`, and a variable of it with these and trial."""
-    ds = along_coordinates(ds.assign({name: at_the_end(ds, name, drawn)}), drawn, name)
-    return ds, only_drawn(ds[name], drawn, flag)
+    """Return the result with the dims `drawn_dims`, and a variable of it with these and trial."""
+    ds = swap_to_coordinates(ds.assign({name: select_end(ds, name, drawn_dims)}), drawn_dims, name)
+    return ds, squeeze_undrawn(ds[name], drawn_dims, flag)
 
 
-def statistics(values: xr.DataArray, drawn: Sequence[str]) -> xr.Dataset:
+def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Dataset:
     """Compute mean, standard deviation (n - 1; NaN for one trial) and number of the finite trials.
 
-    Returns mean, std and trials in memory, with the dims `drawn` in this order and without
+    Returns mean, std and trials in memory, with the dims `drawn_dims` in this order and without
     coordinates that are of no use in a figure.
     """
     mean, std, count = values, xr.full_like(values, np.nan), values.notnull().astype(int)
-    if "trial" in values.dims and "trial" not in drawn:
+    if "trial" in values.dims and "trial" not in drawn_dims:
         mean, count = values.mean("trial"), values.notnull().sum("trial")
         std = (((values - mean) ** 2).sum("trial") / (count - 1).where(count > 1)) ** 0.5
     found = xr.Dataset({"mean": mean, "std": std, "trials": count})
-    return found.drop_vars("final_round", errors="ignore").transpose(*drawn).compute()
+    return found.drop_vars("final_round", errors="ignore").transpose(*drawn_dims).compute()
 
 
-def about(
+def build_attributes(
     kind: str, ds: xr.Dataset, axes: Mapping[str, xr.DataArray], **names: str | None
 ) -> dict[str, str]:
     """Return the attributes of what is drawn (`kinds.Recipe`).
 
-    ds: after `picked`. axes: "x" and so on -> what is drawn along it. names: what was asked for.
+    ds: after `select_values`. axes: "x" and so on -> what is drawn along it. names: what was asked
+    for.
     """
     found = {"kind": kind} | {flag: name or "" for flag, name in names.items()}
-    found |= {f"{axis}_label": label(values, str(values.name)) for axis, values in axes.items()}
+    found |= {
+        f"{axis}_label": format_label(values, str(values.name)) for axis, values in axes.items()
+    }
     return found | {"note": describe_diverged(ds)}

@@ -17,9 +17,9 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 
-from otafl.analysis.points import unit
+from otafl.analysis.points import get_unit
 from otafl.results import coordinates
-from otafl.results.coordinates import shown
+from otafl.results.coordinates import format_value
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -27,12 +27,12 @@ LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1))
 LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
-"""More curves than this in one panel are hard to distinguish; `overview` draws no more."""
+"""More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
 DECADES = 100.0
 """Positive values that span more than this factor are drawn on a logarithmic axis."""
 
 
-def look(i: int) -> dict[str, Any]:
+def get_style(i: int) -> dict[str, Any]:
     """Return colour and marker of curve i.
 
     Colours come round after seven; the marker and the line are then other ones.
@@ -45,7 +45,7 @@ def look(i: int) -> dict[str, Any]:
     }
 
 
-def banded_line(
+def draw_banded_line(
     ax: Axes, i: int, name: str, values: tuple[np.ndarray, ...], markers: int, step: str = ""
 ) -> None:
     """Draw curve i with its band.
@@ -60,7 +60,7 @@ def banded_line(
     """
     x, y, low, high = values
     every = max(1, len(x) // markers)
-    style = look(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
+    style = get_style(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
     if step:
         style["drawstyle"] = f"steps-{step}"
     ax.plot(x, y, label=name, markevery=((i * every // 3) % every, every), linewidth=1.4, **style)
@@ -68,28 +68,30 @@ def banded_line(
     ax.fill_between(x, low, high, alpha=0.18, linewidth=0, **band)
 
 
-def label(values: xr.DataArray, name: str) -> str:
+def format_label(values: xr.DataArray, name: str) -> str:
     """Write a variable or coordinate with its units, as in "normalised SNR [dB]"."""
     said = str(values.attrs.get("long_name") or name.replace("_", " "))
-    return said if unit(values) in ("", "round") else f"{said} [{unit(values)}]"
+    return said if get_unit(values) in ("", "round") else f"{said} [{get_unit(values)}]"
 
 
-def named(data: xr.Dataset, name: str, value: Any) -> str:
+def format_coordinate(data: xr.Dataset, name: str, value: Any) -> str:
     """Write a coordinate and one value of it, as in "power policy: gbma".
 
     Of a joint axis, whose values say what they are, it is the value.
     """
-    return shown(value) if name == "zip" else coordinates.named(data, name, value)
+    return (
+        format_value(value) if name == "zip" else coordinates.format_coordinate(data, name, value)
+    )
 
 
-def wrapped(text: str, width: int = LEGEND_WIDTH) -> str:
+def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:
     """Wrap a text into lines of `width` letters.
 
     Units stay with their word, and words that are longer than a line are broken before their
     brackets only.
     """
     if "\n" in text:
-        return "\n".join(wrapped(part, width) for part in text.split("\n"))
+        return "\n".join(wrap_text(part, width) for part in text.split("\n"))
     if len(text) <= width:
         return text
     text = re.sub(r"(?<=\w)\(", " (", text.replace(" [", "\u00a0["))

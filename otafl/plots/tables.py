@@ -11,7 +11,7 @@ from otafl.core.files import write_text
 from otafl.plots.kinds import Kind
 
 
-def table(data: xr.Dataset) -> pd.DataFrame:
+def build_table(data: xr.Dataset) -> pd.DataFrame:
     """Return a row for each mark of a figure, from what `kinds.Recipe.data` gives.
 
     The axes' coordinates come first, then values under their variables' names: curves have the
@@ -33,10 +33,10 @@ def table(data: xr.Dataset) -> pd.DataFrame:
 
 
 def write_csv(data: xr.Dataset, path: Path | str) -> None:
-    """Write `table` as CSV.
+    """Write `build_table` as CSV.
 
     Raises
     ------
     WriteError : where the file cannot be written.
     """
-    write_text(Path(path), table(data).to_csv(index=False))
+    write_text(Path(path), build_table(data).to_csv(index=False))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from otafl.power.scalars import threshold
+from otafl.power.scalars import compute_threshold
 
 STATE_STEPS = 12
 """Newton steps in a fading state; to the last bit in eight with multipliers over eight decades."""
@@ -100,8 +100,8 @@ def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
         rise = _solve(excess + barrier / level, diagonal + slack / level, through)
         loosen = barrier / level - slack - slack / level * rise
         # never to the boundary, and not far up either
-        level = level + _within(torch.maximum(-rise, rise / 8.0) / level) * rise
-        slack = slack + _within(-loosen / slack) * loosen
+        level = level + _limit_step(torch.maximum(-rise, rise / 8.0) / level) * rise
+        slack = slack + _limit_step(-loosen / slack) * loosen
     return torch.where(level < UNUSED * price, 0.0, level)
 
 
@@ -114,12 +114,16 @@ def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """
     everybody = torch.ones_like(mean, dtype=torch.bool)
     noise = noise[:, None]
-    s = threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody).square().reciprocal()
+    s = (
+        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody)
+        .square()
+        .reciprocal()
+    )
     level = torch.where(mean * s < 0.9, (mean * s).sqrt() - mean * s, 0.1)
     return torch.minimum(level, 0.1 * mean.sum(-1, keepdim=True) / noise), noise * s / len(mean[0])
 
 
-def _within(relative: Tensor) -> Tensor:
+def _limit_step(relative: Tensor) -> Tensor:
     """Return the longest step, at most 1, that takes at most nine tenths of any entry, [S, 1]."""
     return (0.9 / relative.amax(-1, keepdim=True).clamp_min(1e-9)).clamp_max(1.0)
 

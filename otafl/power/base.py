@@ -59,7 +59,7 @@ class PowerPolicy(Settings):
     else such a round can silence all devices."""
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         """Say whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices
         ("average"), or not at all ("none": ideal gains)."""
         return "peak"
@@ -86,7 +86,7 @@ class PowerPolicy(Settings):
         return None
 
     @abstractmethod
-    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+    def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
         """Return the new state, and the scalars of a group of segments.
 
         Parameters

@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import MAX_SCALE, TINY, compute_reference_power, senders
+from otafl.power.scalars import MAX_SCALE, TINY, compute_reference_power, get_transmitter_mask
 
 
 class Blind(PowerPolicy):
@@ -38,20 +38,20 @@ class Blind(PowerPolicy):
     def check(self, scenario: Any) -> Iterable[Problem]:
         receiver = scenario.receiver.name
         if receiver not in ("auto", self.receiver):
-            yield problem(
+            yield make_problem(
                 f"'{receiver}' does not go with power: 'blind', whose devices do not know their "
                 f"phases; auto or {self.receiver} would do",
                 "receiver",
                 "power",
             )
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        active = senders(link)
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        active = get_transmitter_mask(link)
         sends = active.to(link.gain.dtype)
         beta = (link.gain[:, None] * sends).sum(-1) / sends.sum(-1).clamp_min(1.0)
         amplitude = compute_reference_power(link, "max").rsqrt()  # sqrt(E)
         total = (link.h * active).sum(-1).abs()
-        root_eta = link.antennas * beta * amplitude[..., 0] / total.clamp_min(TINY)
+        root_eta = link.num_antennas * beta * amplitude[..., 0] / total.clamp_min(TINY)
         root_eta = torch.where(total > 0, root_eta.clamp_max(MAX_SCALE), 1.0)  # nobody sends
         p = torch.where(active, amplitude, 0.0).to(link.h.dtype)
         return None, Coefficients(p, root_eta.square(), active)

@@ -40,10 +40,16 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import TINY, align_phases, get_segment_lengths, inversion, senders
+from otafl.power.scalars import (
+    TINY,
+    align_phases,
+    get_segment_lengths,
+    get_transmitter_mask,
+    invert_channel,
+)
 
 
 @dataclass(frozen=True)
@@ -63,12 +69,12 @@ class BudgetPaced(PowerPolicy):
     is_adaptive: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
-    energy_db: Decibels | None = stackable(-3.0, le=0)
+    energy_db: Decibels | None = declare_stackable(-3.0, le=0)
     """energy a slot, in dB over that of a slot at full power; a device has `rounds` times as much
     for life. null: what its battery has left alone"""
-    rounds: int = stackable(100, ge=1)
+    rounds: int = declare_stackable(100, ge=1)
     """slots that the energy is to last for; in later ones a device may spend all that is left"""
-    burst: float = stackable(2.0, ge=1)
+    burst: float = declare_stackable(2.0, ge=1)
     """a slot's energy may be so many times the even share of what is left"""
     spend: Literal["even", "greedy"] = "even"
     """paced over the slots ahead, or as much as full power takes until it is gone"""
@@ -82,21 +88,23 @@ class BudgetPaced(PowerPolicy):
         nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)
         return EnergyState(nothing_known, hyper["rounds"].double())
 
-    def coefficients(self, state: EnergyState, link: Link) -> tuple[EnergyState, Coefficients]:
+    def compute_coefficients(
+        self, state: EnergyState, link: Link
+    ) -> tuple[EnergyState, Coefficients]:
         lengths, symbols = get_segment_lengths(link)
         part = lengths.sum() / symbols  # of the slot
         left = self._get_remaining_energy(state, link, symbols)
         allowance = self._compute_allowance(left, state.ahead, part, link)
         budget = torch.minimum(link.budget.double(), allowance / lengths.sum())
         h = link.h.abs().double()
-        reach = (budget[:, None] / link.power.double().clamp_min(TINY)).sqrt() * h
+        reach = (budget[:, None] / link.symbol_power.double().clamp_min(TINY)).sqrt() * h
         root_eta = _compute_root_eta(reach, link)
-        active = senders(link) & (reach >= root_eta) & (root_eta > 0)
+        active = get_transmitter_mask(link) & (reach >= root_eta) & (root_eta > 0)
         # nobody can send: any scaling would do
         root = torch.where(root_eta > 0, root_eta, 1.0).to(link.gain.dtype)
-        amplitude = torch.where(active, inversion(root, link), 0.0)
-        spent = (amplitude.double().square() * link.power * lengths[:, None]).sum(1)
-        there = link.sends.any(1)
+        amplitude = torch.where(active, invert_channel(root, link), 0.0)
+        spent = (amplitude.double().square() * link.symbol_power * lengths[:, None]).sum(1)
+        there = link.transmit_mask.any(1)
         ahead = torch.where(there, state.ahead - part, state.ahead)
         purse = EnergyState((left - spent).clamp_min(0.0), ahead)
         return purse, align_phases(link, amplitude, root, active)
@@ -113,8 +121,8 @@ class BudgetPaced(PowerPolicy):
     def _compute_allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
         """Return A_k [S, K], of which a group has its part; after the last slot planned for, it is
         all that is left."""
-        if link.energy is not None:
-            left = torch.minimum(left, link.energy.double())
+        if link.energy_budget is not None:
+            left = torch.minimum(left, link.energy_budget.double())
         if self.spend == "greedy":
             return left
         slots = torch.maximum(ahead, part)[:, None]
@@ -124,14 +132,14 @@ class BudgetPaced(PowerPolicy):
 def _compute_root_eta(reach: Tensor, link: Link) -> Tensor:
     """Return sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is
     nobody to hear."""
-    reach = torch.where(senders(link), reach, 0.0)
+    reach = torch.where(get_transmitter_mask(link), reach, 0.0)
     level, order = reach.sort(-1, descending=True)
-    m = torch.where(senders(link), link.power.double(), 0.0).gather(-1, order)
-    devices = link.sends.sum(1, dtype=torch.float64)[:, None, None]
+    m = torch.where(get_transmitter_mask(link), link.symbol_power.double(), 0.0).gather(-1, order)
+    devices = link.transmit_mask.sum(1, dtype=torch.float64)[:, None, None]
     ratio = devices / torch.arange(1, m.shape[-1] + 1, device=m.device)  # K / a
     heard = m.cumsum(-1)
     silent = heard[..., -1:] - heard
-    noise = link.noise.double()[:, None, None] / level.square().clamp_min(TINY)
+    noise = link.noise_variance.double()[:, None, None] / level.square().clamp_min(TINY)
     error = (ratio - 1.0).square() * heard + silent + ratio.square() * noise
     best = torch.where(noise <= heard, error, math.inf).argmin(-1, keepdim=True)
     worth = (noise <= heard).any(-1, keepdim=True)

@@ -35,10 +35,16 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.power.average_power import inverse_scaling, solve_multipliers
 from otafl.power.base import REFERENCE, Constraint, PowerPolicy, Reference
-from otafl.power.scalars import MAX_SCALE, TINY, align_with_mmse_scaling, common, senders
+from otafl.power.scalars import (
+    MAX_SCALE,
+    TINY,
+    align_with_mmse_scaling,
+    get_transmitter_mask,
+    reduce_over_devices,
+)
 
 SEEN = 16
 """A state that came up so often among the n drawn ones had at most n / SEEN budgets, as the mean is
@@ -64,12 +70,12 @@ class CaoAverage(PowerPolicy):
     reference: Reference = Field("max", description=REFERENCE)
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         return "average"
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         if getattr(scenario.transport, "snr_convention", None) == "total_energy":
-            yield problem(
+            yield make_problem(
                 "'total_energy' does not go with power: 'cao_average', which plans for a budget on "
                 "the power; per_symbol would do",
                 "transport.snr_convention",
@@ -80,20 +86,25 @@ class CaoAverage(PowerPolicy):
         """Return the multipliers."""
         devices = statistics.gain.shape[1]
         states = min(self.draws, max(ENOUGH, NUMBERS // devices))
-        gain = statistics.draws(states).abs().square().double()
+        gain = statistics.draw_samples(states).abs().square().double()
         quality = (gain * statistics.budget.double()).clamp_min(MIN_SNR)  # the plan divides by it
-        level = solve_multipliers(quality, statistics.noise.double())
+        level = solve_multipliers(quality, statistics.noise_variance.double())
         return level.to(statistics.gain.dtype), states / SEEN
 
-    def coefficients(self, state: Plan, link: Link) -> tuple[Plan, Coefficients]:
+    def compute_coefficients(self, state: Plan, link: Link) -> tuple[Plan, Coefficients]:
         level, most = state
-        active = senders(link)
+        active = get_transmitter_mask(link)
         quality = link.budget[:, None] * link.h.abs().square()  # at m = 1
         multiplier = level[:, None].expand_as(quality)
-        s = inverse_scaling(quality, multiplier, active.to(quality.dtype), link.noise[:, None])
+        s = inverse_scaling(
+            quality, multiplier, active.to(quality.dtype), link.noise_variance[:, None]
+        )
         s = s[..., None]
         share = (quality * s).sqrt() / (quality * s + multiplier).clamp_min(TINY)  # |p|, P = m = 1
         share = share.clamp_max(math.sqrt(most))
-        bound = link.budget.sqrt()[:, None] / common(link.power, link, self.reference).sqrt()
+        bound = (
+            link.budget.sqrt()[:, None]
+            / reduce_over_devices(link.symbol_power, link, self.reference).sqrt()
+        )
         amplitude = share * bound.clamp_max(MAX_SCALE) * active  # 0 where s is
         return state, align_with_mmse_scaling(link, amplitude, active & (s > 0))

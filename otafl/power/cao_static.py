@@ -22,16 +22,24 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import align_phases, compute_amplitude_bound, inversion, senders, threshold
+from otafl.power.scalars import (
+    align_phases,
+    compute_amplitude_bound,
+    compute_threshold,
+    get_transmitter_mask,
+    invert_channel,
+)
 
 
 class CaoStatic(PowerPolicy):
     name: Literal["cao_static"] = "cao_static"
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         bound = compute_amplitude_bound(link)
-        there = senders(link)
+        there = get_transmitter_mask(link)
         reach = bound * link.h.abs()  # sqrt(q)
-        root_eta = threshold(reach, link.power, link.noise[:, None, None], there)
-        amplitude = torch.minimum(bound, inversion(root_eta, link))
+        root_eta = compute_threshold(
+            reach, link.symbol_power, link.noise_variance[:, None, None], there
+        )
+        amplitude = torch.minimum(bound, invert_channel(root_eta, link))
         return None, align_phases(link, amplitude, root_eta, there)

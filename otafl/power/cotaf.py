@@ -21,15 +21,15 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.power.base import RELATIVE, PowerPolicy
 from otafl.power.scalars import (
     MIN_REACH,
     align_phases,
     compute_reference_gain,
     compute_reference_power,
-    inversion,
-    senders,
+    get_transmitter_mask,
+    invert_channel,
 )
 
 
@@ -37,7 +37,7 @@ class Cotaf(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
-    h_min: float = stackable(0.1, gt=0)
+    h_min: float = declare_stackable(0.1, gt=0)
     """least |h| (times the root of the large-scale gain) that sends"""
     relative: bool = Field(True, description=RELATIVE)
 
@@ -49,9 +49,9 @@ class Cotaf(PowerPolicy):
         """Return the least amplitude that sends, [S]."""
         return hyper["h_min"] * compute_reference_gain(statistics, self.relative).sqrt()
 
-    def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
+    def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         least = state[:, None, None]
-        active = senders(link) & (link.h.abs() >= least)
+        active = get_transmitter_mask(link) & (link.h.abs() >= least)
         root_eta = (compute_reference_power(link, "max").rsqrt() * least).clamp_min(MIN_REACH)
-        amplitude = torch.where(active, inversion(root_eta, link), 0.0)
+        amplitude = torch.where(active, invert_channel(root_eta, link), 0.0)
         return state, align_phases(link, amplitude, root_eta, active)

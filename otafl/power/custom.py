@@ -24,9 +24,9 @@ from torch import Tensor
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
 from otafl.power.base import Constraint, PowerPolicy
-from otafl.power.scalars import senders
+from otafl.power.scalars import get_transmitter_mask
 from otafl.user_code import loading
-from otafl.user_code.own import OwnFunction
+from otafl.user_code.custom_part import CustomFunction
 
 SLACK = 1e-4
 """Rounding that a budget forgives, relative."""
@@ -49,13 +49,13 @@ class CustomPolicy(PowerPolicy):
 
     may_be_silent: ClassVar[bool] = True
 
-    class Settings(OwnFunction):
+    class Settings(CustomFunction):
         """The section names a function of the user's, `module:function`, which is called with the
         link and the section's other keys and returns transmit scalars p [S, Q, K] and receive
         scaling eta [S, Q]."""
 
         table: ClassVar = "power"
-        given: ClassVar = ("link",)
+        positional_names: ClassVar = ("link",)
 
     _section: Settings = PrivateAttr()
     _policy: Callable[..., Any] = PrivateAttr()
@@ -65,14 +65,14 @@ class CustomPolicy(PowerPolicy):
         self._section = settings
         self._policy = loading.load(settings.name, settings.key) if policy is None else policy
         loading.check_keys(self._policy, settings.name, settings.key, settings.options, "link")
-        if self.keeps not in get_args(Constraint):
+        if self.power_constraint not in get_args(Constraint):
             raise UserError(
-                f"{settings.key}: the attribute constraint of '{settings.name}' is {self.keeps!r}; "
-                "'peak', 'average' or 'none' would do"
+                f"{settings.key}: the attribute constraint of '{settings.name}' is "
+                f"{self.power_constraint!r}; 'peak', 'average' or 'none' would do"
             )
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         return getattr(self._policy, "constraint", "peak")
 
     @property
@@ -93,9 +93,9 @@ class CustomPolicy(PowerPolicy):
             )
         return bool(getattr(self._policy, name, getattr(self._policy, old, False)))
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         p, eta = self._call_policy(link)
-        p = torch.where(senders(link), p.to(link.h.dtype), 0.0)
+        p = torch.where(get_transmitter_mask(link), p.to(link.h.dtype), 0.0)
         eta = torch.where(link.eligible_mask.any(-1), eta.to(link.gain.dtype), 1.0)
         self._check(p, eta, link)
         return None, Coefficients(p, eta, p != 0)
@@ -122,16 +122,16 @@ class CustomPolicy(PowerPolicy):
         question to the device where all is well."""
         finite = torch.isfinite(torch.view_as_real(p)).all(-1)
         useful = torch.isfinite(eta) & (eta > 0)
-        used = p.abs().square() * link.power / link.budget[:, None]
-        within = used <= 1.0 + SLACK if self.keeps == "peak" else torch.ones_like(finite)
+        used = p.abs().square() * link.symbol_power / link.budget[:, None]
+        within = used <= 1.0 + SLACK if self.power_constraint == "peak" else torch.ones_like(finite)
         if bool((finite & within).all() & useful.all()):
             return
         if not bool(finite.all()):
-            where, fault = _first(~finite), "a p that is not finite"
+            where, fault = _find_first(~finite), "a p that is not finite"
         elif not bool(useful.all()):
-            where, fault = _first(~useful), "an eta that is not a positive number"
+            where, fault = _find_first(~useful), "an eta that is not a positive number"
         else:
-            where = _first(~within)
+            where = _find_first(~within)
             fault = (
                 f"a power |p|^2 m of {float(used[where]):.4g} times the budget; scale p by "
                 "(link.budget[:, None] / link.power).sqrt(), or give the function the attribute "
@@ -142,6 +142,6 @@ class CustomPolicy(PowerPolicy):
         self._section.refuse(f"returned, at {place} of the stack, {fault}")
 
 
-def _first(bad: Tensor) -> tuple[int, ...]:
+def _find_first(bad: Tensor) -> tuple[int, ...]:
     """Return the index of the first True."""
     return tuple(bad.nonzero()[0].tolist())

@@ -10,7 +10,11 @@ from typing import ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import align_with_mmse_scaling, compute_amplitude_bound, senders
+from otafl.power.scalars import (
+    align_with_mmse_scaling,
+    compute_amplitude_bound,
+    get_transmitter_mask,
+)
 
 
 class Full(PowerPolicy):
@@ -18,6 +22,6 @@ class Full(PowerPolicy):
 
     name: Literal["full"] = "full"
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        active = senders(link)
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        active = get_transmitter_mask(link)
         return None, align_with_mmse_scaling(link, compute_amplitude_bound(link) * active, active)

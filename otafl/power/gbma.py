@@ -20,7 +20,13 @@ from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
 from otafl.power.base import GAMMA, REFERENCE, Constraint, Pair, PowerPolicy, Reference
-from otafl.power.scalars import TINY, compute_fixed_power, compute_reference_power, cophase, senders
+from otafl.power.scalars import (
+    TINY,
+    compute_fixed_power,
+    compute_reference_power,
+    cophase,
+    get_transmitter_mask,
+)
 
 
 class Gbma(PowerPolicy):
@@ -32,7 +38,7 @@ class Gbma(PowerPolicy):
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         if self.gamma is not None:
             return "none"
         return "peak" if self.reference == "max" else "average"
@@ -49,15 +55,15 @@ class Gbma(PowerPolicy):
 
         return mean(statistics.mean_amplitude()).square().clamp_min(TINY), mean(power)
 
-    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+    def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         if self.gamma is None:
             energy = compute_reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
         else:
             energy = compute_fixed_power(link, self.gamma).expand(-1, link.h.shape[1], -1)
-        linear = link.linear
+        linear = link.is_linear
         if self.gain_target != "auto":
             linear = self.gain_target == "amplitude"
-        active = senders(link)
+        active = get_transmitter_mask(link)
         p = cophase(energy.sqrt() * active, link.h)
         eta = energy[..., 0] * (state[0] if linear else state[1])
         return state, Coefficients(p, eta, active)

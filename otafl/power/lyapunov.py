@@ -50,10 +50,10 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import MAX_SCALE, TINY, cophase, get_segment_lengths, senders
+from otafl.power.scalars import MAX_SCALE, TINY, cophase, get_segment_lengths, get_transmitter_mask
 
 STEPS = 24
 """Bisections, to 70 / 2^24 of u; the chord over what is left squares that."""
@@ -67,24 +67,24 @@ class Lyapunov(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"
-    v: float = stackable(3.0, gt=0)
+    v: float = declare_stackable(3.0, gt=0)
     """V, weight of the squared error (over the devices' mean symbol power): larger ones lower it,
     and let the average energy settle later"""
-    average_db: Decibels = stackable(-3.0, le=0)
+    average_db: Decibels = declare_stackable(-3.0, le=0)
     """bound on a device's average energy a slot, dB over that of a slot at full power"""
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
         """Return the queues Q, [S, K] float64, empty."""
         return torch.zeros_like(statistics.budget, dtype=torch.float64)
 
-    def coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
+    def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
         lengths, symbols = get_segment_lengths(link)
         part = lengths / symbols  # of the slot, [Q]
-        there = senders(link)
+        there = get_transmitter_mask(link)
         most = torch.ones_like(state)  # share of full power that the battery allows
-        if link.energy is not None:
-            most = (link.energy.double() / (symbols * link.budget)).clamp_max(1.0)
-        m = torch.where(there, link.power.double(), 0.0).clamp_min(TINY)
+        if link.energy_budget is not None:
+            most = (link.energy_budget.double() / (symbols * link.budget)).clamp_max(1.0)
+        m = torch.where(there, link.symbol_power.double(), 0.0).clamp_min(TINY)
         total = (m * there).sum(-1, keepdim=True).clamp_min(TINY)
         weight = m * there / total
         bound = (most * link.budget)[:, None] / m
@@ -92,7 +92,9 @@ class Lyapunov(PowerPolicy):
         v = link.hyper["v"].double()[:, None, None]
         count = there.sum(-1, keepdim=True).clamp_min(1)
         price = (state * most)[:, None] * total / (count * v * m)
-        u = inverse_scaling(reach, price, weight, link.noise.double()[:, None] / total[..., 0])
+        u = inverse_scaling(
+            reach, price, weight, link.noise_variance.double()[:, None] / total[..., 0]
+        )
         x = u.sqrt()[..., None] * reach
         share = (x / (x.square() + price).clamp_min(TINY)).clamp_max(1.0)  # eq. (2)
         share = torch.where(there, share, 0.0)
@@ -100,7 +102,7 @@ class Lyapunov(PowerPolicy):
         average = db_to_linear(link.hyper["average_db"].double())[:, None]  # e_bar
         owed = average * part.sum()
         queue = (state + spent - owed).clamp_min(0.0)  # eq. (1)
-        queue = torch.where(link.sends.any(1)[:, None], queue, state)
+        queue = torch.where(link.transmit_mask.any(1)[:, None], queue, state)
         amplitude = (share * bound.sqrt()).clamp_max(MAX_SCALE).to(link.gain.dtype)
         eta = torch.where(u > 0, u.reciprocal(), 1.0).clamp_max(MAX_SCALE**2).to(link.gain.dtype)
         active = there & (u > 0)[..., None] & (share > 0)

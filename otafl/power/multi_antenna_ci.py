@@ -28,5 +28,5 @@ class MultiAntennaChannelInversion(PowerPolicy):
     def is_inversion(self) -> bool:
         return True
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         return None, invert_by_weakest(link)

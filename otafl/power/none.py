@@ -13,24 +13,24 @@ import torch
 
 from otafl.core.contracts import Coefficients, Link
 from otafl.power.base import Constraint, PowerPolicy
-from otafl.power.scalars import TINY, align_phases, inversion, senders
+from otafl.power.scalars import TINY, align_phases, get_transmitter_mask, invert_channel
 
 
 class NoPowerControl(PowerPolicy):
     name: Literal["none"] = "none"
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         return "none"
 
     @property
     def is_inversion(self) -> bool:
         return True
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
-        active = senders(link)
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        active = get_transmitter_mask(link)
         received = (link.budget[:, None] * link.h.abs().square() * active).sum(-1, keepdim=True)
-        needed = (link.power * active).sum(-1, keepdim=True)
+        needed = (link.symbol_power * active).sum(-1, keepdim=True)
         root_eta = (received / needed.clamp_min(TINY)).sqrt()
         root_eta = torch.where(received > 0, root_eta, 1.0)  # nobody sends
-        return None, align_phases(link, inversion(root_eta, link), root_eta, active)
+        return None, align_phases(link, invert_channel(root_eta, link), root_eta, active)

@@ -15,10 +15,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import align_with_mmse_scaling, compute_amplitude_bound, senders
+from otafl.power.scalars import (
+    align_with_mmse_scaling,
+    compute_amplitude_bound,
+    get_transmitter_mask,
+)
 
 
 class OpenLoop(PowerPolicy):
@@ -26,16 +30,16 @@ class OpenLoop(PowerPolicy):
     example_without_noise: ClassVar[Mapping[str, Any]] = {"p0_db": 200.0}
 
     name: Literal["open_loop"] = "open_loop"
-    alpha: float = stackable(1.0, ge=0, le=1)
+    alpha: float = declare_stackable(1.0, ge=0, le=1)
     """share of the path loss (in dB) that is compensated"""
-    p0_db: Decibels = stackable(20.0)
+    p0_db: Decibels = declare_stackable(20.0)
     """power received at full compensation, dB over the noise in the band"""
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         target = db_to_linear(link.hyper["p0_db"])
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])
         share = (wanted / link.budget).clamp_max(1.0).sqrt()[:, None]  # of full amplitude
-        active = senders(link)
+        active = get_transmitter_mask(link)
         return None, align_with_mmse_scaling(
             link, compute_amplitude_bound(link) * share * active, active
         )

@@ -13,7 +13,7 @@ The plan minimises, over the gamma up to there, bias and variance of the mean of
     weight K sum (p_k - 1/K)^2 + sum (p_k gamma_k / alpha - p_k^2) + N / (m alpha^2),
 
 alpha = sum alpha_k: the bias of devices whose updates differ by `weight` times their power, the
-variance of who is on air, and that of the noise. `zero_bias` makes all alpha_k one alpha, by
+variance of who is on air, and that of the noise. `solve_zero_bias` makes all alpha_k one alpha, by
 default as large as the weakest device can, which is least noise: the 2024 paper's zero-bias
 solution. The weakest device is then silent in 39 % of the rounds at any SNR. `common_gain: best`
 is no solution of the papers. With t_k = gamma_k^2 m / (Lambda_k P_k) it minimises
@@ -46,9 +46,16 @@ from scipy import optimize, special
 from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR, ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.power.base import Pair, PowerPolicy
-from otafl.power.scalars import FADED_SNR, MAX_SCALE, MIN_REACH, align_phases, common, senders
+from otafl.power.scalars import (
+    FADED_SNR,
+    MAX_SCALE,
+    MIN_REACH,
+    align_phases,
+    get_transmitter_mask,
+    reduce_over_devices,
+)
 
 
 class PreScaler(PowerPolicy):
@@ -62,7 +69,7 @@ class PreScaler(PowerPolicy):
     """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
     least noise, or the one of least squared error, noise and silence together; reckoned has no
     effect on the largest"""
-    weight: float = stackable(1.0, ge=0)
+    weight: float = declare_stackable(1.0, ge=0)
     """weight of the bias: mean square by which a device's update differs from the mean of all, over
     its power; 0 plans for least variance"""
     reckoned: int | None = Field(None, ge=1)
@@ -81,7 +88,9 @@ class PreScaler(PowerPolicy):
         channel."""
         strength = (statistics.mean_power() * statistics.budget).double().cpu().numpy()
         least = np.where(strength >= MIN_SNR, strength, 0.0)
-        rows = np.column_stack([_to_numpy(statistics.noise), _to_numpy(hyper["weight"]), least])
+        rows = np.column_stack(
+            [_to_numpy(statistics.noise_variance), _to_numpy(hyper["weight"]), least]
+        )
         distinct, place = np.unique(rows, axis=0, return_inverse=True)
         plans = np.stack([self._plan(row[2:], *row[:2]) for row in distinct])[place.ravel()]
         gamma = torch.from_numpy(plans).to(statistics.gain)
@@ -98,24 +107,24 @@ class PreScaler(PowerPolicy):
             elif self.common_gain == "best":
                 planned[on] = solve_best_zero_bias(strength[on], noise, few)
             else:
-                planned[on] = zero_bias(strength[on])
+                planned[on] = solve_zero_bias(strength[on])
         return planned
 
-    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+    def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         gamma, alpha = (one[:, None] for one in state)
-        counts = (link.sends[:, None] & (alpha > 0)).expand_as(link.power)
-        sends = senders(link) & counts
+        counts = (link.transmit_mask[:, None] & (alpha > 0)).expand_as(link.symbol_power)
+        sends = get_transmitter_mask(link) & counts
         sends = sends & (link.budget[:, None] * link.h.abs().square() >= gamma.square())
-        scale = common(link.power, link, "max").rsqrt()  # 1 / sqrt(m)
+        scale = reduce_over_devices(link.symbol_power, link, "max").rsqrt()  # 1 / sqrt(m)
         total = (alpha * counts).sum(-1, keepdim=True)
         root_eta = scale * total / counts.sum(-1, keepdim=True).clamp_min(1)
         root_eta = torch.where(total > 0, root_eta.clamp(MIN_REACH, MAX_SCALE), 1.0)
         amplitude = (scale * gamma / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
         sent = align_phases(link, torch.where(sends, amplitude, 0.0), root_eta, counts)
-        return state, Coefficients(sent.p, sent.eta, counts, quiet=~sends)
+        return state, Coefficients(sent.p, sent.eta, counts, silent_mask=~sends)
 
 
-def zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
+def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
     """Return gamma [K] of least power that makes all alpha alike, for m = 1 and Lambda P [K]:
     gamma^2 = - Lambda P W(-2 alpha^2 / (Lambda P)) / 2.
 
@@ -137,15 +146,15 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
     """
 
     def slope(part: float) -> float:
-        t = np.minimum(zero_bias(strength, part) ** 2 / strength, part / 2.0)  # the weakest's
+        t = np.minimum(solve_zero_bias(strength, part) ** 2 / strength, part / 2.0)  # the weakest's
         alpha2 = part * strength.min() / (2.0 * math.exp(part))
         return float(alpha2 * (np.exp(t) * t / (1.0 - 2.0 * t)).sum() - few * noise)
 
     least, most = 1e-12, 1.0 - 1e-12
     if slope(most) <= 0.0:
-        return zero_bias(strength)
+        return solve_zero_bias(strength)
     part = optimize.brentq(slope, least, most, xtol=1e-15) if slope(least) < 0.0 else least
-    return zero_bias(strength, part)
+    return solve_zero_bias(strength, part)
 
 
 def minimise_cost(
@@ -167,7 +176,7 @@ def minimise_cost(
         gradient = rise / total**2 - 2.0 * slope * over / total**3
         return over / total**2, gradient * top
 
-    starts = (np.ones_like(top), zero_bias(strength) / top)
+    starts = (np.ones_like(top), solve_zero_bias(strength) / top)
     found = [
         optimize.minimize(
             cost, start, jac=True, method="L-BFGS-B", bounds=[(1e-6, 1.0)] * len(top),

@@ -26,14 +26,14 @@ MAX_SCALE = 1e18
 """Largest transmit and receive scalars; their squares are finite in single precision."""
 
 
-def senders(link: Link) -> Tensor:
+def get_transmitter_mask(link: Link) -> Tensor:
     """Return who sends, segment by segment, [S, Q, K] bool."""
     return link.eligible_mask
 
 
 def compute_amplitude_bound(link: Link) -> Tensor:
     """Return sqrt(P_k / m_k) [S, Q, K], the largest |p_k| within the budget."""
-    bound = link.budget.sqrt()[:, None] / link.power.clamp_min(TINY).sqrt()
+    bound = link.budget.sqrt()[:, None] / link.symbol_power.clamp_min(TINY).sqrt()
     return bound.clamp_max(MAX_SCALE)
 
 
@@ -42,11 +42,11 @@ def cophase(amplitude: Tensor, h: Tensor) -> Tensor:
     return torch.conj(torch.sgn(h)) * amplitude
 
 
-def inversion(root_eta: Tensor, link: Link) -> Tensor:
+def invert_channel(root_eta: Tensor, link: Link) -> Tensor:
     """Return |p_k| [S, Q, K] that makes every device that sends arrive with gain one; root_eta
     [S, Q, 1]."""
     amplitude = (root_eta / link.h.abs().clamp_min(FADED_SNR)).clamp_max(MAX_SCALE)
-    return torch.where(senders(link), amplitude, 0.0)
+    return torch.where(get_transmitter_mask(link), amplitude, 0.0)
 
 
 def align_phases(link: Link, amplitude: Tensor, root_eta: Tensor, active: Tensor) -> Coefficients:
@@ -76,12 +76,12 @@ def compute_mmse_root_eta(link: Link, arrives: Tensor) -> tuple[Tensor, Tensor]:
     It minimises sum m (c - 1)^2 + N / eta, the mean squared error of uncorrelated symbols, for the
     amplitudes a = Re(h p) [S, Q, K] that arrive.
     """
-    signal = (link.power * arrives).sum(-1, keepdim=True)
-    energy = (link.power * arrives.square()).sum(-1, keepdim=True)
-    return (link.noise[:, None, None] + energy) / signal.clamp_min(TINY), signal
+    signal = (link.symbol_power * arrives).sum(-1, keepdim=True)
+    energy = (link.symbol_power * arrives.square()).sum(-1, keepdim=True)
+    return (link.noise_variance[:, None, None] + energy) / signal.clamp_min(TINY), signal
 
 
-def threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor) -> Tensor:
+def compute_threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor) -> Tensor:
     """Return min_i sqrt(eta_i) [..., 1] of the static optimum (see `cao_static`) over the devices
     that are there [..., K], of reach sqrt(q) and symbol powers m [..., K] and N [..., 1]."""
     order = torch.where(there, reach, math.inf).argsort(-1)  # others last
@@ -102,13 +102,13 @@ def compute_reference_gain(statistics: ChannelStatistics, relative: bool) -> Ten
 def compute_reference_power(link: Link, reference: str) -> Tensor:
     """Return m_k / P_k [S, Q, 1] that a scale common to all devices answers to; the common |p|^2 is
     its inverse."""
-    return common(link.power / link.budget[:, None], link, reference)
+    return reduce_over_devices(link.symbol_power / link.budget[:, None], link, reference)
 
 
-def common(cost: Tensor, link: Link, reference: str) -> Tensor:
+def reduce_over_devices(cost: Tensor, link: Link, reference: str) -> Tensor:
     """Return the largest cost [S, Q, K] of the devices that send ("max"), or the mean over them
     ("mean"), [S, Q, 1]."""
-    sends = senders(link)
+    sends = get_transmitter_mask(link)
     if reference == "max":
         return (cost * sends).amax(-1, keepdim=True).clamp_min(TINY)
     count = sends.sum(-1, keepdim=True).clamp_min(1)
@@ -120,15 +120,15 @@ def compute_fixed_power(link: Link, gamma: float) -> Tensor:
 
     Each factor of a product carries sqrt(w_k), which the number of senders makes up for.
     """
-    count = link.sends.sum(1)[:, None, None].clamp_min(1).to(link.power)
-    return torch.full_like(count, gamma) if link.linear else gamma * count
+    count = link.transmit_mask.sum(1)[:, None, None].clamp_min(1).to(link.symbol_power)
+    return torch.full_like(count, gamma) if link.is_linear else gamma * count
 
 
 def get_segment_lengths(link: Link) -> tuple[Tensor, float]:
     """Return the symbols of each segment, [Q] float64, and of the slot; each segment has one where
     the link does not say."""
-    if link.lengths is None:
+    if link.segment_lengths is None:
         count = link.h.shape[1]
         return torch.ones(count, dtype=torch.float64, device=link.h.device), float(count)
-    lengths = link.lengths.double()
-    return lengths, float(link.payload) if link.payload else float(lengths.sum())
+    lengths = link.segment_lengths.double()
+    return lengths, float(link.num_symbols) if link.num_symbols else float(lengths.sum())

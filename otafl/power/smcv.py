@@ -29,9 +29,15 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.power.base import PowerPolicy
-from otafl.power.scalars import FADED_SNR, MAX_SCALE, align_phases, compute_amplitude_bound, senders
+from otafl.power.scalars import (
+    FADED_SNR,
+    MAX_SCALE,
+    align_phases,
+    compute_amplitude_bound,
+    get_transmitter_mask,
+)
 
 STEPS = 24
 """Corrections of the capped set. It starts with all devices and only shrinks; 1,000 devices of very
@@ -45,7 +51,7 @@ class Smcv(PowerPolicy):
     small: ClassVar[Mapping[str, Any]] = {"variation": 2.0}
 
     name: Literal["smcv"] = "smcv"
-    variation: float | None = stackable(None, ge=0)
+    variation: float | None = declare_stackable(None, ge=0)
     """beta, squared multivariate coefficient of variation of the symbols; if not given, that of
     each round's, which is side information"""
 
@@ -53,17 +59,17 @@ class Smcv(PowerPolicy):
     def needs_variation(self) -> bool:
         return self.variation is None
 
-    def coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+    def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
         if self.needs_variation:
             assert link.variation is not None
             beta = link.variation
         else:
             beta = link.hyper["variation"][:, None]
-        active = senders(link)
+        active = get_transmitter_mask(link)
         bound = compute_amplitude_bound(link)
-        root_m = link.power.sqrt() * active
+        root_m = link.symbol_power.sqrt() * active
         share = (beta / (1.0 + beta)).clamp_min(LEAST_SHARE)[..., None]
-        noise = link.noise[:, None, None]
+        noise = link.noise_variance[:, None, None]
         reach = bound * link.h.abs()  # sqrt(q)
         with torch.no_grad():  # the set is piecewise constant: the last solve has all gradients
             capped = active

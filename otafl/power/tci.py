@@ -21,15 +21,15 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import ChannelStatistics, Coefficients, Hyper, Link
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.power.base import GAMMA, REFERENCE, RELATIVE, Constraint, Pair, PowerPolicy, Reference
 from otafl.power.scalars import (
     TINY,
-    common,
     compute_fixed_power,
     compute_reference_gain,
     cophase,
-    senders,
+    get_transmitter_mask,
+    reduce_over_devices,
 )
 
 
@@ -37,7 +37,7 @@ class TruncatedChannelInversion(PowerPolicy):
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["tci"] = "tci"
-    threshold: float = stackable(0.1, gt=0)
+    threshold: float = declare_stackable(0.1, gt=0)
     """g_th on |h|^2 times large-scale gain"""
     relative: bool = Field(True, description=RELATIVE)
     reference: Reference = Field("max", description=REFERENCE)
@@ -61,7 +61,7 @@ class TruncatedChannelInversion(PowerPolicy):
             )
 
     @property
-    def keeps(self) -> Constraint:
+    def power_constraint(self) -> Constraint:
         return self.constraint if self.gamma is None else "none"
 
     @property
@@ -72,17 +72,17 @@ class TruncatedChannelInversion(PowerPolicy):
         """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
         and g_th [S]."""
         threshold = hyper["threshold"] * compute_reference_gain(statistics, self.relative)
-        if self.keeps == "peak":
+        if self.power_constraint == "peak":
             return threshold.reciprocal()[:, None].expand_as(statistics.gain), threshold
         if not self.count_policy_power:
             unit = hyper["threshold"] / threshold  # |p|^2 is rho at the mean gain
             return unit[:, None].expand_as(statistics.gain), threshold
         return statistics.mean_inverse(threshold), threshold
 
-    def coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+    def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
         inverse, threshold = state
         gain = link.h.abs().square()
-        active = senders(link) & (gain >= threshold[:, None, None])
+        active = get_transmitter_mask(link) & (gain >= threshold[:, None, None])
         rho = self._scale(inverse, link)
         amplitude = torch.where(active, (rho[..., None] / gain.clamp_min(TINY)).sqrt(), 0.0)
         return state, Coefficients(cophase(amplitude, link.h), rho, active)
@@ -91,5 +91,7 @@ class TruncatedChannelInversion(PowerPolicy):
         """Return rho, |p_k|^2 of a device of unit gain, [S, Q]."""
         if self.gamma is not None:
             return compute_fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
-        cost = (inverse / link.budget)[:, None] * link.power  # of one unit of rho, over the budget
-        return common(cost, link, self.reference)[..., 0].reciprocal()
+        cost = (inverse / link.budget)[
+            :, None
+        ] * link.symbol_power  # of one unit of rho, over the budget
+        return reduce_over_devices(cost, link, self.reference)[..., 0].reciprocal()

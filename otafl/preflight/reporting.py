@@ -1,7 +1,7 @@
 """One pass over a scenario before a run: errors, warnings, size and time.
 
-Every point is validated, and optionally tried: on synthetic samples (`otafl.preflight.rehearsal`)
-or on the data themselves (`otafl.preflight.dry_run`). Points that could share a stack are tried
+Every point is validated, and optionally tried: on synthetic samples (`otafl.preflight.first_round`)
+or on the data themselves (`otafl.preflight.small_round`). Points that could share a stack are tried
 once. Nothing that exceeds this machine's memory is computed.
 """
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from otafl.core.problems import Problem
-from otafl.data.shape import declared_shape
-from otafl.preflight.rehearsal import rehearse
+from otafl.data.shape import get_declared_shape
+from otafl.preflight.first_round import find_problems
 from otafl.running.duration import bound_seconds
 from otafl.running.memory import estimate_trial, find_excess_bound, find_shortage
-from otafl.scenario import Point, Scenario, ScenarioError, notes_on, stack_key
-from otafl.scenario.keys import custom_sections, dotted
+from otafl.scenario import Point, Scenario, ScenarioError, list_notes, make_stack_key
+from otafl.scenario.keys import format_path, iterate_custom_sections
 from otafl.scenario.loading import load_points
 from otafl.user_code import loading
 
@@ -68,7 +68,7 @@ class Report:
 def report(
     source: Scenario | str | Path | Mapping[str, Any],
     overrides: Sequence[str] = (),
-    look: Look | None = rehearse,
+    look: Look | None = find_problems,
 ) -> Report:
     """Check a scenario before a run.
 
@@ -101,7 +101,7 @@ def report(
     if sizes and known:
         warnings.insert(0, find_excess_bound(known[0].scenario))
     if known:
-        warnings += notes_on(known)
+        warnings += list_notes(known)
     bytes_, seconds = [one.bytes for one in sizes], [one.seconds for one in sizes]
     return Report(
         scenario,
@@ -134,7 +134,7 @@ class _Walk:
 
     def __call__(self, scenario: Scenario) -> list[Problem]:
         """Return the errors that would stop a run of a point."""
-        key = stack_key(scenario)
+        key = make_stack_key(scenario)
         if key not in self._known:
             size = _estimate_size(scenario)
             self._known[key] = size, self._look(scenario, not size.shortage)
@@ -151,7 +151,7 @@ def _estimate_size(scenario: Scenario) -> _Size:
     if _find_unimported(scenario):
         return _Size()
     try:
-        shape = declared_shape(scenario.data)
+        shape = get_declared_shape(scenario.data)
         if shape is None:
             return _Size()
         trial = estimate_trial(scenario, shape)
@@ -163,7 +163,9 @@ def _estimate_size(scenario: Scenario) -> _Size:
 
 def _find_unimported(scenario: Scenario) -> list[str]:
     """Name the user-defined code of a point, within `loading.without_code`."""
-    if loading.imports_code():
+    if loading.is_import_enabled():
         return []
-    names = (f"{dotted(path)}.name: {own.name!r}" for path, own in custom_sections(scenario))
+    names = (
+        f"{format_path(path)}.name: {own.name!r}" for path, own in iterate_custom_sections(scenario)
+    )
     return [f"{name}, its keys and what depends on it" for name in names]

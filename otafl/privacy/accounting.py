@@ -62,7 +62,7 @@ def compute_epsilon(mu: float, delta: float) -> float:
         return 0.0
     # P(loss > epsilon) of a loss N(mu^2/2, mu^2) is above delta(epsilon)
     most = mu**2 / 2.0 + mu * float(1.0 - special.ndtri(delta))
-    return _root(lambda epsilon: compute_delta(mu, epsilon) - delta, 0.0, max(most, 1e-6))
+    return _find_root(lambda epsilon: compute_delta(mu, epsilon) - delta, 0.0, max(most, 1e-6))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -73,10 +73,10 @@ def compute_mu(epsilon: float, delta: float) -> float:
         most *= 2.0
     while compute_delta(least, epsilon) > delta:
         least /= 1e3
-    return _root(lambda mu: compute_delta(mu, epsilon) - delta, least, most)
+    return _find_root(lambda mu: compute_delta(mu, epsilon) - delta, least, most)
 
 
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
+def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
     from scipy import optimize
 
     return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-13))
@@ -105,7 +105,7 @@ def compute_sampled_epsilon(
     """
     if not counts:
         return 0.0
-    return float(_composed(counts, probability, replace).get_epsilon(delta))
+    return float(_compose(counts, probability, replace).get_epsilon(delta))
 
 
 def compute_sampled_level(
@@ -122,9 +122,9 @@ def compute_sampled_level(
 
 
 @functools.lru_cache(maxsize=64)
-def _composed(counts: Counts, probability: float, replace: bool) -> Any:
+def _compose(counts: Counts, probability: float, replace: bool) -> Any:
     """Return the accountant of all rounds."""
-    dp, pld = package()
+    dp, pld = import_dp_accounting()
     relations = dp.NeighboringRelation
     relation = relations.REPLACE_ONE if replace else relations.ADD_OR_REMOVE_ONE
     accountant = pld.PLDAccountant(relation, INTERVAL)
@@ -136,7 +136,7 @@ def _composed(counts: Counts, probability: float, replace: bool) -> Any:
     return accountant
 
 
-def package() -> tuple[Any, Any]:
+def import_dp_accounting() -> tuple[Any, Any]:
     """Import dp-accounting, and its accountant of privacy losses. Raises UserError without it."""
     dp_accounting = import_extra(
         "devices.selection: 'poisson' with privacy.clip",

@@ -44,9 +44,9 @@ from torch import Tensor
 from otafl.core import settings
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
@@ -90,10 +90,10 @@ class Privacy(Stateful):
         clip: float | None = Field(None, gt=0)
         """largest norm C of what a device sends of a payload group; larger ones are scaled down to
         it, and results have dp_mu and dp_epsilon. Nothing is clipped if not given"""
-        epsilon: float | None = stackable(None, gt=0)
+        epsilon: float | None = declare_stackable(None, gt=0)
         """bound on dp_epsilon over all rounds, which limits the devices' powers; no bound if not
         given"""
-        delta: float = stackable(1e-5, gt=0, lt=0.5)
+        delta: float = declare_stackable(1e-5, gt=0, lt=0.5)
         """probability that epsilon leaves aside"""
         adjacency: Literal["replace", "add_remove"] = "replace"
         """what is hidden: which samples a device has, if not how many; or whether it has any, or
@@ -110,7 +110,7 @@ class Privacy(Stateful):
             if self.clip is None:
                 if self.epsilon is not None:
                     text = "needs privacy.clip, the norm that payloads are clipped to"
-                    yield problem(text, "privacy.epsilon", "privacy.clip")
+                    yield make_problem(text, "privacy.epsilon", "privacy.clip")
                 return
             yield from privacy_checks.find_problems(scenario)
 
@@ -143,7 +143,7 @@ class Privacy(Stateful):
             self.levels = torch.zeros(shape, dtype=torch.int64, device=new.device)
 
     @property
-    def samples(self) -> bool:
+    def uses_sampling(self) -> bool:
         """Return whether participants are drawn, so that a slot is charged whoever is in it."""
         return self.levels is not None
 
@@ -164,7 +164,7 @@ class Privacy(Stateful):
             bound = max(bound, self._planned * accounting.get_level_mu(level) ** 2)
         return bound
 
-    def clip(self, sent: Signal) -> Signal:
+    def clip_rows(self, sent: Signal) -> Signal:
         """Return the rows [n, P], scaled down to norm C where theirs is larger; zeros for a row
         that is not finite."""
         norm = squared_norm(sent.x).sqrt()
@@ -178,7 +178,7 @@ class Privacy(Stateful):
         power = self._clip**2 * normalised.scale.square()[:, None] / lengths
         return replace(normalised, power=sent.grid(power).mT)
 
-    def limit(self, slot: Slot, sends: Tensor, limits: TransmitLimits) -> Slot:
+    def limit_power(self, slot: Slot, sends: Tensor, limits: TransmitLimits) -> Slot:
         """Return a slot with what the bound leaves of its power budgets.
 
         Parameters
@@ -192,32 +192,34 @@ class Privacy(Stateful):
         UserError : where no power that the bound leaves reaches the server; where the energy that
             devices have left limits them.
         """
-        if limits.energy is not None:
+        if limits.energy_budget is not None:
             raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
         self._check_signal(slot.symbols)
         if self._neighbours is not None:
             self._elsewhere = self._neighbours.power_gains(slot)
-        gain = self._power_gains(slot).amax(2).double()  # H
+        gain = self._compute_power_gains(slot).amax(2).double()  # H
         cost = self._distance**2 * slot.symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
         # less what powers in the stack's precision may be off
-        share = self._share(slot.round) * (1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps)
+        share = self._compute_round_share(slot.round) * (
+            1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps
+        )
         bound = share / cost.clamp_min(torch.finfo(cost.dtype).tiny)
         budget = slot.budget.minimum(bound.to(slot.budget))
         self.rounds += sends.any(1)
         self.limited += ((bound < slot.budget) & sends).any(1)
         if self.levels is not None:
             charged = budget * cost
-            if limits.running is not None:
-                charged = charged * limits.running[:, None]
-            self._spend_sampled(self.levels, charged, limits.running)
+            if limits.trial_mask is not None:
+                charged = charged * limits.trial_mask[:, None]
+            self._spend_sampled(self.levels, charged, limits.trial_mask)
         return replace(slot, budget=budget)
 
-    def _power_gains(self, slot: Slot) -> Tensor:
+    def _compute_power_gains(self, slot: Slot) -> Tensor:
         """Return sum |h|^2 over all antennas of all servers that hear a device, [S, K, cells]."""
         own = slot.h.abs().square().sum(2)
         return own if self._elsewhere is None else own + self._elsewhere
 
-    def _share(self, round: int) -> Tensor:
+    def _compute_round_share(self, round: int) -> Tensor:
         """Return the mu^2 that a round may take, [S, 1] or [S, K]."""
         whole = self._bound_of[:, None]
         if self.settings.split == "even":
@@ -252,13 +254,13 @@ class Privacy(Stateful):
 
     def spend(self, on_air: OnAir) -> None:
         """Add what the noise does not hide of a group's transmission."""
-        if self.samples:
-            return  # `limit` has, for those too who were not drawn
+        if self.uses_sampling:
+            return  # `limit_power` has, for those too who were not drawn
         coefficients = on_air.coefficients
         if self.settings.adversary == "honest":
             power = self._compute_estimated_gains(on_air)
         else:
-            gains = self._power_gains(on_air.slot)[..., list(on_air.segments.cells)]
+            gains = self._compute_power_gains(on_air.slot)[..., list(on_air.segments.cells)]
             power = gains.mT.double() * coefficients.p.abs().double().square()
         scale = on_air.sent.grid(on_air.normalised.scale).double()
         moved = self._distance * self._clip * scale
@@ -281,7 +283,7 @@ class Privacy(Stateful):
         others = squared(table * sent[..., None]).sum(3)
         return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
 
-    def measures(self) -> dict[str, Tensor]:
+    def compute_metrics(self) -> dict[str, Tensor]:
         """Return dp_mu, dp_epsilon and dp_limited so far, [S] each."""
         mu = self.spent.amax(1).sqrt()
         told = [
@@ -342,7 +344,7 @@ def build(
         return None
     bounded = any(one.epsilon is not None for one in sections)
     privacy_checks.refuse_parts(scenario, policy, mains, bounded)
-    sampling = [row.devices.selection.values.sampling for row in rows]
+    sampling = [row.devices.selection.values.sampling_probability for row in rows]
     spins = any(row.impairments.carrier_offset for row in rows)
     given = sections, scenario.training.rounds, sampling, devices, streams
     return Privacy(*given, neighbours=neighbours, spins=spins)

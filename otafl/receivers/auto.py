@@ -19,10 +19,10 @@ class Auto(Receiver):
     name: Literal["auto"] = "auto"
 
     def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
-        kind: type[Receiver] = registry.component("receiver", policy.receiver)
+        kind: type[Receiver] = registry.load_component("receiver", policy.receiver)
         if antennas == 1 and not kind.turns_phases:
             kind = Scalar
         return kind(scale=self.scale)
 
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
         raise NotImplementedError("auto stands for another receiver, which match_policy returns")

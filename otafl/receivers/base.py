@@ -30,13 +30,13 @@ class Receiver(Settings):
         return self
 
     @abstractmethod
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
         """Return the combiner, which makes the scalar channels f^H h_k.
 
         Parameters
         ----------
         h : [S, Q, K, A] complex, the estimate, large-scale gain included.
-        sends : [S, K] bool, the devices that it is for.
+        transmit_mask : [S, K] bool, the devices that it is for.
         budget : [S, K], P_k.
 
         Returns
@@ -52,7 +52,7 @@ def select_first_antenna(like: Tensor) -> Tensor:
     return combiner
 
 
-def normalised(combiner: Tensor) -> Tensor:
+def normalise_combiner(combiner: Tensor) -> Tensor:
     """Return f / |f| of [..., A] complex; where f is zero, the first antenna."""
     norm = torch.linalg.vector_norm(combiner, dim=-1, keepdim=True)
     return torch.where(norm > TINY, combiner / norm.clamp_min(TINY), select_first_antenna(combiner))

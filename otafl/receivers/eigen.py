@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.receivers.base import TINY, Receiver, normalised
+from otafl.receivers.base import TINY, Receiver, normalise_combiner
 
 
 class Eigen(Receiver):
@@ -18,11 +18,11 @@ class Eigen(Receiver):
 
     name: Literal["eigen"] = "eigen"
 
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        return compute_first_eigenvector(amplitudes(h, sends, budget))
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
+        return compute_first_eigenvector(compute_amplitudes(h, transmit_mask, budget))
 
 
-def amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+def compute_amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
     """Return sqrt(P_k) h_k [S, Q, K, A] of the devices that send, over the strongest one's norm."""
     reach = h * (budget.sqrt() * sends)[:, None, :, None]
     norm = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
@@ -39,5 +39,5 @@ def compute_first_eigenvector(reach: Tensor) -> Tensor:
     products = reach.conj() @ reach.mT if few else reach.mT @ reach.conj()
     vector = torch.linalg.eigh(products).eigenvectors[..., -1]
     if few:
-        vector = normalised((reach.mT @ vector[..., None])[..., 0])
+        vector = normalise_combiner((reach.mT @ vector[..., None])[..., 0])
     return vector * torch.conj(torch.sgn(vector[..., :1]) + (vector[..., :1] == 0))

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from otafl.receivers.base import Receiver, normalised
+from otafl.receivers.base import Receiver, normalise_combiner
 
 
 class Mrc(Receiver):
@@ -23,5 +23,5 @@ class Mrc(Receiver):
 
     name: Literal["mrc"] = "mrc"
 
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-        return normalised((h * sends[:, None, :, None]).sum(2))
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
+        return normalise_combiner((h * transmit_mask[:, None, :, None]).sum(2))

@@ -12,5 +12,5 @@ from otafl.receivers.base import Receiver, select_first_antenna
 class Scalar(Receiver):
     name: Literal["scalar"] = "scalar"
 
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
         return select_first_antenna(h[:, :, 0])

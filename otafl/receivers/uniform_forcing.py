@@ -25,8 +25,8 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import MIN_SNR
-from otafl.receivers.base import TINY, Receiver, normalised
-from otafl.receivers.eigen import amplitudes, compute_first_eigenvector
+from otafl.receivers.base import TINY, Receiver, normalise_combiner
+from otafl.receivers.eigen import compute_amplitudes, compute_first_eigenvector
 
 DUAL_STEPS = 15
 """Gradient steps on the dual of each quadratic programme; the next one starts where they end."""
@@ -39,28 +39,32 @@ class UniformForcing(Receiver):
     iterations: int = Field(30, ge=1)
     """most steps of the approximation"""
 
-    def combine(self, h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
+    def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
-        eligible_mask = sends[:, None] & (snr >= MIN_SNR)
-        reach = amplitudes(h, sends, budget) * eligible_mask[..., None]  # [S, Q, K, A]
+        eligible_mask = transmit_mask[:, None] & (snr >= MIN_SNR)
+        reach = (
+            compute_amplitudes(h, transmit_mask, budget) * eligible_mask[..., None]
+        )  # [S, Q, K, A]
         if h.shape[3] == 1:
             return compute_first_eigenvector(reach)
         if h.shape[3] <= h.shape[2]:
-            return self._of(reach, eligible_mask)
+            return self._compute_combiner(reach, eligible_mask)
         # nothing but what the devices' directions span receives them
         spanned, reach = torch.linalg.qr(reach.mT)
-        return normalised((spanned @ self._of(reach.mT, eligible_mask)[..., None])[..., 0])
+        return normalise_combiner(
+            (spanned @ self._compute_combiner(reach.mT, eligible_mask)[..., None])[..., 0]
+        )
 
-    def _of(self, reach: Tensor, eligible_mask: Tensor) -> Tensor:
+    def _compute_combiner(self, reach: Tensor, eligible_mask: Tensor) -> Tensor:
         """Return the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of those who are able."""
-        start = _starts(reach)
+        start = _compute_starts(reach)
         best, there = start, eligible_mask[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
-        weakest = _weakest(reach, best, there)
+        weakest = _find_weakest(reach, best, there)
         dual = torch.zeros_like(reach[..., 0].real)
         for _ in range(self.iterations):
             start, dual = _step(reach, start, dual, there)
-            level = _weakest(reach, start, there)
+            level = _find_weakest(reach, start, there)
             better = level > weakest
             best = torch.where(better[..., None], start, best)
             weakest = torch.where(better, level, weakest)
@@ -68,7 +72,7 @@ class UniformForcing(Receiver):
         return best.gather(2, first)[:, :, 0]
 
 
-def _starts(reach: Tensor) -> Tensor:
+def _compute_starts(reach: Tensor) -> Tensor:
     """Return the starts, [S, Q, 4, A]: the first eigenvector, and three sums of the devices'
     directions, as they are, the weak ones first, and with chirped phases."""
     devices = reach.shape[2]
@@ -78,21 +82,21 @@ def _starts(reach: Tensor) -> Tensor:
     angle = torch.pi * torch.arange(devices, device=reach.device) ** 2 / devices
     chirp = torch.polar(torch.ones_like(angle), angle).to(reach.dtype)[:, None]
     sums = [direction.sum(2), (direction * inverse).sum(2), (direction * chirp).sum(2)]
-    return torch.stack([compute_first_eigenvector(reach), *map(normalised, sums)], 2)
+    return torch.stack([compute_first_eigenvector(reach), *map(normalise_combiner, sums)], 2)
 
 
-def _received(reach: Tensor, combiner: Tensor) -> Tensor:
+def _project(reach: Tensor, combiner: Tensor) -> Tensor:
     """Return a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
     return (reach.conj() @ combiner[..., None])[..., 0]
 
 
-def _weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
+def _find_weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
     """Return min_k |f^H a_k|^2 [...] over the devices that are there."""
-    power = _received(reach, combiner).abs().square()
+    power = _project(reach, combiner).abs().square()
     return power.masked_fill(~there, torch.inf).amin(-1)
 
 
-def tangent_bound(power: Tensor) -> Tensor:
+def compute_tangent_bound(power: Tensor) -> Tensor:
     """Return d_k, from |f_i^H a_k|^2: the tangent of |f^H a_k|^2 at f_i, 2 Re(b_k^H f) - |f_i^H
     a_k|^2, is at least 1 where Re(b_k^H f) is at least d_k."""
     return (1.0 + power) / 2.0
@@ -101,13 +105,13 @@ def tangent_bound(power: Tensor) -> Tensor:
 def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
     """Return the next unit combiner and the multipliers it came from, which start the next
     step."""
-    inner = _received(reach, last)
+    inner = _project(reach, last)
     size = inner.abs().masked_fill(~there, torch.inf).amin(-1)[..., None].clamp_min(TINY)
     inner = inner / size  # of the f that is just feasible: |f^H a_k| >= 1
     norm = torch.linalg.vector_norm(reach, dim=-1) * inner.abs()
     norm = norm.clamp_min(TINY)
     slope = reach * (inner / norm)[..., None]  # b_k of unit norm
-    bound = torch.where(there, tangent_bound(inner.abs().square()) / norm, 0.0)
+    bound = torch.where(there, compute_tangent_bound(inner.abs().square()) / norm, 0.0)
     gram = (slope.conj() @ slope.mT).real
     rate = 1.0 / torch.linalg.matrix_norm(gram, ord=1).clamp_min(1.0)[..., None]
     ahead, weight = dual, 1.0
@@ -117,4 +121,4 @@ def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Ten
         following = (1.0 + (1.0 + 4.0 * weight * weight) ** 0.5) / 2.0
         ahead = after + (weight - 1.0) / following * (after - dual)
         dual, weight = after, following
-    return normalised((slope * dual[..., None]).sum(-2)), dual
+    return normalise_combiner((slope * dual[..., None]).sum(-2)), dual

@@ -13,12 +13,12 @@ import markupsafe
 import xarray as xr
 
 from otafl.core.files import write_text
-from otafl.report import about, pictures, values
+from otafl.report import pictures, run_description, values
 
-__all__ = ["page", "write"]
+__all__ = ["render_page", "write"]
 
 
-def page(ds: xr.Dataset, source: Path | str) -> str:
+def render_page(ds: xr.Dataset, source: Path | str) -> str:
     """Return the page of a result, as HTML.
 
     Parameters
@@ -33,19 +33,19 @@ def page(ds: xr.Dataset, source: Path | str) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["breakable"] = _breakable
+    environment.filters["breakable"] = _escape_breakable
     style, _, _ = loader.get_source(environment, "page.css")
     return environment.get_template("page.html").render(
         style=style,
         title=ds.attrs["title"],
-        facts=about.facts(ds),
-        notices=about.notices(ds),
-        tables=values.tables(ds),
-        figures=pictures.figures(ds),
-        axes=about.axes(ds),
+        facts=run_description.list_facts(ds),
+        notices=run_description.list_notices(ds),
+        tables=values.build_tables(ds),
+        figures=pictures.draw_figures(ds),
+        axes=run_description.list_swept_axes(ds),
         scenario=ds.attrs["scenario"],
-        command=about.command(ds, Path(source)),
-        environment=about.environment(ds),
+        command=run_description.format_command(ds, Path(source)),
+        environment=run_description.list_environment(ds),
     )
 
 
@@ -54,16 +54,16 @@ def write(ds: xr.Dataset, path: Path | str, source: Path | str) -> None:
 
     Parameters
     ----------
-    source : as `page` takes it.
+    source : as `render_page` takes it.
 
     Raises
     ------
     WriteError : where the file cannot be written.
     """
-    write_text(Path(path), page(ds, source))
+    write_text(Path(path), render_page(ds, source))
 
 
-def _breakable(text: str) -> markupsafe.Markup:
+def _escape_breakable(text: str) -> markupsafe.Markup:
     """Escape a text, with places after brackets and underlines where a long name may be broken."""
     escaped = str(markupsafe.escape(text))
     return markupsafe.Markup(escaped.replace("(", "(<wbr>").replace("_", "_<wbr>"))

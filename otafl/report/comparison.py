@@ -14,64 +14,68 @@ from otafl.analysis.comparison import (
     PairedDifference,
     VariableDifference,
 )
-from otafl.analysis.summary import bare_table, number
-from otafl.core.console import plain_console
-from otafl.core.words import counted
-from otafl.results.coordinates import shown
+from otafl.analysis.summary import format_number, make_table
+from otafl.core.console import make_console
+from otafl.core.suggestions import format_count
+from otafl.results.coordinates import format_value
 
-MOST_POINTS = 8
+MAX_POINTS = 8
 """Number of a variable's paired differences that are printed, the largest first."""
 
 
 def print_comparison(found: Comparison, console: Console | None = None) -> None:
     """Print a comparison in the console's width: as tables where they fit, else as records."""
-    console = console or plain_console()
+    console = console or make_console()
     for side, name in zip("AB", found.names, strict=True):
         console.print(f"{side}: {name}")
     if found.settings:
-        _pairs(console, "settings that differ", found.settings)
+        _print_pairs(console, "settings that differ", found.settings)
     else:
         console.print("\nno setting differs")
     if found.common_points is None:
         console.print("\na scenario has no numbers; only settings were compared")
         return
     if found.computed_by:
-        _computed_by(console, found.computed_by, found.common_points)
+        _print_code(console, found.computed_by, found.common_points)
     if found.about:
-        _pairs(console, "made with", found.about)
-    console.print(f"\n{counted(found.common_points, 'point')} in common")
+        _print_pairs(console, "made with", found.about)
+    console.print(f"\n{format_count(found.common_points, 'point')} in common")
     for line in found.lacking:
         console.print(f"  {line}")
     if found.common_points:
-        _numbers(console, found.variables, found.tolerance)
+        _print_numbers(console, found.variables, found.tolerance)
     for one in found.ignored:
-        console.print(f"\nnot counted: {one.name} differs by up to {number(one.largest)}")
+        console.print(f"\nnot counted: {one.name} differs by up to {format_number(one.largest)}")
     if found.paired:
-        _paired(console, found.paired, found.common_numbers)
+        _print_paired(console, found.paired, found.common_numbers)
     also = ", and so do code or data that they were computed by" if found.computed_by else ""
     console.print(f"\n{f'A and B differ{also}' if found.differs else 'nothing differs'}")
 
 
-def _computed_by(console: Console, changed: Sequence[CodeDifference], points: int) -> None:
+def _print_code(console: Console, changed: Sequence[CodeDifference], points: int) -> None:
     console.print("\ncode and data that differ, by their hashes, so numbers may differ")
     rows = []
     for one in changed:
         values = ("-" if value is None else value for value in one.values)
         rows.append((one.what, *values, f"{one.points} of {points}"))
-    _table(console, ("", "A", "B", "points"), rows)
+    _print_table(console, ("", "A", "B", "points"), rows)
 
 
-def _pairs(console: Console, title: str, pairs: dict[str, Any]) -> None:
+def _print_pairs(console: Console, title: str, pairs: dict[str, Any]) -> None:
     console.print(f"\n{title}")
-    _table(console, ("", "A", "B"), [(key, *map(_value, pair)) for key, pair in pairs.items()])
+    _print_table(
+        console, ("", "A", "B"), [(key, *map(_format_value, pair)) for key, pair in pairs.items()]
+    )
 
 
-def _numbers(console: Console, variables: Sequence[VariableDifference], tolerance: float) -> None:
+def _print_numbers(
+    console: Console, variables: Sequence[VariableDifference], tolerance: float
+) -> None:
     changed = [one for one in variables if one.differing]
     equal = [one.name for one in variables if not one.differing]
     if equal:
         how = f"equal within {tolerance:g}" if tolerance else "exactly equal"
-        console.print(f"\n{how} in {counted(len(equal), 'variable')}: {', '.join(equal)}")
+        console.print(f"\n{how} in {format_count(len(equal), 'variable')}: {', '.join(equal)}")
     if not changed:
         return
     console.print("\nnumbers that differ: the largest absolute and relative difference")
@@ -82,34 +86,34 @@ def _numbers(console: Console, variables: Sequence[VariableDifference], toleranc
         differ = f"{one.differing} of {one.compared}"
         if one.only_one_finite:
             differ += f", {one.only_one_finite} in one only"
-        values = map(number, one.values)
-        largest = number(one.largest, 3), number(one.largest_relative, 2)
+        values = map(format_number, one.values)
+        largest = format_number(one.largest, 3), format_number(one.largest_relative, 2)
         rows.append((one.name, differ, *largest, *values, at))
-    _table(console, titles, rows)
+    _print_table(console, titles, rows)
 
 
-def _paired(console: Console, paired: Sequence[PairedDifference], common: bool) -> None:
+def _print_paired(console: Console, paired: Sequence[PairedDifference], common: bool) -> None:
     numbers = "with common random numbers" if common else "whose random numbers are not common"
     console.print(f"\nB - A at the end, mean ± standard deviation over the trials, {numbers}")
     rows, hidden = [], 0
     for name in dict.fromkeys(one.variable for one in paired):
         own = [o for o in paired if o.variable == name and (o.difference or o.std)]
-        kept = sorted(own, key=lambda one: -abs(one.difference))[:MOST_POINTS]
+        kept = sorted(own, key=lambda one: -abs(one.difference))[:MAX_POINTS]
         hidden += len(own) - len(kept)
         for one in own:
             if one in kept:
-                std = f" ± {number(one.std, 2)}" if one.std == one.std else ""
-                said = f"{number(one.difference, 3)}{std}"
+                std = f" ± {format_number(one.std, 2)}" if one.std == one.std else ""
+                said = f"{format_number(one.difference, 3)}{std}"
                 rows.append((name, one.point, said, str(one.trials)))
-    _table(console, ("variable", "point", "B - A", "trials"), rows)
+    _print_table(console, ("variable", "point", "B - A", "trials"), rows)
     if hidden:
         console.print(f"{hidden} smaller ones, not 0, are not shown; --json has all")
 
 
-def _table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     if sum(widths) + 3 * len(widths) <= console.width:
-        table = bare_table(*titles)
+        table = make_table(*titles)
         for row in rows:
             table.add_row(*row)
         console.print(table)
@@ -120,7 +124,7 @@ def _table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]
             console.print(f"    {title}: {cell}")
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "-"
-    return json.dumps(value, default=str) if isinstance(value, list | dict) else shown(value)
+    return json.dumps(value, default=str) if isinstance(value, list | dict) else format_value(value)

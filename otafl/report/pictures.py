@@ -12,15 +12,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from otafl.analysis.points import numeric
+from otafl.analysis.points import is_numeric
 from otafl.core.errors import UserError
 from otafl.plots import heatmap
 from otafl.plots.cdf import PERSONAL, cdf_data
 from otafl.plots.curves import curve_data
 from otafl.plots.kinds import Kind
-from otafl.plots.overviews import arranged, free_axes, overview_data, unzipped
+from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
-from otafl.plots.quantities import at_the_end, first_known, main_variable
+from otafl.plots.quantities import find_first_known, find_main_variable, select_end
 from otafl.plots.style import MANY
 
 COSTS = {
@@ -52,7 +52,7 @@ class Picture(NamedTuple):
     height: int
 
 
-class Wanted(NamedTuple):
+class FigurePlan(NamedTuple):
     """Request for a figure, with the texts of its title and caption."""
 
     title: str
@@ -60,102 +60,106 @@ class Wanted(NamedTuple):
     caption: str
 
 
-def figures(ds: xr.Dataset) -> list[Picture]:
+def draw_figures(ds: xr.Dataset) -> list[Picture]:
     """Draw all figures that the result has data for."""
-    if not bool(ds[main_variable(ds)].notnull().any()):
+    if not bool(ds[find_main_variable(ds)].notnull().any()):
         return []
-    return [_picture(wanted) for wanted in _wanted(ds)]
+    return [_draw_picture(wanted) for wanted in _iterate_wanted(ds)]
 
 
-def _wanted(ds: xr.Dataset) -> Iterator[Wanted]:
+def _iterate_wanted(ds: xr.Dataset) -> Iterator[FigurePlan]:
     """Yield what the result has data for, in the page's order."""
-    y, ds = main_variable(ds), unzipped(ds)
+    y, ds = find_main_variable(ds), unzip_axis(ds)
     data, said = overview_data(ds)
-    yield Wanted("Overview", data, _caption(said, BARS if data.attrs["choices"] else BAND))
-    yield from _curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
-    personal = first_known(ds, ["personal_own_test_accuracy"])
+    yield FigurePlan("Overview", data, _join_caption(said, BARS if data.attrs["choices"] else BAND))
+    yield from _iterate_curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
+    personal = find_first_known(ds, ["personal_own_test_accuracy"])
     if personal and personal != y:
-        yield _course(ds, personal, "round", "Accuracy of personal models against rounds")
-    yield from _heatmap(ds, y)
-    yield from _distribution(ds)
-    yield from _front(ds, y)
+        yield _plan_curve(ds, personal, "round", "Accuracy of personal models against rounds")
+    yield from _plan_heatmap(ds, y)
+    yield from _plan_distribution(ds)
+    yield from _plan_front(ds, y)
 
 
-def _curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Wanted]:
+def _iterate_curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[FigurePlan]:
     """Yield accuracy against the round, and against what it cost."""
     costs = [name for name in COSTS if name in ds and bool((ds[name] > 0).any())]
     if "device_energy_j" in costs and "tx_energy_j" in costs:
         costs.remove("tx_energy_j")
     for x in costs if skip_round else ["round", *costs]:
         title = "Accuracy" if y.endswith("accuracy") else "Course"
-        yield _course(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
+        yield _plan_curve(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
 
 
-def _course(ds: xr.Dataset, y: str, x: str, title: str) -> Wanted:
+def _plan_curve(ds: xr.Dataset, y: str, x: str, title: str) -> FigurePlan:
     """Choose hue and facet, and keep the best of choices that are too many.
 
     They are the best at the end, in the mean over all else.
     """
     said = ""
-    long = next((d for d in free_axes(ds) if ds.sizes[d] > MANY and not numeric(ds[d])), None)
+    long = next(
+        (d for d in list_free_axes(ds) if ds.sizes[d] > MANY and not is_numeric(ds[d])), None
+    )
     if long:
-        ends = at_the_end(ds, y, [])
+        ends = select_end(ds, y, [])
         mean = ends.mean([dim for dim in ends.dims if dim != long]).fillna(-np.inf)
         best = np.sort(np.argsort(-mean.values, kind="stable")[:MANY])
         said = f"The {MANY} of {ds.sizes[long]} that are best at the end, in the mean over all else"
         ds = ds.isel({long: best})
-    layout = arranged(ds)
+    layout = choose_layout(ds)
     data = curve_data(layout.ds, y, x, layout.hue, layout.facet)
-    return Wanted(title, data, _caption(said, layout.said, BAND))
+    return FigurePlan(title, data, _join_caption(said, layout.caption, BAND))
 
 
-def _heatmap(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+def _plan_heatmap(ds: xr.Dataset, y: str) -> Iterator[FigurePlan]:
     """Yield a heat map, where there are two axes with cells enough."""
-    known = [dim for dim in heatmap.free_axes(ds, y) if ds.sizes[dim] <= CELLS]
+    known = [dim for dim in heatmap.list_free_axes(ds, y) if ds.sizes[dim] <= CELLS]
     if len(known) < 2 or ds.sizes[known[0]] * ds.sizes[known[1]] < 4:
         return
-    layout = arranged(ds, *known[:2])
+    layout = choose_layout(ds, *known[:2])
     # a hue's axis is short, so its values are panels
     panels = layout.hue or layout.facet
     ds = layout.ds.isel({layout.facet: 0}) if layout.hue and layout.facet else layout.ds
     data = heatmap.heatmap_data(ds, y, known[0], known[1], panels)
-    yield Wanted("Over two axes", data, _caption(layout.said, "Mean over trials at their end."))
+    yield FigurePlan(
+        "Over two axes", data, _join_caption(layout.caption, "Mean over trials at their end.")
+    )
 
 
-def _distribution(ds: xr.Dataset) -> Iterator[Wanted]:
+def _plan_distribution(ds: xr.Dataset) -> Iterator[FigurePlan]:
     """Yield the distribution over devices of what each of them has."""
-    name = first_known(ds, PERSONAL)
+    name = find_first_known(ds, PERSONAL)
     if name is None:
         return
-    layout = arranged(ds)
+    layout = choose_layout(ds)
     data = cdf_data(layout.ds, name, layout.hue, layout.facet)
     said = "Devices of all trials; the band is one standard deviation of the trials' own shares."
-    yield Wanted("Distribution over devices", data, _caption(layout.said, said))
+    yield FigurePlan("Distribution over devices", data, _join_caption(layout.caption, said))
 
 
-def _front(ds: xr.Dataset, y: str) -> Iterator[Wanted]:
+def _plan_front(ds: xr.Dataset, y: str) -> Iterator[FigurePlan]:
     """Yield the Pareto front of accuracy and cost, where points enough have both."""
     if ds["final_round"].size < 3:
         return
-    short = [dim for dim in free_axes(ds) if ds.sizes[dim] <= MANY]
+    short = [dim for dim in list_free_axes(ds) if ds.sizes[dim] <= MANY]
     try:
         data = pareto_data(ds, y, hue=short[0] if short else None)
     except UserError:  # no cost was counted, or nothing says which way y is better
         return
     if int(np.isfinite(data["x"]).sum()) >= 3:
         said = "Every point at the end, mean over trials; bars are one standard deviation."
-        yield Wanted("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
+        yield FigurePlan("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
 
 
-def _picture(wanted: Wanted) -> Picture:
-    recipe = Kind(wanted.data.attrs["kind"]).recipe
-    figure = recipe.draw(wanted.data, "")
+def _draw_picture(figure_plan: FigurePlan) -> Picture:
+    recipe = Kind(figure_plan.data.attrs["kind"]).recipe
+    figure = recipe.draw_fn(figure_plan.data, "")
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
-    alt = recipe.described(wanted.data)
-    return Picture(wanted.title, wanted.caption, alt, _embedded(figure), width, height)
+    alt = recipe.describe_fn(figure_plan.data)
+    return Picture(figure_plan.title, figure_plan.caption, alt, _embed(figure), width, height)
 
 
-def _embedded(figure: Figure) -> str:
+def _embed(figure: Figure) -> str:
     """Return the figure as a data URI: SVG with letters as shapes, or PNG where that is large."""
     buffer = io.BytesIO()
     # the same result gives the same page
@@ -168,5 +172,5 @@ def _embedded(figure: Figure) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def _caption(*parts: str) -> str:
+def _join_caption(*parts: str) -> str:
     return " ".join(part if part.endswith(".") else f"{part}." for part in parts if part)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from otafl.analysis.points import axes_of, labels, unit
-from otafl.analysis.summary import SHOWN, end_values, spread
-from otafl.plots.quantities import main_variable
-from otafl.results.ending import ADDED, SUMS
+from otafl.analysis.points import build_labels, get_unit, list_axes
+from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
+from otafl.plots.quantities import find_main_variable
+from otafl.results.end_values import SUMMED_DIMS, SUMS
 
-MOST_ROWS = 300
+MAX_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""
 DIMENSIONED = ("s", "J", "symbol", "bit", "W")
 """Units of what learning costs."""
@@ -60,7 +60,7 @@ class Table(NamedTuple):
     left_out: int
 
 
-def tables(ds: xr.Dataset) -> list[Table]:
+def build_tables(ds: xr.Dataset) -> list[Table]:
     """Make tables of accuracy and loss, of cost, and of the rest.
 
     Variables that are missing or zero everywhere are left out.
@@ -68,55 +68,55 @@ def tables(ds: xr.Dataset) -> list[Table]:
     groups: dict[str, list[str]] = {"Accuracy and loss": [], "Cost": [], "Link and model": []}
     ends = {}
     for name in dict.fromkeys((*SHOWN, *map(str, ds.data_vars))):
-        if name in ds and _belongs(ds, name):
-            ends[name] = end_values(ds, name)
+        if name in ds and _is_end_value(ds, name):
+            ends[name] = compute_end_values(ds, name)
             if np.nan_to_num(ends[name]).any():
-                groups[_group(ds, name)].append(name)
-    names, points = labels(ds, axes_of(ds), units=False)
-    keys = [_key(ds, name) for name in names]
+                groups[_choose_group(ds, name)].append(name)
+    names, points = build_labels(ds, list_axes(ds), units=False)
+    keys = [_format_key(ds, name) for name in names]
     found = []
     for title, members in groups.items():
-        columns = [_column(ds, name) for name in members]
-        cells = [[spread(trials) for trials in ends[name]] for name in members]
+        columns = [_describe_column(ds, name) for name in members]
+        cells = [[format_mean_std(trials) for trials in ends[name]] for name in members]
         if members and title == "Accuracy and loss":
             columns.insert(0, Column("trials", "trials", "", "trials with a value"))
-            counts = np.isfinite(end_values(ds, main_variable(ds))).sum(1)
+            counts = np.isfinite(compute_end_values(ds, find_main_variable(ds))).sum(1)
             cells.insert(0, [str(count) for count in counts])
         by_point = zip(points, zip(*cells, strict=True), strict=False)
         rows = [(list(point), list(row)) for point, row in by_point]
         if rows:
-            left_out = max(0, len(rows) - MOST_ROWS)
-            found.append(Table(title, keys, columns, rows[:MOST_ROWS], left_out))
+            left_out = max(0, len(rows) - MAX_ROWS)
+            found.append(Table(title, keys, columns, rows[:MAX_ROWS], left_out))
     return found
 
 
-def _belongs(ds: xr.Dataset, name: str) -> bool:
+def _is_end_value(ds: xr.Dataset, name: str) -> bool:
     """Say whether a variable is one number a trial at the end."""
-    taken = {"round", *(ADDED if name in SUMS else ())}
-    return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *axes_of(ds)}
+    taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
+    return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *list_axes(ds)}
 
 
-def _key(ds: xr.Dataset, name: str) -> str:
-    units = unit(ds[name])
-    return _title(name, units) + (f" [{units}]" if units else "")
+def _format_key(ds: xr.Dataset, name: str) -> str:
+    units = get_unit(ds[name])
+    return _format_title(name, units) + (f" [{units}]" if units else "")
 
 
-def _title(name: str, units: str) -> str:
+def _format_title(name: str, units: str) -> str:
     """Write a name in words, without the units that end it."""
     short = name.removesuffix(f"_{units.lower()}") if units else name
     return short.replace("_", " ")
 
 
-def _group(ds: xr.Dataset, name: str) -> str:
+def _choose_group(ds: xr.Dataset, name: str) -> str:
     if name.endswith(("accuracy", "loss")):
         return "Accuracy and loss"
     counted = name in ("exchanged_parameters", "training_macs")
-    return "Cost" if unit(ds[name]) in DIMENSIONED or counted else "Link and model"
+    return "Cost" if get_unit(ds[name]) in DIMENSIONED or counted else "Link and model"
 
 
-def _column(ds: xr.Dataset, name: str) -> Column:
+def _describe_column(ds: xr.Dataset, name: str) -> Column:
     meaning = str(ds[name].attrs.get("long_name", name.replace("_", " ")))
     if name in SUMS:
         meaning = f"{SUMS[name]}, sum over devices"
-    units = unit(ds[name])
-    return Column(name, _title(name, units), units, meaning)
+    units = get_unit(ds[name])
+    return Column(name, _format_title(name, units), units, meaning)

@@ -64,19 +64,19 @@ def check(path: Path) -> bool:
         file.seek(max(0, size - LENGTH))
         end = file.read(LENGTH)
         if end.startswith(MARK):
-            if _digest(file, size - LENGTH) != end[len(MARK) :]:
+            if _compute_digest(file, size - LENGTH) != end[len(MARK) :]:
                 raise ChecksumError("its SHA-256 is not the one that it was written with")
             return True
     if begin.startswith(ZIP):
         if len(end) < ZIP_END.size or ZIP_END.unpack(end[-ZIP_END.size :]) != (b"PK\x05\x06", 0):
             raise ChecksumError("it does not end as it was written")
         _check_crc(path)
-    elif begin.startswith(HDF5) and _end_of_hdf5(begin) != size:
+    elif begin.startswith(HDF5) and _find_hdf5_end(begin) != size:
         raise ChecksumError("it does not end as it was written")
     return False
 
 
-def _digest(file: BinaryIO, size: int) -> bytes:
+def _compute_digest(file: BinaryIO, size: int) -> bytes:
     """Return the hexadecimal SHA-256 of the first bytes of a file."""
     digest = hashlib.sha256()
     file.seek(0)
@@ -102,7 +102,7 @@ def _check_crc(path: Path) -> None:
         raise ChecksumError(f"the CRC-32 of {wrong} is not the one that it was written with")
 
 
-def _end_of_hdf5(begin: bytes) -> int:
+def _find_hdf5_end(begin: bytes) -> int:
     """Return the end of the HDF5 bytes according to the superblock; -1 for an unknown superblock.
 
     See HDF5 File Format Specification 3.0, section II.A; addresses have 8 bytes.

@@ -18,9 +18,9 @@ import numpy as np
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.core.files import written
+from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.core.words import unknown
+from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.files import open_results, write_part
 
 SUFFIXES = (".zarr", ".nc", ".csv")
@@ -57,7 +57,9 @@ def convert(
     ds = open_results(source)
     for name in variables or ():
         if name not in ds.data_vars:
-            raise unknown(f"--variables {name}", "a variable of this result", name, ds.data_vars)
+            raise make_unknown_name_error(
+                f"--variables {name}", "a variable of this result", name, ds.data_vars
+            )
     if variables is not None:
         ds = ds[list(variables)]
     told: list[str] = []
@@ -79,7 +81,7 @@ def _write_zarr(ds: xr.Dataset, out: Path) -> None:
         raise UserError(f"{out}: cannot be written: {error.strerror or error}") from error
     temporary, old = place / "new", place / "old"
     try:
-        _chunked(ds).to_zarr(temporary, mode="w", zarr_format=2, consolidated=True)
+        _set_chunks(ds).to_zarr(temporary, mode="w", zarr_format=2, consolidated=True)
         if out.exists():
             out.rename(old)
         temporary.rename(out)
@@ -95,7 +97,7 @@ def _is_zarr(folder: Path) -> bool:
     return any((folder / name).exists() for name in (".zgroup", "zarr.json"))
 
 
-def _chunked(ds: xr.Dataset) -> xr.Dataset:
+def _set_chunks(ds: xr.Dataset) -> xr.Dataset:
     """Cut variables into chunks of one size each, which Zarr needs, at most `CHUNK_BYTES`.
 
     The first dims are cut first. A smaller variable in memory stays whole.
@@ -127,9 +129,12 @@ def _write_csv(ds: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
     table = ds[names].drop_vars("final_round", errors="ignore")
     # what lies along one axis becomes a column of its own; a joint axis' place says less
     table = table.drop_vars([n for n, c in table.coords.items() if not set(c.dims) & set(order)])
-    with written(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with (
+        write_atomically(out) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         first = True
-        for block in _blocks(table, order):
+        for block in _split_rows(table, order):
             frame = block.load().to_dataframe(dim_order=order).reset_index()
             frame = frame.dropna(subset=whole, how="all")
             columns = [c for c in frame.columns if c not in names]
@@ -141,7 +146,7 @@ def _write_csv(ds: xr.Dataset, out: Path, all_dims: bool) -> list[str]:
     return []
 
 
-def _blocks(ds: xr.Dataset, order: Sequence[str]) -> list[xr.Dataset]:
+def _split_rows(ds: xr.Dataset, order: Sequence[str]) -> list[xr.Dataset]:
     """Cut the dataset into parts of at most `CSV_ROWS` rows, in order.
 
     A part has one place along all but the last dims that have more.

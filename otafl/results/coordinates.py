@@ -8,13 +8,15 @@ import numpy as np
 import xarray as xr
 
 from otafl.core.errors import UserError
-from otafl.core.words import unknown
+from otafl.core.suggestions import make_unknown_name_error
 
 
 def pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
     """Pick one value of a dim or of a coordinate along it; text becomes the coordinate's type."""
     if name not in ds.coords or ds[name].ndim != 1:
-        raise unknown(f"--sel {name}", "a dim of this result", name, _names(ds))
+        raise make_unknown_name_error(
+            f"--sel {name}", "a dim of this result", name, _list_names(ds)
+        )
     values = ds[name].values
     if values.dtype.kind in "fiu":
         try:
@@ -24,37 +26,39 @@ def pick(ds: xr.Dataset, name: str, value: Any) -> xr.Dataset:
     else:
         places = np.flatnonzero(values.astype(str) == str(value))
     if not len(places):
-        raise UserError(f"--sel {name}={value}: no such value; {name} has {listed(ds[name])}")
+        raise UserError(
+            f"--sel {name}={value}: no such value; {name} has {format_values(ds[name])}"
+        )
     if len(places) == 1:
         return ds.isel({ds[name].dims[0]: int(places[0])})
     return ds.isel({ds[name].dims[0]: places})
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a coordinate's value as it is read: 10 and not 10.0."""
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.item()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def named(ds: xr.Dataset, name: str, value: Any) -> str:
+def format_coordinate(ds: xr.Dataset, name: str, value: Any) -> str:
     """Name a coordinate and one value of it, as in "power: gbma"."""
     units = ds[name].attrs.get("units", "1")
-    return f"{long_name(ds, name)}: {shown(value)}{'' if units == '1' else ' ' + units}"
+    return f"{get_long_name(ds, name)}: {format_value(value)}{'' if units == '1' else ' ' + units}"
 
 
-def long_name(ds: xr.Dataset, name: str) -> str:
+def get_long_name(ds: xr.Dataset, name: str) -> str:
     """Return the name of a coordinate or variable in words."""
     return str(ds[name].attrs.get("long_name") or name.replace("_", " "))
 
 
-def listed(coordinate: xr.DataArray) -> str:
+def format_values(coordinate: xr.DataArray) -> str:
     """Write the values of a coordinate, those in the middle left out if there are many."""
-    texts = [shown(value) for value in coordinate.values]
+    texts = [format_value(value) for value in coordinate.values]
     if len(texts) > 8:
         texts = [*texts[:4], "...", texts[-1]]
     return ", ".join(texts)
 
 
-def _names(ds: xr.Dataset) -> list[str]:
+def _list_names(ds: xr.Dataset) -> list[str]:
     return [str(name) for name in ds.coords if ds[name].ndim == 1 and name != "final_round"]

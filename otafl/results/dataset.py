@@ -15,11 +15,11 @@ import numpy as np
 
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.results import header, origins
-from otafl.results.ending import SUMS
-from otafl.results.environment import device_name, versions
+from otafl.results.end_values import SUMS
+from otafl.results.environment import get_device_name, get_versions
 from otafl.results.record import Record
-from otafl.results.variables import Variable, known
-from otafl.scenario import Point, Scenario, about, axes_of, sources_of
+from otafl.results.variables import Variable, get_variable
+from otafl.scenario import Point, Scenario, build_axes, describe_scenario, hash_custom_sources
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,17 +65,17 @@ def to_dataset(
     data = {}
     for name, values in record.variables.items():
         try:
-            about_it = known(name)
+            about_it = get_variable(name)
         except KeyError:
             raise ValueError(f"{name} is not in otafl.results.variables.VARIABLES") from None
         if name in SUMS and np.ndim(values) == len(about_it.dims):
-            about_it = _summed(name, about_it)
+            about_it = _describe_sum(name, about_it)
         dims = ("point", *about_it.dims)
         if np.ndim(values) != len(dims):
             raise ValueError(f"{name} has shape {np.shape(values)}, but dims {dims}")
         attributes = {"units": about_it.units, "long_name": about_it.long_name}
         data[name] = (dims, np.asarray(values, dtype=np.float64), attributes)
-    data |= _link_variables(record.link or {})
+    data |= _build_link_variables(record.link or {})
     dataset = xr.Dataset(data)
     dataset = dataset.assign_coords({dim: np.arange(n) for dim, n in dataset.sizes.items()})
     if "cause" in dataset.dims:
@@ -88,9 +88,9 @@ def to_dataset(
     if "link_round" in dataset.dims:
         # the first delivery is that of round 1, as in `round`, where 0 is before any
         dataset = dataset.assign_coords(link_round=dataset["link_round"] + 1)
-    axes = _axes(scenario)
+    axes = _describe_axes(scenario)
     index = np.asarray([point.index for point in points], dtype=np.int64)
-    for name, (values, attributes) in _at_points(axes, index):
+    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
         dataset = dataset.assign_coords({name: ("point", values, attributes)})
     last = float(record.rounds[-1]) if record.rounds else math.nan
     dataset = dataset.assign_coords(
@@ -100,18 +100,20 @@ def to_dataset(
     )
     first = points[0].scenario
     chunk_mb = first.engine.chunk_mb
-    made = origins.here(index.tolist(), sources_of(first), chunk_mb, record.batches, inputs)
-    dataset.attrs = _attributes(scenario, axes) | {
+    made = origins.make_origin(
+        index.tolist(), hash_custom_sources(first), chunk_mb, record.batches, inputs
+    )
+    dataset.attrs = _build_attributes(scenario, axes) | {
         "complete": int(record.complete),
-        origins.ATTRIBUTE: origins.written([made]),
+        origins.ATTRIBUTE: origins.to_json([made]),
     }
     return dataset
 
 
-def _summed(name: str, each: Variable) -> Variable:
+def _describe_sum(name: str, variable: Variable) -> Variable:
     """Return what is said of a variable that is recorded as its sum over the devices."""
-    dims = tuple(dim for dim in each.dims if dim != "device")
-    return Variable(each.units, f"{SUMS[name]}, sum over devices", dims)
+    dims = tuple(dim for dim in variable.dims if dim != "device")
+    return Variable(variable.units, f"{SUMS[name]}, sum over devices", dims)
 
 
 def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
@@ -122,8 +124,8 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     hold, the first counts.
     """
     axes = header.read_axes(parts[0].attrs)
-    shape = _shape(axes)
-    whole = joined(parts).drop_vars("point_index").reset_coords("final_round")
+    shape = _get_shape(axes)
+    whole = join_parts(parts).drop_vars("point_index").reset_coords("final_round")
     found = whole["point"].values
     whole = whole.reindex(point=np.arange(math.prod(shape)))
     whole = whole.set_coords("final_round").sortby("round")
@@ -132,19 +134,19 @@ def combine(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     return whole
 
 
-def as_part(whole: xr.Dataset) -> xr.Dataset:
+def to_part(dataset: xr.Dataset) -> xr.Dataset:
     """Return a combined result as one part of all points, as `combine` takes it."""
-    axes = header.read_axes(whole.attrs)
+    axes = header.read_axes(dataset.attrs)
     dims = [axis["dim"] for axis in axes]
     names = {name for axis in axes for name in axis["coords"]}
-    part = whole.drop_vars({*names, *dims}, errors="ignore").reset_coords("final_round")
+    part = dataset.drop_vars({*names, *dims}, errors="ignore").reset_coords("final_round")
     part = part.stack(point=dims, create_index=False) if dims else part.expand_dims("point")
     part = part.transpose("point", "trial", "round", ..., missing_dims="ignore")
     part = part.set_coords("final_round")
-    return part.assign_coords(point_index=("point", np.arange(math.prod(_shape(axes)))))
+    return part.assign_coords(point_index=("point", np.arange(math.prod(_get_shape(axes)))))
 
 
-def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+def join_parts(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join parts of one sweep to one part, with `point` numbered as in the sweep.
 
     NaN stands where a point has not what others have. Of a point that two parts hold, the first
@@ -154,7 +156,7 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     names = {name for axis in axes for name in axis["coords"]}
     names |= {axis["dim"] for axis in axes}
     bare = [part.drop_vars(names, errors="ignore") for part in parts]
-    bare = _alike([part.assign_coords(point=part["point_index"].values) for part in bare])
+    bare = _unify_devices([part.assign_coords(point=part["point_index"].values) for part in bare])
     # attributes of the first part stand for all, but for those below
     whole = _concatenate(
         [part.drop_vars("point_index").reset_coords("final_round") for part in bare], "point"
@@ -163,26 +165,26 @@ def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     whole = whole.assign_coords(point_index=("point", whole["point"].values))
     made = [origins.read(part.attrs, part["point_index"].values) for part in parts]
     whole.attrs["complete"] = int(all(part.attrs["complete"] for part in parts))
-    whole.attrs[origins.ATTRIBUTE] = origins.written(origins.joined(made))
+    whole.attrs[origins.ATTRIBUTE] = origins.to_json(origins.join_origins(made))
     return whole
 
 
-def renumbered(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
+def renumber_part(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenario) -> xr.Dataset:
     """Return a part as one of a scenario whose sweep has grown.
 
     numbers: of a point, before -> now.
     """
-    axes = _axes(scenario)
+    axes = _describe_axes(scenario)
     index = np.asarray([numbers[int(old)] for old in part["point_index"].values], dtype=np.int64)
-    made = origins.renumbered(origins.read(part.attrs, part["point_index"].values), numbers)
+    made = origins.renumber_points(origins.read(part.attrs, part["point_index"].values), numbers)
     part = part.assign_coords(point_index=("point", index))
-    for name, (values, attributes) in _at_points(axes, index):
+    for name, (values, attributes) in _iterate_point_coordinates(axes, index):
         part = part.assign_coords({name: ("point", values, attributes)})
-    of_scenario = {"title": scenario.name, **about(scenario), "sweep": json.dumps(axes)}
-    return part.assign_attrs(of_scenario | {origins.ATTRIBUTE: origins.written(made)})
+    of_scenario = {"title": scenario.name, **describe_scenario(scenario), "sweep": json.dumps(axes)}
+    return part.assign_attrs(of_scenario | {origins.ATTRIBUTE: origins.to_json(made)})
 
 
-def with_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
+def append_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     """Join two parts of the same points in the same order, of earlier and of later trials."""
     made = [origins.read(part.attrs, part["point_index"].values) for part in (earlier, later)]
     ends = np.maximum(earlier["final_round"].values, later["final_round"].values)
@@ -190,17 +192,17 @@ def with_trials(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     bare = [part.drop_vars("point", errors="ignore") for part in (earlier, later)]
     whole = _concatenate(bare, "trial")
     whole = whole.assign_coords(final_round=("point", ends, later["final_round"].attrs))
-    whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.written(origins.merged(*made))}
+    whole.attrs = later.attrs | {origins.ATTRIBUTE: origins.to_json(origins.merge_origins(*made))}
     return whole
 
 
-def _at_points(
+def _iterate_point_coordinates(
     axes: list[dict[str, Any]], index: np.ndarray
 ) -> Iterator[tuple[str, tuple[np.ndarray, dict[str, str]]]]:
     """Yield the coordinates of points: name -> values and attributes."""
-    places = np.unravel_index(index, _shape(axes))
+    places = np.unravel_index(index, _get_shape(axes))
     for axis, place in zip(axes, places, strict=False):  # without axes there is one place still
-        for name, (values, attributes) in _axis_coordinates(axis).items():
+        for name, (values, attributes) in _build_axis_coordinates(axis).items():
             yield name, (values[place], attributes)
 
 
@@ -222,7 +224,7 @@ def _concatenate(parts: Sequence[xr.Dataset], dim: str) -> xr.Dataset:
     )
 
 
-def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
+def _unify_devices(parts: list[xr.Dataset]) -> list[xr.Dataset]:
     """Add joules up over the devices of all parts where one has no more than the sum."""
 
     def has(part: xr.Dataset, name: str, devices: bool) -> bool:
@@ -243,20 +245,20 @@ def _alike(parts: list[xr.Dataset]) -> list[xr.Dataset]:
     ]
 
 
-def grid(scenario: Scenario) -> xr.Dataset:
+def build_point_grid(scenario: Scenario) -> xr.Dataset:
     """Return the number of each point, `point_index`, on the sweep's axes."""
     import xarray as xr
 
-    axes = _axes(scenario)
-    numbers = np.arange(math.prod(_shape(axes))).reshape([axis["size"] for axis in axes])
+    axes = _describe_axes(scenario)
+    numbers = np.arange(math.prod(_get_shape(axes))).reshape([axis["size"] for axis in axes])
     table = xr.Dataset({"point_index": ([axis["dim"] for axis in axes], numbers)})
     for axis in axes:
-        for name, (values, attributes) in _axis_coordinates(axis).items():
+        for name, (values, attributes) in _build_axis_coordinates(axis).items():
             table = table.assign_coords({name: (axis["dim"], values, attributes)})
     return table
 
 
-def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
+def _build_link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return variables `link_<name>`; complex ones in two parts, for every NetCDF reader."""
     data = {}
     for key, values in link.items():
@@ -274,7 +276,7 @@ def _link_variables(link: dict[str, np.ndarray]) -> dict[str, Any]:
     return data
 
 
-def _axes(scenario: Scenario) -> list[dict[str, Any]]:
+def _describe_axes(scenario: Scenario) -> list[dict[str, Any]]:
     """Return the sweep's axes as plain data.
 
     An axis has dim, size, and coords {name: {values, units, long_name}}.
@@ -288,16 +290,16 @@ def _axes(scenario: Scenario) -> list[dict[str, Any]]:
                 for name, one in ({dim: axis} | axis.coords).items()
             },
         }
-        for dim, axis in axes_of(scenario).items()
+        for dim, axis in build_axes(scenario).items()
     ]
 
 
-def _shape(axes: list[dict[str, Any]]) -> tuple[int, ...]:
+def _get_shape(axes: list[dict[str, Any]]) -> tuple[int, ...]:
     """Return the shape over which points are numbered in C order; one point has shape (1,)."""
     return tuple(axis["size"] for axis in axes) or (1,)
 
 
-def _axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray, dict[str, str]]]:
+def _build_axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray, dict[str, str]]]:
     """Return coordinate name -> values and attributes.
 
     Numbers are float64 or int64, choices are text.
@@ -305,11 +307,11 @@ def _axis_coordinates(axis: dict[str, Any]) -> dict[str, tuple[np.ndarray, dict[
     coordinates = {}
     for name, coordinate in axis["coords"].items():
         attributes = {key: coordinate[key] for key in ("units", "long_name") if coordinate[key]}
-        coordinates[name] = (_coordinate(coordinate["values"]), attributes)
+        coordinates[name] = (_to_coordinate(coordinate["values"]), attributes)
     return coordinates
 
 
-def _coordinate(values: list[Any]) -> np.ndarray:
+def _to_coordinate(values: list[Any]) -> np.ndarray:
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         return np.asarray(values)
     return np.asarray([value if isinstance(value, str) else json.dumps(value) for value in values])
@@ -328,19 +330,19 @@ def _unfold(whole: xr.Dataset, axes: list[dict[str, Any]], shape: tuple[int, ...
         named = {dim: ("point", place) for dim, place in zip(dims, places, strict=True)}
         whole = whole.assign_coords(named).set_index(point=dims).unstack("point").drop_vars(dims)
     for axis in axes:
-        for name, (values, attributes) in _axis_coordinates(axis).items():
+        for name, (values, attributes) in _build_axis_coordinates(axis).items():
             whole = whole.assign_coords({name: (axis["dim"], values, attributes)})
     return whole.transpose(*dims, "trial", "round", ..., missing_dims="ignore")
 
 
-def _attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "Conventions": "CF-1.11",
         "title": scenario.name,
-        **about(scenario),
+        **describe_scenario(scenario),
         "sweep": json.dumps(axes),
         "seed": scenario.seed,
-        "device_name": device_name(scenario.engine.device),
+        "device_name": get_device_name(scenario.engine.device),
         "accumulation": "symbols, bits, joules and seconds accumulate from round 0",
         "format": FORMAT,
-    } | {f"{name}_version": version for name, version in versions().items()}
+    } | {f"{name}_version": version for name, version in get_versions().items()}

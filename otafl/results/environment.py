@@ -15,14 +15,14 @@ from otafl.core.errors import UserError
 
 
 @functools.cache
-def versions() -> dict[str, str]:
+def get_versions() -> dict[str, str]:
     """Return the versions of otafl and of the packages that its numbers depend on."""
     names = {"sionna": ("sionna-no-rt", "sionna")}
     packages = ("otafl", "torch", "sionna", "numpy", "xarray")
-    return {name: _version(*names.get(name, (name,))) for name in packages}
+    return {name: _find_version(*names.get(name, (name,))) for name in packages}
 
 
-def _version(*names: str) -> str:
+def _find_version(*names: str) -> str:
     """Return the version of the first distribution of these names that is installed."""
     for name in names:
         try:
@@ -37,11 +37,11 @@ def check_format(path: Path, written: Any, known: int, version: Any) -> None:
     if isinstance(written, int | np.integer) and written > known:
         raise UserError(
             f"{path}: was written by otafl {version} in a format that this one "
-            f"({versions()['otafl']}) does not know; update otafl to read it"
+            f"({get_versions()['otafl']}) does not know; update otafl to read it"
         )
 
 
-def device_name(device: str) -> str:
+def get_device_name(device: str) -> str:
     """Name the processor that computed, as its maker calls it."""
     torch = sys.modules.get("torch")
     if device != "cpu" and torch is not None and torch.cuda.is_available():

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from otafl.core.errors import DamagedError, UserError
-from otafl.core.files import HDF5, written
+from otafl.core.files import HDF5, write_atomically
 from otafl.core.inputs import open_regular
 from otafl.results import checksums, header
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
-from otafl.scenario import is_scenario, same
+from otafl.scenario import is_same, is_scenario
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +36,7 @@ def write_part(dataset: xr.Dataset, path: Path | str) -> None:
     """
     from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
 
-    with written(Path(path), replaces=True) as temporary:
+    with write_atomically(Path(path), replaces=True) as temporary:
         netcdf.write(dataset, temporary, in_memory=dataset.nbytes <= IN_MEMORY_BYTES)
         checksums.append(temporary)
 
@@ -74,7 +74,7 @@ def _opened(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Datase
             checksums.check(path)
         dataset = opened(path)
     except Exception as error:  # what h5py raises for damaged files is not documented
-        raise damaged(path, _first_line(error)) from error
+        raise make_damaged_error(path, _get_first_line(error)) from error
     try:
         return _checked(dataset, path)
     except BaseException:
@@ -95,7 +95,7 @@ def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
         dataset.attrs = header.check(dataset)
     except UserError as error:
         what = "is damaged, or was changed by another program"
-        raise damaged(path, str(error), what) from error
+        raise make_damaged_error(path, str(error), what) from error
     if "final_round" not in dataset.variables:
         last = float(dataset["round"].max()) if dataset.sizes.get("round") else math.nan
         dataset = dataset.assign_coords(final_round=last)
@@ -105,11 +105,12 @@ def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
     return dataset
 
 
-def damaged(path: Path, why: str, what: str = "is damaged") -> DamagedError:
+def make_damaged_error(path: Path, reason: str, description: str = "is damaged") -> DamagedError:
     """Return the error of a damaged result."""
     return DamagedError(
-        f"{path}: {what} ({why}); run the same command again: only what it held is computed again",
-        why,
+        f"{path}: {description} ({reason}); run the same command again: only what it held is "
+        "computed again",
+        reason,
     )
 
 
@@ -134,7 +135,7 @@ def open_results(source: Path | str) -> xr.Dataset:
     """
     source = Path(source)
     if source.is_dir():
-        paths = finished_files(source)
+        paths = list_finished_files(source)
         if not paths:
             raise UserError(
                 f"{source}: no finished parts (parts/*.nc) in this folder; give a result file or "
@@ -145,7 +146,7 @@ def open_results(source: Path | str) -> xr.Dataset:
     lazy = sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
     parts = [read_part(path, lazy) for path in paths]
     for path, part in zip(paths, parts, strict=True):
-        if not same(part.attrs, parts[0].attrs):
+        if not is_same(part.attrs, parts[0].attrs):
             raise UserError(
                 f"{path}: belongs to another scenario than {paths[0].name}; keep each sweep in a "
                 "folder of its own"
@@ -153,7 +154,7 @@ def open_results(source: Path | str) -> xr.Dataset:
     return combine(parts) if "point" in parts[0].dims else parts[0]
 
 
-def finished_files(folder: Path, of_one: bool = True) -> list[Path]:
+def list_finished_files(folder: Path, of_one: bool = True) -> list[Path]:
     """List the files of a sweep's folder: packs of many stacks, then parts of one each."""
     packs, parts = (sorted((folder / name).glob("*.nc")) for name in (PACKS, PARTS))
     return [*packs, *parts] if of_one else packs
@@ -176,7 +177,7 @@ def _check_file(path: Path) -> None:
             begins = file.read(len(HDF5))
     except OSError as error:
         if of_sweep and not path.is_file():
-            raise damaged(path, error.strerror or "cannot be opened") from error
+            raise make_damaged_error(path, error.strerror or "cannot be opened") from error
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     if begins == HDF5 or of_sweep:
         return
@@ -191,5 +192,5 @@ def _check_file(path: Path) -> None:
     )
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]

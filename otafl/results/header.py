@@ -19,22 +19,22 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from otafl.core.errors import UserError
 from otafl.results import origins
-from otafl.results.environment import versions
-from otafl.scenario.loading import MOST_POINTS
+from otafl.results.environment import get_versions
+from otafl.scenario.loading import MAX_POINTS
 from otafl.scenario.yaml_source import parse
 
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_CHARACTERS = 1 << 24
+MAX_CHARACTERS = 1 << 24
 """Of one attribute."""
 
 NEEDED_TEXTS = ("title", "scenario_hash", "device_name")
 NEEDED_NUMBERS = ("seed", "complete")
 
-MOST_INTEGER = 2**63
+MAX_INTEGER = 2**63
 
-Number = Annotated[float | int, Field(ge=-MOST_INTEGER, lt=MOST_INTEGER)]
+Number = Annotated[float | int, Field(ge=-MAX_INTEGER, lt=MAX_INTEGER)]
 
 
 class _Coordinate(BaseModel):
@@ -53,7 +53,7 @@ class _Axis(BaseModel):
     model_config = ConfigDict(strict=True)
 
     dim: str = Field(min_length=1)
-    size: int = Field(ge=1, le=MOST_POINTS)
+    size: int = Field(ge=1, le=MAX_POINTS)
     coords: dict[str, _Coordinate]
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class _Axis(BaseModel):
         for name, one in self.coords.items():
             if len(one.values) != self.size:
                 raise ValueError(f"{name} has {len(one.values)} values along {self.size} points")
-            if any(isinstance(v, int) and abs(v) >= MOST_INTEGER for v in one.values):
+            if any(isinstance(v, int) and abs(v) >= MAX_INTEGER for v in one.values):
                 raise ValueError(f"{name} has a number of more than 64 bits")
         return self
 
@@ -86,20 +86,20 @@ def check(dataset: xr.Dataset) -> dict[str, Any]:
     UserError
         Names the attribute or variable that is not as otafl writes it.
     """
-    attributes = {name: _plain(name, value) for name, value in dataset.attrs.items()}
+    attributes = {name: _to_plain(name, value) for name, value in dataset.attrs.items()}
     for name in NEEDED_TEXTS:
         _check_line(name, attributes.get(name))
     for name in NEEDED_NUMBERS:
         if not isinstance(attributes.get(name), int):
             raise UserError(
-                f"attribute {name}: expected a whole number, {_given(attributes, name)}"
+                f"attribute {name}: expected a whole number, {_format_given(attributes, name)}"
             )
-    for name in versions():
+    for name in get_versions():
         attributes.setdefault(f"{name}_version", "not stored")
         _check_line(f"{name}_version", attributes[f"{name}_version"])
     if not isinstance(attributes.get("format", 0), int):
         raise UserError(
-            f"attribute format: expected a whole number, {_given(attributes, 'format')}"
+            f"attribute format: expected a whole number, {_format_given(attributes, 'format')}"
         )
     axes = read_axes(attributes)
     _check_sweep(read_scenario(attributes), axes)
@@ -117,23 +117,25 @@ def read_axes(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     text = attributes.get("sweep")
     if not isinstance(text, str):
-        raise UserError(f"attribute sweep: expected JSON text, {_given(attributes, 'sweep')}")
-    return _axes(text)
+        raise UserError(
+            f"attribute sweep: expected JSON text, {_format_given(attributes, 'sweep')}"
+        )
+    return _parse_axes(text)
 
 
 @functools.lru_cache(maxsize=64)
-def _axes(text: str) -> list[dict[str, Any]]:
+def _parse_axes(text: str) -> list[dict[str, Any]]:
     try:
         axes = _AXES.validate_python(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"attribute sweep: expected the axes of a sweep ({_first(error)})"
+            f"attribute sweep: expected the axes of a sweep ({_format_first_fault(error)})"
         ) from error
     dims = [axis.dim for axis in axes]
     if len({*dims}) < len(dims):
         raise UserError("attribute sweep: expected different axes, and one occurs twice")
-    if math.prod(axis.size for axis in axes) > MOST_POINTS:
-        raise UserError(f"attribute sweep: expected at most {MOST_POINTS:,} points")
+    if math.prod(axis.size for axis in axes) > MAX_POINTS:
+        raise UserError(f"attribute sweep: expected at most {MAX_POINTS:,} points")
     return [axis.model_dump() for axis in axes]
 
 
@@ -144,12 +146,14 @@ def read_scenario(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """
     text = attributes.get("scenario")
     if not isinstance(text, str):
-        raise UserError(f"attribute scenario: expected YAML text, {_given(attributes, 'scenario')}")
-    return _scenario(text)
+        raise UserError(
+            f"attribute scenario: expected YAML text, {_format_given(attributes, 'scenario')}"
+        )
+    return _parse_scenario(text)
 
 
 @functools.lru_cache(maxsize=16)
-def _scenario(text: str) -> dict[str, Any]:
+def _parse_scenario(text: str) -> dict[str, Any]:
     try:
         tree = parse(text).data
     except UserError as error:
@@ -172,33 +176,33 @@ def _check_sweep(tree: dict[str, Any], axes: list[dict[str, Any]]) -> None:
             raise UserError("attribute sweep: expected a coordinate for each key that is swept")
 
 
-def _plain(name: str, value: Any) -> Any:
+def _to_plain(name: str, value: Any) -> Any:
     """Return an attribute with Python's own type."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
-        raise UserError(f"attribute {name}: expected at most {MOST_CHARACTERS:,} characters")
+    if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+        raise UserError(f"attribute {name}: expected at most {MAX_CHARACTERS:,} characters")
     return value
 
 
 def _check_line(name: str, value: Any) -> None:
     """Check that an attribute is a line of text that a terminal shows as it is."""
     if not isinstance(value, str) or not value.isprintable():
-        given = "it is missing" if value is None else f"got {_short(value)}"
+        given = "it is missing" if value is None else f"got {_shorten(value)}"
         raise UserError(f"attribute {name}: expected a line of text, {given}")
 
 
-def _given(attributes: Mapping[str, Any], name: str) -> str:
-    return f"got {_short(attributes[name])}" if name in attributes else "it is missing"
+def _format_given(attributes: Mapping[str, Any], name: str) -> str:
+    return f"got {_shorten(attributes[name])}" if name in attributes else "it is missing"
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def _first(error: BaseException) -> str:
+def _format_first_fault(error: BaseException) -> str:
     """Return the first fault of an error in a line."""
     if isinstance(error, ValidationError):
         one = error.errors()[0]
@@ -259,17 +263,17 @@ def _check_axis(dataset: xr.Dataset, axis: dict[str, Any]) -> None:
 
 
 def _check_variable(dataset: xr.Dataset, name: str, variable: xr.Variable) -> None:
-    from otafl.results.variables import known
+    from otafl.results.variables import get_variable
 
     for key in ("units", "long_name"):
         if key in variable.attrs:
-            _check_line(f"{key} of {name}", _plain(key, variable.attrs[key]))
+            _check_line(f"{key} of {name}", _to_plain(key, variable.attrs[key]))
     if name in dataset.coords:
         return
     if variable.dtype.kind not in "iufb":
         raise UserError(f"variable {name}: expected numbers, got {variable.dtype}")
     try:
-        about = known(name)
+        about = get_variable(name)
     except KeyError:
         return
     needed = {dim for dim in about.dims if dim in ("trial", "round")}

@@ -22,9 +22,9 @@ import torch
 from otafl.core.contracts import Tensors
 from otafl.core.errors import DamagedError, UserError
 from otafl.models.recipes import Recipe
-from otafl.results import checksums, plain
-from otafl.results.environment import check_format, versions
-from otafl.scenario import Scenario, about
+from otafl.results import checksums, plain_data
+from otafl.results.environment import check_format, get_versions
+from otafl.scenario import Scenario, describe_scenario
 
 FORMAT = 1
 
@@ -47,34 +47,34 @@ class TrainedView:
     blocks: Tensors
     devices: int | None
 
-    def one(self, row: int, device: int) -> Tensors:
+    def get_params(self, row: int, device: int) -> Tensors:
         """Return the parameters [*shape] of one model."""
         return {n: b[row, device if b.shape[1] > 1 else 0] for n, b in self.blocks.items()}
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModels:
     """Models of points and trials, in the order of `rows`, which all views share."""
 
     rows: list[Row]
     views: dict[str, TrainedView]
 
-    def plain(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return plain tensors and plain data, "rows" and "views"."""
         views = {name: dict(vars(view)) for name, view in self.views.items()}
         return {"rows": self.rows, "views": views}
 
     @staticmethod
-    def of_plain(rows: Any, views: Any) -> Trained:
-        """Return the object from the plain data that `plain` returned.
+    def from_state_dict(rows: Any, views: Any) -> TrainedModels:
+        """Return the object from the plain data that `state_dict` returned.
 
         Raises TypeError, ValueError or AttributeError for anything else.
         """
         own = {name: TrainedView(**view) for name, view in views.items()}
-        return Trained([(point, trial) for point, trial in rows], own)
+        return TrainedModels([(point, trial) for point, trial in rows], own)
 
 
-def join(several: Sequence[Trained]) -> Trained:
+def join(several: Sequence[TrainedModels]) -> TrainedModels:
     """Join several batches of points and trials of one stack."""
     first = several[0]
     if len(several) == 1:
@@ -89,20 +89,24 @@ def join(several: Sequence[Trained]) -> Trained:
             whole = [part.expand(-1, most, *part.shape[2:]) for part in parts]
             blocks[block] = torch.cat(whole)
         views[name] = replace(view, blocks=blocks)
-    return Trained([row for one in several for row in one.rows], views)
+    return TrainedModels([row for one in several for row in one.rows], views)
 
 
-def write(trained: Trained, path: Path, scenario: Scenario) -> None:
+def write(trained: TrainedModels, path: Path, scenario: Scenario) -> None:
     """Write plain tensors and plain data, which `torch.load` reads with `weights_only`.
 
     The file is whole or absent. scenario: the whole sweep's. Raises WriteError if the disk does not
     allow it.
     """
-    head = {"otafl_models": FORMAT, "otafl_version": versions()["otafl"], **about(scenario)}
-    plain.save_archive(head | trained.plain(), path)
+    head = {
+        "otafl_models": FORMAT,
+        "otafl_version": get_versions()["otafl"],
+        **describe_scenario(scenario),
+    }
+    plain_data.save_archive(head | trained.state_dict(), path)
 
 
-def read(path: Path) -> tuple[Trained, dict[str, Any]]:
+def read(path: Path) -> tuple[TrainedModels, dict[str, Any]]:
     """Return what `write` wrote, and the head of the file, for `scenario.same`.
 
     The file is compared with its checksum; blocks are then read from disk where they are used.
@@ -112,7 +116,7 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
         checksums.check(path)
         kept: dict[str, Any] = torch.load(path, "cpu", weights_only=True, mmap=True)
         check_format(path, kept["otafl_models"], FORMAT, kept["otafl_version"])
-        return Trained.of_plain(kept.pop("rows"), kept.pop("views")), kept
+        return TrainedModels.from_state_dict(kept.pop("rows"), kept.pop("views")), kept
     except UserError:
         raise
     except Exception as error:  # whatever unpickling of damaged bytes may raise
@@ -123,11 +127,11 @@ def read(path: Path) -> tuple[Trained, dict[str, Any]]:
         ) from error
 
 
-def folder_of(result: Path) -> Path:
+def get_models_folder(result: Path) -> Path:
     """Say where the models of a result file, or of the folder of a sweep, are."""
     return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
 
 
-def files_of(result: Path) -> Iterator[Path]:
+def list_model_files(result: Path) -> Iterator[Path]:
     """List the files of models beside a result, which may be none."""
-    yield from sorted(folder_of(result).glob("*.pt"))
+    yield from sorted(get_models_folder(result).glob("*.pt"))

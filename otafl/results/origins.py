@@ -34,12 +34,12 @@ from pydantic import (
 )
 
 from otafl.core.errors import UserError
-from otafl.results.environment import versions
+from otafl.results.environment import get_versions
 from otafl.user_code.sources import Sources
 
 ATTRIBUTE = "origins"
 
-MOST_POINTS = 10**6
+MAX_POINTS = 10**6
 """Numbers of points are below it."""
 
 
@@ -49,7 +49,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(strict=True)
 
     points: str = Field(
-        max_length=8 * MOST_POINTS,
+        max_length=8 * MAX_POINTS,
         pattern=r"^[0-9]{1,7}(-[0-9]{1,7})?(,[0-9]{1,7}(-[0-9]{1,7})?)*$",
     )
     versions: dict[str, str]
@@ -57,17 +57,17 @@ class _Entry(BaseModel):
     chunk_mb: float | None = None
     inputs: dict[str, str] | None = None
     batches: list[Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]] = Field(
-        [], max_length=MOST_POINTS
+        [], max_length=MAX_POINTS
     )
 
     @field_validator("points")
     @classmethod
     def _check_count(cls, text: str) -> str:
-        spans = [_span(one) for one in text.split(",")]
-        if any(last >= MOST_POINTS for _, last in spans):
-            raise ValueError(f"points are numbered below {MOST_POINTS:,}")
-        if sum(max(0, last - first + 1) for first, last in spans) > MOST_POINTS:
-            raise ValueError(f"there are at most {MOST_POINTS:,} points")
+        spans = [_parse_span(one) for one in text.split(",")]
+        if any(last >= MAX_POINTS for _, last in spans):
+            raise ValueError(f"points are numbered below {MAX_POINTS:,}")
+        if sum(max(0, last - first + 1) for first, last in spans) > MAX_POINTS:
+            raise ValueError(f"there are at most {MAX_POINTS:,} points")
         return text
 
 
@@ -100,7 +100,7 @@ class Origin:
     batches: tuple[tuple[int, int], ...] = ()
 
 
-def here(
+def make_origin(
     points: Iterable[int],
     sources: Sources,
     chunk_mb: float | None,
@@ -109,15 +109,15 @@ def here(
 ) -> Origin:
     """Return the origin of points that this program computes."""
     kinds = tuple(dict.fromkeys(batches))
-    return Origin(frozenset(points), versions(), sources, chunk_mb, inputs, kinds)
+    return Origin(frozenset(points), get_versions(), sources, chunk_mb, inputs, kinds)
 
 
-def written(origins: Sequence[Origin]) -> str:
+def to_json(origins: Sequence[Origin]) -> str:
     """Return the attribute."""
     return json.dumps(
         [
             {
-                "points": _ranges(one.points),
+                "points": _format_ranges(one.points),
                 "versions": dict(one.versions),
                 "sources": one.sources,
                 "chunk_mb": one.chunk_mb,
@@ -132,25 +132,25 @@ def written(origins: Sequence[Origin]) -> str:
 def read(attributes: Mapping[str, Any], points: Iterable[int]) -> list[Origin]:
     """Return the origins of a file that holds these points; an older one has one version each.
 
-    Raises UserError where the attribute is not as `written` writes it.
+    Raises UserError where the attribute is not as `to_json` writes it.
     """
     if ATTRIBUTE in attributes:
         return [
             Origin(
-                _points(one.points),
+                _parse_points(one.points),
                 one.versions,
                 one.sources,
                 one.chunk_mb,
                 one.inputs,
                 tuple((size, threads) for size, threads in one.batches),
             )
-            for one in _entries(attributes[ATTRIBUTE])
+            for one in _parse_entries(attributes[ATTRIBUTE])
         ]
-    known = {name: str(attributes.get(f"{name}_version", "not known")) for name in versions()}
+    known = {name: str(attributes.get(f"{name}_version", "not known")) for name in get_versions()}
     return [Origin(frozenset(int(point) for point in points), known, None)]
 
 
-def joined(several: Iterable[Sequence[Origin]]) -> list[Origin]:
+def join_origins(several: Iterable[Sequence[Origin]]) -> list[Origin]:
     """Return the origins of several files together. Of a point in two of them, the first counts."""
     out: list[Origin] = []
     taken: set[int] = set()
@@ -166,13 +166,13 @@ def joined(several: Iterable[Sequence[Origin]]) -> list[Origin]:
     return [one for one in out if one.points]
 
 
-def without(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
+def remove_points(origins: Sequence[Origin], points: set[int]) -> list[Origin]:
     """Return origins without some points."""
     left = [replace(one, points=one.points - points) for one in origins]
     return [one for one in left if one.points]
 
 
-def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
+def renumber_points(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Origin]:
     """Return origins whose points have these numbers now, without points that have none."""
     moved = [
         replace(one, points=frozenset(numbers[p] for p in one.points if p in numbers))
@@ -181,7 +181,7 @@ def renumbered(origins: Sequence[Origin], numbers: Mapping[int, int]) -> list[Or
     return [one for one in moved if one.points]
 
 
-def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
+def merge_origins(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
     """Return the origins of points whose trials were computed at two times.
 
     Programs and modules are the same. Of inputs that differ between them both are named.
@@ -198,36 +198,36 @@ def merged(earlier: Sequence[Origin], later: Sequence[Origin]) -> list[Origin]:
     return out
 
 
-def differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
+def find_differences(one: Origin, other: Origin) -> dict[str, tuple[str | None, str | None]]:
     """Return the files, data and otafl's source that differ between two origins, with their hashes.
 
     The key is their name. Missing information of an older file is no difference.
     """
     found: dict[str, tuple[str | None, str | None]] = {}
-    for a, b in zip(_hashes(one), _hashes(other), strict=True):
+    for a, b in zip(_get_hashes(one), _get_hashes(other), strict=True):
         if a is not None and b is not None:
             pairs = {name: (a.get(name), b.get(name)) for name in (*a, *b)}
             found |= {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return found
 
 
-def table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
+def build_table(attributes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the software and inputs of a result, a row for each file, the data and otafl's source.
 
     A row has the hash, and if there are several, the points of each.
     """
     rows: dict[str, dict[str, set[int]]] = {}
     for one in read(attributes, ()) if ATTRIBUTE in attributes else []:
-        for name, of in (pair for hashes in _hashes(one) for pair in (hashes or {}).items()):
+        for name, of in (pair for hashes in _get_hashes(one) for pair in (hashes or {}).items()):
             rows.setdefault(name, {}).setdefault(of, set()).update(one.points)
     out = []
     for name, by in rows.items():
-        several = (f"{of} (points {_ranges(points)})" for of, points in by.items())
+        several = (f"{of} (points {_format_ranges(points)})" for of, points in by.items())
         out.append((name, next(iter(by)) if len(by) == 1 else ", ".join(several)))
     return out
 
 
-def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
+def _get_hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str] | None]:
     """Return the hashes of user-defined modules, and of inputs with their names in words."""
     inputs = origin.inputs
     if inputs is not None:
@@ -235,7 +235,7 @@ def _hashes(origin: Origin) -> tuple[Mapping[str, str] | None, Mapping[str, str]
     return origin.sources, inputs
 
 
-def mixed(attributes: Mapping[str, Any]) -> str:
+def format_mixed_versions(attributes: Mapping[str, Any]) -> str:
     """Describe which points of a result each version computed; empty if there is only one."""
     found = read(attributes, ()) if ATTRIBUTE in attributes else []
     points: dict[tuple[tuple[str, str], ...], frozenset[int]] = {}
@@ -246,7 +246,9 @@ def mixed(attributes: Mapping[str, Any]) -> str:
         return ""
     alike = functools.reduce(operator.and_, (set(key) for key in points))
     texts = {
-        _ranges(own): ", ".join(f"{name} {of}" for name, of in key if (name, of) not in alike)
+        _format_ranges(own): ", ".join(
+            f"{name} {of}" for name, of in key if (name, of) not in alike
+        )
         for key, own in points.items()
     }
     return "computed by several versions: " + "; ".join(
@@ -254,20 +256,20 @@ def mixed(attributes: Mapping[str, Any]) -> str:
     )
 
 
-def computing(attributes: Mapping[str, Any]) -> dict[str, str]:
+def describe_computing(attributes: Mapping[str, Any]) -> dict[str, str]:
     """Return in words what the last bits of a result depend on, as far as it says."""
     found = read(attributes, ()) if ATTRIBUTE in attributes else []
     chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
     batches = {batch for one in found for batch in one.batches}
     told = {
         "chunk_mb": ", ".join(sorted(chunks)),
-        "trials side by side": _ranges({size for size, _ in batches}),
-        "threads": _ranges({threads for _, threads in batches}),
+        "trials side by side": _format_ranges({size for size, _ in batches}),
+        "threads": _format_ranges({threads for _, threads in batches}),
     }
     return {name: text for name, text in told.items() if text}
 
 
-def _ranges(points: Iterable[int]) -> str:
+def _format_ranges(points: Iterable[int]) -> str:
     """Return numbers as `0-5,8`."""
     numbers = sorted(points)
     starts = [b for a, b in pairwise([-2, *numbers]) if b != a + 1]
@@ -276,7 +278,7 @@ def _ranges(points: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in pairs)
 
 
-def _entries(text: Any) -> list[_Entry]:
+def _parse_entries(text: Any) -> list[_Entry]:
     """Return what the attribute holds, which someone else may have written."""
     try:
         return _ENTRIES.validate_python(json.loads(text))
@@ -287,12 +289,12 @@ def _entries(text: Any) -> list[_Entry]:
         ) from error
 
 
-def _points(text: str) -> frozenset[int]:
+def _parse_points(text: str) -> frozenset[int]:
     """Return the numbers of `0-5,8`, which `_Entry` has found sound."""
-    spans = (_span(one) for one in text.split(","))
+    spans = (_parse_span(one) for one in text.split(","))
     return frozenset(number for first, last in spans for number in range(first, last + 1))
 
 
-def _span(text: str) -> tuple[int, int]:
+def _parse_span(text: str) -> tuple[int, int]:
     first, _, last = text.partition("-")
     return int(first), int(last or first)

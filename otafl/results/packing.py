@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from otafl.core.errors import UserError, WriteError, changing
+from otafl.core.errors import UserError, WriteError, wrap_write_errors
 from otafl.results import origins
-from otafl.results.dataset import joined
-from otafl.results.files import PACKS, finished_files, open_part, read_part, write_part
+from otafl.results.dataset import join_parts
+from otafl.results.files import PACKS, list_finished_files, open_part, read_part, write_part
 
 AT_ONCE = 16
 """Files of a level that make one of the next."""
@@ -27,19 +27,19 @@ LARGE_BYTES = 2**24
 """Files of this size are left alone: opening them is not what takes the time."""
 
 
-def stacks_of(path: Path, attributes: Mapping[str, Any]) -> set[int]:
+def read_stack_numbers(path: Path, attributes: Mapping[str, Any]) -> set[int]:
     """Return the numbers of the stacks that a file holds; older files say it by their names."""
     if "stacks" in attributes:
         return {int(number) for number in np.atleast_1d(attributes["stacks"])}
     return {int(path.stem)} if path.stem.isdecimal() else set()
 
 
-def finished_stacks(folder: Path) -> int:
+def count_finished_stacks(folder: Path) -> int:
     """Count the stacks that the files of a folder hold."""
     found: set[int] = set()
-    for path in finished_files(folder):
+    for path in list_finished_files(folder):
         with contextlib.suppress(UserError), open_part(path) as part:
-            found |= stacks_of(path, part.attrs)
+            found |= read_stack_numbers(path, part.attrs)
     return len(found)
 
 
@@ -51,23 +51,23 @@ def pack(folder: Path, finished: bool = False) -> None:
     full.
     """
     level = 0
-    while files := _small(folder, level):
+    while files := _list_small_files(folder, level):
         while len(files) >= AT_ONCE:
             _merge(folder, level + 1, files[:AT_ONCE])
             files = files[AT_ONCE:]
         level += 1
-    rest = [path for path in finished_files(folder) if path.stat().st_size < LARGE_BYTES]
+    rest = [path for path in list_finished_files(folder) if path.stat().st_size < LARGE_BYTES]
     if finished and len(rest) > 1 and any(path.parent.name == PACKS for path in rest):
         _merge(folder, level, rest)
 
 
-def _small(folder: Path, level: int) -> list[Path]:
-    where = folder / ("packs" if level else "parts")
-    files = sorted(where.glob(f"{level}-*.nc" if level else "*.nc"))
+def _list_small_files(folder: Path, pack_level: int) -> list[Path]:
+    where = folder / ("packs" if pack_level else "parts")
+    files = sorted(where.glob(f"{pack_level}-*.nc" if pack_level else "*.nc"))
     return [path for path in files if path.stat().st_size < LARGE_BYTES]
 
 
-def _merge(folder: Path, level: int, files: list[Path]) -> None:
+def _merge(folder: Path, pack_level: int, files: list[Path]) -> None:
     parts, sources = [], []
     for path in files:
         with contextlib.suppress(UserError):
@@ -75,10 +75,10 @@ def _merge(folder: Path, level: int, files: list[Path]) -> None:
             sources.append(path)
     if not parts:
         return
-    stacks = sorted(set().union(*map(lambda p, d: stacks_of(p, d.attrs), sources, parts)))
-    whole = joined(parts).assign_attrs(stacks=stacks)
+    stacks = sorted(set().union(*map(lambda p, d: read_stack_numbers(p, d.attrs), sources, parts)))
+    whole = join_parts(parts).assign_attrs(stacks=stacks)
     try:
-        write_part(whole, _next(folder, level))
+        write_part(whole, _get_next_path(folder, pack_level))
     except WriteError:
         return
     for path in sources:
@@ -92,19 +92,21 @@ def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> No
     A file that becomes empty is removed. Only one program at a time may call it.
     """
     part = read_part(path)
-    left = stacks_of(path, part.attrs) - stacks
+    left = read_stack_numbers(path, part.attrs) - stacks
     if left:
         held = part["point_index"].values
-        made = origins.without(origins.read(part.attrs, held), points)
+        made = origins.remove_points(origins.read(part.attrs, held), points)
         rest = part.isel(point=~np.isin(held, list(points)))
-        told = {"stacks": sorted(left), origins.ATTRIBUTE: origins.written(made)}
+        told = {"stacks": sorted(left), origins.ATTRIBUTE: origins.to_json(made)}
         # under a name of its own: what a program has seen of a pack does not change
-        write_part(rest.assign_attrs(told), _next(folder, int(path.stem.partition("-")[0])))
-    with changing(path):
+        write_part(
+            rest.assign_attrs(told), _get_next_path(folder, int(path.stem.partition("-")[0]))
+        )
+    with wrap_write_errors(path):
         path.unlink()
 
 
-def _next(folder: Path, level: int) -> Path:
+def _get_next_path(folder: Path, pack_level: int) -> Path:
     """Return the path of the next pack of a level."""
     taken = [int(re.sub(r".*-", "", path.stem)) for path in (folder / "packs").glob("*-*.nc")]
-    return folder / "packs" / f"{level}-{max(taken, default=-1) + 1:05d}.nc"
+    return folder / "packs" / f"{pack_level}-{max(taken, default=-1) + 1:05d}.nc"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from otafl.results.models import Trained
+from otafl.results.models import TrainedModels
 
 
 @dataclass(frozen=True)
@@ -27,22 +27,24 @@ class Record:
     variables: dict[str, np.ndarray]
     complete: bool = True
     link: dict[str, np.ndarray] | None = None
-    models: Trained | None = None
+    models: TrainedModels | None = None
     batches: tuple[tuple[int, int], ...] = ()
 
-    def plain(self) -> dict[str, Any]:
-        """Return plain data, see `otafl.results.plain`."""
-        models = None if self.models is None else self.models.plain()
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain data, see `otafl.results.plain_data`."""
+        models = None if self.models is None else self.models.state_dict()
         return {**vars(self), "models": models}
 
     @staticmethod
-    def of_plain(kept: Mapping[str, Any], shape: tuple[int, int]) -> Record:
-        """Return the record, of the given points and trials, from the output of `plain`.
+    def from_state_dict(state: Mapping[str, Any], shape: tuple[int, int]) -> Record:
+        """Return the record, of the given points and trials, from the output of `state_dict`.
 
         Raises TypeError, ValueError or AttributeError for anything else.
         """
-        models = None if kept["models"] is None else Trained.of_plain(**kept["models"])
-        record = Record(**{**kept, "models": models})
+        models = (
+            None if state["models"] is None else TrainedModels.from_state_dict(**state["models"])
+        )
+        record = Record(**{**state, "models": models})
         for name, values in (record.variables | (record.link or {})).items():
             if values.shape[:2] != shape:
                 raise ValueError(f"{name} has shape {values.shape}, for {shape} points and trials")

@@ -188,7 +188,7 @@ those that its method gives. If a trial has several servers, variables without a
 device dimension are averaged over them, and `server_<name>` has each server's own."""
 
 
-def known(name: str) -> Variable:
+def get_variable(name: str) -> Variable:
     """Describe a variable, be it each server's own. Raises KeyError for what no result holds."""
     whole = VARIABLES.get(name.removeprefix(SERVER))
     if whole is None or name in VARIABLES or whole.dims not in (ROUNDS, TRIALS):

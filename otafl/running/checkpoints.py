@@ -19,13 +19,13 @@ import torch
 from otafl.engine import assembly
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
-from otafl.results import plain
+from otafl.results import plain_data
 from otafl.results.checksums import ChecksumError
-from otafl.results.environment import versions
-from otafl.scenario import Point, scenario_hash, sources_of
+from otafl.results.environment import get_versions
+from otafl.scenario import Point, compute_scenario_hash, hash_custom_sources
 
 
-class Kept(NamedTuple):
+class CheckpointState(NamedTuple):
     """A stack after a number of rounds and seconds of computing."""
 
     recorder: Recorder
@@ -37,52 +37,54 @@ class Kept(NamedTuple):
 class Checkpoint:
     """File for the state of a stack, and the number of rounds between saves.
 
-    refused: the reason why an existing checkpoint was not used, or empty.
+    refusal: the reason why an existing checkpoint was not used, or empty.
     """
 
     path: Path
     every: int
-    refused: str = field(default="", init=False)
+    refusal: str = field(default="", init=False)
 
-    def due(self, rounds: int) -> bool:
+    def is_due(self, rounds: int) -> bool:
         """Return whether the state is saved after this number of rounds."""
         return rounds % self.every == 0
 
-    def save(self, kept: Kept, points: Sequence[Point], trials: Sequence[int]) -> None:
+    def save(self, state: CheckpointState, points: Sequence[Point], trials: Sequence[int]) -> None:
         """Save the state, instead of the previous one.
 
         Raises WriteError if the disk does not allow it, and TypeError if an attribute in the
         `state_attrs` of a user-defined part is not plain data.
         """
-        parts = kept.recorder.engine.parts
+        parts = state.recorder.engine.parts
         body = {
-            "recorder": kept.recorder.state_dict(),
+            "recorder": state.recorder.state_dict(),
             "journal": parts.clock.journal,
-            "rounds": kept.rounds,
-            "seconds": kept.seconds,
+            "rounds": state.rounds,
+            "seconds": state.seconds,
         }
-        plain.save(_identity(points, trials, parts.streams.device.type) | body, self.path)
+        plain_data.save(
+            _build_identity(points, trials, parts.streams.device.type) | body, self.path
+        )
 
-    def load(self, points: Sequence[Point], trials: Sequence[int]) -> Kept | None:
+    def load(self, points: Sequence[Point], trials: Sequence[int]) -> CheckpointState | None:
         """Return the saved state; None without one.
 
-        A state is refused, with the reason in `refused`, if it is damaged or belongs to other
+        A state is refused, with the reason in `refusal`, if it is damaged or belongs to other
         points and trials, versions of programs, user-defined modules, or another kind of processor.
         """
         if not self.path.exists():
             return None
         with self._note_refusal():
-            found = plain.load(self.path)
-            device = assembly.torch_device(points[0].scenario.engine.device)
-            self.refused = _difference(_identity(points, trials, device.type), found)
-        if self.refused:
+            found = plain_data.load(self.path)
+            device = assembly.select_torch_device(points[0].scenario.engine.device)
+            self.refusal = _format_difference(_build_identity(points, trials, device.type), found)
+        if self.refusal:
             return None
         parts = assembly.assemble(points, trials)
         with self._note_refusal():
             recorder = Recorder(Engine(parts), len(points), len(trials))
             recorder.load_state_dict(found["recorder"])
             parts.clock.replay(found["journal"])
-            return Kept(recorder, int(found["rounds"]), float(found["seconds"]))
+            return CheckpointState(recorder, int(found["rounds"]), float(found["seconds"]))
         return None
 
     @contextlib.contextmanager
@@ -91,9 +93,9 @@ class Checkpoint:
         try:
             yield
         except ChecksumError as error:
-            self.refused = f"it is damaged: {error}"
+            self.refusal = f"it is damaged: {error}"
         except Exception as error:  # foreign or damaged bytes may raise any error
-            self.refused = f"it cannot be read ({type(error).__name__})"
+            self.refusal = f"it cannot be read ({type(error).__name__})"
 
     def remove(self) -> None:
         """Remove the saved state, which is no longer needed."""
@@ -108,26 +110,26 @@ def change_scenarios(
 
     Nothing is written if it belongs to other points. Raises what `plain.load` does.
     """
-    kept = plain.load(source)
-    if kept["scenario"] == [scenario_hash(point.scenario) for point in before]:
-        kept["scenario"] = [scenario_hash(point.scenario) for point in now]
-        plain.save(kept, target)
+    kept = plain_data.load(source)
+    if kept["scenario"] == [compute_scenario_hash(point.scenario) for point in before]:
+        kept["scenario"] = [compute_scenario_hash(point.scenario) for point in now]
+        plain_data.save(kept, target)
 
 
-def _identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
+def _build_identity(points: Sequence[Point], trials: Sequence[int], device: str) -> dict[str, Any]:
     """Return the values that must be equal for a run to continue bit by bit."""
     return {
-        "scenario": [scenario_hash(point.scenario) for point in points],
+        "scenario": [compute_scenario_hash(point.scenario) for point in points],
         "trials": list(trials),
-        "versions": versions(),
-        "sources": sources_of(points[0].scenario),
+        "versions": get_versions(),
+        "sources": hash_custom_sources(points[0].scenario),
         "processor": device,
         "threads": torch.get_num_threads(),
         "chunk_mb": points[0].scenario.engine.chunk_mb,
     }
 
 
-def _difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
+def _format_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
     """Name the unequal parts of an identity; empty if all are equal."""
-    other = [name for name, value in wanted.items() if found.get(name) != value]
+    other = [name for name, value in expected.items() if found.get(name) != value]
     return f"it was made with other {' and '.join(other)}" if other else ""

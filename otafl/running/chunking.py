@@ -24,13 +24,13 @@ from otafl.core.errors import WriteError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_text
 from otafl.data.shape import read_shape
-from otafl.engine.assembly import assemble, torch_device
+from otafl.engine.assembly import assemble, select_torch_device
 from otafl.engine.engine import Engine
-from otafl.engine.local_training import rows_within
-from otafl.results.environment import device_name, versions
+from otafl.engine.local_training import count_rows_within
+from otafl.results.environment import get_device_name, get_versions
 from otafl.running.duration import bound_seconds
 from otafl.running.memory import count_participants, estimate_trial
-from otafl.scenario import Point, Scenario, structure
+from otafl.scenario import Point, Scenario, extract_structure
 
 CACHE_DIR = "OTAFL_CACHE_DIR"
 """Environment variable: the folder of the measurements, by default the user's cache."""
@@ -40,10 +40,10 @@ CANDIDATES_MB = {"cpu": (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0), "cuda": (64.0,
 SHARE = 0.02
 """Largest share of a run's computing time for the measurement."""
 
-LEAST_S = 0.25
+MIN_S = 0.25
 """Time for the measurement below which a run is not measured."""
 
-MOST_S = 10.0
+MAX_S = 10.0
 """Largest time of a measurement."""
 
 ROWS = 64
@@ -56,7 +56,7 @@ FASTER = 0.97
 """Share of the time of a smaller size below which a larger one is preferred."""
 
 
-def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None:
+def choose_chunk_mb(points: Sequence[Point], tell: Callable[[str], None]) -> float | None:
     """Return `engine.chunk_mb` for points of one stack key; None for the default.
 
     It is the given value, or measured before or now. tell: is called with a new measurement.
@@ -64,16 +64,16 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     scenario = points[0].scenario
     if scenario.engine.chunk_mb is not None:
         return scenario.engine.chunk_mb
-    path, key = cache(), _key(scenario)
+    path, key = get_cache_path(), _make_cache_key(scenario)
     known = _read(path)
     if key in known:
         return known[key]
     runs, shape = len(points) * scenario.trials, read_shape(scenario.data)
     model = models.build(scenario.model, shape.input_shape, shape.classes)
-    budget_s = min(MOST_S, SHARE * runs * bound_seconds(scenario, shape, model))
-    if budget_s < LEAST_S or busy():
+    budget_s = min(MAX_S, SHARE * runs * bound_seconds(scenario, shape, model))
+    if budget_s < MIN_S or is_busy():
         return None
-    found = measured(points, budget_s)
+    found = measure_chunk_mb(points, budget_s)
     if found is not None:
         try:
             write_text(path, json.dumps(_read(path) | {key: found}, indent=1))
@@ -84,12 +84,12 @@ def chosen(points: Sequence[Point], tell: Callable[[str], None]) -> float | None
     return found
 
 
-def cache() -> Path:
+def get_cache_path() -> Path:
     """Return the file of the measurements of this machine."""
     return Path(os.environ.get(CACHE_DIR) or pooch.os_cache("otafl")) / "chunks.json"
 
 
-def busy() -> bool:
+def is_busy() -> bool:
     """Return whether other programs use this machine's processors, or the load is unknown."""
     try:
         return os.getloadavg()[0] > IDLE * (os.cpu_count() or 1)
@@ -97,7 +97,7 @@ def busy() -> bool:
         return True
 
 
-def fastest(seconds: Iterable[tuple[float, float]]) -> float:
+def find_fastest(seconds: Iterable[tuple[float, float]]) -> float:
     """Return the size of the shortest time, from pairs (size, time of a device) in increasing size.
 
     A larger size must be clearly faster.
@@ -109,7 +109,7 @@ def fastest(seconds: Iterable[tuple[float, float]]) -> float:
     return best
 
 
-def measured(points: Sequence[Point], budget_s: float) -> float | None:
+def measure_chunk_mb(points: Sequence[Point], budget_s: float) -> float | None:
     """Return the fastest `engine.chunk_mb` for points of one stack key, measured in a first round.
 
     Sizes are tried in increasing order, as time allows. None if fewer than two sizes could be
@@ -126,11 +126,11 @@ def measured(points: Sequence[Point], budget_s: float) -> float | None:
     found: list[tuple[float, float]] = []
     tried = set[int]()
     with torch.inference_mode():
-        broadcast, cohort = engine.first_work()
+        broadcast, cohort = engine.prepare_first_round()
         training, began = engine.training, time.perf_counter()
-        row_bytes = training.row_bytes(broadcast)
+        row_bytes = training.estimate_row_bytes(broadcast)
         for size in CANDIDATES_MB[device.type]:
-            rows = min(rows_within(size, row_bytes), cohort.size)
+            rows = min(count_rows_within(size, row_bytes), cohort.num_rows)
             if not rows or rows in tried:
                 continue
             tried.add(rows)
@@ -144,18 +144,22 @@ def measured(points: Sequence[Point], budget_s: float) -> float | None:
             found.append((size, min(took_s[1:]) / rows))  # the first time is a warm-up
             if time.perf_counter() - began + 6 * found[-1][1] * rows > budget_s:
                 break  # the next has twice the rows
-    return fastest(found) if len(found) > 1 else None
+    return find_fastest(found) if len(found) > 1 else None
 
 
-def _key(scenario: Scenario) -> str:
+def _make_cache_key(scenario: Scenario) -> str:
     """Return what the best size depends on: the machine, its programs, method, model and data."""
     training, engine = scenario.training, scenario.engine
-    device = torch_device(engine.device).type
+    device = select_torch_device(engine.device).type
     parts = [
-        *(structure(part) for part in (scenario.algorithm, scenario.model)),
+        *(extract_structure(part) for part in (scenario.algorithm, scenario.model)),
         scenario.data.name,
         [training.local_steps, training.batch_size, engine.dtype, engine.device_state],
-        [device_name(device), engine.threads or torch.get_num_threads(), versions()["torch"]],
+        [
+            get_device_name(device),
+            engine.threads or torch.get_num_threads(),
+            get_versions()["torch"],
+        ],
     ]
     text = json.dumps(parts, sort_keys=True, default=str)
     return f"{scenario.algorithm.name} {hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -7,12 +7,12 @@ import torch
 
 from otafl.core.contracts import Workload
 from otafl.data.shape import DataShape
-from otafl.engine.assembly import method_of
+from otafl.engine.assembly import build_algorithm
 from otafl.models.base import Model
 from otafl.running.memory import count_participants
 from otafl.scenario import Scenario
 
-MOST_FLOPS_PER_S = 1e11
+MAX_FLOPS_PER_S = 1e11
 """No thread does more: a run takes at least its operations by this many."""
 
 
@@ -24,6 +24,8 @@ def bound_seconds(scenario: Scenario, shape: DataShape, model: Model) -> float:
     training = scenario.training
     held = np.full((1, 1), shape.samples / scenario.devices.count)
     load = Workload(training.local_steps, training.batch_size, held)
-    flops = float(np.sum(method_of(scenario, model).flops(load))) * count_participants(scenario)
+    flops = float(np.sum(build_algorithm(scenario, model).count_flops(load))) * count_participants(
+        scenario
+    )
     threads = scenario.engine.threads or torch.get_num_threads()
-    return flops * training.rounds / (MOST_FLOPS_PER_S * threads)
+    return flops * training.rounds / (MAX_FLOPS_PER_S * threads)

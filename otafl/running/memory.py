@@ -22,11 +22,11 @@ from otafl.algorithms.base import Algorithm
 from otafl.core import registry
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 from otafl.data.shape import DataShape, read_shape
-from otafl.engine.assembly import assemble, method_of
+from otafl.engine.assembly import assemble, build_algorithm
 from otafl.engine.engine import Engine
 from otafl.models.base import Model
 from otafl.scenario import Point, Scenario
@@ -58,13 +58,13 @@ class TrialEstimate(NamedTuple):
     model: Model
 
 
-class Need(NamedTuple):
+class MemoryNeed(NamedTuple):
     """Bytes that a stack needs: fixed, and for each trial of each point."""
 
     fixed: int
     per_trial: int
 
-    def trials_within(self, bound: float) -> int:
+    def count_trials_within(self, bound: float) -> int:
         """Return the number of trials that fit, at least one."""
         return max(1, int((bound - self.fixed) // max(1, self.per_trial)))
 
@@ -76,12 +76,12 @@ def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
     size of the broadcast, the index of the devices' samples, and the few numbers of each device.
     """
     model = models.build(scenario.model, shape.input_shape, shape.classes)
-    state = _state_bytes(scenario.topology.of_server(scenario), model)
+    state = _estimate_state_bytes(scenario.topology.make_server_scenario(scenario), model)
     servers = scenario.topology.count(scenario)
     return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model)
 
 
-def need(points: Sequence[Point]) -> Need:
+def estimate_need(points: Sequence[Point]) -> MemoryNeed:
     """Return the memory that a stack of the points needs.
 
     It is measured on the first point, unless the estimate is far below `engine.memory_gb` for all.
@@ -90,18 +90,18 @@ def need(points: Sequence[Point]) -> Need:
     known = estimate_trial(scenario, read_shape(scenario.data)).bytes
     bound = _bound(scenario)
     trials = scenario.trials * len(points)
-    flat = registry.component("channel", scenario.channel.name).flat
+    flat = registry.load_component("channel", scenario.channel.name).is_flat
     small = flat and known * trials < SURELY * bound
     if trials == 1 or small or known > bound:
-        return Need(0, known)
+        return MemoryNeed(0, known)
     try:
-        one, two = (_peak(points[0], range(count)) for count in (1, 2))
+        one, two = (_measure_peak(points[0], range(count)) for count in (1, 2))
     except Exception as error:
-        if not ran_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        return Need(0, int(bound))
+        return MemoryNeed(0, int(bound))
     # a further trial may take no more, if the first one's temporaries are the largest
-    return Need(max(0, 2 * one - two), max(known, two - one))
+    return MemoryNeed(max(0, 2 * one - two), max(known, two - one))
 
 
 def check_room(scenario: Scenario) -> None:
@@ -118,33 +118,33 @@ def check_channel(scenario: Scenario) -> None:
     participants = count_participants(scenario)
     antennas = getattr(channel, "antennas", None) or 1
     groups = getattr(channel, "subcarrier_groups", None) or 1
-    needed = participants * antennas * groups * _precision(scenario).to_complex().itemsize
-    there = _memory_of(scenario.engine.device)
+    needed = participants * antennas * groups * _get_dtype(scenario).to_complex().itemsize
+    there = _get_total_memory(scenario.engine.device)
     if needed > there:
         raise UserError(
             f"channel.antennas: the channel of one round takes {needed / 1e9:,.0f} GB at least "
-            f"({counted(participants, 'device')}, {counted(antennas, 'antenna')}, "
-            f"{counted(groups, 'sub-carrier group')}), and this machine has {there / 1e9:,.0f} GB; "
-            "use fewer antennas"
+            f"({format_count(participants, 'device')}, {format_count(antennas, 'antenna')}, "
+            f"{format_count(groups, 'sub-carrier group')}), and this machine has "
+            f"{there / 1e9:,.0f} GB; use fewer antennas"
         )
 
 
 def find_shortage(scenario: Scenario, trial: TrialEstimate) -> str:
     """Return a sentence if a trial takes more memory than this machine has, else an empty one."""
-    there = _memory_of(scenario.engine.device)
+    there = _get_total_memory(scenario.engine.device)
     if trial.bytes <= there:
         return ""
     return (
         f"model: one trial takes {trial.bytes / 1e9:,.0f} GB at least ({scenario.model.name} of "
-        f"{trial.model.size:,} parameters, {counted(scenario.devices.count, 'device')}), and this "
-        f"machine has {there / 1e9:,.0f} GB; use a smaller model, fewer devices or another "
-        "machine"
+        f"{trial.model.num_params:,} parameters, "
+        f"{format_count(scenario.devices.count, 'device')}), and this machine has "
+        f"{there / 1e9:,.0f} GB; use a smaller model, fewer devices or another machine"
     )
 
 
 def find_excess_bound(scenario: Scenario) -> str:
     """Return a sentence if `engine.memory_gb` is more than this machine has, else an empty one."""
-    there = _memory_of(scenario.engine.device)
+    there = _get_total_memory(scenario.engine.device)
     if _bound(scenario) <= there:
         return ""
     return (
@@ -153,7 +153,7 @@ def find_excess_bound(scenario: Scenario) -> str:
     )
 
 
-def ran_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error means a lack of memory, of the host or of a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
@@ -173,14 +173,14 @@ def _bound(scenario: Scenario) -> float:
     return float(scenario.engine.memory_gb * 2**30)
 
 
-def _memory_of(device: str) -> int:
+def _get_total_memory(device: str) -> int:
     """Return the total bytes of memory of the processor that computes."""
     if device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _state_bytes(scenario: Scenario, model: Model) -> int:
+def _estimate_state_bytes(scenario: Scenario, model: Model) -> int:
     """Return the bytes of a trial's state with one server.
 
     A small state is created, because PyTorch needs a second to import its compiler for arithmetic
@@ -188,88 +188,90 @@ def _state_bytes(scenario: Scenario, model: Model) -> int:
     `engine.memory_gb`; for a larger one the result is a lower bound.
     """
     count, bound = scenario.devices.count, _bound(scenario)
-    table = (model.size + count) * count * _precision(scenario).itemsize  # in one operation
+    table = (model.num_params + count) * count * _get_dtype(scenario).itemsize  # in one operation
     if table <= bound:
-        with contextlib.suppress(RuntimeError), Counter(SMALL_BYTES):
-            return _with_numbers(scenario, model)
-    known = _without_numbers(scenario, model)
+        with contextlib.suppress(RuntimeError), MemoryCounter(SMALL_BYTES):
+            return _measure_state_bytes(scenario, model)
+    known = _infer_state_bytes(scenario, model)
     if known is not None:
         return known
-    least = model.size * _precision(scenario).itemsize
-    if least > bound or table > _memory_of(scenario.engine.device):
+    least = model.num_params * _get_dtype(scenario).itemsize
+    if least > bound or table > _get_total_memory(scenario.engine.device):
         return least
-    counter = Counter(max(bound, SMALL_BYTES))
+    counter = MemoryCounter(max(bound, SMALL_BYTES))
     try:
         with counter:
-            return _with_numbers(scenario, model)
+            return _measure_state_bytes(scenario, model)
     except RuntimeError:
-        if counter.peak <= counter.most:
+        if counter.peak <= counter.bound:
             raise
         return max(least, counter.peak)
 
 
-def _with_numbers(scenario: Scenario, model: Model) -> int:
+def _measure_state_bytes(scenario: Scenario, model: Model) -> int:
     """Create a trial's state, discard it and return its bytes."""
-    streams = Streams([scenario.seed], [0], "cpu", _precision(scenario))
-    return _bytes_of_state(scenario, model, streams)
+    streams = Streams([scenario.seed], [0], "cpu", _get_dtype(scenario))
+    return _count_state_bytes(scenario, model, streams)
 
 
-def _without_numbers(scenario: Scenario, model: Model) -> int | None:
+def _infer_state_bytes(scenario: Scenario, model: Model) -> int | None:
     """Return the bytes of a trial's state without creating it.
 
     None for a method that reads its numbers, and for more numbers than can be addressed.
     """
-    streams = _Unmade(scenario)
+    streams = _ShapeOnlyStreams(scenario)
     try:
         with torch.device("meta"):
-            return _bytes_of_state(scenario, model, streams)
+            return _count_state_bytes(scenario, model, streams)
     except (RuntimeError, NotImplementedError):
         return None
 
 
-class _Unmade(Streams):
+class _ShapeOnlyStreams(Streams):
     """Random arrays with a shape, but without numbers."""
 
     def __init__(self, scenario: Scenario) -> None:
-        super().__init__([scenario.seed], [0], "cpu", _precision(scenario))
+        super().__init__([scenario.seed], [0], "cpu", _get_dtype(scenario))
         self.device = torch.device("meta")
 
     def _draw(
         self, law: Any, purpose: str, round: int, shape: tuple[int, ...], pairs: Any
     ) -> torch.Tensor:
-        rows = self.size if pairs is None else len(pairs[0])
+        rows = self.num_trials if pairs is None else len(pairs[0])
         return torch.empty(rows, *shape, dtype=self.dtype, device=self.device)
 
 
-def _bytes_of_state(scenario: Scenario, model: Model, streams: Streams) -> int:
-    algorithm = method_of(scenario, model)
-    hyper = hyper_of([scenario.algorithm.values], streams)
+def _count_state_bytes(scenario: Scenario, model: Model, streams: Streams) -> int:
+    algorithm = build_algorithm(scenario, model)
+    hyper = build_hyper([scenario.algorithm.values], streams)
     server, devices = algorithm.init(streams, hyper)
     server_reals = sum(block[0].numel() for block in server.values())
     first = torch.zeros(1, dtype=torch.int64)
-    one = Cohort.fresh(first, first, torch.ones(1), (1,), 1)
-    payload_reals = algorithm.broadcast(server, one).reals
+    one = Cohort.create(first, first, torch.ones(1), (1,), 1)
+    payload_reals = algorithm.broadcast(server, one).num_coordinates
     device_reals = 0
     if scenario.engine.device_state == "memory":
         device_reals = sum(block[0, 0].numel() for block in devices.values())
     reals = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
-    reals += _rows(scenario, algorithm) * device_reals
+    reals += _bound_rows(scenario, algorithm) * device_reals
     return reals * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
 
 
-def _rows(scenario: Scenario, algorithm: Algorithm) -> int:
+def _bound_rows(scenario: Scenario, algorithm: Algorithm) -> int:
     """Return an upper bound on the rows of device state of a trial.
 
     They are the stored rows, and in addition those of a round's work, or of the state of all
-    devices that is assembled for a test (`Algorithm.apart`).
+    devices that is assembled for a test (`Algorithm.is_per_device`).
     """
-    count, kept = scenario.devices.count, _rows_kept(scenario)
+    count, kept = scenario.devices.count, _count_stored_rows(scenario)
     if kept == count:
         return 2 * count
-    return min(2 * count, kept + (count_participants(scenario) if algorithm.apart else count))
+    return min(
+        2 * count, kept + (count_participants(scenario) if algorithm.is_per_device else count)
+    )
 
 
-def _rows_kept(scenario: Scenario) -> int:
+def _count_stored_rows(scenario: Scenario) -> int:
     """Return an upper bound on the stored rows of state for the devices of a trial (`DeviceStore`).
 
     It is one row each if half of them may take part in the run. Otherwise it is the rows of the
@@ -280,39 +282,39 @@ def _rows_kept(scenario: Scenario) -> int:
     return count if 2 * took_part > count else 3 * took_part
 
 
-def _precision(scenario: Scenario) -> torch.dtype:
+def _get_dtype(scenario: Scenario) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, scenario.engine.dtype)
     return dtype
 
 
-def _peak(point: Point, trials: Sequence[int]) -> int:
+def _measure_peak(point: Point, trials: Sequence[int]) -> int:
     """Return the peak number of bytes during the assembly and first round of a stack.
 
     The rows that devices get in later rounds are added.
     """
-    counter = Counter()
+    counter = MemoryCounter()
     with counter:
         engine = Engine(assemble([point], trials))
-        engine.round(0)
+        engine.run_round(0)
     stores = [engine.memory]
     if point.scenario.engine.device_state == "memory":
         stores.append(engine.devices)
-    rows = _rows_kept(point.scenario) * len(trials)
-    to_come = sum(max(0, rows - store.allocated) * store.row_bytes for store in stores)
+    rows = _count_stored_rows(point.scenario) * len(trials)
+    to_come = sum(max(0, rows - store.num_allocated) * store.row_bytes for store in stores)
     return counter.peak + to_come
 
 
-class Counter(TorchDispatchMode):
+class MemoryCounter(TorchDispatchMode):
     """A count of the bytes of all tensors that are created inside. peak: the largest count.
 
-    Raises RuntimeError once the count exceeds `most`.
+    Raises RuntimeError once the count exceeds `bound`.
     """
 
-    def __init__(self, most: float = math.inf) -> None:
+    def __init__(self, bound: float = math.inf) -> None:
         super().__init__()
-        self.most = most
+        self.bound = bound
         self.peak = self.now = 0
-        self._alive: dict[int, weakref.ref[Any]] = {}
+        self._live_sizes: dict[int, weakref.ref[Any]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -325,20 +327,20 @@ class Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
-                self._made(tensor.untyped_storage())
+                self._on_allocate(tensor.untyped_storage())
         return out
 
-    def _made(self, storage: torch.UntypedStorage) -> None:
+    def _on_allocate(self, storage: torch.UntypedStorage) -> None:
         key, size = storage._cdata, storage.nbytes()
-        if key in self._alive:
+        if key in self._live_sizes:
             return
 
-        def freed(_: Any) -> None:
-            if self._alive.pop(key, None) is not None:
+        def on_free(_: Any) -> None:
+            if self._live_sizes.pop(key, None) is not None:
                 self.now -= size
 
-        self._alive[key] = weakref.ref(storage, freed)
+        self._live_sizes[key] = weakref.ref(storage, on_free)
         self.now += size
         self.peak = max(self.peak, self.now)
-        if self.now > self.most:
-            raise RuntimeError(f"{self.now} bytes of tensors, more than {self.most}")
+        if self.now > self.bound:
+            raise RuntimeError(f"{self.now} bytes of tensors, more than {self.bound}")

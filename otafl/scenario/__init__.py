@@ -2,39 +2,39 @@
 
 from otafl.scenario.errors import ScenarioError
 from otafl.scenario.identity import (
-    about,
-    files_of,
+    compute_scenario_hash,
+    describe_scenario,
+    extract_structure,
+    hash_custom_sources,
+    hash_named_files,
+    is_same,
     list_differences,
+    make_stack_key,
     restore_tree,
-    same,
-    scenario_hash,
-    sources_of,
-    stack_key,
-    structure,
 )
-from otafl.scenario.loading import axes_of, expand, is_scenario, load_scenario
-from otafl.scenario.notes import notes_on
+from otafl.scenario.loading import build_axes, expand, is_scenario, load_scenario
+from otafl.scenario.notes import list_notes
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.writing import json_schema, to_yaml
+from otafl.scenario.writing import build_json_schema, to_yaml
 
 __all__ = [
     "Point",
     "Scenario",
     "ScenarioError",
-    "about",
-    "axes_of",
+    "build_axes",
+    "build_json_schema",
+    "compute_scenario_hash",
+    "describe_scenario",
     "expand",
-    "files_of",
+    "extract_structure",
+    "hash_custom_sources",
+    "hash_named_files",
+    "is_same",
     "is_scenario",
-    "json_schema",
     "list_differences",
+    "list_notes",
     "load_scenario",
-    "notes_on",
+    "make_stack_key",
     "restore_tree",
-    "same",
-    "scenario_hash",
-    "sources_of",
-    "stack_key",
-    "structure",
     "to_yaml",
 ]

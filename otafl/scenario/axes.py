@@ -16,19 +16,19 @@ from pydantic.fields import FieldInfo
 
 from otafl.core.problems import Path, Problem
 from otafl.core.registry import TABLES
-from otafl.core.words import did_you_mean
-from otafl.scenario.errors import shown
-from otafl.scenario.hints import hint
+from otafl.core.suggestions import format_suggestion
+from otafl.scenario.errors import format_value
+from otafl.scenario.hints import find_hint
+from otafl.scenario.key_descriptions import get_unit
 from otafl.scenario.keys import (
     CHOICES,
-    field_at,
-    fields,
+    find_field,
+    get_value,
     is_section,
-    put,
+    iterate_fields,
+    set_value,
     split,
-    value_at,
 )
-from otafl.scenario.wording import unit_of
 
 NOT_SWEPT = ("name", "trials", "sweep", "engine", "output", "track")
 """Keys that no axis may have, because they do not change a trial."""
@@ -87,7 +87,7 @@ class Track:
         Its values.
     place : Path
         Path of the values in the scenario.
-    joint : bool
+    is_joint : bool
         Whether it belongs to `zip`.
     info : FieldInfo, optional
         Field of the key; None if only a user-defined component knows the key.
@@ -97,22 +97,22 @@ class Track:
     path: Path
     values: tuple[Any, ...]
     place: Path
-    joint: bool = False
+    is_joint: bool = False
     info: FieldInfo | None = None
 
     @property
-    def axis(self) -> str:
+    def axis_name(self) -> str:
         """The name of its axis in the scenario."""
-        return "zip" if self.joint else self.key
+        return "zip" if self.is_joint else self.key
 
     @property
-    def chooses(self) -> bool:
+    def replaces_section(self) -> bool:
         """Whether the values replace a section of the scenario."""
         return self.path in CHOICES
 
-    def place_of(self, position: int) -> Path:
+    def get_place(self, position: int) -> Path:
         """Return the path of a value in the scenario."""
-        if self.joint:
+        if self.is_joint:
             return ("sweep", "zip", position, self.key)
         return (*self.place, position)
 
@@ -131,29 +131,29 @@ def read(sweep: Any, root: type[BaseModel], tree: Any) -> tuple[Sweep, list[Prob
     axes: Sweep = []
     problems: list[Problem] = []
     for key, values in sweep.items():
-        tracks, faults = _joint(values) if key == "zip" else _single(key, values)
+        tracks, faults = _read_joint(values) if key == "zip" else _read_single(key, values)
         problems += faults
         if tracks:
             axes.append(tracks)
-    chosen = _chosen(axes, tree)
+    chosen = _list_choices(axes, tree)
     axes = [
-        [replace(track, info=field_at(root, track.path, chosen)) for track in tracks]
+        [replace(track, info=find_field(root, track.path, chosen)) for track in tracks]
         for tracks in axes
     ]
     sound = []
     for tracks in axes:
-        texts = [(_fault(track, root, chosen, tree), track.place) for track in tracks]
+        texts = [(_find_fault(track, root, chosen, tree), track.place) for track in tracks]
         faults = [Problem(text, place) for text, place in texts if text]
         problems += faults
         if not faults:
             sound.append(tracks)
-    doubled = _doubled(sound)
+    doubled = _find_doubled_keys(sound)
     again = {one.path for one in doubled}
     sound = [tracks for tracks in sound if not any(track.place in again for track in tracks)]
     return sound, problems + doubled
 
 
-def coordinates(sweep: Sweep) -> dict[str, Axis]:
+def build_axes(sweep: Sweep) -> dict[str, Axis]:
     """Return dim -> axis, in the scenario's order."""
     names = [_name(track) for axis in sweep for track in axis]
     taken = Counter(names)
@@ -164,8 +164,8 @@ def coordinates(sweep: Sweep) -> dict[str, Axis]:
             name = _name(track)
             if taken[name] > 1 or name in RESERVED:
                 name = "_".join(str(part) for part in track.path)
-            own[name] = _axis(name, track)
-        if tracks[0].joint:
+            own[name] = _make_axis(name, track)
+        if tracks[0].is_joint:
             keys = tuple(track.key for track in tracks)
             positions = tuple(range(len(tracks[0].values)))
             axes["zip"] = Axis("zip", keys, positions, "1", "position in zip", own)
@@ -174,12 +174,12 @@ def coordinates(sweep: Sweep) -> dict[str, Axis]:
     return axes
 
 
-def size(sweep: Sweep) -> int:
+def count_points(sweep: Sweep) -> int:
     """Count the points of a sweep."""
     return math.prod(len(tracks[0].values) for tracks in sweep)
 
 
-def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
+def iterate_points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
     """Yield each point of the sweep, the last axis fastest: every track and its position."""
     for places in itertools.product(*(range(len(tracks[0].values)) for tracks in sweep)):
         yield [
@@ -187,52 +187,54 @@ def points(sweep: Sweep) -> Iterator[list[tuple[Track, int]]]:
         ]
 
 
-def applied(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict[str, Any]:
+def apply_point(tree: Mapping[str, Any], point: Sequence[tuple[Track, int]]) -> dict[str, Any]:
     """Return the scenario with a point's values.
 
     Choices go first, so that another axis can set a key of the chosen component.
     """
     out = dict(tree)
-    for track, place in sorted(point, key=lambda one: (not one[0].chooses, len(one[0].path))):
-        out = put(out, track.path, track.values[place])
+    for track, place in sorted(
+        point, key=lambda one: (not one[0].replaces_section, len(one[0].path))
+    ):
+        out = set_value(out, track.path, track.values[place])
     return out
 
 
-def said(point: Sequence[tuple[Track, int]]) -> str:
+def format_point(point: Sequence[tuple[Track, int]]) -> str:
     """Return `power=tci, channel.snr_db=10`."""
-    return ", ".join(f"{track.key}={_said(track.values[place])}" for track, place in point)
+    return ", ".join(f"{track.key}={_format_value(track.values[place])}" for track, place in point)
 
 
-def label(value: Any) -> Any:
+def format_label(value: Any) -> Any:
     """Return a choice as a coordinate: its name, with its settings in parentheses."""
     if not isinstance(value, Mapping):
         return value
     if "name" not in value:
         return json.dumps(value)
-    settings = ", ".join(f"{key}={label(v)}" for key, v in value.items() if key != "name")
+    settings = ", ".join(f"{key}={format_label(v)}" for key, v in value.items() if key != "name")
     return f"{value['name']}({settings})" if settings else value["name"]
 
 
-def _said(value: Any) -> str:
-    return str(label(value)) if isinstance(value, str | Mapping) else shown(value)
+def _format_value(value: Any) -> str:
+    return str(format_label(value)) if isinstance(value, str | Mapping) else format_value(value)
 
 
-def _track(key: str, values: Sequence[Any], place: Path, joint: bool = False) -> Track:
+def _make_track(key: str, values: Sequence[Any], place: Path, joint: bool = False) -> Track:
     path = split(key)
     if path[-1] == "name" and path[:-1] in CHOICES:
         path = path[:-1]
     return Track(key, path, tuple(values), place, joint)
 
 
-def _single(key: str, values: Any) -> tuple[list[Track], list[Problem]]:
+def _read_single(key: str, values: Any) -> tuple[list[Track], list[Problem]]:
     place = ("sweep", key)
     if not isinstance(values, list | tuple) or not values:
-        text = f"sweep: {key}: got {shown(values)}; must be a list of at least one value"
+        text = f"sweep: {key}: got {format_value(values)}; must be a list of at least one value"
         return [], [Problem(text, place)]
-    return [_track(key, values, place)], []
+    return [_make_track(key, values, place)], []
 
 
-def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
+def _read_joint(rows: Any) -> tuple[list[Track], list[Problem]]:
     place = ("sweep", "zip")
     if (
         not isinstance(rows, list | tuple)
@@ -249,73 +251,75 @@ def _joint(rows: Any) -> tuple[list[Track], list[Problem]]:
                 f"{', '.join(keys)}; every entry must set the same keys"
             )
             return [], [Problem(text, (*place, index))]
-    return [_track(key, [row[key] for row in rows], (*place, 0, key), True) for key in keys], []
+    return [
+        _make_track(key, [row[key] for row in rows], (*place, 0, key), True) for key in keys
+    ], []
 
 
-def _chosen(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
+def _list_choices(sweep: Sweep, tree: Any) -> dict[Path, list[Any]]:
     """Return section -> every value that it has at a point of the sweep."""
     chosen = {}
     for path in CHOICES:
         tracks = (one for axis in sweep for one in axis if one.path == path)
-        chosen[path] = [value_at(tree, path), *(value for one in tracks for value in one.values)]
+        chosen[path] = [get_value(tree, path), *(value for one in tracks for value in one.values)]
     return chosen
 
 
-def _fault(
-    track: Track, root: type[BaseModel], chosen: Mapping[Path, Sequence[Any]], tree: Any
+def _find_fault(
+    track: Track, root: type[BaseModel], choices: Mapping[Path, Sequence[Any]], tree: Any
 ) -> str:
     """Describe the error of a track, or return an empty text."""
     key = track.key
     if track.path[0] in NOT_SWEPT:
         return f"sweep: '{key}' cannot be swept: it does not change what a trial computes"
-    if track.info is None and not _takes_any(track, chosen):
-        known = list(dict.fromkeys(name for name, _ in fields(root)))
+    if track.info is None and not _accepts_any_key(track, choices):
+        known = list(dict.fromkeys(name for name, _ in iterate_fields(root)))
         if key not in known:
-            said = hint(track.path, tree, root, whole=True) or did_you_mean(key, known)
+            said = find_hint(track.path, tree, root, whole=True) or format_suggestion(key, known)
             return f"sweep: '{key}' is no key of a scenario{said}"
-    if track.info is not None and not track.chooses and is_section(track.info):
-        first = next(name for name, _ in fields(root) if name.startswith(f"{key}."))
+    if track.info is not None and not track.replaces_section and is_section(track.info):
+        first = next(name for name, _ in iterate_fields(root) if name.startswith(f"{key}."))
         return f"sweep: '{key}' is a section; sweep one of its keys, like {first}"
-    if track.chooses:
+    if track.replaces_section:
         bad = [v for v in track.values if not isinstance(v, str) and not _has_name(v)]
         if bad:
             return (
-                f"sweep: {key}: got {shown(bad[0])}; must be names, or mappings with a name and "
-                "settings"
+                f"sweep: {key}: got {format_value(bad[0])}; must be names, or mappings with a name "
+                "and settings"
             )
-    twice = _listed_twice(track)
+    twice = _find_duplicates(track)
     if twice:
-        return f"sweep: {key}: {shown(twice[0])} is listed twice; keep one"
+        return f"sweep: {key}: {format_value(twice[0])} is listed twice; keep one"
     return ""
 
 
-def _listed_twice(track: Track) -> list[Any]:
+def _find_duplicates(track: Track) -> list[Any]:
     """Return the labels that a single axis has twice."""
-    if track.joint:
+    if track.is_joint:
         return []
-    labels = [label(value) for value in track.values]
-    counts = Counter(map(_hashable, labels))
-    return [one for one in labels if counts[_hashable(one)] > 1]
+    labels = [format_label(value) for value in track.values]
+    counts = Counter(map(_to_hashable, labels))
+    return [one for one in labels if counts[_to_hashable(one)] > 1]
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(_hashable(one) for one in value) if isinstance(value, list | tuple) else value
+def _to_hashable(value: Any) -> Any:
+    return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
 
 
 def _has_name(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("name"), str)
 
 
-def _takes_any(track: Track, chosen: Mapping[Path, Sequence[Any]]) -> bool:
+def _accepts_any_key(track: Track, choices: Mapping[Path, Sequence[Any]]) -> bool:
     """Return whether the key may belong to a component with unknown keys, as a user-defined one."""
     above = track.path[:-1]
     if above not in CHOICES:
         return False
-    kinds = [CHOICES[above].settings(one) for one in chosen.get(above, ())]
+    kinds = [CHOICES[above].find_settings_class(one) for one in choices.get(above, ())]
     return any(kind is not None and kind.model_config.get("extra") == "allow" for kind in kinds)
 
 
-def _doubled(sweep: Sweep) -> list[Problem]:
+def _find_doubled_keys(sweep: Sweep) -> list[Problem]:
     seen: dict[Path, str] = {}
     problems = []
     for track in itertools.chain.from_iterable(sweep):
@@ -332,13 +336,13 @@ def _name(track: Track) -> str:
     return str(track.path[-1])
 
 
-def _axis(name: str, track: Track) -> Axis:
+def _make_axis(name: str, track: Track) -> Axis:
     last = str(track.path[-1])
-    if track.chooses:
+    if track.replaces_section:
         noun = TABLES[CHOICES[track.path].table].noun
-        return Axis(name, (track.key,), tuple(label(v) for v in track.values), "", noun)
+        return Axis(name, (track.key,), tuple(format_label(v) for v in track.values), "", noun)
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in track.values)
-    units = (unit_of(last) or "1") if numbers else ""
+    units = (get_unit(last) or "1") if numbers else ""
     long_name = last.replace("_", " ")
     if track.info is not None and track.info.description:
         # the first clause: what follows it are remarks

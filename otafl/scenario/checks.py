@@ -10,12 +10,12 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from otafl.algorithms.custom import averages, class_of
+from otafl.algorithms.custom import averages_increments, get_class
 from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
-from otafl.scenario.errors import problems_of
-from otafl.scenario.keys import sections
+from otafl.scenario.errors import to_problems
+from otafl.scenario.keys import iterate_sections
 from otafl.scenario.schema import Scenario
 from otafl.user_code import loading
 
@@ -27,20 +27,24 @@ def check(scenario: Scenario) -> list[Problem]:
     """
     found = [
         one
-        for path, section in sections(scenario)
+        for path, section in iterate_sections(scenario)
         if type(section).check is not Settings.check
-        for one in _told(scenario, path, section)
+        for one in _collect_problems(scenario, path, section)
     ]
     if any(one.path[0] == "algorithm" for one in found):
         return found  # a method that cannot be made needs nothing of others
     wrong = {one.path for one in found}
-    for look in (_server, _transport, functools.partial(_increments, wrong=wrong)):
+    for look in (
+        _check_server,
+        _check_transport,
+        functools.partial(_check_increments, wrong=wrong),
+    ):
         with contextlib.suppress(loading.NotImported):
             found += look(scenario)
     return found
 
 
-def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
+def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
     """Return the conflicts of a section with the rest of the scenario."""
     found: list[Problem] = []
     try:
@@ -52,19 +56,19 @@ def _told(scenario: Scenario, path: Path, section: Settings) -> list[Problem]:
         tree: Any = section.options  # type: ignore[attr-defined]
         for part in reversed(path):
             tree = {part: tree}
-        return problems_of(error, tree, Scenario)
+        return to_problems(error, tree, Scenario)
     return found
 
 
-def _server(scenario: Scenario) -> Iterator[Problem]:
+def _check_server(scenario: Scenario) -> Iterator[Problem]:
     """Check that the server optimiser has an averaged increment."""
     algorithm, server = scenario.algorithm, scenario.server.name
-    if server == "average" or averages(class_of(algorithm)):
+    if server == "average" or averages_increments(get_class(algorithm)):
         return
     would_do = [
         name
-        for name in registry.names("algorithm")
-        if averages(registry.component("algorithm", name))
+        for name in registry.list_names("algorithm")
+        if averages_increments(registry.load_component("algorithm", name))
     ]
     text = (
         f"server: '{server}' steps along averaged increments, which algorithm "
@@ -88,7 +92,7 @@ def find_otherwise(section: str, settings: Settings, would_do: Callable[[Setting
     return ""
 
 
-def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
+def _check_increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
     """Check that devices send increments if a component of a section requires them.
 
     Parameters
@@ -97,10 +101,10 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
         Paths of known errors; sections with one are skipped.
     """
     method = scenario.algorithm
-    kind = class_of(method)
+    kind = get_class(method)
     if kind.sends_increments(method.values):
         return
-    for path, section in sections(scenario):
+    for path, section in iterate_sections(scenario):
         if any(one[: len(path)] == path for one in wrong):
             continue
         try:
@@ -121,23 +125,25 @@ def _increments(scenario: Scenario, wrong: Set[Path]) -> Iterator[Problem]:
         yield Problem(text, path, (("algorithm",),))
 
 
-def _transport(scenario: Scenario) -> Iterator[Problem]:
+def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     """Check that the transport delivers the updates in the form that the method needs."""
     method = scenario.algorithm
-    needs, transport = class_of(method).needs_of(method.values), scenario.transport
-    kind = registry.component("transport", transport.name)
-    if needs in kind.gives:
+    needs, transport = get_class(method).get_needs(method.values), scenario.transport
+    kind = registry.load_component("transport", transport.name)
+    if needs in kind.provides:
         return
     would_do = [
         name
-        for name in registry.names("transport")
-        if needs in registry.component("transport", name).gives
+        for name in registry.list_names("transport")
+        if needs in registry.load_component("transport", name).provides
     ]
     otherwise = find_otherwise(
-        "algorithm", method.values, lambda other: class_of(method).needs_of(other) in kind.gives
+        "algorithm",
+        method.values,
+        lambda other: get_class(method).get_needs(other) in kind.provides,
     )
     text = (
-        f"transport: '{transport.name}' gives the server only the {' and '.join(kind.gives)} "
+        f"transport: '{transport.name}' gives the server only the {' and '.join(kind.provides)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
         f"use one of the transports {', '.join(would_do)}{otherwise and '; or '}{otherwise}"
     )

@@ -15,17 +15,17 @@ from otafl.core import registry
 from otafl.core.choices import NO_SECTION, UNKNOWN
 from otafl.core.errors import UserError
 from otafl.core.problems import Path, Problem
-from otafl.core.words import did_you_mean
-from otafl.scenario.hints import hint
-from otafl.scenario.keys import CHOICES, child, dotted, model_at, value_at
+from otafl.core.suggestions import format_suggestion
+from otafl.scenario.hints import find_hint
+from otafl.scenario.keys import CHOICES, find_settings_class, format_path, get_child, get_value
 
 T = TypeVar("T")
 
-MOST_WHOLE = 10**9
+MAX_WHOLE = 10**9
 """The largest whole number for a key without a bound of its own; no count reaches it."""
 
 
-MOST_UNKNOWN = 20
+MAX_UNKNOWN = 20
 """Largest number of unknown keys that are listed, each with the closest known one."""
 
 
@@ -38,7 +38,7 @@ class ScenarioError(UserError):
 
 
 @dataclass(frozen=True)
-class Where:
+class ProblemLocator:
     """Places of a scenario's keys.
 
     Parameters
@@ -55,45 +55,47 @@ class Where:
     places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
     overrides: Mapping[Path, str] = field(default_factory=dict)
 
-    def error(self, problems: Iterable[Problem]) -> ScenarioError:
+    def make_error(self, problems: Iterable[Problem]) -> ScenarioError:
         """Return all problems as one error, in the order of the file."""
-        found = {self._line(problem): self._order(problem.path) for problem in problems}
+        found = {
+            self._format_line(problem): self._make_sort_key(problem.path) for problem in problems
+        }
         return ScenarioError(sorted(found, key=found.__getitem__))
 
-    def _line(self, problem: Problem) -> str:
-        override = self._override(problem.path)
+    def _format_line(self, problem: Problem) -> str:
+        override = self._find_override(problem.path)
         if override is not None:
             return f"--set {override}: {problem.message}"
-        line, column = self._place(problem.path)
+        line, column = self._find_place(problem.path)
         at = f":{line}:{column}" if line else ""
         return f"{self.label}{at}: {problem.message}" if self.label else problem.message
 
-    def _override(self, path: Path) -> str | None:
+    def _find_override(self, path: Path) -> str | None:
         """Return the override that set the key or its section.
 
         For a key that is not in the file, it is one that set a key below it.
         """
-        found = _nearest(path, self.overrides)
+        found = _find_nearest(path, self.overrides)
         if found is not None or path in self.places:
             return found
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
-    def _place(self, path: Path) -> tuple[int, int]:
+    def _find_place(self, path: Path) -> tuple[int, int]:
         """Return the place of the key, or of the section without it; (0, 0) without a file."""
-        return _nearest(path, self.places) or (0, 0)
+        return _find_nearest(path, self.places) or (0, 0)
 
-    def _order(self, path: Path) -> tuple[bool, tuple[int, int]]:
-        return self._override(path) is not None, self._place(path)
+    def _make_sort_key(self, path: Path) -> tuple[bool, tuple[int, int]]:
+        return self._find_override(path) is not None, self._find_place(path)
 
 
-def _nearest(path: Path, known: Mapping[Path, T]) -> T | None:
+def _find_nearest(path: Path, values: Mapping[Path, T]) -> T | None:
     """Return the entry of the key, or else of the closest section that contains it."""
     above = (path[:depth] for depth in range(len(path), -1, -1))
-    return next((known[one] for one in above if one in known), None)
+    return next((values[one] for one in above if one in values), None)
 
 
-_WANTED = {
+_REQUIREMENTS = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "a mapping of keys"),
     **dict.fromkeys(("tuple_type", "list_type"), "a list"),
     "string_pattern_mismatch": "of the form module:callable",
@@ -102,12 +104,12 @@ _WANTED = {
 """Kind of an error -> the required kind of value."""
 
 
-def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
+def to_problems(error: ValidationError, tree: Any, root: type[BaseModel]) -> list[Problem]:
     """Convert pydantic's errors in the given scenario (`tree`) into problems, one per key."""
     at: dict[Path, list[Any]] = {}
     branches: set[Path] = set()
     for one in error.errors(include_url=False):
-        path, branch = _key_path(one["loc"], tree, str(one["type"]))
+        path, branch = _find_key_path(one["loc"], tree, str(one["type"]))
         at.setdefault(path, []).append(one)
         if branch is not None:
             branches.add(branch)
@@ -118,9 +120,9 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
         if implied and any(len(one) > len(path) and one[: len(path)] == path for one in at):
             del at[path]
     unknown = [path for path, errors in at.items() if errors[0]["type"] == "extra_forbidden"]
-    untold = {*unknown[MOST_UNKNOWN:]}
+    untold = {*unknown[MAX_UNKNOWN:]}
     problems = [
-        _problem(path, errors, tree, root) for path, errors in at.items() if path not in untold
+        _make_problem(path, errors, tree, root) for path, errors in at.items() if path not in untold
     ]
     if untold:
         text = f"{len(untold):,} more unknown keys; is this the file of a scenario?"
@@ -128,40 +130,42 @@ def problems_of(error: ValidationError, tree: Any, root: type[BaseModel]) -> lis
     return problems
 
 
-def slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
+def find_slips(tree: Any, root: type[BaseModel]) -> list[Problem]:
     """Find values that pydantic accepts, but that are certainly wrong.
 
     These are truth values for numbers (`trials: true`, read as one), whole numbers beyond any
     count, and texts that no file can contain.
     """
     problems = []
-    for path, value in _plain_values(tree):
-        fault = _slip(path, value, tree, root)
+    for path, value in _iterate_values(tree):
+        fault = _find_slip(path, value, tree, root)
         if fault:
-            problems.append(Problem(f"{dotted(path)}: got {shown(value)}; {fault}", path))
+            problems.append(
+                Problem(f"{format_path(path)}: got {format_value(value)}; {fault}", path)
+            )
     return problems
 
 
-def _slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
+def _find_slip(path: Path, value: Any, tree: Any, root: type[BaseModel]) -> str:
     """Describe the error of a value, or return an empty text."""
     if isinstance(value, str):
-        return _fault_of_text(value)
+        return _find_text_fault(value)
     truth = isinstance(value, bool)
-    if not isinstance(value, int) or (not truth and abs(value) <= MOST_WHOLE):
+    if not isinstance(value, int) or (not truth and abs(value) <= MAX_WHOLE):
         return ""
-    field = _field_at(path, tree, root)
-    kinds = _kinds(field.annotation) if field else set()
+    field = _find_field(path, tree, root)
+    kinds = _list_types(field.annotation) if field else set()
     if truth:
         return "must be a number" if kinds & {int, float} and bool not in kinds else ""
     bounded = field is not None and any(isinstance(one, Le | Lt) for one in field.metadata)
     if bounded or float in kinds:
         return ""
     if int in kinds or abs(value) >= 2**63:
-        return f"must be at most {MOST_WHOLE:,}"
+        return f"must be at most {MAX_WHOLE:,}"
     return ""
 
 
-def _fault_of_text(value: str) -> str:
+def _find_text_fault(value: str) -> str:
     if "\0" in value:
         return "must have no NUL (\\0), which no file's name can have"
     try:
@@ -171,47 +175,48 @@ def _fault_of_text(value: str) -> str:
     return ""
 
 
-def _field_at(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
+def _find_field(path: Path, tree: Any, root: type[BaseModel]) -> FieldInfo | None:
     """Return the field of a value, or of the list that contains it."""
     keys = [part for part in path if isinstance(part, str)]
     section = path[: len(path) - 1 - path[::-1].index(keys[-1])]
-    model = model_at(root, section, tree)
+    model = find_settings_class(root, section, tree)
     return model.model_fields.get(keys[-1]) if model else None
 
 
-def _plain_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _iterate_values(tree: Any, above: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Yield every scalar value with its path, except those of the sweep."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             if above or key != "sweep":
-                yield from _plain_values(value, (*above, key))
+                yield from _iterate_values(value, (*above, key))
     elif isinstance(tree, list | tuple):
         for index, value in enumerate(tree):
-            yield from _plain_values(value, (*above, index))
+            yield from _iterate_values(value, (*above, index))
     else:
         yield above, tree
 
 
-def _kinds(annotation: Any) -> set[Any]:
+def _list_types(annotation: Any) -> set[Any]:
     """Return the types in an annotation."""
-    return {annotation}.union(*(_kinds(arg) for arg in get_args(annotation) if arg is not ...))
+    return {annotation}.union(*(_list_types(arg) for arg in get_args(annotation) if arg is not ...))
 
 
-def unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
+def format_unknown_key(path: Path, tree: Any, root: type[BaseModel]) -> str:
     """Return the message for an unknown key, with the closest known one."""
-    model = model_at(root, path[:-1], tree)
+    model = find_settings_class(root, path[:-1], tree)
     known = list(model.model_fields) if model else []
-    return f"{dotted(path)}: unknown key{hint(path, tree, root)} (known keys: {', '.join(known)})"
+    keys = ", ".join(known)
+    return f"{format_path(path)}: unknown key{find_hint(path, tree, root)} (known keys: {keys})"
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as the user would write it, shortened."""
     plain = {"None": "null", "True": "true", "False": "false"}
     text = plain.get(repr(value), repr(value))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:
+def _find_key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Path | None]:
     """Return the keys of an error's location, and the path at which the value had alternatives.
 
     The kinds of the alternatives, which pydantic puts in between, are left out.
@@ -224,58 +229,64 @@ def _key_path(loc: Sequence[str | int], tree: Any, kind: str) -> tuple[Path, Pat
             isinstance(tree, list | tuple) and isinstance(part, int)
         )
         if inside or (kind == "missing" and last):
-            path, tree = (*path, part), child(tree, part)
+            path, tree = (*path, part), get_child(tree, part)
         else:
             branch = path
     return path, branch
 
 
-def _problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) -> Problem:
+def _make_problem(path: Path, errors: list[Any], tree: Any, root: type[BaseModel]) -> Problem:
     kind = errors[0]["type"]
     choice = CHOICES.get(path)
-    value = value_at(tree, path)
+    value = get_value(tree, path)
     if kind == "extra_forbidden":
-        return Problem(unknown_key(path, tree, root), path)
+        return Problem(format_unknown_key(path, tree, root), path)
     if errors[0]["loc"][-1] == "[key]":
-        known = _literals(errors[0])
-        hint = did_you_mean(str(path[-1]), known)
-        return Problem(f"{dotted(path)}: unknown key{hint} (known keys: {', '.join(known)})", path)
+        known = _list_literals(errors[0])
+        hint = format_suggestion(str(path[-1]), known)
+        return Problem(
+            f"{format_path(path)}: unknown key{hint} (known keys: {', '.join(known)})", path
+        )
     if kind == "missing":
         like = ", like 'name: my_run'" if path == ("name",) else ""
-        return Problem(f"{dotted(path)}: must be given{like}", path)
+        return Problem(f"{format_path(path)}: must be given{like}", path)
     if choice and kind in (UNKNOWN, NO_SECTION):
         if isinstance(value, Mapping):
             path, value = (*path, "name"), value["name"]
         if isinstance(value, str):
-            return Problem(f"{dotted(path)}: {registry.unknown_name(choice.table, value)}", path)
+            return Problem(
+                f"{format_path(path)}: {registry.format_unknown_name(choice.table, value)}", path
+            )
         wanted = "a name" if path[-1] == "name" else "a name or a mapping of keys"
-        names = ", ".join(registry.names(choice.table))
-        return Problem(f"{dotted(path)}: got {shown(value)}; must be {wanted}: {names}", path)
+        names = ", ".join(registry.list_names(choice.table))
+        return Problem(
+            f"{format_path(path)}: got {format_value(value)}; must be {wanted}: {names}", path
+        )
     if kind == "value_error":
-        prefix = f"{dotted(path)}: " if path else ""
+        prefix = f"{format_path(path)}: " if path else ""
         return Problem(f"{prefix}{errors[0]['ctx']['error']}", path)
     precise = [one for one in errors if not one["type"].endswith("_type")]
-    texts = dict.fromkeys(_requirement(one) for one in precise or errors)
-    text = f"{dotted(path)}: got {shown(value)}; must be {' or '.join(texts)}"
-    return Problem(text + _closest_literal(errors, value), path)
+    texts = dict.fromkeys(_format_requirement(one) for one in precise or errors)
+    text = f"{format_path(path)}: got {format_value(value)}; must be {' or '.join(texts)}"
+    return Problem(text + _suggest_literal(errors, value), path)
 
 
-def _requirement(error: Any) -> str:
+def _format_requirement(error: Any) -> str:
     """Describe the required value, after "must be"."""
-    if error["type"] in _WANTED:
-        return _WANTED[error["type"]].format(**error.get("ctx", {}))
+    if error["type"] in _REQUIREMENTS:
+        return _REQUIREMENTS[error["type"]].format(**error.get("ctx", {}))
     text = str(error["msg"]).removeprefix("Input should be ").removeprefix("a valid ")
     text = text.split(", unable to")[0].split(", got a number")[0]
     text = {"integer": "a whole number", "number": "a number", "string": "text"}.get(text, text)
     return {"boolean": "true or false", "finite number": "a finite number"}.get(text, text)
 
 
-def _closest_literal(errors: list[Any], value: Any) -> str:
+def _suggest_literal(errors: list[Any], value: Any) -> str:
     if errors[0]["type"] != "literal_error" or not isinstance(value, str):
         return ""
-    return did_you_mean(value, _literals(errors[0]))
+    return format_suggestion(value, _list_literals(errors[0]))
 
 
-def _literals(error: Any) -> list[str]:
+def _list_literals(error: Any) -> list[str]:
     """Return the texts that a literal_error would accept."""
     return re.findall(r"'([^']*)'", error["ctx"]["expected"])

@@ -16,11 +16,11 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, of_field
+from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings, list_former_defaults
-from otafl.scenario.keys import CHOICES, custom_sections, dotted, sections
+from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
 from otafl.scenario.yaml_source import parse
@@ -34,7 +34,7 @@ NO_RESULT = re.compile(r"name$|track\b|output\.folder$|engine\.(?!dtype)")
 """Keys that no result depends on."""
 
 
-def scenario_hash(scenario: Scenario, former: bool = False) -> str:
+def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     """Return the SHA-256 of everything that the results depend on.
 
     Name, folder, tracker and engine do not count, except the precision. A key with the default that
@@ -47,7 +47,7 @@ def scenario_hash(scenario: Scenario, former: bool = False) -> str:
     former: read the components of an axis as before defaults changed: keys that are not given have
     the first default.
     """
-    tree = _set(scenario)
+    tree = _get_non_default_keys(scenario)
     tree.pop("name")
     tree.pop("track", None)
     output = tree.pop("output", {})
@@ -56,23 +56,23 @@ def scenario_hash(scenario: Scenario, former: bool = False) -> str:
     tree["engine"] = {"dtype": scenario.engine.dtype}
     # the order of the axes is the order of the dims
     tree["sweep"] = [_normalise_axis(key, values, former) for key, values in scenario.sweep.items()]
-    return _digest(tree)
+    return _hash_tree(tree)
 
 
-def about(scenario: Scenario) -> dict[str, str]:
-    """Return the attributes of a file that identify its scenario, see `same`."""
-    return {"scenario": to_yaml(scenario), "scenario_hash": scenario_hash(scenario)}
+def describe_scenario(scenario: Scenario) -> dict[str, str]:
+    """Return the attributes of a file that identify its scenario, see `is_same`."""
+    return {"scenario": to_yaml(scenario), "scenario_hash": compute_scenario_hash(scenario)}
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether two files have the same scenario.
 
-    They do if their `scenario_hash` is equal. Another version of otafl may have computed the hash
-    differently; then the `scenario` that they contain as YAML decides.
+    They do if their `compute_scenario_hash` is equal. Another version of otafl may have computed
+    the hash differently; then the `scenario` that they contain as YAML decides.
     """
-    if one["scenario_hash"] == other["scenario_hash"]:
+    if first["scenario_hash"] == second["scenario_hash"]:
         return True
-    return _hash_of_stored(one) == _hash_of_stored(other) != ""
+    return _hash_stored(first) == _hash_stored(second) != ""
 
 
 def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     stored : mapping
-        The `scenario` and its `scenario_hash`, see `about`.
+        The `scenario` and its `compute_scenario_hash`, see `describe_scenario`.
     """
     tree: dict[str, Any] = parse(str(stored["scenario"])).data
     if _is_former(str(stored["scenario"]), str(stored["scenario_hash"])):
@@ -103,7 +103,7 @@ def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]
     Parameters
     ----------
     stored : mapping
-        The `scenario` and its `scenario_hash`, see `about`.
+        The `scenario` and its `compute_scenario_hash`, see `describe_scenario`.
     scenario : Scenario
         The other scenario.
     """
@@ -125,52 +125,54 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str =
     return found
 
 
-def sources_of(scenario: Scenario) -> Sources:
+def hash_custom_sources(scenario: Scenario) -> Sources:
     """Return the files of user-defined modules that results depend on, and their hashes.
 
     Raises UserError if a named module cannot be imported.
     """
     found: Sources = {}
-    for path, section in custom_sections(scenario):
-        own = loading.source(section.name, f"{dotted(path)}.name")
-        found |= own if section.decides else {}
+    for path, section in iterate_custom_sections(scenario):
+        own = loading.hash_sources(section.name, f"{format_path(path)}.name")
+        found |= own if section.affects_results else {}
     return found
 
 
-def files_of(scenario: Scenario) -> dict[str, str]:
+def hash_named_files(scenario: Scenario) -> dict[str, str]:
     """Return the files that a scenario names and its results depend on, and their hashes."""
     named = (
-        getattr(section, field) for _, section in sections(scenario) for field in section.reads
+        getattr(section, field)
+        for _, section in iterate_sections(scenario)
+        for field in section.reads
     )
-    return {path: sources.of_file(path) for path in named if path}
+    return {path: sources.hash_file(path) for path in named if path}
 
 
-def stack_key(scenario: Scenario) -> str:
+def make_stack_key(scenario: Scenario) -> str:
     """Return the common key of points that can run in one stack.
 
     Such points differ only in stackable fields.
     """
     outside = {"name", "trials", "seed", "sweep", "engine", "output", "track"}
-    return _digest(structure(scenario, outside))
+    return _hash_tree(extract_structure(scenario, outside))
 
 
-def _hash_of_stored(stored: Mapping[str, Any]) -> str:
+def _hash_stored(stored: Mapping[str, Any]) -> str:
     """Return the hash of the scenario in a file; empty without one."""
     text = str(stored.get("scenario", ""))
-    return _hash_of(text, _is_former(text, str(stored["scenario_hash"])))
+    return _hash_text(text, _is_former(text, str(stored["scenario_hash"])))
 
 
 def _is_former(text: str, digest: str) -> bool:
     """Return whether a file dates from before a change of a default that its axes depend on."""
-    now = _hash_of(text, False)
-    return digest != now != _hash_of(text, True)
+    now = _hash_text(text, False)
+    return digest != now != _hash_text(text, True)
 
 
 @functools.cache
-def _hash_of(text: str, former: bool) -> str:
+def _hash_text(text: str, former: bool) -> str:
     """Return the hash of a scenario as YAML; empty if the text is no scenario."""
     try:
-        return scenario_hash(Scenario.model_validate(parse(text).data), former)
+        return compute_scenario_hash(Scenario.model_validate(parse(text).data), former)
     except (UserError, ValidationError):
         return ""
 
@@ -207,14 +209,14 @@ def _apply(key: str, value: Any, change: Change) -> Any:
         return {own: _apply(own, one, change) for own, one in value.items()}
     path = tuple(key.removesuffix(".name").split("."))
     choice = CHOICES.get(path)
-    kind = None if choice is None else choice.settings(value)
+    kind = None if choice is None else choice.find_settings_class(value)
     if choice is None or kind is None or not list_former_defaults(kind):
         return value
-    changed = change(kind, dict(choice.named(value)))
+    changed = change(kind, dict(choice.normalise(value)))
     return value if isinstance(value, str) and len(changed) == 1 else changed
 
 
-def _set(settings: Settings, default: str = "") -> dict[str, Any]:
+def _get_non_default_keys(settings: Settings, default: str = "") -> dict[str, Any]:
     """Return the keys that are not at the default they were introduced with, as plain data.
 
     default: the name of a section that gives none.
@@ -228,11 +230,11 @@ def _set(settings: Settings, default: str = "") -> dict[str, Any]:
         elif key == "name":
             tree |= {} if value == default else {key: value}
         elif _has_changed_default(value) or (
-            value != _introduced(info, plain) and value != settings.implied.get(key)
+            value != _get_first_default(info, plain) and value != settings.implied_settings.get(key)
         ):
-            choice = of_field(info)
+            choice = get_choice(info)
             name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
-            own = _set(value, name) if isinstance(value, Settings) else plain[key]
+            own = _get_non_default_keys(value, name) if isinstance(value, Settings) else plain[key]
             if own or not isinstance(value, Settings):
                 tree[key] = own
     return tree
@@ -243,24 +245,24 @@ def _has_changed_default(value: Any) -> bool:
     return isinstance(value, Settings) and bool(list_former_defaults(type(value)))
 
 
-def _introduced(info: FieldInfo, section: dict[str, Any]) -> Any:
+def _get_first_default(info: FieldInfo, section: dict[str, Any]) -> Any:
     extra = info.json_schema_extra
     if isinstance(extra, dict) and "introduced" in extra:
         return extra["introduced"]
     return info.get_default(call_default_factory=True, validated_data=section)
 
 
-def structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
+def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
     """Return the settings that require a separate stack, as plain data, except these keys."""
     if isinstance(settings, Settings):
-        skip = {*settings.stackable, *outside}
+        skip = {*settings.stackable_names, *outside}
         every = vars(settings) | (settings.model_extra or {})
-        return {name: structure(value) for name, value in every.items() if name not in skip}
+        return {name: extract_structure(value) for name, value in every.items() if name not in skip}
     if isinstance(settings, list | tuple):
-        return [structure(item) for item in settings]
+        return [extract_structure(item) for item in settings]
     return settings
 
 
-def _digest(tree: Any) -> str:
+def _hash_tree(tree: Any) -> str:
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -9,17 +9,17 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from otafl.core.choices import Choice, Section, of_field
+from otafl.core.choices import Choice, Section, get_choice
 from otafl.core.problems import Path
 from otafl.core.registry import TABLES
 from otafl.core.settings import Settings
-from otafl.user_code.own import OwnPart
+from otafl.user_code.custom_part import CustomPart
 
 CHOICES: dict[Path, Choice] = {table.path: Choice(name) for name, table in TABLES.items()}
 """Sections that choose a component -> their choice."""
 
 
-def dotted(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return a path as `model.hidden[1]`."""
     text = ""
     for part in path:
@@ -34,7 +34,7 @@ def split(key: str) -> Path:
     return tuple(key.split("."))
 
 
-def child(tree: Any, part: str | int) -> Any:
+def get_child(tree: Any, part: str | int) -> Any:
     """Return the value below a key or index, or None."""
     if isinstance(tree, Mapping):
         return tree.get(part)
@@ -43,12 +43,12 @@ def child(tree: Any, part: str | int) -> Any:
     return None
 
 
-def value_at(tree: Any, path: Path) -> Any:
+def get_value(tree: Any, path: Path) -> Any:
     """Return the value at a path, or None."""
-    return functools.reduce(child, path, tree)
+    return functools.reduce(get_child, path, tree)
 
 
-def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:
+def set_value(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> dict[str, Any]:
     """Return a copy of the tree with the value at the path.
 
     Raises KeyError(path) if a key above it has a value without keys.
@@ -64,10 +64,10 @@ def put(tree: Mapping[str, Any], path: Path, value: Any, above: Path = ()) -> di
         inner = {}
     if not isinstance(inner, Mapping):
         raise KeyError(here)
-    return {**tree, str(first): put(inner, rest, value, here)}
+    return {**tree, str(first): set_value(inner, rest, value, here)}
 
 
-def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
+def iterate_fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, FieldInfo]]:
     """Yield every dotted key below a settings class with its field.
 
     The keys of all components of a table are included. A key of several components appears several
@@ -75,13 +75,13 @@ def fields(root: type[BaseModel], above: Path = ()) -> Iterator[tuple[str, Field
     """
     for name, info in root.model_fields.items():
         path = (*above, name)
-        yield dotted(path), info
-        for kind in _kinds(info):
-            yield from fields(kind, path)
+        yield format_path(path), info
+        for kind in _iterate_settings_classes(info):
+            yield from iterate_fields(kind, path)
 
 
-def field_at(
-    root: type[BaseModel], path: Path, chosen: Mapping[Path, Iterable[Any]]
+def find_field(
+    root: type[BaseModel], path: Path, choices: Mapping[Path, Iterable[Any]]
 ) -> FieldInfo | None:
     """Return the field of a key, if one of the components that a scenario may choose has it.
 
@@ -93,7 +93,7 @@ def field_at(
         Settings class of the scenario.
     path : Path
         Path of the key.
-    chosen : mapping
+    choices : mapping
         Section -> its possible values.
     """
     kinds = [root]
@@ -103,60 +103,62 @@ def field_at(
             return infos[0] if infos else None
         choice = CHOICES.get(path[:depth])
         if choice is None:
-            kinds = [kind for info in infos for kind in _kinds(info)]
+            kinds = [kind for info in infos for kind in _iterate_settings_classes(info)]
         else:
-            found = [choice.settings(section) for section in chosen.get(path[:depth], ())]
+            found = [
+                choice.find_settings_class(section) for section in choices.get(path[:depth], ())
+            ]
             kinds = [kind for kind in found if kind is not None]
     return None
 
 
-def sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
+def iterate_sections(settings: Settings, above: Path = ()) -> Iterator[tuple[Path, Settings]]:
     """Yield every present section below settings, with its keys."""
     for name, value in vars(settings).items():  # a third of the time of pydantic's own loop
         if isinstance(value, Settings):
             yield (*above, name), value
-            yield from sections(value, (*above, name))
+            yield from iterate_sections(value, (*above, name))
 
 
-def custom_sections(settings: Settings) -> Iterator[tuple[Path, OwnPart]]:
+def iterate_custom_sections(settings: Settings) -> Iterator[tuple[Path, CustomPart]]:
     """Yield the sections that name a user-defined component, with their keys."""
-    for path, section in sections(settings):
-        if isinstance(section, OwnPart):
+    for path, section in iterate_sections(settings):
+        if isinstance(section, CustomPart):
             yield path, section
 
 
 def is_section(info: FieldInfo) -> bool:
     """Return whether a field has keys of its own in every scenario, which can be swept."""
-    return of_field(info) is not None or _is_settings(info.annotation)
+    return get_choice(info) is not None or _is_settings(info.annotation)
 
 
-def model_at(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | None:
+def find_settings_class(root: type[BaseModel], path: Path, tree: Any) -> type[BaseModel] | None:
     """Return the settings class with the keys below a path, as the tree chooses it."""
     model: type[BaseModel] | None = root
     for part in path:
-        tree = child(tree, part)
+        tree = get_child(tree, part)
         if isinstance(part, int):
             continue
         if model is None or part not in model.model_fields:
             return None
         info = model.model_fields[part]
-        found = of_field(info)
+        found = get_choice(info)
         if isinstance(found, Choice):
-            model = found.settings(tree)
+            model = found.find_settings_class(tree)
         elif isinstance(found, Section):
-            model = found.kind
+            model = found.settings_class
         else:
-            model = next(iter(classes_in(info.annotation)), None)
+            model = next(iter(list_classes(info.annotation)), None)
     return model
 
 
-def _kinds(info: FieldInfo) -> Iterator[type[BaseModel]]:
+def _iterate_settings_classes(info: FieldInfo) -> Iterator[type[BaseModel]]:
     """Yield the settings classes of a field, except those in lists and alternatives."""
-    found = of_field(info)
+    found = get_choice(info)
     if isinstance(found, Choice):
-        yield from dict.fromkeys(found.every().values())
+        yield from dict.fromkeys(found.load_all_settings_classes().values())
     elif isinstance(found, Section):
-        yield found.kind
+        yield found.settings_class
     elif _is_settings(info.annotation):
         yield info.annotation  # type: ignore[misc]
 
@@ -165,8 +167,8 @@ def _is_settings(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def classes_in(annotation: Any) -> list[type[BaseModel]]:
+def list_classes(annotation: Any) -> list[type[BaseModel]]:
     """Return the settings classes in an annotation, as in a list of them."""
     if _is_settings(annotation):
         return [annotation]
-    return [found for arg in get_args(annotation) for found in classes_in(arg)]
+    return [found for arg in get_args(annotation) for found in list_classes(arg)]

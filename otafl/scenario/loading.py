@@ -16,15 +16,15 @@ from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
 from otafl.scenario.axes import Axis
 from otafl.scenario.checks import check
-from otafl.scenario.errors import ScenarioError, Where, problems_of, slips
-from otafl.scenario.keys import put, split
+from otafl.scenario.errors import ProblemLocator, ScenarioError, find_slips, to_problems
+from otafl.scenario.keys import set_value, split
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
 
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 """Largest size of a scenario's file."""
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 """Largest number of points of a sweep: each of them is checked and has a place in the results."""
 
 Further = Callable[[Scenario], list[Problem]]
@@ -68,26 +68,26 @@ def load_points(
     further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
-        tree, where = _plain(source), Where()
+        tree, where = _to_plain(source), ProblemLocator()
     else:
         tree, where = _read(FilePath(source))
-    tree, where = _overridden(tree, where, overrides)
+    tree, where = _apply_overrides(tree, where, overrides)
     problems: list[Problem] = []
     try:
         scenario = Scenario.model_validate(tree)
     except ValidationError as error:
-        problems = problems_of(error, tree, Scenario)
+        problems = to_problems(error, tree, Scenario)
     faulty = {one.path for one in problems}
-    problems += [one for one in slips(tree, Scenario) if one.path not in faulty]
+    problems += [one for one in find_slips(tree, Scenario) if one.path not in faulty]
     sweep, faults = axes.read(tree.get("sweep"), Scenario, tree)
     at_sweep = {fault.path for fault in faults}
     problems = [one for one in problems if one.path not in at_sweep] + faults
-    problems += [*_swept_and_set(sweep, where), *_too_many(sweep)]
-    if any(one.path[:1] != ("sweep",) for one in problems) or _too_many(sweep):
-        raise where.error(problems)
+    problems += [*_find_swept_overrides(sweep, where), *_find_excess_points(sweep)]
+    if any(one.path[:1] != ("sweep",) for one in problems) or _find_excess_points(sweep):
+        raise where.make_error(problems)
     if problems:  # the values of the other axes are still checked
         scenario = Scenario.model_validate({**tree, "sweep": {}})
-    return scenario, _points(scenario, sweep, where, further, problems)
+    return scenario, _build_points(scenario, sweep, where, further, problems)
 
 
 def expand(scenario: Scenario) -> list[Point]:
@@ -95,7 +95,7 @@ def expand(scenario: Scenario) -> list[Point]:
 
     Raises ScenarioError for invalid points.
     """
-    return _points(scenario, _sweep(scenario), Where())
+    return _build_points(scenario, _read_sweep(scenario), ProblemLocator())
 
 
 def is_scenario(file: FilePath) -> bool:
@@ -103,23 +103,23 @@ def is_scenario(file: FilePath) -> bool:
     if file.suffix in (".yaml", ".yml"):
         return True
     try:
-        tree = parse(_text(file)).data
+        tree = parse(_read_text(file)).data
     except UserError:
         return False
     return isinstance(tree, dict) and "name" in tree and set(tree) <= set(Scenario.model_fields)
 
 
-def axes_of(scenario: Scenario) -> dict[str, Axis]:
+def build_axes(scenario: Scenario) -> dict[str, Axis]:
     """Return dim -> axis of the sweep, in the scenario's order."""
-    return axes.coordinates(_sweep(scenario))
+    return axes.build_axes(_read_sweep(scenario))
 
 
-def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
+def _read(file: FilePath) -> tuple[dict[str, Any], ProblemLocator]:
     """Return the content of a file and its places.
 
     Raises ScenarioError with the place if it is no mapping.
     """
-    text = _text(file)
+    text = _read_text(file)
     try:
         source = parse(text)
     except YamlError as error:
@@ -132,21 +132,21 @@ def _read(file: FilePath) -> tuple[dict[str, Any], Where]:
         raise ScenarioError(
             [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
         )
-    return source.data, Where(str(file), source.places)
+    return source.data, ProblemLocator(str(file), source.places)
 
 
-def _text(file: FilePath) -> str:
+def _read_text(file: FilePath) -> str:
     """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
     try:
         with open_regular(file) as opened:
-            data = opened.read(MOST_BYTES + 1)
+            data = opened.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ScenarioError([f"{file}: {_unreadable(file, error)}"]) from error
+        raise ScenarioError([f"{file}: {_format_unreadable(file, error)}"]) from error
     if data.startswith(HDF5):
         raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ScenarioError(
-            [f"{file}: has more than {MOST_BYTES / 1e6:g} MB, which no scenario has; give its file"]
+            [f"{file}: has more than {MAX_BYTES / 1e6:g} MB, which no scenario has; give its file"]
         )
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -158,7 +158,7 @@ def _text(file: FilePath) -> str:
         raise ScenarioError([f"{file}:{line}:{column}: {fault}"]) from error
 
 
-def _unreadable(file: FilePath, error: OSError) -> str:
+def _format_unreadable(file: FilePath, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         kept = file / "scenario.yaml"
         if kept.is_file():
@@ -167,20 +167,20 @@ def _unreadable(file: FilePath, error: OSError) -> str:
     return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return mappings, sequences, paths and NumPy's numbers in the form that YAML would give."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, FilePath):
         return str(value)
-    return _plain(value.tolist()) if hasattr(value, "tolist") else value
+    return _to_plain(value.tolist()) if hasattr(value, "tolist") else value
 
 
-def _overridden(
-    tree: dict[str, Any], where: Where, overrides: Sequence[str]
-) -> tuple[dict[str, Any], Where]:
+def _apply_overrides(
+    tree: dict[str, Any], locator: ProblemLocator, overrides: Sequence[str]
+) -> tuple[dict[str, Any], ProblemLocator]:
     texts: dict[Path, str] = {}
     problems = []
     for text in overrides:
@@ -191,56 +191,56 @@ def _overridden(
             problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
             continue
         try:
-            tree = put(tree, path, parse(value).data)
+            tree = set_value(tree, path, parse(value).data)
         except YamlError as error:
             problems.append(Problem(str(error), path))
         except KeyError as error:
             holder = ".".join(error.args[0])
             problems.append(Problem(f"'{holder}' has no keys of its own", path))
-    where = Where(where.label, where.places, texts)
+    locator = ProblemLocator(locator.label, locator.places, texts)
     if problems:
-        raise where.error(problems)
-    return tree, where
+        raise locator.make_error(problems)
+    return tree, locator
 
 
-def _swept_and_set(sweep: axes.Sweep, where: Where) -> list[Problem]:
+def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> list[Problem]:
     """Return the overrides that an axis would override in turn."""
     problems = []
     for tracks in sweep:
         for track in tracks:
-            if track.path in where.overrides or (*track.path, "name") in where.overrides:
-                path = track.path if track.path in where.overrides else (*track.path, "name")
+            if track.path in locator.overrides or (*track.path, "name") in locator.overrides:
+                path = track.path if track.path in locator.overrides else (*track.path, "name")
                 text = f"this key is swept; say sweep.{track.key}=[...], or sweep={{}} for no sweep"
                 problems.append(Problem(text, path))
     return problems
 
 
-def _too_many(sweep: axes.Sweep) -> list[Problem]:
+def _find_excess_points(sweep: axes.Sweep) -> list[Problem]:
     """Return the sweep's problem if it has too many points."""
-    count = axes.size(sweep)
-    if count <= MOST_POINTS:
+    count = axes.count_points(sweep)
+    if count <= MAX_POINTS:
         return []
-    sizes = " x ".join(f"{tracks[0].axis} {len(tracks[0].values):,}" for tracks in sweep)
+    sizes = " x ".join(f"{tracks[0].axis_name} {len(tracks[0].values):,}" for tracks in sweep)
     text = (
-        f"sweep: has {count:,} points ({sizes}); must have at most {MOST_POINTS:,}: list fewer "
+        f"sweep: has {count:,} points ({sizes}); must have at most {MAX_POINTS:,}: list fewer "
         "values, let keys advance together in zip, or make several sweeps of it"
     )
     return [Problem(text, ("sweep",))]
 
 
-def _sweep(scenario: Scenario) -> axes.Sweep:
+def _read_sweep(scenario: Scenario) -> axes.Sweep:
     tree = scenario.model_dump()
     sweep, problems = axes.read(scenario.sweep, Scenario, tree)
-    problems += _too_many(sweep)
+    problems += _find_excess_points(sweep)
     if problems:
-        raise Where().error(problems)
+        raise ProblemLocator().make_error(problems)
     return sweep
 
 
-def _points(
+def _build_points(
     scenario: Scenario,
     sweep: axes.Sweep,
-    where: Where,
+    locator: ProblemLocator,
     further: Further | None = None,
     faults: Sequence[Problem] = (),
 ) -> list[Point]:
@@ -253,18 +253,18 @@ def _points(
     # sections that no axis changes need no second validation, which is what takes the time
     swept = {track.path[0] for tracks in sweep for track in tracks}
     shared = {name: value for name, value in scenario if name in base and name not in swept}
-    dims = axes.coordinates(sweep)
+    dims = axes.build_axes(sweep)
     coords = [coord for axis in dims.values() for coord in axis.coords.items()]
-    points, problems = [], _Collected(where)
-    for index, settings in enumerate(axes.points(sweep)):
-        tree = axes.applied(base, settings)
+    points, problems = [], _Collected(locator)
+    for index, settings in enumerate(axes.iterate_points(sweep)):
+        tree = axes.apply_point(base, settings)
         try:
             one = Scenario.model_validate({**tree, **shared})
         except ValidationError as error:
-            problems.add(problems_of(error, tree, Scenario), settings)
+            problems.add(to_problems(error, tree, Scenario), settings)
             continue
         changed = {name: value for name, value in tree.items() if name in swept}
-        found = [*(() if faults else check(one)), *slips(changed, Scenario)]
+        found = [*(() if faults else check(one)), *find_slips(changed, Scenario)]
         if not found and not faults and further is not None:
             found = further(one)
         problems.add(found, settings)
@@ -278,20 +278,20 @@ def _points(
 class _Collected:
     """The errors of points, each listed once, with the values of the axes that cause it."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: ProblemLocator) -> None:
         self._where = where
         self._found: dict[tuple[str, Path], tuple[Path, dict[str, None]]] = {}
 
     def add(self, problems: Sequence[Problem], point: list[tuple[axes.Track, int]]) -> None:
         for one in problems:
-            touched = [at for at in point if _touches(at[0].path, (one.path, *one.others))]
+            touched = [at for at in point if _is_related(at[0].path, (one.path, *one.other_paths))]
             axis, place = one.path, one.path
             if touched:
                 track, position = touched[0]
-                axis, place = track.place, track.place_of(position)
+                axis, place = track.place, track.get_place(position)
             _, said = self._found.setdefault((one.message, axis), (place, {}))
             if touched:
-                said[axes.said(touched)] = None
+                said[axes.format_point(touched)] = None
 
     def raise_any(self, others: Sequence[Problem]) -> None:
         """Raise the collected errors and the others, if there are any."""
@@ -301,9 +301,9 @@ class _Collected:
             prefix = f"sweep: {next(iter(said))}{more}: " if said else ""
             problems.append(Problem(f"{prefix}{message}", place))
         if problems:
-            raise self._where.error(problems)
+            raise self._where.make_error(problems)
 
 
-def _touches(path: Path, paths: Sequence[Path]) -> bool:
+def _is_related(path: Path, paths: Sequence[Path]) -> bool:
     """Return whether a key is above or below one of the others."""
     return any(path[: len(one)] == one or one[: len(path)] == path for one in paths if one)

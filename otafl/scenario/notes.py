@@ -5,27 +5,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from otafl.algorithms.custom import class_of
+from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.choices import Choice
 from otafl.scenario.checks import find_otherwise
 from otafl.scenario.schema import Point, Scenario
 
-MOST_ASKED = 50
+MAX_ASKED = 50
 """Largest number of combinations (of method and data, or of transport, topology and channel) that
 are asked for notes."""
 
 
-def notes_on(points: Sequence[Point]) -> list[str]:
+def list_notes(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each valid setting that is probably not intended.
 
     These are power policies without effect, clipped models, and the notes of methods, transports
     and topologies.
     """
-    return [*_idle_policies(points), *_clipped_models(points), *_of_sections(points)]
+    return [
+        *_note_idle_policies(points),
+        *_note_clipped_models(points),
+        *_collect_section_notes(points),
+    ]
 
 
-def _clipped_models(points: Sequence[Point]) -> list[str]:
+def _note_clipped_models(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each method that sends models under `privacy.clip`.
 
     The bound is intended for the norm of an increment.
@@ -33,7 +37,7 @@ def _clipped_models(points: Sequence[Point]) -> list[str]:
     said = []
     for scenario in (point.scenario for point in points):
         method, clip = scenario.algorithm, scenario.privacy.clip
-        kind = class_of(method)
+        kind = get_class(method)
         if clip is None or kind.sends_increments(method.values):
             continue
         instead = find_otherwise("algorithm", method.values, kind.sends_increments)
@@ -45,7 +49,7 @@ def _clipped_models(points: Sequence[Point]) -> list[str]:
     return list(dict.fromkeys(said))
 
 
-def _of_sections(points: Sequence[Point]) -> list[str]:
+def _collect_section_notes(points: Sequence[Point]) -> list[str]:
     """Return the notes of methods, transports and topologies of the points, each sentence once."""
     said: list[str] = []
     for names, about in (
@@ -56,23 +60,23 @@ def _of_sections(points: Sequence[Point]) -> list[str]:
         for scenario in (point.scenario for point in points):
             key = [getattr(scenario, name) for name in about]
             different.setdefault(repr((*key, scenario.devices.count)), scenario)
-        for scenario in itertools.islice(different.values(), MOST_ASKED):
+        for scenario in itertools.islice(different.values(), MAX_ASKED):
             for name in names:
-                said += getattr(scenario, name).values.notes(scenario)
+                said += getattr(scenario, name).values.list_notes(scenario)
     return list(dict.fromkeys(said))
 
 
-def _idle_policies(points: Sequence[Point]) -> list[str]:
+def _note_idle_policies(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each transport without power policy, if one is given.
 
     Only the default policy does not count, even if it is written out, nor does one that has an
     effect at other points of the sweep.
     """
-    default = Choice("power").default()
+    default = Choice("power").make_default()
     idle: dict[str, dict[str, bool]] = {}
     obeyed = False
     for scenario in (point.scenario for point in points):
-        kind = registry.component("transport", scenario.transport.name)
+        kind = registry.load_component("transport", scenario.transport.name)
         obeyed |= kind.obeys_power
         if not kind.obeys_power and "power" in scenario.model_fields_set:
             idle.setdefault(scenario.transport.name, {})[scenario.power.name] = (
@@ -87,8 +91,8 @@ def _idle_policies(points: Sequence[Point]) -> list[str]:
         return []
     obeying = [
         name
-        for name in registry.names("transport")
-        if registry.component("transport", name).obeys_power
+        for name in registry.list_names("transport")
+        if registry.load_component("transport", name).obeys_power
     ]
     return [
         f"power: {' and '.join(map(repr, policies))} without effect, because transport "

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from otafl.core.choices import chosen
-from otafl.core.problems import Problem, problem
-from otafl.core.settings import Settings, stackable
+from otafl.core.choices import declare_choice
+from otafl.core.problems import Problem, make_problem
+from otafl.core.settings import Settings, declare_stackable
 from otafl.devices.protocols import Late
 
 Target = Literal[
@@ -33,22 +33,24 @@ class DevicesSettings(Settings):
     senders: int | None = Field(None, ge=1)
     """participants whose update is aggregated, drawn again in each round; the others only train.
     All if not given"""
-    selection: Any = chosen("selection", "how participants are chosen")
-    levels: Any = chosen("levels", "model size that each device trains, for methods with several")
-    compute: Any = chosen("compute", "hardware of the devices and its speed")
-    protocol: Any = chosen("protocol", "when the uplink slot opens")
-    availability: Any = chosen("availability", "when devices are available")
-    frequency: Any = chosen("frequency", "the clock frequency of the local work")
-    round_budget_j: float | None = stackable(None, gt=0)
+    selection: Any = declare_choice("selection", "how participants are chosen")
+    levels: Any = declare_choice(
+        "levels", "model size that each device trains, for methods with several"
+    )
+    compute: Any = declare_choice("compute", "hardware of the devices and its speed")
+    protocol: Any = declare_choice("protocol", "when the uplink slot opens")
+    availability: Any = declare_choice("availability", "when devices are available")
+    frequency: Any = declare_choice("frequency", "the clock frequency of the local work")
+    round_budget_j: float | None = declare_stackable(None, gt=0)
     """joules that a device may spend in a round: a device whose local work takes more does not take
     part, the others radiate at most the remainder; no bound if not given"""
-    deadline_s: float | None = stackable(None, gt=0)
+    deadline_s: float | None = declare_stackable(None, gt=0)
     """seconds from the start of a round to its uplink slot; without it the slot waits for the
     slowest participant"""
     late: Late = "drop"
     """treatment of an update that misses the slot: dropped, or delivered in the next slot that it
     is ready for"""
-    downlink_rate_bps: float = stackable(1e7, gt=0)
+    downlink_rate_bps: float = declare_stackable(1e7, gt=0)
     """bit rate at which the server's model reaches the devices"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -58,14 +60,14 @@ class DevicesSettings(Settings):
                 f"got {self.participants}, more than devices.count ({self.count}); leave it out "
                 "for all devices"
             )
-            yield problem(text, "devices.participants", "devices.count")
+            yield make_problem(text, "devices.participants", "devices.count")
         wanted = self.participants or self.count
         if self.senders is not None and self.senders > wanted:
             text = (
                 f"got {self.senders}, more than the {wanted} devices that take part; leave it out "
                 "for all of them"
             )
-            yield problem(text, "devices.senders", "devices.participants", "devices.count")
+            yield make_problem(text, "devices.senders", "devices.participants", "devices.count")
 
 
 class TrainingSettings(Settings):
@@ -100,7 +102,7 @@ class TrainingSettings(Settings):
     norm_from_round: int = Field(0, ge=0)
     """round from which those statistics are estimated; before it, a model is tested on the
     statistics of its test samples"""
-    duration_s: float | None = stackable(None, gt=0)
+    duration_s: float | None = declare_stackable(None, gt=0)
     """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
     given"""
     stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = None
@@ -111,14 +113,16 @@ class TrainingSettings(Settings):
         targets, data, key = self.stop_at or {}, scenario.data, "training.stop_at"
         if "validation_accuracy" in targets and not data.validation:
             text = "there are no validation samples; set data.validation, e.g. to 0.1"
-            yield problem(text, f"{key}.validation_accuracy", "data.validation")
+            yield make_problem(text, f"{key}.validation_accuracy", "data.validation")
         own = data.own_test or data.test == "per_device"
         if "personal_own_test_accuracy" in targets and not own:
             text = (
                 "devices have no test samples of their own; set data.own_test: true or data.test: "
                 "per_device"
             )
-            yield problem(text, f"{key}.personal_own_test_accuracy", "data.own_test", "data.test")
+            yield make_problem(
+                text, f"{key}.personal_own_test_accuracy", "data.own_test", "data.test"
+            )
 
 
 class EngineSettings(Settings):
@@ -163,4 +167,6 @@ class OutputSettings(Settings):
                 f"saves the channel of each of {count} devices, but output.each_device_up_to is "
                 f"{self.each_device_up_to}; use fewer devices or a larger bound"
             )
-            yield problem(text, "output.save_link", "output.each_device_up_to", "devices.count")
+            yield make_problem(
+                text, "output.save_link", "output.each_device_up_to", "devices.count"
+            )

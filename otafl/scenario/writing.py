@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from otafl.scenario.keys import dotted, sections, value_at
+from otafl.scenario.keys import format_path, get_value, iterate_sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.yaml_source import dump
 
@@ -16,17 +16,19 @@ def to_yaml(scenario: Scenario) -> str:
     """
     tree = scenario.model_dump(mode="json")
     axes = [key for row in (scenario.sweep, *scenario.sweep.get("zip", ())) for key in row]
-    for path, section in sections(scenario):
-        if not any(axis.startswith(dotted(path)) for axis in axes):
-            of = value_at(tree, path)
-            of.update({key: one for key, one in section.implied.items() if of[key] is None})
+    for path, section in iterate_sections(scenario):
+        if not any(axis.startswith(format_path(path)) for axis in axes):
+            of = get_value(tree, path)
+            of.update(
+                {key: one for key, one in section.implied_settings.items() if of[key] is None}
+            )
     tree = name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")
     return dump(tree)
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON schema of a scenario, for editors.
 
     `stackable: true` marks the numbers whose sweep costs least.

@@ -17,13 +17,13 @@ import yaml
 from otafl.core.errors import UserError
 from otafl.core.problems import Path
 
-MOST_VALUES = 50_000
+MAX_VALUES = 50_000
 """Largest number of keys and values of a text, including those that its aliases stand for."""
 
-MOST_DEEP = 40
+MAX_DEPTH = 40
 """Largest depth of lists and mappings."""
 
-MOST_DIGITS = 100
+MAX_DIGITS = 100
 """Largest number of digits of a whole number; the largest number in double precision has 309."""
 
 
@@ -58,19 +58,19 @@ def parse(text: str) -> Source:
         node = loader.get_single_node()
         if node is None:
             return Source(None)
-        places = {(): _place(node.start_mark)} | dict(_Walk().below(node, (), ()))
+        places = {(): _get_place(node.start_mark)} | dict(_NodeWalker().walk(node, (), ()))
         return Source(loader.construct_document(node), places)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f"{error.context}: " if error.context else ""
-        place = _place(mark) if mark else None
+        place = _get_place(mark) if mark else None
         raise YamlError(f"bad YAML: {context}{error.problem}", place) from error
     except (OverflowError, ValueError) as error:  # of `chr`
         mark = loader.get_mark()
         raise YamlError(
             "bad YAML: an escape that begins with \\ is beyond Unicode, whose last character is "
             "\\U0010FFFF",
-            _place(mark),
+            _get_place(mark),
         ) from error
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
@@ -86,30 +86,30 @@ def dump(data: Any) -> str:
     return text
 
 
-def _place(mark: yaml.Mark) -> tuple[int, int]:
+def _get_place(mark: yaml.Mark) -> tuple[int, int]:
     return mark.line + 1, mark.column + 1
 
 
-def _too_many(node: Any) -> YamlError:
+def _make_size_error(node: Any) -> YamlError:
     text = (
-        f"bad YAML: holds more than {MOST_VALUES:,} values, with what its aliases stand for; keep "
+        f"bad YAML: holds more than {MAX_VALUES:,} values, with what its aliases stand for; keep "
         "long lists in files of their own, or make several scenarios of it"
     )
-    return YamlError(text, _place(node.start_mark))
+    return YamlError(text, _get_place(node.start_mark))
 
 
-def _too_deep(node: Any) -> YamlError:
-    text = f"bad YAML: is nested more than {MOST_DEEP} deep, which no key of a scenario is"
-    return YamlError(text, _place(node.start_mark))
+def _make_depth_error(node: Any) -> YamlError:
+    text = f"bad YAML: is nested more than {MAX_DEPTH} deep, which no key of a scenario is"
+    return YamlError(text, _get_place(node.start_mark))
 
 
-class _Walk:
+class _NodeWalker:
     """Traversal of a whole text, including aliases and merged mappings."""
 
     def __init__(self) -> None:
         self._seen = 0
 
-    def below(
+    def walk(
         self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]
     ) -> Iterator[tuple[Path, tuple[int, int]]]:
         """Yield paths and places below a node.
@@ -117,28 +117,28 @@ class _Walk:
         Raises YamlError for a duplicate key, a key that is not text, and too large contents.
         """
         if node in above:
-            raise YamlError("bad YAML: an alias that contains itself", _place(node.start_mark))
+            raise YamlError("bad YAML: an alias that contains itself", _get_place(node.start_mark))
         self._seen += 1
-        if self._seen > MOST_VALUES:
-            raise _too_many(node)
-        if len(above) > MOST_DEEP:
-            raise _too_deep(node)
+        if self._seen > MAX_VALUES:
+            raise _make_size_error(node)
+        if len(above) > MAX_DEPTH:
+            raise _make_depth_error(node)
         above = (*above, node)
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
-                yield (*path, index), _place(item.start_mark)
-                yield from self.below(item, (*path, index), above)
+                yield (*path, index), _get_place(item.start_mark)
+                yield from self.walk(item, (*path, index), above)
         elif isinstance(node, yaml.MappingNode):
-            yield from self._mapping(node, path, above)
+            yield from self._walk_mapping(node, path, above)
 
-    def _mapping(
+    def _walk_mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> Iterator[tuple[Path, tuple[int, int]]]:
         seen: dict[str, tuple[int, int]] = {}
         for key, value in node.value:
-            place = _place(key.start_mark)
+            place = _get_place(key.start_mark)
             if key.tag == "tag:yaml.org,2002:merge":
-                for _ in self.below(value, path, above):
+                for _ in self.walk(value, path, above):
                     pass  # counted; errors name the key that merges
                 continue
             if key.tag != "tag:yaml.org,2002:str":
@@ -151,7 +151,7 @@ class _Walk:
                 )
             seen[key.value] = place
             yield (*path, key.value), place
-            yield from self.below(value, (*path, key.value), above)
+            yield from self.walk(value, (*path, key.value), above)
 
 
 class _Loader(yaml.SafeLoader):
@@ -165,10 +165,10 @@ class _Loader(yaml.SafeLoader):
         event = self.peek_event()
         self._composed += 1
         self._deep += 1
-        if self._composed > MOST_VALUES:
-            raise _too_many(event)
-        if self._deep > MOST_DEEP:
-            raise _too_deep(event)
+        if self._composed > MAX_VALUES:
+            raise _make_size_error(event)
+        if self._deep > MAX_DEPTH:
+            raise _make_depth_error(event)
         node = super().compose_node(parent, index)
         self._deep -= 1
         return node
@@ -178,8 +178,8 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ValueError, KeyError) as error:
             kind = node.tag.rpartition(":")[2]
-            place = _place(node.start_mark)
-            raise YamlError(f"bad YAML: '{_short(node.value)}' is no {kind}", place) from error
+            place = _get_place(node.start_mark)
+            raise YamlError(f"bad YAML: '{_shorten(node.value)}' is no {kind}", place) from error
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -191,7 +191,7 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
-_PLAIN = {
+_PLAIN_RESOLVERS = {
     "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     "int": (r"[-+]?[0-9]+(?:_[0-9]+)*|0x[0-9a-fA-F]+", "-+0123456789"),
@@ -204,30 +204,30 @@ _PLAIN = {
 }
 """Tag -> pattern of its plain values and their possible first characters; int goes before float."""
 
-for _name, (_pattern, _first) in _PLAIN.items():
+for _name, (_pattern, _first) in _PLAIN_RESOLVERS.items():
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(
             f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first)
         )
 
 
-def _int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     text = loader.construct_scalar(node).replace("_", "")
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise YamlError(
-            f"bad YAML: the whole number {_short(text)} has {len(text):,} digits; must have at "
-            f"most {MOST_DIGITS}",
-            _place(node.start_mark),
+            f"bad YAML: the whole number {_shorten(text)} has {len(text):,} digits; must have at "
+            f"most {MAX_DIGITS}",
+            _get_place(node.start_mark),
         )
     return int(text, 16) if text.startswith("0x") else int(text)
 
 
-def _float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
+def _construct_float(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> float:
     text = loader.construct_scalar(node).replace("_", "").lower()
     return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 20 else f"{text[:17]}..."
 
 
@@ -239,8 +239,8 @@ def _list(dumper: yaml.SafeDumper, data: list[Any]) -> yaml.Node:
 _Loader.yaml_constructors = {
     tag: made
     for tag, made in yaml.SafeLoader.yaml_constructors.items()
-    if tag is None or tag.rpartition(":")[2] in (*_PLAIN, "str", "seq", "map")
+    if tag is None or tag.rpartition(":")[2] in (*_PLAIN_RESOLVERS, "str", "seq", "map")
 }
-_Loader.add_constructor("tag:yaml.org,2002:int", _int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _float)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 _Dumper.add_representer(list, _list)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from otafl.core import registry
 from otafl.core.contracts import LinkBudget
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.core.settings import Settings
 from otafl.csi.base import Csi
@@ -23,5 +23,5 @@ def build(
     sections : S settings of one class, the `devices.selection` of each trial.
     csi : what is believed of the channel, which is what the uplink believes.
     """
-    setup = SelectionSetup(csi, budget, streams, hyper_of(sections, streams))
-    return registry.make("selection", sections[0], setup), setup
+    setup = SelectionSetup(csi, budget, streams, build_hyper(sections, streams))
+    return registry.make_component("selection", sections[0], setup), setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,11 +13,15 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.rng import Streams, purpose
+from otafl.core.renamed import find_new_name
+from otafl.core.rng import Streams, declare_purpose
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
 
-KEYS = purpose("selection", __name__)
+_OLD_NAMES = {"host": "to_host", "lowest": "select_lowest"}
+"""Old name -> new name."""
+
+KEYS = declare_purpose("selection", __name__)
 
 Devices = np.ndarray
 """[S, K] bool, which of them."""
@@ -35,16 +39,16 @@ class SelectionSetup:
     streams: Streams
     hyper: Hyper
 
-    def gains(self, state: ChannelState, round: int) -> Tensor:
+    def estimate_gains(self, state: ChannelState, round: int) -> Tensor:
         """Return the estimated |h|^2 [S, K] of a payload's first coherence block, mean over
         antennas and sub-carrier groups, large-scale gain included. All devices are sounded for
         it."""
         h_hat = self.csi.estimate(state.h, state.gain, round)
         return state.gain * h_hat.abs().square().mean((2, 3, 4))
 
-    def snr(self, state: ChannelState, round: int) -> Tensor:
+    def estimate_snr(self, state: ChannelState, round: int) -> Tensor:
         """Return the estimated signal-to-noise ratio [S, K] at full power."""
-        return self.budget.budget * self.gains(state, round)
+        return self.budget.budget * self.estimate_gains(state, round)
 
 
 class Selection(Stateful, ABC):
@@ -59,22 +63,20 @@ class Selection(Stateful, ABC):
     setup : what every selection is built from.
     """
 
-    old_names: ClassVar = {"narrows": "is_narrowing"}
-
     is_narrowing: ClassVar[bool] = False
     """It may choose fewer than it could; else it is not asked where all devices are wanted."""
 
-    blind: ClassVar[bool] = False
+    is_channel_blind: ClassVar[bool] = False
     """It does not look at the channels, so that only those of the chosen devices need be known."""
 
-    sounds: ClassVar[bool] = False
+    uses_sounding: ClassVar[bool] = False
     """It goes by the channels, for which all available devices send pilots."""
 
     class Settings(settings.Settings):
         """Describe the section `devices.selection` of a scenario."""
 
         @property
-        def sampling(self) -> float | None:
+        def sampling_probability(self) -> float | None:
             """Return the probability with which each device takes part in a round, whoever else
             does; None where participants are not drawn so."""
             return None
@@ -83,35 +85,37 @@ class Selection(Stateful, ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
         """Return who takes part.
 
         Parameters
         ----------
-        free : the devices to choose from.
+        available : the devices to choose from.
         wanted : how many.
-        state : the channel of this round; of a selection that is `blind`, of no device in
-            particular.
+        state : the channel of this round; of a selection that is `is_channel_blind`, of no device
+            in particular.
         """
 
-    def keys(self, round: int, devices: int) -> np.ndarray | None:
+    def get_keys(self, round: int, devices: int) -> np.ndarray | None:
         """Return keys [S, K] in whose order free devices are chosen, the lowest first, of a
         selection that goes by nothing else; None of any other."""
         return None
 
-    def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
+    def select_transmitters(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
         """Return which rows send what they have after local work, [N] bool: `wanted` of each trial,
         or all that there are. None: all do, as the choice was made before."""
         return None
 
-    def side_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
+    def count_overhead_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
         """Return the side information [S], in channel uses, of choosing this cohort of the
         available devices [S, K] bool (None: all); None where nothing has to be told.
 
         By default these are the pilots of those who are not in the cohort, where the selection
         sounds the channels; the cohort's own count as part of its transmission.
         """
-        pilots = self.setup.csi.pilot_symbols if self.sounds else 0
+        pilots = self.setup.csi.num_pilot_symbols if self.uses_sounding else 0
         if not pilots:
             return None
         num_sounded_paths = torch.full_like(cohort.rows_per_trial, cohort.num_devices)
@@ -120,7 +124,7 @@ class Selection(Stateful, ABC):
         return (num_sounded_paths - cohort.rows_per_trial) * float(pilots)
 
 
-def lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[Devices, np.ndarray]:
+def select_lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[Devices, np.ndarray]:
     """Choose the `wanted` free devices (of each trial, [S]) with the lowest keys [S, K], ties by
     number.
 
@@ -150,7 +154,7 @@ def find_lowest(key: np.ndarray, count: int) -> np.ndarray:
     return order
 
 
-def in_order(key: np.ndarray) -> Iterator[int]:
+def yield_in_order(key: np.ndarray) -> Iterator[int]:
     """Give the places of keys [K] from the lowest on, ties by place; few are sorted at first."""
     given, count = 0, 256
     while given < len(key):
@@ -161,9 +165,15 @@ def in_order(key: np.ndarray) -> Iterator[int]:
 
 def draw_random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
     """Draw keys [S, K] uniform in (0, 1)."""
-    return np.asarray(streams.uniform(KEYS, round, (devices,)).cpu())
+    return np.asarray(streams.draw_uniform(KEYS, round, (devices,)).cpu())
 
 
-def host(values: Tensor) -> np.ndarray:
+def to_host(values: Tensor) -> np.ndarray:
     """Return a tensor as a NumPy array of doubles."""
     return np.asarray(values.detach().to("cpu", torch.float64))
+
+
+if not TYPE_CHECKING:  # else every name would be one of this module's
+
+    def __getattr__(name: str) -> Any:
+        return globals()[find_new_name(__name__, _OLD_NAMES, name)]

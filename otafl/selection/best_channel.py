@@ -14,14 +14,18 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, NumWanted, Selection, host, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, select_lowest, to_host
 
 
 class BestChannel(Selection):
-    sounds: ClassVar[bool] = True
+    uses_sounding: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["best_channel"] = "best_channel"
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        return lowest(-host(self.setup.gains(state, round)), free, wanted)[0]
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        return select_lowest(-to_host(self.setup.estimate_gains(state, round)), available, wanted)[
+            0
+        ]

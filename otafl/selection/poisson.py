@@ -16,15 +16,15 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.selection.base import (
     Devices,
     NumWanted,
     Selection,
     SelectionSetup,
     draw_random_key,
-    host,
-    lowest,
+    select_lowest,
+    to_host,
 )
 
 
@@ -33,18 +33,20 @@ class Poisson(Selection):
 
     class Settings(Selection.Settings):
         name: Literal["poisson"] = "poisson"
-        probability: float = stackable(0.5, gt=0, le=1)
+        probability: float = declare_stackable(0.5, gt=0, le=1)
         """with which a device takes part in a round"""
 
         @property
-        def sampling(self) -> float:
+        def sampling_probability(self) -> float:
             return self.probability
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)
-        self._probability = host(setup.hyper["probability"])[:, None]
+        self._probability = to_host(setup.hyper["probability"])[:, None]
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        key = draw_random_key(self.setup.streams, round, free.shape[1])
-        drawn = free & (key < self._probability)
-        return lowest(key, drawn, wanted)[0]
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        key = draw_random_key(self.setup.streams, round, available.shape[1])
+        drawn = available & (key < self._probability)
+        return select_lowest(key, drawn, wanted)[0]

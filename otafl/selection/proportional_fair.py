@@ -16,8 +16,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import stackable
-from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, host, lowest
+from otafl.core.settings import declare_stackable
+from otafl.selection.base import (
+    Devices,
+    NumWanted,
+    Selection,
+    SelectionSetup,
+    select_lowest,
+    to_host,
+)
 
 LEAST = 1e-200
 """Throughput of a device that has not been served for very long."""
@@ -27,25 +34,27 @@ class ProportionalFair(Selection):
     """Keeps each device's average throughput [S, K], in bits a symbol."""
 
     state_attrs: ClassVar = ("_throughput",)
-    sounds: ClassVar[bool] = True
+    uses_sounding: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["proportional_fair"] = "proportional_fair"
-        window: float = stackable(100.0, ge=1)
+        window: float = declare_stackable(100.0, ge=1)
         """rounds over which a device's rate is averaged, t_c"""
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)
-        self._budget = host(setup.budget.budget)
-        self._share = 1.0 / host(setup.hyper["window"])[:, None]
+        self._budget = to_host(setup.budget.budget)
+        self._share = 1.0 / to_host(setup.hyper["window"])[:, None]
         self._throughput: np.ndarray | None = None
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
         if self._throughput is None:
-            at_mean = np.log2(1.0 + self._budget * host(state.gain))
-            share = np.minimum(1.0, np.broadcast_to(wanted, len(free)) / free.shape[1])
+            at_mean = np.log2(1.0 + self._budget * to_host(state.gain))
+            share = np.minimum(1.0, np.broadcast_to(wanted, len(available)) / available.shape[1])
             self._throughput = at_mean * share[:, None]
-        rate = np.log2(1.0 + self._budget * host(self.setup.gains(state, round)))
-        chosen, _ = lowest(-rate / self._throughput.clip(LEAST), free, wanted)
+        rate = np.log2(1.0 + self._budget * to_host(self.setup.estimate_gains(state, round)))
+        chosen, _ = select_lowest(-rate / self._throughput.clip(LEAST), available, wanted)
         self._throughput += self._share * (rate * chosen - self._throughput)
         return chosen

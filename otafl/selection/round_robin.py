@@ -14,14 +14,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, select_lowest
 
 
 class RoundRobin(Selection):
     """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
 
     state_attrs: ClassVar = ("_place", "_end")
-    blind: ClassVar[bool] = True
+    is_channel_blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["round_robin"] = "round_robin"
@@ -32,8 +32,10 @@ class RoundRobin(Selection):
         self._place = np.tile(np.arange(devices), (trials, 1))
         self._end = devices
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        chosen, order = lowest(self._place, free, wanted)
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        chosen, order = select_lowest(self._place, available, wanted)
         behind = self._end + np.arange(order.shape[1])
         here = np.take_along_axis(self._place, order, 1)
         served = np.take_along_axis(chosen, order, 1)

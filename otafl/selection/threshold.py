@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.selection.base import (
     Devices,
@@ -21,26 +21,30 @@ from otafl.selection.base import (
     Selection,
     SelectionSetup,
     draw_random_key,
-    lowest,
+    select_lowest,
 )
 
 
 class Threshold(Selection):
     is_narrowing: ClassVar[bool] = True
-    sounds: ClassVar[bool] = True
+    uses_sounding: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["threshold"] = "threshold"
-        min_snr_db: Decibels = stackable(10.0)
+        min_snr_db: Decibels = declare_stackable(10.0)
         """least estimated SNR at full power, budget times channel gain, in dB"""
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)
         self._least = db_to_linear(setup.hyper["min_snr_db"][:, None])
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        snr = self.setup.snr(state, round)
-        heard = free & (snr >= self._least).cpu().numpy()
-        if np.min(wanted) >= free.shape[1]:
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        snr = self.setup.estimate_snr(state, round)
+        heard = available & (snr >= self._least).cpu().numpy()
+        if np.min(wanted) >= available.shape[1]:
             return heard
-        return lowest(draw_random_key(self.setup.streams, round, free.shape[1]), heard, wanted)[0]
+        return select_lowest(
+            draw_random_key(self.setup.streams, round, available.shape[1]), heard, wanted
+        )[0]

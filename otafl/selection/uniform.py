@@ -13,17 +13,19 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from otafl.core.contracts import ChannelState
-from otafl.selection.base import Devices, NumWanted, Selection, draw_random_key, lowest
+from otafl.selection.base import Devices, NumWanted, Selection, draw_random_key, select_lowest
 
 
 class Uniform(Selection):
-    blind: ClassVar[bool] = True
+    is_channel_blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["uniform"] = "uniform"
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        return lowest(self.keys(round, free.shape[1]), free, wanted)[0]
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        return select_lowest(self.get_keys(round, available.shape[1]), available, wanted)[0]
 
-    def keys(self, round: int, devices: int) -> np.ndarray:
+    def get_keys(self, round: int, devices: int) -> np.ndarray:
         return draw_random_key(self.setup.streams, round, devices)

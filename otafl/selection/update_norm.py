@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import ChannelState, Cohort, Payload
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.selection.base import Devices, NumWanted, Selection
 
 
 class UpdateNorm(Selection):
-    blind: ClassVar[bool] = True
+    is_channel_blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["update_norm"] = "update_norm"
@@ -38,28 +38,30 @@ class UpdateNorm(Selection):
             wrong = f"does not go with {key}: 'update_norm', which"
             if devices.senders is not None:
                 text = f"{wrong} chooses who sends itself; leave it out"
-                yield problem(text, "devices.senders", key)
+                yield make_problem(text, "devices.senders", key)
             wrong += " drops what is not sent in its own round;"
             if devices.protocol.goes_on:
                 text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
-                yield problem(text, "devices.protocol", key)
+                yield make_problem(text, "devices.protocol", key)
             if devices.late == "next":
-                yield problem(f"'next' {wrong} late: drop would do", "devices.late", key)
+                yield make_problem(f"'next' {wrong} late: drop would do", "devices.late", key)
 
-    def choose(self, free: Devices, wanted: NumWanted, round: int, state: ChannelState) -> Devices:
-        return free
+    def select_devices(
+        self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
+    ) -> Devices:
+        return available
 
-    def senders(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:
-        cells = cohort.trials * cohort.num_devices
+    def select_transmitters(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor:
+        cells = cohort.num_trials * cohort.num_devices
         norms = cohort.weight.new_full((cells,), -torch.inf)
-        norms[cohort.cell] = torch.where(
-            cohort.sends, compute_squared_norms(payload, cohort), -torch.inf
+        norms[cohort.flat_index] = torch.where(
+            cohort.transmit_mask, compute_squared_norms(payload, cohort), -torch.inf
         )
-        order = norms.view(cohort.trials, -1).argsort(stable=True, dim=1, descending=True)
+        order = norms.view(cohort.num_trials, -1).argsort(stable=True, dim=1, descending=True)
         best = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :wanted], True)
-        return best.flatten()[cohort.cell] & cohort.sends
+        return best.flatten()[cohort.flat_index] & cohort.transmit_mask
 
-    def side_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
+    def count_overhead_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
         return cohort.rows_per_trial
 
 
@@ -69,7 +71,11 @@ def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
     for group in payload:
         if group.route == "ideal":
             continue
-        for block in group.known.values():
+        for block in group.masked_tensors.values():
             norm = torch.linalg.vector_norm(block.flatten(1), dim=1).square()
-            total = total + norm if group.rows is None else total.index_add(0, group.rows, norm)
+            total = (
+                total + norm
+                if group.row_index is None
+                else total.index_add(0, group.row_index, norm)
+            )
     return total

@@ -16,7 +16,7 @@ from typing import Literal
 from torch import Tensor
 
 from otafl.core.contracts import Hyper
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, RATE, TAU, ServerOptimiser
 
 
@@ -24,9 +24,9 @@ class Adagrad(ServerOptimiser):
     """Keep m and v, [S, P]."""
 
     name: Literal["adagrad"] = "adagrad"
-    learning_rate: float = stackable(0.01, gt=0, description=RATE)
-    tau: float = stackable(1e-3, gt=0, description=TAU)
-    beta1: float = stackable(0.0, ge=0, lt=1, description=BETA1)
+    learning_rate: float = declare_stackable(0.01, gt=0, description=RATE)
+    tau: float = declare_stackable(1e-3, gt=0, description=TAU)
+    beta1: float = declare_stackable(0.0, ge=0, lt=1, description=BETA1)
 
-    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+    def update_mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
         return v + square

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import MODEL, Hyper, Tensors
+from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 
 RATE = "step size of the server, eta"
@@ -26,7 +27,7 @@ BETA2 = "share of the last mean square that is kept, beta_2"
 TAU = "adaptivity tau, added to the root of the mean square"
 
 
-class ServerOptimiser(Settings):
+class ServerOptimiser(Renamed, Settings):
     """Change the step of a method's server. An optimiser is its settings, the section `server` of a
     scenario."""
 
@@ -59,11 +60,11 @@ class ServerOptimiser(Settings):
         hyper = {name: value[:, None] for name, value in hyper.items()}
         delta = new[MODEL] - old[MODEL]
         m = torch.lerp(delta, memory["m"], hyper["beta1"])
-        v = self.mean_square(memory["v"], delta.square(), hyper)
+        v = self.update_mean_square(memory["v"], delta.square(), hyper)
         moved = old[MODEL] + hyper["learning_rate"] * m / (v.sqrt() + hyper["tau"])
         return new | {MODEL: moved}, {"m": m, "v": v}
 
-    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+    def update_mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
         """Return the new mean square of increments, [S, P].
 
         Parameters

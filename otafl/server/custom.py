@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from otafl.server.base import ServerOptimiser
-from otafl.user_code.own import OwnClass
+from otafl.user_code.custom_part import CustomClass
 from otafl.user_code.returned import check_blocks, check_parts, check_tensors
 
 
-class CustomServer(OwnClass):
+class CustomServer(CustomClass):
     """The section names an optimiser of the user's, which is checked in every round."""
 
     table: ClassVar = "server"
-    contract: ClassVar = ServerOptimiser
+    base_class: ClassVar = ServerOptimiser
     returns: ClassVar = {
         "init": check_tensors,
         "step": check_parts(

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from otafl.core.contracts import MODEL, Hyper, Tensors
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, RATE, ServerOptimiser
 
 
@@ -23,8 +23,8 @@ class Momentum(ServerOptimiser):
     """Keep m [S, P]."""
 
     name: Literal["momentum"] = "momentum"
-    learning_rate: float = stackable(1.0, gt=0, description=RATE)
-    beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
+    learning_rate: float = declare_stackable(1.0, gt=0, description=RATE)
+    beta1: float = declare_stackable(0.9, ge=0, lt=1, description=BETA1)
 
     def init(self, server: Tensors, hyper: Hyper) -> Tensors:
         return {"m": torch.zeros_like(server[MODEL])}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Hyper
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 
 
@@ -25,10 +25,10 @@ class Yogi(ServerOptimiser):
     """Keep m and v, [S, P]."""
 
     name: Literal["yogi"] = "yogi"
-    learning_rate: float = stackable(0.01, gt=0, description=RATE)
-    tau: float = stackable(1e-3, gt=0, description=TAU)
-    beta1: float = stackable(0.9, ge=0, lt=1, description=BETA1)
-    beta2: float = stackable(0.99, ge=0, lt=1, description=BETA2)
+    learning_rate: float = declare_stackable(0.01, gt=0, description=RATE)
+    tau: float = declare_stackable(1e-3, gt=0, description=TAU)
+    beta1: float = declare_stackable(0.9, ge=0, lt=1, description=BETA1)
+    beta2: float = declare_stackable(0.99, ge=0, lt=1, description=BETA2)
 
-    def mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
+    def update_mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
         return v - (1.0 - hyper["beta2"]) * square * torch.sign(v - square)

@@ -21,18 +21,24 @@ from otafl.core.errors import UserError
 from otafl.results.dataset import combine
 from otafl.results.files import open_results
 from otafl.results.packing import pack
-from otafl.running.following import Tracks
+from otafl.running.run_tracking import TrackingOutput
 from otafl.scenario import Scenario, expand
 from otafl.sweeping import locks
-from otafl.sweeping.executing import Execute, FailedStacks, carried_out, here
+from otafl.sweeping.executing import Execute, FailedStacks, run_here, run_jobs
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.growing import grow
 from otafl.sweeping.meter import Meter, Progress
-from otafl.sweeping.plan_file import sources_of_each, stored
+from otafl.sweeping.plan_file import hash_sources_per_stack, load_or_create
 from otafl.sweeping.planning import Batch, Stack, plan
-from otafl.sweeping.resuming import finished, remove_outdated
-from otafl.sweeping.single import discard_unused, name_own_file, read_file, unfinished, write_file
-from otafl.sweeping.working import Job, part_of, record_of
+from otafl.sweeping.resuming import find_finished, remove_outdated
+from otafl.sweeping.single import (
+    discard_unused,
+    get_unfinished_folder,
+    name_own_file,
+    read_file,
+    write_file,
+)
+from otafl.sweeping.stack_job import Job, run_batches, to_part
 from otafl.user_code import sources
 
 if TYPE_CHECKING:
@@ -44,16 +50,16 @@ __all__ = [
     "Progress",
     "Stack",
     "expand",
+    "get_unfinished_folder",
     "name_own_file",
     "plan",
     "run",
     "sweep",
-    "unfinished",
 ]
 
 
 @dataclass(frozen=True)
-class _Way:
+class _RunOptions:
     """How a sweep runs, see `sweep`."""
 
     progress: Progress | None
@@ -103,10 +109,10 @@ def run(
         and while another program makes the same file.
     """
     if out is None:
-        return _in_memory(scenario, progress, tell)
-    home = Folder(unfinished(out).absolute())
-    with locks.alone(home.path, str(out)):
-        way = _Way(progress, workers, scheduler, checkpoint_every, tell, restart)
+        return _run_in_memory(scenario, progress, tell)
+    home = Folder(get_unfinished_folder(out).absolute())
+    with locks.hold_folder(home.path, str(out)):
+        way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
         try:
             _complete(scenario, home, way, out.absolute())
         except UserError:
@@ -157,35 +163,37 @@ def sweep(
         Where the disk does not take more.
     FailedStacks
         If some stacks failed twice. On KeyboardInterrupt the records of the stack that ran here are
-        kept in `interrupted.nc`.
+        kept in `interrupted_path.nc`.
     """
     home = Folder(folder.absolute())
-    way = _Way(progress, workers, scheduler, checkpoint_every, tell, restart)
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
     _complete(scenario, home, way)
     return open_results(home.path)
 
 
-def _in_memory(
+def _run_in_memory(
     scenario: Scenario, progress: Progress | None, tell: Callable[[str], None]
 ) -> xr.Dataset:
     """Run all stacks one after the other, and keep nothing of them on disk."""
     sources.refresh()
     stacks = plan(expand(scenario), tell=tell)
     meter = Meter(stacks, progress)
-    tracks = Tracks(tracking.of_file(name_own_file(scenario)))
+    tracks = TrackingOutput(tracking.get_track_folder(name_own_file(scenario)))
     parts = []
     for stack in stacks:
-        record = record_of(stack, functools.partial(meter.report, stack.number), tracks=tracks)
+        record = run_batches(stack, functools.partial(meter.report, stack.number), tracks=tracks)
         if not record.complete:
             raise KeyboardInterrupt
-        meter.finished(stack.number)
-        parts.append(part_of(record, stack, scenario))
+        meter.finish(stack.number)
+        parts.append(to_part(record, stack, scenario))
     for sentence in tracks.lost:
         tell(sentence)
     return combine(parts)
 
 
-def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None = None) -> None:
+def _complete(
+    scenario: Scenario, home: Folder, way: _RunOptions, result: Path | None = None
+) -> None:
     """Run the stacks that a folder does not hold yet.
 
     result: the file that the sweep ends as. The only stack of a sweep is written there at once,
@@ -198,20 +206,24 @@ def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None =
         growth = grow(home, scenario, way.workers, tell, read)
         if growth and (said := growth.describe()):
             tell(f"{result or folder}: {said}")
-    thrown = home.made_ready(scenario, way.restart)
+    thrown = home.prepare(scenario, way.restart)
     if thrown:
         tell(f"{folder}: --restart threw away {thrown}")
-    tracks = tracking.of_sweep(folder) if result is None else tracking.of_file(result)
-    stacks = stored(scenario, folder, way.workers, tell, lambda: tracking.clear(tracks))
+    tracks = (
+        tracking.get_sweep_track_folder(folder)
+        if result is None
+        else tracking.get_track_folder(result)
+    )
+    stacks = load_or_create(scenario, folder, way.workers, tell, lambda: tracking.clear(tracks))
     meter = Meter(stacks, way.progress)
-    if old := home.old_state():
+    if old := home.list_old_state():
         names = ", ".join(str(path.relative_to(folder)) for path in old)
         tell(f"{folder}: {names}: kept by an older otafl; not read, its stacks are computed again")
-    own = sources_of_each(stacks)
+    own = hash_sources_per_stack(stacks)
     models = scenario.output.save_models and result is None  # else they may lie beside it by now
-    there = finished(home, scenario, stacks, own, tell, models)
+    there = find_finished(home, scenario, stacks, own, tell, models)
     for number in there:
-        meter.was_finished(number)
+        meter.add_finished(number)
     target = result if len(stacks) == 1 else None
     jobs = [
         Job(
@@ -226,8 +238,8 @@ def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None =
         for stack in stacks
         if stack.number not in there
     ]
-    with _execution(way, len(stacks), jobs) as execute:
-        carried_out(jobs, execute, meter, functools.partial(_pack, folder), tell)
+    with _choose_execution(way, len(stacks), jobs) as execute:
+        run_jobs(jobs, execute, meter, functools.partial(_pack, folder), tell)
     if any(own):  # a program that began before a module was changed may have put its stacks there
         remove_outdated(home, scenario, stacks, own)
     _pack(folder, finished=True)
@@ -235,7 +247,7 @@ def _complete(scenario: Scenario, home: Folder, way: _Way, result: Path | None =
 
 
 @contextlib.contextmanager
-def _execution(way: _Way, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]:
+def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]:
     """Choose who carries out the jobs, which are those of the stacks that are not finished.
 
     Fewer jobs need fewer workers, but with the same number of threads each, so that a resumed sweep
@@ -243,9 +255,9 @@ def _execution(way: _Way, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]
     """
     workers = min(way.workers, num_stacks)
     if jobs and way.scheduler:
-        from otafl.sweeping.cluster import of_scheduler
+        from otafl.sweeping.cluster import connect_scheduler
 
-        with of_scheduler(way.scheduler, way.tell) as execute:
+        with connect_scheduler(way.scheduler, way.tell) as execute:
             yield execute
     elif jobs and workers:
         from otafl.sweeping.local import WorkerPool
@@ -253,10 +265,13 @@ def _execution(way: _Way, num_stacks: int, jobs: list[Job]) -> Iterator[Execute]
         with WorkerPool(min(workers, len(jobs)), workers) as pool:
             yield pool.run
     else:
-        yield here
+        yield run_here
 
 
 def _pack(folder: Path, finished: bool = False) -> None:
     """Pack the folder, unless another program does it just now."""
-    with contextlib.suppress(locks.Busy), locks.held(Folder(folder).lock("pack"), wait=False):
+    with (
+        contextlib.suppress(locks.Busy),
+        locks.hold_lock(Folder(folder).get_lock_path("pack"), wait=False),
+    ):
         pack(folder, finished)

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 from otafl.sweeping.executing import Execute
-from otafl.sweeping.working import Job, Outcome, Report, work_elsewhere
+from otafl.sweeping.stack_job import Job, Outcome, Report, run_remote_job
 
 TOPIC = "otafl"
 ENCRYPTED = ("tls", "wss")
@@ -32,7 +32,7 @@ WORKERS_EVERY_S = 1.0
 
 
 @contextlib.contextmanager
-def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]:
+def connect_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]:
     """Use the workers of a Dask scheduler, given by its address or the file that it writes.
 
     They finish their jobs if the client ends.
@@ -42,11 +42,11 @@ def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]
     """
     from distributed import Client
 
-    found = _answering(address)
-    with quiet():
+    found = _find_scheduler(address)
+    with silence_dask():
         if urlsplit(found).scheme in ENCRYPTED:
             _check_certificates(address)
-        elif not _on_loopback(found):
+        elif not _is_on_loopback(found):
             tell(
                 f"--scheduler {address}: without TLS, who reaches that port can run programs as "
                 "you and read what is sent; tls:// is for networks that others use too"
@@ -54,7 +54,7 @@ def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]
         try:
             client = Client(found, timeout=CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise _silent(address) from error
+            raise _make_silent_error(address) from error
         with client:
             try:
                 client.wait_for_workers(1, timeout=WORKERS_S)
@@ -64,7 +64,7 @@ def of_scheduler(address: str, tell: Callable[[str], None]) -> Iterator[Execute]
                     f"{address}` starts one"
                 ) from error
             look = _Lost(client, address, tell)
-            yield partial(by_workers, client, f"the scheduler {address}", look)
+            yield partial(iterate_outcomes, client, f"the scheduler {address}", look)
 
 
 class _Lost:
@@ -89,7 +89,7 @@ class _Lost:
         self._looked = time.monotonic()
         for worker in self._stacks.keys() - now.keys():
             if self._stacks[worker]:
-                others = f"one of {counted(len(now), 'other worker')} computes"
+                others = f"one of {format_count(len(now), 'other worker')} computes"
                 if not now:
                     others = f"`dask worker {self._address}` starts another one, which computes"
                 self._tell(
@@ -99,7 +99,7 @@ class _Lost:
         self._stacks = now
 
 
-def _answering(address: str) -> str:
+def _find_scheduler(address: str) -> str:
     """Return the address, or that in a scheduler's file, once something listens there."""
     found = address
     try:
@@ -113,11 +113,11 @@ def _answering(address: str) -> str:
             )
         socket.create_connection((parts.hostname, parts.port), CONNECT_S).close()
     except (OSError, ValueError, KeyError) as error:
-        raise _silent(address) from error
+        raise _make_silent_error(address) from error
     return found
 
 
-def _silent(address: str) -> UserError:
+def _make_silent_error(address: str) -> UserError:
     return UserError(
         f"--scheduler {address}: no Dask scheduler answers there, or not to the certificates of "
         "this program; `dask scheduler` starts one and prints its address"
@@ -144,33 +144,33 @@ def _check_certificates(address: str) -> None:
         )
 
 
-def _on_loopback(address: str) -> bool:
+def _is_on_loopback(address: str) -> bool:
     parts = urlsplit(address)
     found = socket.getaddrinfo(parts.hostname, parts.port)
     return all(ipaddress.ip_address(one[4][0]).is_loopback for one in found)
 
 
-def by_workers(
-    client: Any, where: str, look: Callable[[], None], jobs: Sequence[Job], report: Report
+def iterate_outcomes(
+    client: Any, description: str, look: Callable[[], None], jobs: Sequence[Job], report: Report
 ) -> Iterator[Outcome]:
     """Yield outcomes as they come.
 
-    where: names the workers. look: called now and then, to look after them. Raises UserError if the
-    scheduler is lost.
+    description: names the workers. look: called now and then, to look after them. Raises UserError
+    if the scheduler is lost.
     """
 
-    def heard(event: tuple[float, tuple[int, int, int]]) -> None:
+    def on_event(event: tuple[float, tuple[int, int, int]]) -> None:
         report(*event[1])
 
-    client.subscribe_topic(TOPIC, heard)
-    waiting = {client.submit(_work, job, pure=False): job for job in jobs}
+    client.subscribe_topic(TOPIC, on_event)
+    waiting = {client.submit(_run_job, job, pure=False): job for job in jobs}
     try:
         while waiting:
             ended = [future for future in waiting if future.done()]
             for future in ended:
-                yield _outcome(future, waiting.pop(future), where)
+                yield _get_outcome(future, waiting.pop(future), description)
             if client.status != "running":
-                raise _lost(where)
+                raise _make_lost_error(description)
             look()
             if not ended:
                 time.sleep(LOOK_EVERY_S)
@@ -180,11 +180,11 @@ def by_workers(
             future.cancel()
 
 
-def _outcome(future: Any, job: Job, where: str) -> Outcome:
+def _get_outcome(future: Any, job: Job, where: str) -> Outcome:
     from distributed import KilledWorker
 
     if future.status in ("cancelled", "lost"):
-        raise _lost(where)
+        raise _make_lost_error(where)
     error = future.exception()
     if error is None:
         outcome: Outcome = future.result()
@@ -196,11 +196,11 @@ def _outcome(future: Any, job: Job, where: str) -> Outcome:
     return Outcome(job, "failed", "other", text, text)
 
 
-def _lost(where: str) -> UserError:
+def _make_lost_error(where: str) -> UserError:
     return UserError(f"{where} cannot be reached any more; run the same command again to continue")
 
 
-def _work(job: Job) -> Outcome:
+def _run_job(job: Job) -> Outcome:
     """Carry out a job in a worker."""
     import dask
     from distributed import get_worker
@@ -208,11 +208,11 @@ def _work(job: Job) -> Outcome:
     worker = get_worker()
     # xarray would lock its files by the cluster's scheduler, which knows none in memory
     with dask.config.set(scheduler="synchronous"):
-        return work_elsewhere(job, lambda *rounds: worker.log_event(TOPIC, rounds))
+        return run_remote_job(job, lambda *rounds: worker.log_event(TOPIC, rounds))
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_dask() -> Iterator[None]:
     """Keep Dask's log lines away: what they tell, outcomes say.
 
     After an error they stay away, since Dask reports the loss again as the program ends.

@@ -11,7 +11,7 @@ from otafl.core.files import write_text
 from otafl.scenario import Point
 from otafl.sweeping.folder import Folder
 from otafl.sweeping.meter import Meter
-from otafl.sweeping.working import Job, Outcome, Report, work
+from otafl.sweeping.stack_job import Job, Outcome, Report, run_job
 
 Execute = Callable[[Sequence[Job], Report], Iterable[Outcome]]
 """Carries out jobs in some order and gives their outcomes as they come."""
@@ -24,16 +24,16 @@ class FailedStacks(Exception):
     """Stacks of a sweep that failed twice, with the reasons; the others are finished."""
 
 
-def here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
+def run_here(jobs: Sequence[Job], report: Report) -> Iterator[Outcome]:
     """Carry out jobs in this program, in order.
 
     Ctrl-C propagates after the partial stack is saved.
     """
     for job in jobs:
-        yield work(job, report, keep_interrupted=True)
+        yield run_job(job, report, keep_interrupted=True)
 
 
-def carried_out(
+def run_jobs(
     jobs: Sequence[Job],
     execute: Execute,
     meter: Meter,
@@ -78,17 +78,17 @@ def _attempt(
             if outcome.state == "busy":
                 busy.append(outcome.job)
             elif outcome.state == "done":
-                meter.finished(outcome.job.stack.number)
+                meter.finish(outcome.job.stack.number)
                 done()
                 for note in outcome.notes:
                     tell(note)
             elif outcome.kind == "write":
                 raise WriteError(outcome.message)
             else:
-                meter.tell()  # the error may be what became of a Ctrl-C
+                meter.report_progress()  # the error may be what became of a Ctrl-C
                 failed.append(outcome)
                 folder = Folder(outcome.job.folder)
-                write_text(folder.failure(outcome.job.stack.number), outcome.trace)
+                write_text(folder.get_failure_path(outcome.job.stack.number), outcome.trace)
         if len(busy) == len(waiting):
             time.sleep(AGAIN_S)
         waiting = busy
@@ -105,14 +105,14 @@ def _raise(failed: Sequence[Outcome], jobs: int) -> None:
     lines = [f"{len(failed)} of {jobs} stacks failed; the others are finished and kept"]
     for outcome in failed:
         stack = outcome.job.stack
-        trace = Folder(outcome.job.folder).failure(stack.number)
+        trace = Folder(outcome.job.folder).get_failure_path(stack.number)
         said = outcome.message.partition("\n")[0]
-        lines.append(f"  {_named(stack.points)}: {said} ({trace})")
+        lines.append(f"  {_format_points(stack.points)}: {said} ({trace})")
     lines.append("the same command tries the failed ones again")
     raise FailedStacks("\n".join(lines)) from first.error
 
 
-def _named(points: Sequence[Point]) -> str:
+def _format_points(points: Sequence[Point]) -> str:
     """Return the values that the points of a stack have in common, or else its first point's."""
     if not points[0].coords:
         return "the scenario"
@@ -123,9 +123,9 @@ def _named(points: Sequence[Point]) -> str:
     }
     shown = (common or points[0].coords).items()
     more = f" and {len(points) - 1} more" if not common else ""
-    return ", ".join(f"{name}={_short(value)}" for name, value in shown) + more
+    return ", ".join(f"{name}={_shorten(value)}" for name, value in shown) + more
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -24,20 +24,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from otafl.core.errors import DamagedError, UserError, changing
+from otafl.core.errors import DamagedError, UserError, wrap_write_errors
 from otafl.core.inputs import read_text
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.files import PARTS, finished_files, open_part
+from otafl.results.files import PARTS, list_finished_files, open_part
 from otafl.results.origins import Origin
-from otafl.results.packing import finished_stacks, stacks_of
-from otafl.scenario import Scenario, about, same
+from otafl.results.packing import count_finished_stacks, read_stack_numbers
+from otafl.scenario import Scenario, describe_scenario, is_same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
-from otafl.sweeping.plan_file import MOST_BYTES
+from otafl.sweeping.plan_file import MAX_BYTES
 from otafl.sweeping.planning import Batch, Stack
-from otafl.user_code.sources import Sources, changed
+from otafl.user_code.sources import Sources, list_changed
 
 LOCKS, RUNNING, FAILURES, OLD_STATE = "locks", "running", "failures", "state"
 DAMAGED = ".damaged"
@@ -52,7 +52,7 @@ class Finished:
     stacks: frozenset[int]
     origins: tuple[Origin, ...]
 
-    def origin(self, stack: Stack) -> Origin:
+    def get_origin(self, stack: Stack) -> Origin:
         """Return what a stack of the file was computed by."""
         first = stack.points[0].index
         unknown = Origin(frozenset(), {}, None)
@@ -71,46 +71,46 @@ class Folder:
         return self.path / "plan.json"
 
     @property
-    def scenario(self) -> Path:
+    def scenario_path(self) -> Path:
         """Return the file of the scenario that the plan is of."""
         return self.path / "scenario.yaml"
 
-    def part(self, number: int) -> Path:
+    def get_part_path(self, number: int) -> Path:
         """Return the file of a finished stack."""
         return self.path / PARTS / f"{number:05d}.nc"
 
-    def models(self, number: int) -> Path:
+    def get_models_path(self, number: int) -> Path:
         """Return the file of the trained models of a finished stack."""
-        return trained.folder_of(self.path) / f"{number:05d}.pt"
+        return trained.get_models_folder(self.path) / f"{number:05d}.pt"
 
-    def earlier(self, number: int) -> Path:
+    def get_earlier_path(self, number: int) -> Path:
         """Return the file of a stack's earlier trials, which are finished."""
         return self.path / EARLIER / f"{number:05d}.nc"
 
-    def lock(self, what: int | str) -> Path:
+    def get_lock_path(self, what: int | str) -> Path:
         """Return the lock of a stack's number, of the plan, or of packing.
 
         The program that computes the stack, changes the plan, or packs holds it.
         """
         return self.path / LOCKS / f"{what}.lock"
 
-    def failure(self, number: int) -> Path:
+    def get_failure_path(self, number: int) -> Path:
         """Return the file that says why the stack failed."""
         return self.path / FAILURES / f"{number:05d}.txt"
 
-    def checkpoint(self, number: int, batch: Batch) -> Path:
+    def get_checkpoint_path(self, number: int, batch: Batch) -> Path:
         """Return the file of a batch that is running, of a stack that is not finished."""
-        return self._running(number, batch, "checkpoint")
+        return self._get_running_path(number, batch, "checkpoint")
 
-    def record(self, number: int, batch: Batch) -> Path:
+    def get_record_path(self, number: int, batch: Batch) -> Path:
         """Return the file of a finished batch, of a stack that is not finished."""
-        return self._running(number, batch, "record")
+        return self._get_running_path(number, batch, "record")
 
-    def _running(self, number: int, batch: Batch, what: str) -> Path:
-        name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.size}.{what}.pt"
+    def _get_running_path(self, number: int, batch: Batch, what: str) -> Path:
+        name = f"{number:05d}-{batch.points[0]}-{batch.trials[0]}-{batch.num_rows}.{what}.pt"
         return self.path / RUNNING / name
 
-    def old_state(self) -> list[Path]:
+    def list_old_state(self) -> list[Path]:
         """List the states of unfinished stacks that earlier versions saved.
 
         They are pickles, which are never read.
@@ -120,18 +120,18 @@ class Folder:
         return sorted(path for paths in found for path in paths)
 
     @property
-    def interrupted(self) -> Path:
+    def interrupted_path(self) -> Path:
         """Return the file of what there was of the stack that ran at Ctrl-C."""
         return self.path / "interrupted.nc"
 
-    def finished(self, scenario: Scenario) -> dict[Path, Finished]:
+    def find_finished(self, scenario: Scenario) -> dict[Path, Finished]:
         """Return the contents of the files whose results are whole and belong to this scenario.
 
         Damaged ones are computed again.
         """
-        paths = finished_files(self.path)
-        wanted = about(scenario) if paths else {}
-        held = {path: _held(path, wanted) for path in paths}
+        paths = list_finished_files(self.path)
+        wanted = describe_scenario(scenario) if paths else {}
+        held = {path: _read_finished(path, wanted) for path in paths}
         return {path: one for path, one in held.items() if one.stacks}
 
     def set_aside_damaged(self) -> dict[Path, str]:
@@ -142,14 +142,17 @@ class Folder:
         The new path of each, and the sentence that says what is wrong with it.
         """
         found = {}
-        for path in finished_files(self.path):
+        for path in list_finished_files(self.path):
             try:
                 open_part(path).close()
             except DamagedError as error:
                 aside = path.with_name(f"{path.name}{DAMAGED}")
-                with changing(path), contextlib.suppress(FileNotFoundError):  # another was first
+                with (
+                    wrap_write_errors(path),
+                    contextlib.suppress(FileNotFoundError),
+                ):  # another was first
                     path.replace(aside)
-                found[aside] = f"{path}: is damaged ({error.why})"
+                found[aside] = f"{path}: is damaged ({error.reason})"
             except UserError:
                 pass  # of a later otafl, say
         return found
@@ -159,14 +162,15 @@ class Folder:
 
         They are in its own file, or in one that another program has packed it into.
         """
-        part, packs = self.part(stack.number), finished_files(self.path, of_one=False)
+        part, packs = self.get_part_path(stack.number), list_finished_files(self.path, of_one=False)
         if not part.exists() and not packs:
             return False
-        wanted = about(scenario)
-        own = _held(part, wanted)
-        held = itertools.chain([own], (_packed(path, *wanted.values()) for path in packs))
+        wanted = describe_scenario(scenario)
+        own = _read_finished(part, wanted)
+        held = itertools.chain([own], (_read_pack(path, *wanted.values()) for path in packs))
         return any(
-            stack.number in one.stacks and not outdated(one.origin(stack), sources) for one in held
+            stack.number in one.stacks and not list_outdated(one.get_origin(stack), sources)
+            for one in held
         )
 
     def forget(self, number: int) -> bool:
@@ -176,25 +180,25 @@ class Folder:
         """
         running = list((self.path / RUNNING).glob(f"{number:05d}-*"))
         running += (self.path / EARLIER).glob(f"{number:05d}.*")
-        for path in (self.failure(number), *running):
+        for path in (self.get_failure_path(number), *running):
             with contextlib.suppress(OSError):
                 path.unlink()
         return bool(running)
 
-    def made_ready(self, scenario: Scenario, restart: bool = False) -> str:
+    def prepare(self, scenario: Scenario, restart: bool = False) -> str:
         """Empty the folder of what is in the scenario's way, and return what was thrown away.
 
         A folder without results belongs to no scenario. With `restart` its contents go too. Raises
         UserError if it holds results of another scenario, or another program computes there.
         """
-        with locks.held(self.lock("plan")):
+        with locks.hold_lock(self.get_lock_path("plan")):
             if restart:
                 shutil.rmtree(self.path / GROWING, ignore_errors=True)
             if not self.plan.exists() or self.plan.is_dir():
                 return ""
-            if not restart and self.is_of(scenario):
+            if not restart and self.holds_scenario(scenario):
                 return ""
-            kept = self.said()
+            kept = self.describe()
             if kept and not restart:
                 raise UserError(
                     f"{self.path}: holds {kept}, not of this one (or of this one before it was "
@@ -205,51 +209,51 @@ class Folder:
             self._clear()
         return kept
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Say what of a scenario the folder holds; empty without any results."""
-        parts, more = finished_stacks(self.path), []
+        parts, more = count_finished_stacks(self.path), []
         if any((self.path / RUNNING).glob("*.checkpoint*")):
             more.append("checkpoints of what was running")
         if any((self.path / RUNNING).glob("*.record*")):
             more.append("finished batches of what was running")
         if any((self.path / EARLIER).glob("*.nc")):
             more.append("earlier trials of stacks that get more")
-        if self.interrupted.exists():
+        if self.interrupted_path.exists():
             more.append("the records of an interrupted one")
         if not parts and not more:
             return ""
-        held = ", ".join([counted(parts, "finished part"), *more])
+        held = ", ".join([format_count(parts, "finished part"), *more])
         return f"{held} of {self._name()}"
 
     def _name(self) -> str:
         """Name the scenario of the plan, without loading it: it may name untrusted code."""
         try:
-            return f"the scenario '{parse(read_text(self.scenario, MOST_BYTES)).data['name']}'"
+            return f"the scenario '{parse(read_text(self.scenario_path, MAX_BYTES)).data['name']}'"
         except (OSError, ValueError, UserError, KeyError, TypeError):
             return "a scenario"
 
-    def stored(self) -> dict[str, Any]:
+    def read_stored(self) -> dict[str, Any]:
         """Return the content of the plan, and its scenario, see `scenario.about`.
 
         Raises OSError, ValueError or TypeError if they cannot be read.
         """
-        plan = json.loads(read_text(self.plan, MOST_BYTES))
-        return {**plan, "scenario": read_text(self.scenario, MOST_BYTES)}
+        plan = json.loads(read_text(self.plan, MAX_BYTES))
+        return {**plan, "scenario": read_text(self.scenario_path, MAX_BYTES)}
 
-    def is_of(self, scenario: Scenario) -> bool:
+    def holds_scenario(self, scenario: Scenario) -> bool:
         """Return whether the folder's plan is of this scenario; a damaged one is not."""
         try:
-            return same(self.stored(), about(scenario))
+            return is_same(self.read_stored(), describe_scenario(scenario))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return False
 
     def check_idle(self) -> None:
         """Raise UserError if another program computes a stack of the folder, or packs it."""
         for path in (self.path / LOCKS).glob("*.lock"):
-            if path == self.lock("plan"):
+            if path == self.get_lock_path("plan"):
                 continue
             try:
-                with locks.held(path, wait=False):
+                with locks.hold_lock(path, wait=False):
                     pass
             except locks.Busy:
                 raise UserError(
@@ -261,44 +265,44 @@ class Folder:
         """Remove what sweeps keep, and nothing else; the plan last."""
         for name in (RUNNING, FAILURES, OLD_STATE, EARLIER, GROWING):
             shutil.rmtree(self.path / name, ignore_errors=True)
-        models, aside = trained.files_of(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
-        with changing(self.path):
-            for file in (*finished_files(self.path), *aside, *models, self.interrupted):
+        models, aside = trained.list_model_files(self.path), self.path.glob(f"*/*.nc{DAMAGED}")
+        with wrap_write_errors(self.path):
+            for file in (*list_finished_files(self.path), *aside, *models, self.interrupted_path):
                 file.unlink(missing_ok=True)
-            self.scenario.unlink(missing_ok=True)
+            self.scenario_path.unlink(missing_ok=True)
             self.plan.unlink()
 
     def tidy(self) -> None:
         """Remove what a finished sweep needs no more."""
         with contextlib.suppress(OSError):
-            self.interrupted.unlink()
+            self.interrupted_path.unlink()
         for name in (LOCKS, RUNNING, FAILURES, OLD_STATE, EARLIER):
             shutil.rmtree(self.path / name, ignore_errors=True)
 
 
-def outdated(origin: Origin, sources: Sources) -> list[str]:
+def list_outdated(origin: Origin, sources: Sources) -> list[str]:
     """List the user-defined files that have changed since something was computed.
 
     A file without a recorded hash counts as changed.
     """
-    return changed(origin.sources or {}, sources)
+    return list_changed(origin.sources or {}, sources)
 
 
 @functools.cache
-def _packed(path: Path, text: str, digest: str) -> Finished:
+def _read_pack(path: Path, text: str, digest: str) -> Finished:
     """Return what is in a pack, which does not change."""
-    return _held(path, {"scenario": text, "scenario_hash": digest})
+    return _read_finished(path, {"scenario": text, "scenario_hash": digest})
 
 
-def _held(path: Path, wanted: Mapping[str, str]) -> Finished:
+def _read_finished(path: Path, expected: Mapping[str, str]) -> Finished:
     """Return what is in a file, if it is of this scenario and complete."""
     nothing = Finished(frozenset(), ())
     try:
         with open_part(path) as part:
             attributes, points = part.attrs, part["point_index"].values
-        if attributes["complete"] != 1 or not same(attributes, wanted):
+        if attributes["complete"] != 1 or not is_same(attributes, expected):
             return nothing
         made = origins.read(attributes, points)
-        return Finished(frozenset(stacks_of(path, attributes)), tuple(made))
+        return Finished(frozenset(read_stack_numbers(path, attributes)), tuple(made))
     except (UserError, KeyError, TypeError, ValueError):  # an attribute is missing, or no number
         return nothing

@@ -2,7 +2,7 @@
 
 Points and trials do not depend on what else runs, so what is finished stays. Its files are
 rewritten under the numbers and the scenario of the grown sweep. With more trials, a finished stack
-becomes the earlier trials of one that still has to run the others (`Folder.earlier`).
+becomes the earlier trials of one that still has to run the others (`Folder.get_earlier_path`).
 
 The new files are made in `growing/` beside the old ones. Once they are whole, a list of them is
 written, and they take the places of the old ones, the plan last. A program that finds the list
@@ -27,20 +27,27 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.inputs import read_text
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 from otafl.results import models as trained
-from otafl.results import plain
-from otafl.results.dataset import renumbered
-from otafl.results.files import finished_files, read_part, write_part
-from otafl.results.models import Trained
-from otafl.results.packing import stacks_of
+from otafl.results import plain_data
+from otafl.results.dataset import renumber_part
+from otafl.results.files import list_finished_files, read_part, write_part
+from otafl.results.models import TrainedModels
+from otafl.results.packing import read_stack_numbers
 from otafl.running.checkpoints import change_scenarios
-from otafl.scenario import Point, Scenario, about, expand, same, scenario_hash
+from otafl.scenario import (
+    Point,
+    Scenario,
+    compute_scenario_hash,
+    describe_scenario,
+    expand,
+    is_same,
+)
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
-from otafl.sweeping.plan_file import MOST_BYTES, planned, read_plan
-from otafl.sweeping.planning import Batch, Stack, in_chunks, more_trials, plan
+from otafl.sweeping.plan_file import MAX_BYTES, format_plan, read_plan
+from otafl.sweeping.planning import Batch, Stack, plan, plan_more_trials, replace_chunk_mb
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,28 +69,28 @@ class Growth:
     Parameters
     ----------
     before : the scenario whose results are there.
-    now : the grown one.
+    after : the grown one.
     numbers : old number of a point -> its new one.
     """
 
     before: Scenario
-    now: Scenario
+    after: Scenario
     numbers: dict[int, int]
 
     @property
-    def more_trials(self) -> bool:
+    def adds_trials(self) -> bool:
         """Return whether trials were added."""
-        return self.now.trials > self.before.trials
+        return self.after.trials > self.before.trials
 
     def describe(self) -> str:
         """Return a sentence that says how it has grown; empty where it has not."""
-        old, points = len(self.numbers), len(expand(self.now))
-        if old == points and not self.more_trials:
+        old, points = len(self.numbers), len(expand(self.after))
+        if old == points and not self.adds_trials:
             return ""
         return (
-            f"the sweep has grown from {counted(old, 'point')} of "
-            f"{counted(self.before.trials, 'trial')} to {counted(points, 'point')} of "
-            f"{counted(self.now.trials, 'trial')}; what is finished stays"
+            f"the sweep has grown from {format_count(old, 'point')} of "
+            f"{format_count(self.before.trials, 'trial')} to {format_count(points, 'point')} of "
+            f"{format_count(self.after.trials, 'trial')}; what is finished stays"
         )
 
 
@@ -132,13 +139,13 @@ def grow(
     """
     if read is None and not home.plan.is_file():
         return None
-    with locks.held(home.lock("plan")):
+    with locks.hold_lock(home.get_lock_path("plan")):
         if (home.path / GROWING / LIST).is_file():
             _take_places(home)
-        if home.is_of(scenario) and (read is None or home.said()):
+        if home.holds_scenario(scenario) and (read is None or home.describe()):
             return None
         found = None
-        if home.said():
+        if home.describe():
             found = _read_folder(home, scenario)
         elif read is not None:
             found = read(home, scenario, workers, tell)
@@ -149,7 +156,7 @@ def grow(
     return found[0]
 
 
-def growth_from(stored: Mapping[str, Any], now: Scenario) -> Growth | None:
+def find_growth(stored: Mapping[str, Any], scenario: Scenario) -> Growth | None:
     """Return how a scenario has grown from the one that a file holds, see `scenario.about`.
 
     None if they differ in anything except more values on the same axes, in any order, and more
@@ -159,30 +166,30 @@ def growth_from(stored: Mapping[str, Any], now: Scenario) -> Growth | None:
     """
     tree = parse(str(stored["scenario"])).data
     sweep, trials = tree.get("sweep", {}), tree.get("trials", 1)
-    if list(sweep) != list(now.sweep) or not 0 < trials <= now.trials:
+    if list(sweep) != list(scenario.sweep) or not 0 < trials <= scenario.trials:
         return None
     try:
-        places = [[now.sweep[key].index(v) for v in values] for key, values in sweep.items()]
+        places = [[scenario.sweep[key].index(v) for v in values] for key, values in sweep.items()]
     except ValueError:
         return None
-    before = now.model_copy(update={"sweep": sweep, "trials": trials})
-    if not same(stored, about(before)):
+    before = scenario.model_copy(update={"sweep": sweep, "trials": trials})
+    if not is_same(stored, describe_scenario(before)):
         return None
-    sizes = [len(values) for values in now.sweep.values()]
+    sizes = [len(values) for values in scenario.sweep.values()]
     grid = np.arange(math.prod(sizes)).reshape(sizes)
     own = grid[np.ix_(*places)].ravel().tolist() if places else [0]
-    return Growth(before, now, dict(enumerate(own)))
+    return Growth(before, scenario, dict(enumerate(own)))
 
 
-def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> xr.Dataset:
+def read_earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> xr.Dataset:
     """Return the part with the earlier trials of a stack.
 
     Raises UserError, which says why, where it cannot be joined with what this program computes.
     """
-    path, numbers = home.earlier(stack.number), [point.index for point in stack.points]
+    path, numbers = home.get_earlier_path(stack.number), [point.index for point in stack.points]
     part = read_part(path)
     held = part["point_index"].values.tolist()
-    if not same(part.attrs, about(scenario)) or part.sizes["trial"] != stack.earlier:
+    if not is_same(part.attrs, describe_scenario(scenario)) or part.sizes["trial"] != stack.earlier:
         raise UserError(f"{path}: is of another sweep")
     if sorted(held) != sorted(numbers):
         raise UserError(f"{path}: has other points")
@@ -192,7 +199,7 @@ def earlier_part(home: Folder, stack: Stack, scenario: Scenario) -> xr.Dataset:
 def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
     """Return what a folder holds; None where it cannot be read, or nothing has grown from it."""
     try:
-        growth = growth_from(home.stored(), now)
+        growth = find_growth(home.read_stored(), now)
     except (OSError, *NOT_OTAFLS):
         return None
     if growth is None:
@@ -202,19 +209,19 @@ def _read_folder(home: Folder, now: Scenario) -> tuple[Growth, Source] | None:
         stacks = read_plan(growth.before, expand(growth.before), home.path)
     except UserError:  # damaged, as is said where it is read for what it is
         return None
-    finished = {n for one in home.finished(growth.before).values() for n in one.stacks}
-    files = (*trained.files_of(home.path), *(home.path / EARLIER).glob("*.pt"))
+    finished = {n for one in home.find_finished(growth.before).values() for n in one.stacks}
+    files = (*trained.list_model_files(home.path), *(home.path / EARLIER).glob("*.pt"))
     models = [(path.relative_to(home.path), path) for path in files]
-    return growth, Source(stacks, finished, _finished_parts(home, growth.before), models)
+    return growth, Source(stacks, finished, _iterate_finished_parts(home, growth.before), models)
 
 
-def _finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[Path, xr.Dataset]]:
+def _iterate_finished_parts(home: Folder, scenario: Scenario) -> Iterator[tuple[Path, xr.Dataset]]:
     """Yield the finished parts; damaged ones and those of another scenario are computed again."""
-    wanted = about(scenario)
-    for path in (*finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
+    wanted = describe_scenario(scenario)
+    for path in (*list_finished_files(home.path), *sorted((home.path / EARLIER).glob("*.nc"))):
         with contextlib.suppress(*NOT_OTAFLS):
             part = read_part(path)
-            if part.attrs["complete"] == 1 and same(part.attrs, wanted):
+            if part.attrs["complete"] == 1 and is_same(part.attrs, wanted):
                 yield path.relative_to(home.path), part
 
 
@@ -227,26 +234,30 @@ def _prepare(
     for path, part in _renumber_parts(home, growth, source):
         write_part(part, stage / path)
     for path, models in _renumber_models(growth, source):
-        trained.write(models, stage / path, growth.now)
-    text, points, old = about(growth.now), expand(growth.now), set(growth.numbers.values())
+        trained.write(models, stage / path, growth.after)
+    text, points, old = (
+        describe_scenario(growth.after),
+        expand(growth.after),
+        set(growth.numbers.values()),
+    )
     for stack in source.stacks:
         for batch in stack.batches:
-            _stage_record(home, growth, home.record(stack.number, batch))
+            _stage_record(home, growth, home.get_record_path(stack.number, batch))
             before = [stack.points[place] for place in batch.points]
             now = [points[growth.numbers[point.index]] for point in before]
-            path = home.checkpoint(stack.number, batch)
+            path = home.get_checkpoint_path(stack.number, batch)
             with contextlib.suppress(Exception):  # not there, or damaged: its rounds run again
                 change_scenarios(path, stage / path.relative_to(home.path), before, now)
-    grown = [_grown(stack, growth, points, source.finished) for stack in source.stacks]
+    grown = [_grow_stack(stack, growth, points, source.finished) for stack in source.stacks]
     new = plan([point for point in points if point.index not in old], workers, tell)
     grown += [replace(stack, number=len(grown) + stack.number) for stack in new]
-    write_text(stage / home.scenario.name, text["scenario"])
-    write_text(stage / home.plan.name, planned(text, grown))
+    write_text(stage / home.scenario_path.name, text["scenario"])
+    write_text(stage / home.plan.name, format_plan(text, grown))
     made = [str(path.relative_to(stage)) for path in stage.rglob("*") if path.is_file()]
     # the plan last, or first where there was none: a folder with results always has one
     made.sort(key=lambda name: (name == home.plan.name) == home.plan.exists())
-    there = [*finished_files(home.path), *(home.path / EARLIER).glob("*.*")]
-    there += trained.files_of(home.path) if growth.more_trials else ()
+    there = [*list_finished_files(home.path), *(home.path / EARLIER).glob("*.*")]
+    there += trained.list_model_files(home.path) if growth.adds_trials else ()
     gone = {str(path.relative_to(home.path)) for path in there} - set(made)
     write_text(stage / LIST, json.dumps({"made": made, "gone": sorted(gone)}))
 
@@ -260,19 +271,19 @@ def _renumber_parts(
     """
     for path, part in source.parts:
         with contextlib.suppress(*NOT_OTAFLS):
-            stacks = stacks_of(path, part.attrs)
-            part = renumbered(part, growth.numbers, growth.now)
-            if path.parent.name == EARLIER or not growth.more_trials:
+            stacks = read_stack_numbers(path, part.attrs)
+            part = renumber_part(part, growth.numbers, growth.after)
+            if path.parent.name == EARLIER or not growth.adds_trials:
                 yield path, part
                 continue
             for number in stacks:
                 own = [growth.numbers[point.index] for point in source.stacks[number].points]
                 one = part.isel(point=np.isin(part["point_index"].values, own))
-                name = home.earlier(number).relative_to(home.path)
+                name = home.get_earlier_path(number).relative_to(home.path)
                 yield name, one.assign_attrs(stacks=[number])
 
 
-def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Trained]]:
+def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, TrainedModels]]:
     """Yield the models of the grown sweep, and the path of each file.
 
     The stacks of files that cannot be read are computed again.
@@ -282,40 +293,40 @@ def _renumber_models(growth: Growth, source: Source) -> Iterator[tuple[Path, Tra
             kept, _ = trained.read(path)
             rows = [(growth.numbers[point], trial) for point, trial in kept.rows]
             finished = place.stem.isdecimal() and int(place.stem) in source.finished
-            folder = EARLIER if growth.more_trials and finished else place.parent
+            folder = EARLIER if growth.adds_trials and finished else place.parent
             yield Path(folder, place.name), replace(kept, rows=rows)
 
 
 def _stage_record(home: Folder, growth: Growth, path: Path) -> None:
     """Keep the record of a finished batch, of a stack that is not finished."""
     with contextlib.suppress(Exception):  # not there, or damaged: it is computed again
-        kept = plain.load(path)
-        if kept["identity"]["scenario"] != scenario_hash(growth.before):
+        kept = plain_data.load(path)
+        if kept["identity"]["scenario"] != compute_scenario_hash(growth.before):
             return
-        kept["identity"]["scenario"] = scenario_hash(growth.now)
+        kept["identity"]["scenario"] = compute_scenario_hash(growth.after)
         if models := kept["record"]["models"]:
             models["rows"] = [(growth.numbers[point], trial) for point, trial in models["rows"]]
-        plain.save(kept, home.path / GROWING / path.relative_to(home.path))
+        plain_data.save(kept, home.path / GROWING / path.relative_to(home.path))
 
 
-def _grown(stack: Stack, growth: Growth, points: Sequence[Point], finished: Set[int]) -> Stack:
+def _grow_stack(stack: Stack, growth: Growth, points: Sequence[Point], finished: Set[int]) -> Stack:
     """Return a stack with the points and the trials of the grown sweep, which has these points."""
-    own = in_chunks([points[growth.numbers[p.index]] for p in stack.points], stack.chunk_mb)
-    if not growth.more_trials:
+    own = replace_chunk_mb([points[growth.numbers[p.index]] for p in stack.points], stack.chunk_mb)
+    if not growth.adds_trials:
         return replace(stack, points=own)
-    more = more_trials(own, range(growth.before.trials, growth.now.trials))
+    more = plan_more_trials(own, range(growth.before.trials, growth.after.trials))
     if stack.number in finished:
         return replace(stack, points=own, batches=more, earlier=growth.before.trials)
     return replace(stack, points=own, batches=[*stack.batches, *more])
 
 
-def _listed(path: Path) -> tuple[list[str], list[str]]:
+def _read_list(path: Path) -> tuple[list[str], list[str]]:
     """Return the names of files that a list says are made and gone: those of a sweep's folder.
 
     Raises UserError for any other name, since someone else may have written the list.
     """
     try:
-        tree = json.loads(read_text(path, MOST_BYTES))
+        tree = json.loads(read_text(path, MAX_BYTES))
         made, gone = ([str(name) for name in tree[key]] for key in ("made", "gone"))
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
@@ -333,7 +344,7 @@ def _listed(path: Path) -> tuple[list[str], list[str]]:
 def _take_places(home: Folder) -> None:
     """Replace the old files by those of the grown sweep."""
     stage = home.path / GROWING
-    made, gone = _listed(stage / LIST)
+    made, gone = _read_list(stage / LIST)
     for name in gone:
         (home.path / name).unlink(missing_ok=True)
     for name in made:
@@ -344,7 +355,7 @@ def _take_places(home: Folder) -> None:
     shutil.rmtree(stage)
 
 
-def all_trials(stack: Stack) -> Stack:
+def include_earlier_trials(stack: Stack) -> Stack:
     """Return a stack that also runs its earlier trials."""
     size = max(len(batch.trials) for batch in stack.batches)
     every, first = list(range(len(stack.points))), range(0, stack.earlier, size)

@@ -9,37 +9,37 @@ import numpy as np
 
 from otafl.results import models as trained
 from otafl.results.record import Record
-from otafl.results.variables import known
+from otafl.results.variables import get_variable
 from otafl.sweeping.planning import Batch
 
 Piece = tuple[Batch, Record]
 
 
-def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
-    """Join records to one of `points` points and `trials` trials.
+def join_records(pieces: Sequence[Piece], num_points: int, num_trials: int) -> Record:
+    """Join records to one of `num_points` points and `num_trials` trials.
 
     Missing rounds and trials are NaN.
     """
     records = [record for _, record in pieces]
-    if len(pieces) == 1 and pieces[0][0].size == points * trials:
+    if len(pieces) == 1 and pieces[0][0].num_rows == num_points * num_trials:
         return records[0]
     rounds = sorted({r for record in records for r in record.rounds})
     batches = [batch for batch, _ in pieces]
     variables = {}
     for name in records[0].variables:
         values = [record.variables[name] for record in records]
-        if "round" in known(name).dims:
+        if "round" in get_variable(name).dims:
             values = [
-                _at_rounds(value, record.rounds, rounds)
+                _align_rounds(value, record.rounds, rounds)
                 for value, record in zip(values, records, strict=True)
             ]
-        variables[name] = _placed(batches, values, (points, trials))
+        variables[name] = _place_batches(batches, values, (num_points, num_trials))
     links = [(batch, record.link) for batch, record in pieces if record.link is not None]
     link = None
     if links:
         where = [batch for batch, _ in links]
         link = {
-            name: _placed(where, [one[name] for _, one in links], (points, trials))
+            name: _place_batches(where, [one[name] for _, one in links], (num_points, num_trials))
             for name in links[0][1]
         }
     models = [record.models for record in records if record.models is not None]
@@ -49,7 +49,7 @@ def joined(pieces: Sequence[Piece], points: int, trials: int) -> Record:
     return Record(rounds, variables, complete, link, whole, each)
 
 
-def _placed(
+def _place_batches(
     batches: Sequence[Batch], values: Sequence[np.ndarray], shape: tuple[int, int]
 ) -> np.ndarray:
     """Put arrays [points, trials, ...] of batches at their places among all points and trials.
@@ -68,7 +68,7 @@ def _placed(
     return whole
 
 
-def _at_rounds(values: np.ndarray, own: list[int], rounds: list[int]) -> np.ndarray:
+def _align_rounds(values: np.ndarray, own_rounds: list[int], rounds: list[int]) -> np.ndarray:
     out = np.full((*values.shape[:2], len(rounds), *values.shape[3:]), math.nan)
-    out[:, :, [rounds.index(r) for r in own]] = values
+    out[:, :, [rounds.index(r) for r in own_rounds]] = values
     return out

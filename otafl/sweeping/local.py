@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from otafl.core.errors import UserError
-from otafl.sweeping.working import Job, Outcome, Report
+from otafl.sweeping.stack_job import Job, Outcome, Report
 
 DEATHS = 4
 """Workers that a stack may kill before it counts as failed."""
@@ -104,7 +104,7 @@ class WorkerPool:
     """
 
     def __init__(self, num_workers: int, num_shares: int = 0) -> None:
-        self._environments = _environments(max(num_workers, num_shares))[:num_workers]
+        self._environments = _build_environments(max(num_workers, num_shares))[:num_workers]
         self._workers: list[Worker | None] = [None] * num_workers
 
     def __enter__(self) -> WorkerPool:
@@ -116,13 +116,13 @@ class WorkerPool:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        for worker in self._running:
+        for worker in self._running_workers:
             worker.connection.close()  # they end at the same time
-        for worker in self._running:
+        for worker in self._running_workers:
             worker.stop()
 
     @property
-    def _running(self) -> list[Worker]:
+    def _running_workers(self) -> list[Worker]:
         return [worker for worker in self._workers if worker is not None]
 
     def start(self) -> None:
@@ -160,7 +160,7 @@ class WorkerPool:
             self._submit(waiting)
             outcomes = [
                 outcome
-                for worker in self._heard()
+                for worker in self._wait_for_messages()
                 if (outcome := self._take(worker, report, waiting, deaths)) is not None
             ]
             self._submit(waiting)  # before the outcomes are looked at, which takes a while
@@ -171,14 +171,14 @@ class WorkerPool:
         """Give jobs to the workers that have none."""
         if waiting:
             self.start()
-        for worker in self._running:
+        for worker in self._running_workers:
             if worker.ready and worker.job is None and waiting:
                 worker.submit(waiting.popleft())
 
-    def _heard(self) -> list[Worker]:
+    def _wait_for_messages(self) -> list[Worker]:
         """Wait for workers that say something, or have died."""
-        spoke = wait([worker.connection for worker in self._running], LOOK_EVERY_S)
-        return [one for one in self._running if one.connection in spoke or one.is_dead]
+        spoke = wait([worker.connection for worker in self._running_workers], LOOK_EVERY_S)
+        return [one for one in self._running_workers if one.connection in spoke or one.is_dead]
 
     def _take(
         self, worker: Worker, report: Report, waiting: deque[Job], deaths: Counter[int]
@@ -193,10 +193,12 @@ class WorkerPool:
         elif said is not None:
             report(*said)
         else:
-            return self._bury(worker, waiting, deaths)
+            return self._replace_dead_worker(worker, waiting, deaths)
         return None
 
-    def _bury(self, worker: Worker, waiting: deque[Job], deaths: Counter[int]) -> Outcome | None:
+    def _replace_dead_worker(
+        self, worker: Worker, waiting: deque[Job], deaths: Counter[int]
+    ) -> Outcome | None:
         """Forget a worker that died, and have its job computed again, or else return its failure.
 
         Raises
@@ -254,14 +256,14 @@ def _start(
     )
 
 
-def _environments(workers: int) -> list[dict[str, str]]:
+def _build_environments(workers: int) -> list[dict[str, str]]:
     """Return the environment variables of each worker that differ from this program's.
 
     They set its share of the processor's threads, at most those that the user allows a program.
     """
     share, stated = (os.cpu_count() or 1) // workers, os.environ.get("OMP_NUM_THREADS", "")
     most = int(stated) if stated.isdecimal() else share
-    threads, gpus = str(max(1, min(share, most))), _gpus()
+    threads, gpus = str(max(1, min(share, most))), _list_gpus()
     shared = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": "1"}
     if not gpus:
         return [shared] * workers
@@ -270,7 +272,7 @@ def _environments(workers: int) -> list[dict[str, str]]:
     ]
 
 
-def _gpus() -> Sequence[str]:
+def _list_gpus() -> Sequence[str]:
     """Return what CUDA_VISIBLE_DEVICES would name each GPU that this program sees."""
     import torch
 

@@ -29,7 +29,7 @@ class Busy(Exception):
 
 
 @contextlib.contextmanager
-def held(path: Path, wait: bool = True) -> Iterator[None]:
+def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock, a file that may be left behind.
 
     Raises Busy if it is taken and `wait` is False, WriteError if its folder cannot be written.
@@ -53,7 +53,7 @@ def held(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(folder: Path, what: str) -> Iterator[None]:
+def hold_folder(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder as the only program.
 
     what: is made there, for the message. Raises UserError, which names the program, if another one
@@ -61,17 +61,17 @@ def alone(folder: Path, what: str) -> Iterator[None]:
     """
     holder = folder / "run.json"
     try:
-        with held(folder / "run.lock", wait=False):
+        with hold_lock(folder / "run.lock", wait=False):
             write_text(holder, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
             yield
     except Busy:
         raise UserError(
-            f"{what}: another `otafl run` makes it{_named(holder)}; wait for it, or give another "
-            "place with --out"
+            f"{what}: another `otafl run` makes it{_describe_holder(holder)}; wait for it, or give "
+            "another place with --out"
         ) from None
 
 
-def _named(holder: Path) -> str:
+def _describe_holder(holder: Path) -> str:
     """Name the program that a folder's lock was taken by, and when, as far as it is known."""
     try:
         who, since = json.loads(read_text(holder, MIB)), holder.stat().st_mtime

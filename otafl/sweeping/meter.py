@@ -15,16 +15,16 @@ class Meter:
 
     def __init__(self, stacks: Sequence[Stack], progress: Progress | None) -> None:
         self._progress = progress
-        self._rounds = {stack.number: stack.rounds for stack in stacks}
+        self._rounds = {stack.number: stack.num_rounds for stack in stacks}
         self._done = dict.fromkeys(self._rounds, 0)
         self._finished: set[int] = set()
 
-    def was_finished(self, number: int) -> None:
+    def add_finished(self, number: int) -> None:
         """Record a stack that was finished before the sweep continued."""
         self._done[number] = self._rounds[number]
         self._finished.add(number)
 
-    def finished(self, number: int) -> None:
+    def finish(self, number: int) -> None:
         """Record that a stack is finished."""
         self.report(number, self._rounds[number], self._rounds[number])
         self._finished.add(number)
@@ -34,9 +34,9 @@ class Meter:
         if number in self._finished or done <= self._done[number]:
             return  # told already
         self._done[number] = done
-        self.tell()
+        self.report_progress()
 
-    def tell(self) -> None:
+    def report_progress(self) -> None:
         """Tell how far the stacks are. What the progress raises, as after Ctrl-C, goes through."""
         if self._progress is not None:
             stacks = len(self._rounds)

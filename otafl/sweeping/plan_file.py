@@ -21,13 +21,13 @@ from typing import Any
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
 from otafl.core.inputs import MIB, read_bytes, read_text
-from otafl.scenario import Point, Scenario, about, expand, same, sources_of
-from otafl.scenario.keys import custom_sections
-from otafl.sweeping.locks import held
-from otafl.sweeping.planning import Batch, Stack, in_chunks, plan
+from otafl.scenario import Point, Scenario, describe_scenario, expand, hash_custom_sources, is_same
+from otafl.scenario.keys import iterate_custom_sections
+from otafl.sweeping.locks import hold_lock
+from otafl.sweeping.planning import Batch, Stack, plan, replace_chunk_mb
 from otafl.user_code.sources import Sources
 
-MOST_BYTES = 64 * MIB
+MAX_BYTES = 64 * MIB
 """Largest plan, and scenario beside it, that is read: someone else may have written them."""
 
 SHA256 = "sha256"
@@ -37,7 +37,7 @@ BEFORE_SHA256 = {"scenario_hash", "sources", "stacks"}
 """The keys of plans that have none."""
 
 
-def stored(
+def load_or_create(
     scenario: Scenario,
     folder: Path,
     workers: int = 1,
@@ -49,82 +49,85 @@ def stored(
     Raises UserError if the folder holds another scenario's results, or a damaged plan.
     """
     points = expand(scenario)
-    with held(folder / "locks" / "plan.lock"):
+    with hold_lock(folder / "locks" / "plan.lock"):
         if (folder / "plan.json").exists():
             return read_plan(scenario, points, folder)
         stacks = plan(points, workers, tell)
-        sources = together(sources_of_each(stacks))
-        said = about(scenario)
+        sources = merge_sources(hash_sources_per_stack(stacks))
+        said = describe_scenario(scenario)
         _check_own(folder / "scenario.yaml", said["scenario"])
         write_text(folder / "scenario.yaml", said["scenario"])
         begin()
-        write_text(folder / "plan.json", planned(said, stacks, sources))
+        write_text(folder / "plan.json", format_plan(said, stacks, sources))
     return stacks
 
 
-def planned(
-    said: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
+def format_plan(
+    description: Mapping[str, str], stacks: Sequence[Stack], sources: Sources | None = None
 ) -> str:
     """Return the text of a plan.
 
-    said: of the scenario, see `about`. sources: of all stacks, their present state by default.
+    description: of the scenario, see `describe_scenario`. sources: of all stacks, their present
+    state by default.
     """
     return to_json(
         {
-            "scenario_hash": said["scenario_hash"],
-            "scenario_sha256": _sha256(said["scenario"]),
-            "sources": together(sources_of_each(stacks)) if sources is None else sources,
-            "stacks": [_plain(stack) for stack in stacks],
+            "scenario_hash": description["scenario_hash"],
+            "scenario_sha256": _hash_text(description["scenario"]),
+            "sources": merge_sources(hash_sources_per_stack(stacks))
+            if sources is None
+            else sources,
+            "stacks": [_to_plain(stack) for stack in stacks],
         }
     )
 
 
-def sources_of_each(stacks: Sequence[Stack]) -> list[Sources]:
+def hash_sources_per_stack(stacks: Sequence[Stack]) -> list[Sources]:
     """Return the files of user-defined modules that each stack names, with their hashes."""
     known: dict[tuple[str, ...], Sources] = {}
     out = []
     for stack in stacks:
-        names = tuple(section.name for _, section in custom_sections(stack.scenario))
+        names = tuple(section.name for _, section in iterate_custom_sections(stack.scenario))
         if names not in known:
-            known[names] = sources_of(stack.scenario)
+            known[names] = hash_custom_sources(stack.scenario)
         out.append(known[names])
     return out
 
 
-def together(several: Sequence[Sources]) -> Sources:
+def merge_sources(several: Sequence[Sources]) -> Sources:
     """Return the files of several stacks."""
     return functools.reduce(operator.or_, several, {})
 
 
-def began_with(folder: Path, now: Sources) -> Sources:
+def replace_sources(folder: Path, sources: Sources) -> Sources:
     """Return the files of user-defined modules as the sweep of a folder last began.
 
     Save their present state in the plan.
     """
-    with held(folder / "locks" / "plan.lock"):
+    with hold_lock(folder / "locks" / "plan.lock"):
         before: Sources = read_tree(folder / "plan.json").get("sources", {})
-        if before != now:
-            _change(folder / "plan.json", lambda tree: tree.update(sources=now))
+        if before != sources:
+            _change(folder / "plan.json", lambda tree: tree.update(sources=sources))
     return before
 
 
 def _check_own(path: Path, text: str) -> None:
     """Raise UserError if another file than a sweep's has the name of its scenario."""
-    if path.exists() and not (path.is_file() and read_bytes(path, MOST_BYTES) == text.encode()):
+    if path.exists() and not (path.is_file() and read_bytes(path, MAX_BYTES) == text.encode()):
         raise UserError(
             f"{path}: is there already, and a sweep keeps its own there; give another place with "
             "--out"
         )
 
 
-def rebatched(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
+def replace_batches(folder: Path, stack: Stack, batches: list[Batch] | None = None) -> Stack:
     """Return the stack, in other batches if they are given, and update the folder's plan."""
     changed = stack if batches is None else replace(stack, batches=batches)
 
     def change(tree: dict[str, Any]) -> None:
-        tree["stacks"][stack.number] = _plain(changed)
+        tree["stacks"][stack.number] = _to_plain(changed)
 
-    with held(folder / "locks" / "plan.lock"):
+    with hold_lock(folder / "locks" / "plan.lock"):
         _change(folder / "plan.json", change)
     return changed
 
@@ -137,7 +140,7 @@ def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 def to_json(tree: dict[str, Any]) -> str:
     """Return a plan as JSON, with the SHA-256 of the rest of it."""
-    return json.dumps({**tree, SHA256: _digest(tree)})
+    return json.dumps({**tree, SHA256: _compute_digest(tree)})
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -146,27 +149,27 @@ def read_tree(path: Path) -> dict[str, Any]:
     Raises OSError for a file that cannot be read; ValueError or TypeError for one that is damaged
     or no plan.
     """
-    tree: dict[str, Any] = dict(json.loads(read_text(path, MOST_BYTES)))
+    tree: dict[str, Any] = dict(json.loads(read_text(path, MAX_BYTES)))
     older = tree.keys() <= BEFORE_SHA256
-    if not older and tree.get(SHA256) != _digest(tree):
+    if not older and tree.get(SHA256) != _compute_digest(tree):
         raise ValueError("its SHA-256 is not the one that it was written with")
     return tree
 
 
 def check_scenario(plan: dict[str, Any], path: Path) -> None:
     """Raise ValueError unless the copy of the scenario is the one that a plan was made of."""
-    text = read_text(path, MOST_BYTES)
-    if "scenario_sha256" in plan and plan["scenario_sha256"] != _sha256(text):
+    text = read_text(path, MAX_BYTES)
+    if "scenario_sha256" in plan and plan["scenario_sha256"] != _hash_text(text):
         raise ValueError("its SHA-256 is not the one that it was written with")
 
 
-def _digest(tree: dict[str, Any]) -> str:
+def _compute_digest(tree: dict[str, Any]) -> str:
     """Return the SHA-256 of a plan without that of it."""
     bare = {key: value for key, value in tree.items() if key != SHA256}
-    return _sha256(json.dumps(bare, sort_keys=True))
+    return _hash_text(json.dumps(bare, sort_keys=True))
 
 
-def _sha256(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -175,16 +178,16 @@ def read_plan(scenario: Scenario, points: list[Point], folder: Path) -> list[Sta
     path = folder / "plan.json"
     try:
         tree = read_tree(path)
-        kept = {**tree, "scenario": read_text(folder / "scenario.yaml", MOST_BYTES)}
-        if not same(kept, about(scenario)):
+        kept = {**tree, "scenario": read_text(folder / "scenario.yaml", MAX_BYTES)}
+        if not is_same(kept, describe_scenario(scenario)):
             raise UserError(
                 f"{folder}: holds the results of another scenario (or of this one before it "
                 "was changed); give another place with --out, or throw them away with --restart"
             )
         stacks = []
         for number, stack in enumerate(tree["stacks"]):
-            own = in_chunks([points[i] for i in stack["points"]], _chunk_mb(stack))
-            batches = [_batch(one, len(own)) for one in stack["batches"]]
+            own = replace_chunk_mb([points[i] for i in stack["points"]], _parse_chunk_mb(stack))
+            batches = [_parse_batch(one, len(own)) for one in stack["batches"]]
             stacks.append(Stack(number, own, batches, int(stack.get("earlier", 0))))
         _check_whole(stacks, len(points), scenario.trials)
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
@@ -214,22 +217,22 @@ def _check_whole(stacks: Sequence[Stack], points: int, trials: int) -> None:
             raise ValueError("more trials than there are")
 
 
-def _plain(stack: Stack) -> dict[str, Any]:
+def _to_plain(stack: Stack) -> dict[str, Any]:
     points = [point.index for point in stack.points]
     plain = {"points": points, "batches": stack.batches, "chunk_mb": stack.chunk_mb}
     return plain | ({"earlier": stack.earlier} if stack.earlier else {})
 
 
-def _chunk_mb(plain: dict[str, Any]) -> float | None:
+def _parse_chunk_mb(data: dict[str, Any]) -> float | None:
     """Read the memory of a chunk; plans of before it was measured have what was the default."""
-    chunk_mb = plain.get("chunk_mb", 96.0)
+    chunk_mb = data.get("chunk_mb", 96.0)
     if chunk_mb is not None and not 0 < float(chunk_mb) < math.inf:
         raise ValueError(f"a chunk of {chunk_mb} MB")
     return None if chunk_mb is None else float(chunk_mb)
 
 
-def _batch(plain: list[Any], points: int) -> Batch:
+def _parse_batch(data: list[Any], points: int) -> Batch:
     """Read a batch of a plan; older ones list only the trials, of all points."""
-    if plain and isinstance(plain[0], int):
-        return Batch(list(range(points)), plain)
-    return Batch(*plain)
+    if data and isinstance(data[0], int):
+        return Batch(list(range(points)), data)
+    return Batch(*data)

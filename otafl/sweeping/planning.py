@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from otafl.running import chunking
-from otafl.running.memory import need
-from otafl.scenario import Point, Scenario, stack_key
+from otafl.running.memory import estimate_need
+from otafl.scenario import Point, Scenario, make_stack_key
 
 T = TypeVar("T")
 
@@ -29,17 +29,17 @@ class Batch(NamedTuple):
     trials: list[int]
 
     @property
-    def size(self) -> int:
+    def num_rows(self) -> int:
         """Count the trials of points."""
         return len(self.points) * len(self.trials)
 
-    def halves(self) -> list[Batch]:
+    def split_in_half(self) -> list[Batch]:
         """Return two batches of it: of half the trials, or half the points of one trial."""
         if len(self.trials) > 1:
             half = -(-len(self.trials) // 2)
-            return [Batch(self.points, part) for part in _cut(self.trials, half)]
+            return [Batch(self.points, part) for part in _split_values(self.trials, half)]
         half = -(-len(self.points) // 2)
-        return [Batch(part, self.trials) for part in _cut(self.points, half)]
+        return [Batch(part, self.trials) for part in _split_values(self.points, half)]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Stack:
         return self.points[0].scenario
 
     @property
-    def rounds(self) -> int:
+    def num_rounds(self) -> int:
         """Count the rounds of all batches."""
         return self.scenario.training.rounds * len(self.batches)
 
@@ -84,31 +84,33 @@ def plan(
     """
     groups: dict[str, list[Point]] = {}
     for point in points:
-        groups.setdefault(stack_key(point.scenario), []).append(point)
+        groups.setdefault(make_stack_key(point.scenario), []).append(point)
     wanted = 1 if workers < 2 else STACKS_PER_WORKER * workers
     share = -(-len(points) // wanted)
     parts: list[tuple[list[Point], list[Batch]]] = []
     for group in groups.values():
         scenario = group[0].scenario
-        group = in_chunks(group, chunking.chosen(group, tell))
-        at_once = need(group).trials_within(scenario.engine.memory_gb * 2**30)
+        group = replace_chunk_mb(group, chunking.choose_chunk_mb(group, tell))
+        at_once = estimate_need(group).count_trials_within(scenario.engine.memory_gb * 2**30)
         size = max(1, min(at_once // scenario.trials, share))
         numbers = list(range(scenario.trials))
-        for own in _cut(group, size):
-            batches = [Batch(list(range(len(own))), trials) for trials in _cut(numbers, at_once)]
+        for own in _split_values(group, size):
+            batches = [
+                Batch(list(range(len(own))), trials) for trials in _split_values(numbers, at_once)
+            ]
             parts.append((own, batches))
     return [Stack(number, *part) for number, part in enumerate(parts)]
 
 
-def more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Batch]:
+def plan_more_trials(points: Sequence[Point], trials: Sequence[int]) -> list[Batch]:
     """Return batches of more trials of points of one stack, within `engine.memory_gb`."""
-    at_once = need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30)
+    at_once = estimate_need(points).count_trials_within(points[0].scenario.engine.memory_gb * 2**30)
     each = max(1, at_once // len(points))
     every = list(range(len(points)))
-    return [Batch(every, part) for part in _cut(trials, each)]
+    return [Batch(every, part) for part in _split_values(trials, each)]
 
 
-def in_chunks(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
+def replace_chunk_mb(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
     """Return the points with this `engine.chunk_mb`."""
     if points[0].scenario.engine.chunk_mb == chunk_mb:
         return list(points)
@@ -117,5 +119,5 @@ def in_chunks(points: Sequence[Point], chunk_mb: float | None) -> list[Point]:
     return [replace(point, scenario=one) for point, one in zip(points, changed, strict=True)]
 
 
-def _cut(values: Sequence[T], size: int) -> list[list[T]]:
+def _split_values(values: Sequence[T], size: int) -> list[list[T]]:
     return [list(values[first : first + size]) for first in range(0, len(values), size)]

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from otafl.core.errors import DamagedError, UserError, changing
+from otafl.core.errors import DamagedError, UserError, wrap_write_errors
 from otafl.results import models as trained
 from otafl.results import origins
-from otafl.results.dataset import as_part
-from otafl.results.environment import device_name
-from otafl.results.files import PACKS, finished_files, open_part, open_results, write_part
-from otafl.scenario import Scenario, expand, list_differences, sources_of
+from otafl.results.dataset import to_part
+from otafl.results.environment import get_device_name
+from otafl.results.files import PACKS, list_finished_files, open_part, open_results, write_part
+from otafl.scenario import Scenario, expand, hash_custom_sources, list_differences
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import Folder
-from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, growth_from
+from otafl.sweeping.growing import NOT_OTAFLS, Growth, Source, find_growth
 from otafl.sweeping.planning import Stack, plan
-from otafl.sweeping.resuming import differing, inputs_of
+from otafl.sweeping.resuming import find_differences, hash_inputs
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,7 +43,7 @@ def name_own_file(scenario: Scenario) -> Path:
     return Path(scenario.output.folder) / f"{scenario.name}.nc"
 
 
-def unfinished(out: Path) -> Path:
+def get_unfinished_folder(out: Path) -> Path:
     """Name the folder beside a result file that keeps its finished stacks until all are done."""
     return out.with_name(f"{out.stem}.unfinished")
 
@@ -62,8 +62,8 @@ def read_file(
     try:
         with open_part(out) as whole:
             stored = whole.attrs
-            growth = growth_from(stored, scenario)
-            part = as_part(whole).load() if growth and stored["complete"] == 1 else None
+            growth = find_growth(stored, scenario)
+            part = to_part(whole).load() if growth and stored["complete"] == 1 else None
     except DamagedError:
         return None
     except (OSError, *NOT_OTAFLS) as error:
@@ -76,21 +76,21 @@ def read_file(
     if growth is None or part is None:
         return None
     stacks = plan(expand(growth.before), workers, tell)
-    models = list(trained.files_of(out)) if scenario.output.save_models else []
+    models = list(trained.list_model_files(out)) if scenario.output.save_models else []
     other = _find_differences(part, stacks)
-    if part.attrs.get("device_name") != device_name(scenario.engine.device):
+    if part.attrs.get("device_name") != get_device_name(scenario.engine.device):
         other.add("processor")
-    if scenario.output.save_models and not _are_of(models, stacks, growth.before.trials):
+    if scenario.output.save_models and not _has_models(models, stacks, growth.before.trials):
         other.add("models")
     if other:
         tell(f"{out}: is computed again, since it was made with other {', '.join(sorted(other))}")
         return None
     if not growth.describe():
         tell(f"{out}: is finished and stays; --restart computes it again")
-    place = home.part(0) if len(stacks) == 1 else home.path / PACKS / "1-00000.nc"
+    place = home.get_part_path(0) if len(stacks) == 1 else home.path / PACKS / "1-00000.nc"
     numbers = {stack.number for stack in stacks}
     part = part.assign_attrs(stacks=sorted(numbers))
-    places = [home.models(number).relative_to(home.path) for number in sorted(numbers)]
+    places = [home.get_models_path(number).relative_to(home.path) for number in sorted(numbers)]
     named = list(zip(places, models, strict=False))
     return growth, Source(stacks, numbers, [(place.relative_to(home.path), part)], named)
 
@@ -101,11 +101,11 @@ def write_file(home: Folder, out: Path, scenario: Scenario) -> xr.Dataset:
     The file may be there already if the sweep has only one stack.
     """
     kept = home.path
-    in_parts = bool(finished_files(kept))
+    in_parts = bool(list_finished_files(kept))
     dataset = open_results(kept if in_parts else out)
-    new, models = trained.folder_of(kept), trained.folder_of(out)
+    new, models = trained.get_models_folder(kept), trained.get_models_folder(out)
     moved = scenario.output.save_models and not new.exists()  # before an interruption
-    with changing(out):
+    with wrap_write_errors(out):
         if not moved:
             shutil.rmtree(models, ignore_errors=True)
         if new.exists():
@@ -144,15 +144,15 @@ def _find_differences(part: xr.Dataset, stacks: Sequence[Stack]) -> set[str]:
     made = origins.read(part.attrs, part["point_index"].values)
     found = set[str]()
     for stack in stacks:
-        own, inputs = sources_of(stack.scenario), inputs_of(stack.scenario)
+        own, inputs = hash_custom_sources(stack.scenario), hash_inputs(stack.scenario)
         points = {point.index for point in stack.points}
         for origin in made:
             if origin.points & points:
-                found |= differing(origin, own, inputs)
+                found |= find_differences(origin, own, inputs)
     return found
 
 
-def _are_of(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> bool:
+def _has_models(models: Sequence[Path], stacks: Sequence[Stack], trials: int) -> bool:
     """Return whether files hold the models of these stacks, one each."""
     if len(models) != len(stacks):
         return False

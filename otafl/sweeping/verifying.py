@@ -20,19 +20,19 @@ import torch
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5
 from otafl.core.inputs import open_regular, read_text
-from otafl.core.words import counted
+from otafl.core.suggestions import format_count
 from otafl.results import checksums
 from otafl.results import models as trained
 from otafl.results.checksums import ChecksumError
-from otafl.results.files import PACKS, PARTS, finished_files, open_part
-from otafl.results.packing import stacks_of
-from otafl.scenario import same
+from otafl.results.files import PACKS, PARTS, list_finished_files, open_part
+from otafl.results.packing import read_stack_numbers
+from otafl.scenario import is_same
 from otafl.scenario.yaml_source import parse
 from otafl.sweeping.folder import EARLIER, RUNNING, Folder
-from otafl.sweeping.plan_file import MOST_BYTES, SHA256, check_scenario, read_tree
+from otafl.sweeping.plan_file import MAX_BYTES, SHA256, check_scenario, read_tree
 from otafl.user_code import loading
 
-MOST_CHUNK_BYTES = 2**30
+MAX_CHUNK_BYTES = 2**30
 """Of a chunk of values, which is read at a time."""
 
 NO_CHECKSUM = "without a SHA-256, as older files are"
@@ -87,9 +87,9 @@ def advise(findings: list[Finding], source: Path) -> str:
     """Return a sentence that says what to do."""
     wrong = [one for one in findings if one.fault]
     if not wrong:
-        return f"{source}: sound, {counted(len(findings), 'file')}"
+        return f"{source}: sound, {format_count(len(findings), 'file')}"
     kinds = {one.kind for one in wrong}
-    head = f"{source}: {len(wrong)} of {counted(len(findings), 'file')} damaged or missing; "
+    head = f"{source}: {len(wrong)} of {format_count(len(findings), 'file')} damaged or missing; "
     if Kind.PLAN in kinds:
         return head + "the command that wrote it, with --restart, computes everything again"
     if Kind.RESULT in kinds or not source.is_dir():
@@ -116,15 +116,17 @@ def _verify_file(path: Path) -> Iterator[Finding]:
     kind = Kind.PART if path.parent.name in (PARTS, PACKS) else Kind.RESULT
     finding, attributes = _verify_result(path, kind, alone=True)
     yield finding
-    files = list(trained.files_of(path))
+    files = list(trained.list_model_files(path))
     if kind is Kind.RESULT and not files and _saves_models(str(attributes.get("scenario", ""))):
-        yield Finding(trained.folder_of(path), Kind.RESULT, "missing: the models of this result")
+        yield Finding(
+            trained.get_models_folder(path), Kind.RESULT, "missing: the models of this result"
+        )
     yield from map(_verify_tensors, files)
 
 
 def _verify_folder(folder: Path) -> Iterator[Finding]:
     home = Folder(folder)
-    results = finished_files(folder)
+    results = list_finished_files(folder)
     if not home.plan.exists() and not results:
         files = sorted(folder.glob("*.pt"))
         if not files:
@@ -139,42 +141,42 @@ def _verify_folder(folder: Path) -> Iterator[Finding]:
         if attributes:
             about = about or attributes
             try:
-                stacks |= stacks_of(path, attributes)
+                stacks |= read_stack_numbers(path, attributes)
                 if not _is_same(attributes, about):
                     finding = replace(finding, fault="is of another scenario", note="")
             except (TypeError, ValueError):
                 finding = replace(finding, fault="damaged: an attribute is not otafl's", note="")
         yield finding
-    if home.interrupted.exists():
-        yield _verify_result(home.interrupted, Kind.PART)[0]
+    if home.interrupted_path.exists():
+        yield _verify_result(home.interrupted_path, Kind.PART)[0]
     for path in sorted((folder / EARLIER).glob("*.nc")):
         yield _verify_result(path, Kind.PART)[0]
     yield from map(_verify_tensors, sorted((folder / EARLIER).glob("*.pt")))
-    models = list(trained.files_of(folder))
+    models = list(trained.list_model_files(folder))
     yield from map(_verify_tensors, models)
     if _saves_models(str(about.get("scenario", ""))) and not _is_of_run(folder):
-        for path in map(home.models, sorted(stacks)):
+        for path in map(home.get_models_path, sorted(stacks)):
             if path not in models:
                 yield Finding(path, Kind.MODELS, "missing: the models of a finished stack")
     yield from map(_verify_tensors, sorted((folder / RUNNING).glob("*.pt")))
 
 
-def _verify_plan(home: Folder, about: dict[str, Any]) -> Iterator[Finding]:
-    """Verify the plan and its scenario, and add to `about` which scenario that is."""
+def _verify_plan(home: Folder, description: dict[str, Any]) -> Iterator[Finding]:
+    """Verify the plan and its scenario, and add to `description` which scenario that is."""
     plan: dict[str, Any] = {}
     try:
         plan = read_tree(home.plan)
         yield Finding(home.plan, Kind.PLAN, note="" if SHA256 in plan else NO_CHECKSUM)
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        yield Finding(home.plan, Kind.PLAN, f"damaged: {_reason(error)}")
+        yield Finding(home.plan, Kind.PLAN, f"damaged: {_format_reason(error)}")
     try:
-        check_scenario(plan, home.scenario)
-        parse(text := read_text(home.scenario, MOST_BYTES))
+        check_scenario(plan, home.scenario_path)
+        parse(text := read_text(home.scenario_path, MAX_BYTES))
         if "scenario_hash" in plan:
-            about |= {"scenario_hash": plan["scenario_hash"], "scenario": text}
-        yield Finding(home.scenario, Kind.PLAN)
+            description |= {"scenario_hash": plan["scenario_hash"], "scenario": text}
+        yield Finding(home.scenario_path, Kind.PLAN)
     except (OSError, ValueError, UserError) as error:
-        yield Finding(home.scenario, Kind.PLAN, f"damaged: {_reason(error)}")
+        yield Finding(home.scenario_path, Kind.PLAN, f"damaged: {_format_reason(error)}")
 
 
 def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding, dict[str, Any]]:
@@ -189,7 +191,7 @@ def _verify_result(path: Path, kind: Kind, alone: bool = False) -> tuple[Finding
         if not has_checksum:
             _read_chunks(path)
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {_reason(error)}"), {}
+        return Finding(path, kind, f"damaged: {_format_reason(error)}"), {}
     except UserError as error:
         if alone:
             raise
@@ -210,7 +212,7 @@ def _read_chunks(path: Path) -> None:
                 if not isinstance(values, h5py.Dataset) or values.dtype.kind not in "fiu":
                     continue
                 shape = values.chunks or values.shape
-                if values.dtype.itemsize * math.prod(shape) > MOST_CHUNK_BYTES:
+                if values.dtype.itemsize * math.prod(shape) > MAX_CHUNK_BYTES:
                     raise ChecksumError(f"a chunk of {values.name} is larger than otafl writes")
                 count = values.id.get_num_chunks() if values.chunks else 0
                 for start in (values.id.get_chunk_info(i).chunk_offset for i in range(count)):
@@ -233,7 +235,7 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
         elif not ({"recorder", "journal"} <= kept.keys() or {"identity", "record"} <= kept.keys()):
             raise UserError(f"{path}: holds no models, checkpoint or record of otafl; {HINT}")
     except (DamagedError, ChecksumError, OSError) as error:
-        return Finding(path, kind, f"damaged: {_reason(error)}")
+        return Finding(path, kind, f"damaged: {_format_reason(error)}")
     except Exception as error:  # what unpickling of foreign bytes may raise
         if alone and isinstance(error, UserError):
             raise
@@ -243,8 +245,8 @@ def _verify_tensors(path: Path, alone: bool = False) -> Finding:
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Return whether two parts are of one scenario; code that they name is not imported."""
-    with loading.named_by("the folder", False):
-        return same(one, other)
+    with loading.guard_imports("the folder", False):
+        return is_same(one, other)
 
 
 def _saves_models(scenario: str) -> bool:
@@ -260,10 +262,10 @@ def _is_of_run(folder: Path) -> bool:
     return folder.suffix == ".unfinished"
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     """Return in words what an error found."""
     if isinstance(error, DamagedError):
-        return error.why
+        return error.reason
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from otafl.sweeping.local import READY
-from otafl.sweeping.working import Job, work_elsewhere
+from otafl.sweeping.stack_job import Job, run_remote_job
 
 LOOK_EVERY_S = 1.0
 
@@ -33,7 +33,7 @@ def main(pipe: int, stderr: int, parent: int) -> None:
     os.close(stderr)
     _send(connection, READY)
     while True:
-        outcome = work_elsewhere(jobs.get(), lambda *rounds: _send(connection, rounds))
+        outcome = run_remote_job(jobs.get(), lambda *rounds: _send(connection, rounds))
         _send(connection, outcome)
 
 

@@ -9,7 +9,7 @@ exchange after a round.
 from __future__ import annotations
 
 from otafl.core import registry
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.topology.base import Topology
 from otafl.topology.rows import Rows
 
@@ -19,6 +19,6 @@ __all__ = ["Rows", "build"]
 def build(rows: Rows) -> Topology:
     """Make the topology of a stack's rows."""
     sections = [row.topology for row in rows.scenarios]
-    hyper = hyper_of(sections, rows.streams)
-    made: Topology = registry.make("topology", sections[0], rows, hyper)
+    hyper = build_hyper(sections, rows.streams)
+    made: Topology = registry.make_component("topology", sections[0], rows, hyper)
     return made

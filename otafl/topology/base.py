@@ -12,7 +12,7 @@ from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
 from otafl.channels.base import Channel
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.core import settings
 from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams
@@ -57,11 +57,11 @@ class Topology(Stateful, ABC):
             return 1
 
         @property
-        def dealt(self) -> PartitionScope:
+        def partition_scope(self) -> PartitionScope:
             """Return to whom the data set is dealt out: to each server's devices, or to all."""
             return "each"
 
-        def of_server(self, scenario: Any) -> Any:
+        def make_server_scenario(self, scenario: Any) -> Any:
             """Return the scenario with the part of the band that one server has."""
             return scenario
 
@@ -74,27 +74,27 @@ class Topology(Stateful, ABC):
         return [0] * len(self.rows.scenarios)
 
     @property
-    def start(self) -> Streams:
+    def init_streams(self) -> Streams:
         """Return the streams [S C] that models start from."""
         return self.rows.streams
 
-    def reached(self, channel: Channel) -> Channel:
+    def get_uplink_channel(self, channel: Channel) -> Channel:
         """Return the channel by which servers are reached: by default the scenario's."""
         return channel
 
-    def neighbours(self, channel: Channel) -> Neighbours | None:
+    def build_intercell(self, channel: Channel) -> Neighbours | None:
         """Return what servers hear of each other's devices; None where they hear nothing.
 
         channel: of each server's own devices.
         """
         return None
 
-    def places(self, channel: Channel, round: int) -> Places | None:
+    def get_positions(self, channel: Channel, round: int) -> Positions | None:
         """Return where the devices and servers of the first trial are; None where nobody knows.
 
         channel: by which servers are reached.
         """
-        return channel.places(round)
+        return channel.get_positions(round)
 
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
@@ -108,6 +108,6 @@ class Topology(Stateful, ABC):
         """
         return None
 
-    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         """Return further results so far, name of `otafl.results.variables` -> [S C]."""
         return {}

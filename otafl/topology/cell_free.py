@@ -27,16 +27,16 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.channels.base import Channel, InterfererMap
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.core import registry
 from otafl.core.contracts import ChannelState, Paths
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import purpose
-from otafl.core.settings import stackable
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import declare_purpose
+from otafl.core.settings import declare_stackable
 from otafl.topology.base import Topology
 
-POINTS = purpose("access_points", __name__)
-PLACES = purpose("cell_free_devices", __name__)
+POINTS = declare_purpose("access_points", __name__)
+PLACES = declare_purpose("cell_free_devices", __name__)
 
 Place = tuple[float, float]
 
@@ -54,62 +54,64 @@ class CellFree(Topology):
         radius_m: float | None = Field(None, gt=0)
         """radius of the disc that devices are in, 100 if not given; on a channel with cells that is
         cell_radius_m"""
-        exponent: float = stackable(3.67, ge=0)
+        exponent: float = declare_stackable(3.67, ge=0)
         """of the path loss, on channels that know of no places"""
-        height_m: float = stackable(10.0, gt=0)
+        height_m: float = declare_stackable(10.0, gt=0)
         """of the points above the devices, on such channels"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             if self.places_m and len(self.places_m) != self.points:
                 text = f"got {len(self.places_m)} places for topology.points {self.points}"
-                yield problem(f"{text}; one each would do", "topology.places_m", "topology.points")
+                yield make_problem(
+                    f"{text}; one each would do", "topology.places_m", "topology.points"
+                )
             channel = scenario.channel
-            kind = registry.component("channel", channel.name)
+            kind = registry.load_component("channel", channel.name)
             if kind.has_positions and self.radius_m is not None:
                 text = (
                     f"got {self.radius_m:g}, but the devices of '{channel.name}' are within its "
                     "cell_radius_m; leave it out"
                 )
-                yield problem(text, "topology.radius_m", "channel")
+                yield make_problem(text, "topology.radius_m", "channel")
             if getattr(channel, "ris", None) is not None:
                 text = "a surface is set for one place of the server's antennas; topology: star"
-                yield problem(f"{text} would do", "channel.ris", "topology")
+                yield make_problem(f"{text} would do", "channel.ris", "topology")
 
             if not kind.has_positions and getattr(channel, "antennas", None) is None:
                 text = (
                     f"'{channel.name}' has antennas of its own at one place; rayleigh, tdl-a or "
                     "umi would do"
                 )
-                yield problem(text, "channel", "topology")
+                yield make_problem(text, "channel", "topology")
 
-        def of_server(self, scenario: Any) -> Any:
+        def make_server_scenario(self, scenario: Any) -> Any:
             """Return the scenario whose channel has the antennas of all points, if these have no
             places of their own in it."""
             channel = scenario.channel
-            if registry.component("channel", channel.name).has_positions:
+            if registry.load_component("channel", channel.name).has_positions:
                 return scenario
             all_of_them = {"antennas": self.points * channel.antennas}
             return scenario.model_copy(update={"channel": channel.model_copy(update=all_of_them)})
 
-    def reached(self, channel: Channel) -> Channel:
+    def get_uplink_channel(self, channel: Channel) -> Channel:
         settings, streams = self.settings, self.rows.streams
         radius = settings.radius_m or getattr(channel.settings, "cell_radius_m", 100.0)
         if settings.places_m:
             place = torch.tensor(settings.places_m, dtype=torch.float64, device=streams.device)
-            place = place.expand(streams.size, -1, -1)
+            place = place.expand(streams.num_trials, -1, -1)
         else:
-            place = _map_to_disc(streams.uniform(POINTS, 0, (settings.points, 2)), radius)
+            place = _map_to_disc(streams.draw_uniform(POINTS, 0, (settings.points, 2)), radius)
         if channel.has_positions:
-            rows = torch.arange(streams.size, device=streams.device)[:, None]
+            rows = torch.arange(streams.num_trials, device=streams.device)[:, None]
             sights = [
-                InterfererMap(rows, -place[:, index, None], 1.0, self.rows.links(index))
+                InterfererMap(rows, -place[:, index, None], 1.0, self.rows.get_link_streams(index))
                 for index in range(settings.points)
             ]
             each = [channel.make_interfering(one) for one in sights]
             return AccessPoints(channel, each, None, place)
-        pair = torch.arange(streams.size * channel.devices, device=streams.device)
+        pair = torch.arange(streams.num_trials * channel.devices, device=streams.device)
         trial, device = pair // channel.devices, pair % channel.devices
-        drawn = streams.device_uniform(PLACES, 0, trial, device, (2,))
+        drawn = streams.draw_device_uniform(PLACES, 0, trial, device, (2,))
         there = _map_to_disc(drawn.unflatten(0, (-1, channel.devices)), radius)
         apart = (there[:, :, None] - place[:, None]).square().sum(3)
         height, exponent = (self.hyper[key].double() for key in ("height_m", "exponent"))
@@ -145,13 +147,13 @@ class AccessPoints(Channel):
     def prepare(self) -> None:
         self.correlation_rounds = self._own.correlation_rounds
 
-    def state(self, round: int) -> ChannelState:
-        return self._together([one.state(round) for one in self._each])
+    def get_state(self, round: int) -> ChannelState:
+        return self._join_states([one.get_state(round) for one in self._each])
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        return self._together([one.get_state_of_devices(round, devices) for one in self._each])
+        return self._join_states([one.get_state_of_devices(round, devices) for one in self._each])
 
-    def _together(self, states: list[ChannelState]) -> ChannelState:
+    def _join_states(self, states: list[ChannelState]) -> ChannelState:
         first = states[0]
         if self._gain is None:
             gain = torch.stack([one.gain for one in states], 2)
@@ -166,10 +168,12 @@ class AccessPoints(Channel):
             return h * each[..., None, None]
 
         def later(blocks: int) -> Tensor:
-            return weighted([one.h if one.later is None else one.later(blocks) for one in states])
+            return weighted(
+                [one.h if one.blocks_fn is None else one.blocks_fn(blocks) for one in states]
+            )
 
         def paths(blocks: int) -> Paths:
-            each = [one.paths(blocks) for one in states if one.paths is not None]
+            each = [one.paths_fn(blocks) for one in states if one.paths_fn is not None]
             length = sum(one.a.shape[4] for one in each)
             before, parts = 0, []
             for one in each:  # the paths to other points do not reach these antennas
@@ -182,16 +186,16 @@ class AccessPoints(Channel):
             h=weighted([one.h for one in states]),
             gain=mean,
             block_symbols=first.block_symbols,
-            later=None if first.later is None else later,
-            paths=None if first.paths is None else paths,
+            blocks_fn=None if first.blocks_fn is None else later,
+            paths_fn=None if first.paths_fn is None else paths,
         )
 
-    def places(self, round: int, trial: int = 0) -> Places | None:
+    def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         points = self._place[trial].cpu().numpy()
         if self._devices_at is not None:
-            return Places(self._devices_at[trial].cpu().numpy(), points)
-        own = self._own.places(round, trial)
-        return None if own is None else Places(own.device_m, points)
+            return Positions(self._devices_at[trial].cpu().numpy(), points)
+        own = self._own.get_positions(round, trial)
+        return None if own is None else Positions(own.device_m, points)
 
 
 def _map_to_disc(uniform: Tensor, radius_m: float) -> Tensor:

@@ -24,14 +24,14 @@ import torch
 from pydantic import Field
 
 from otafl.channels.base import Channel, InterfererMap
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.core import registry
 from otafl.core.contracts import Hyper
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Decibels
 from otafl.core.units import db_to_linear
 from otafl.topology.base import PartitionScope, Topology
-from otafl.topology.hexagons import Hexagons, hexagons, sizes
+from otafl.topology.hexagons import Hexagons, build_hexagons, list_cluster_sizes
 from otafl.topology.rows import Rows
 from otafl.uplink.neighbours import Neighbours
 
@@ -63,39 +63,45 @@ class CellsSettings(Topology.Settings):
         return self.servers
 
     @property
-    def dealt(self) -> PartitionScope:
+    def partition_scope(self) -> PartitionScope:
         return self.deal
 
     @property
-    def layout(self) -> Hexagons | None:
+    def hexagons(self) -> Hexagons | None:
         """Return the cluster of servers; None where there is none of these numbers."""
-        return hexagons(self.servers, self.reuse)
+        return build_hexagons(self.servers, self.reuse)
 
-    def of_server(self, scenario: Any) -> Any:
+    def make_server_scenario(self, scenario: Any) -> Any:
         """Return the scenario with the part of the band, and of its noise, that a server has."""
         if self.reuse == 1:
             return scenario
         channel = scenario.channel
         part = {"bandwidth_hz": channel.bandwidth_hz / self.reuse}
         if not channel.is_physical:
-            snr_db = channel.implied["snr_db"] if channel.snr_db is None else channel.snr_db
+            snr_db = (
+                channel.implied_settings["snr_db"] if channel.snr_db is None else channel.snr_db
+            )
             part["snr_db"] = snr_db + 10.0 * math.log10(self.reuse)
         return scenario.model_copy(update={"channel": channel.model_copy(update=part)})
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return what is wrong between places, band and transport."""
-        if self.layout is None:
+        if self.hexagons is None:
             yield from self._describe_no_layout()
             return
         yield from self._find_misplaced(scenario.channel)
         if self.has_intercell(scenario):
             yield from self._find_intercell_problems(scenario)
 
-    def notes(self, scenario: Any) -> Iterable[str]:
-        if self.layout is None or not self.layout.shared or scenario.transport.name == "ideal":
+    def list_notes(self, scenario: Any) -> Iterable[str]:
+        if (
+            self.hexagons is None
+            or not self.hexagons.is_shared
+            or scenario.transport.name == "ideal"
+        ):
             return
         if self.has_intercell(scenario):
-            yield from self._note_few_cells(_placed(scenario.channel))
+            yield from self._note_few_cells(_has_positions(scenario.channel))
         else:
             yield (
                 f"topology: servers do not hear each other's devices, as channel "
@@ -105,8 +111,8 @@ class CellsSettings(Topology.Settings):
 
     def _note_few_cells(self, placed: bool) -> Iterator[str]:
         """Yield what holds for a torus with fewer than six co-channel cells around each."""
-        assert self.layout is not None
-        others = len(self.layout.heard()[0])
+        assert self.hexagons is not None
+        others = len(self.hexagons.list_co_channel_sites()[0])
         if others >= FIRST_TIER or not (placed or self.reuse > 1):
             return
         enough = (FIRST_TIER + 1) * self.reuse
@@ -122,18 +128,18 @@ class CellsSettings(Topology.Settings):
 
     def has_intercell(self, scenario: Any) -> bool:
         """Say whether servers hear each other's devices."""
-        assert self.layout is not None
-        gains = _placed(scenario.channel) or self.cross_gain_db is not None
-        return self.layout.shared and gains
+        assert self.hexagons is not None
+        gains = _has_positions(scenario.channel) or self.cross_gain_db is not None
+        return self.hexagons.is_shared and gains
 
     def _find_misplaced(self, channel: Any) -> Iterable[Problem]:
         """Yield what is wrong between distances, gains and the channel."""
-        if _placed(channel) and self.cross_gain_db is not None:
+        if _has_positions(channel) and self.cross_gain_db is not None:
             text = (
                 f"got {self.cross_gain_db:g}, but gains in a cell follow from where its devices "
                 "are; leave it out"
             )
-            yield problem(text, "topology.cross_gain_db", "channel")
+            yield make_problem(text, "topology.cross_gain_db", "channel")
         distance, radius = self.site_distance_m, getattr(channel, "cell_radius_m", None)
         if distance is None:
             return
@@ -142,41 +148,41 @@ class CellsSettings(Topology.Settings):
                 f"got {distance:g}, but channel '{channel.name}' has no cell; cross_gain_db, or a "
                 "channel umi, uma or rma would do"
             )
-            yield problem(text, "topology.site_distance_m", "channel")
+            yield make_problem(text, "topology.site_distance_m", "channel")
         elif distance < radius + channel.min_distance_m:
             text = (
                 f"got {distance:g}: devices within {radius:g} m of their server would stand at the "
                 f"foot of another; {radius + channel.min_distance_m:g} or more would do"
             )
-            yield problem(text, "topology.site_distance_m", "channel")
+            yield make_problem(text, "topology.site_distance_m", "channel")
 
     def _describe_no_layout(self) -> Iterable[Problem]:
-        known = sizes(MOST_SERVERS)
+        known = list_cluster_sizes(MOST_SERVERS)
         if self.servers not in known:
             near = sorted(known, key=lambda one: abs(one - self.servers))[:3]
             text = (
                 f"got {self.servers}, which tile no plane of hexagons (i^2 + i j + j^2 do); "
                 f"{', '.join(map(str, sorted(near)))} would do"
             )
-            yield problem(text, "topology.servers")
+            yield make_problem(text, "topology.servers")
             return
-        fits = [one for one in known if hexagons(self.servers, one) is not None]
+        fits = [one for one in known if build_hexagons(self.servers, one) is not None]
         text = (
             f"got {self.reuse}, and cells with the same part of the band would touch where "
             f"{self.servers} servers wrap around; {', '.join(map(str, fits))} would do"
         )
-        yield problem(text, "topology.reuse", "topology.servers")
+        yield make_problem(text, "topology.reuse", "topology.servers")
 
     def _find_intercell_problems(self, scenario: Any) -> Iterable[Problem]:
         """Yield why servers that hear each other could not be computed."""
-        kind = registry.component("transport", scenario.transport.name)
+        kind = registry.load_component("transport", scenario.transport.name)
         if not kind.supports_intercell and scenario.transport.name != "ideal":
             text = (
                 f"'{scenario.transport.name}' knows no signals of other servers' devices; "
                 "over_the_air would do, or a topology whose servers do not hear each other "
                 f"(reuse: {self.servers})"
             )
-            yield problem(text, "transport", "topology")
+            yield make_problem(text, "transport", "topology")
         if kind.supports_intercell:
             text = (
                 "bends signals of which other servers hear some; leave it out, or take a topology "
@@ -184,12 +190,12 @@ class CellsSettings(Topology.Settings):
             )
             for key in ("carrier_offset", "timing_offset", "clip_db"):
                 if not scenario.impairments.is_default(key):
-                    yield problem(text, f"impairments.{key}", "topology")
+                    yield make_problem(text, f"impairments.{key}", "topology")
 
 
-def _placed(channel: Any) -> bool:
+def _has_positions(channel: Any) -> bool:
     """Say whether gains follow from where devices are on the channel of a section."""
-    return bool(registry.component("channel", channel.name).has_positions)
+    return bool(registry.load_component("channel", channel.name).has_positions)
 
 
 class Cells(Topology):
@@ -202,36 +208,39 @@ class Cells(Topology):
         super().__init__(settings, rows, hyper)
         self.together = settings.has_intercell(rows.scenarios[0])
 
-    def neighbours(self, channel: Channel) -> Neighbours | None:
-        layout = self.settings.layout
+    def build_intercell(self, channel: Channel) -> Neighbours | None:
+        layout = self.settings.hexagons
         if not self.together:
             return None
         servers, streams = self.rows.servers, self.rows.streams
-        heard = np.array(layout.heard())
+        heard = np.array(layout.list_co_channel_sites())
         shift = np.zeros((*heard.shape, 2))
         if channel.has_positions:
-            heard, shift = layout.images.site, layout.images.shift * self._distance(channel)
+            heard, shift = (
+                layout.images.site,
+                layout.images.shift * self._get_site_distance_m(channel),
+            )
         first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
         sites = torch.from_numpy(heard).to(streams.device)
         cross_gain_db = self.settings.cross_gain_db
         elsewhere = InterfererMap(
-            rows=(first[:, None, None] + sites).flatten(0, 1),
+            row_index=(first[:, None, None] + sites).flatten(0, 1),
             shift_m=torch.from_numpy(np.tile(shift, (len(first), 1, 1))).to(streams.device),
             gain=1.0 if cross_gain_db is None else db_to_linear(cross_gain_db),
-            streams=self.rows.links(0),
+            streams=self.rows.get_link_streams(0),
         )
         return Neighbours(heard.tolist(), channel.make_interfering(elsewhere), channel.devices)
 
-    def places(self, channel: Channel, round: int) -> Places | None:
-        each = [channel.places(round, server) for server in range(self.rows.servers)]
-        layout = self.settings.layout
+    def get_positions(self, channel: Channel, round: int) -> Positions | None:
+        each = [channel.get_positions(round, server) for server in range(self.rows.servers)]
+        layout = self.settings.hexagons
         if not channel.has_positions or layout is None:
             return each[0]
-        base = layout.places * self._distance(channel)
+        base = layout.positions * self._get_site_distance_m(channel)
         there = [one.device_m + at for one, at in zip(each, base, strict=True) if one is not None]
-        return Places(np.concatenate(there), base)
+        return Positions(np.concatenate(there), base)
 
-    def _distance(self, channel: Channel) -> float:
+    def _get_site_distance_m(self, channel: Channel) -> float:
         """Return the metres between neighbouring servers."""
         given: float | None = self.settings.site_distance_m
         if given is not None:

@@ -28,27 +28,27 @@ from torch import Tensor
 
 from otafl import uplink
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import class_of
+from otafl.algorithms.custom import get_class
 from otafl.channels.base import Channel
-from otafl.channels.places import Places
+from otafl.channels.positions import Positions
 from otafl.core import registry
-from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, column
+from otafl.core.contracts import Cohort, Group, Hyper, LinkReport, Received, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import Streams, purpose
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams, declare_purpose
 from otafl.devices import compute
 from otafl.topology import mixing
 from otafl.topology.base import Exchange, PartitionScope, Topology
 from otafl.topology.rows import Rows
 from otafl.uplink.base import deliver
 
-PLACES = purpose("graph_places", __name__)
+PLACES = declare_purpose("graph_places", __name__)
 
 DRAWS = 100
 """Places are drawn so often at most until they make a connected graph."""
 
-_EDGES = {"ring": mixing.ring, "torus": mixing.torus, "complete": mixing.complete}
-_WEIGHTS = {"metropolis": mixing.metropolis, "max_degree": mixing.max_degree}
+_EDGES = {"ring": mixing.ring_edges, "torus": mixing.torus_edges, "complete": mixing.complete_edges}
+_WEIGHTS = {"metropolis": mixing.metropolis_weights, "max_degree": mixing.max_degree_weights}
 
 WHOLE = {
     "codec": "identity",
@@ -86,16 +86,16 @@ class Graph(Topology):
             return count
 
         @property
-        def dealt(self) -> PartitionScope:
+        def partition_scope(self) -> PartitionScope:
             return "all"
 
-        def of_server(self, scenario: Any) -> Any:
+        def make_server_scenario(self, scenario: Any) -> Any:
             """Return the scenario of one device, which is its own server."""
             alone = {"count": 1, "participants": None, "senders": None}
             return scenario.model_copy(
                 update={
                     "devices": scenario.devices.model_copy(update=alone),
-                    "transport": registry.settings("transport", "ideal")(),
+                    "transport": registry.load_settings_class("transport", "ideal")(),
                 }
             )
 
@@ -103,53 +103,55 @@ class Graph(Topology):
             count, method = scenario.devices.count, scenario.algorithm
             if count < 2:
                 text = f"got {count}, and no device has a neighbour; 2 or more would do"
-                yield problem(text, "devices.count", "topology")
-            if not class_of(method).merges:
+                yield make_problem(text, "devices.count", "topology")
+            if not get_class(method).supports_merging:
                 text = (
                     f"neighbours average their models, and the blocks of '{method.name}' make "
                     "none; topology: star would do, or another algorithm"
                 )
-                yield problem(text, "topology", "algorithm")
+                yield make_problem(text, "topology", "algorithm")
             for key, alone in WHOLE.items():
                 section = scenario
                 for part in key.split("."):
                     section = getattr(section, part)
                 if section.name != alone:
                     text = f"'{section.name}' needs a server, which a graph has not"
-                    yield problem(f"{text}; {alone} would do", key, "topology")
+                    yield make_problem(f"{text}; {alone} would do", key, "topology")
             for name in ("participants", "senders"):
                 if getattr(scenario.devices, name) not in (None, count):
                     text = "in a graph all devices take part in every round; leave it out"
-                    yield problem(text, f"devices.{name}", "topology")
+                    yield make_problem(text, f"devices.{name}", "topology")
             if scenario.transport.assumes_increments:
                 text = (
                     f"'{scenario.transport.name}' {scenario.transport.assumes_increments}, and "
                     "neighbours send each other their models; over_the_air would do"
                 )
-                yield problem(text, "transport", "topology")
+                yield make_problem(text, "transport", "topology")
             if scenario.privacy.clip is not None:
                 text = "is accounted for one server; leave it out, or topology: star would do"
-                yield problem(text, "privacy.clip", "topology")
+                yield make_problem(text, "privacy.clip", "topology")
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
         super().__init__(settings, rows, hyper)
         nodes, device = rows.servers, rows.streams.device
-        every = [self._weights(trial) for trial in range(rows.trials.size)]
-        edges = [(one != 0) & mixing.complete(nodes) for one in every]
-        self._link = uplink.build(rows.given, nodes, rows.links(0), power_db=self._draw_power_db())
+        every = [self._compute_weights(trial) for trial in range(rows.trials.num_trials)]
+        edges = [(one != 0) & mixing.complete_edges(nodes) for one in every]
+        self._link = uplink.build(
+            rows.given, nodes, rows.get_link_streams(0), power_db=self._draw_power_db()
+        )
         different = {one.tobytes(): one for one in edges}
-        slots = {key: int(mixing.slots(one).max()) + 1 for key, one in different.items()}
+        slots = {key: int(mixing.assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
         heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
         row, sender = heard.nonzero().unbind(1)
         counts = tuple(heard.sum(1).tolist())
         self._kept = weights.diagonal(dim1=1, dim2=2).flatten()
-        self._cohort = Cohort.fresh(row, sender, weights.flatten(0, 1)[heard], counts, nodes)
+        self._cohort = Cohort.create(row, sender, weights.flatten(0, 1)[heard], counts, nodes)
         self._source = row // nodes * nodes + sender
 
     @property
-    def start(self) -> Streams:
+    def init_streams(self) -> Streams:
         return self.rows.first
 
     @property
@@ -163,20 +165,20 @@ class Graph(Topology):
         nodes = self.rows.servers
         return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
 
-    def _weights(self, trial: int) -> np.ndarray:
+    def _compute_weights(self, trial: int) -> np.ndarray:
         """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
             return _WEIGHTS[settings.weights](self._draw_edges(trial))
         if settings.path is None:
             return _WEIGHTS[settings.weights](_EDGES[settings.shape](nodes))
-        weights = mixing.of_file(settings.path)
+        weights = mixing.read_weights(settings.path)
         if len(weights) != nodes:
             raise UserError(
                 f"topology.path: '{settings.path}' has {len(weights)} devices, and devices.count "
                 f"is {nodes}; as many would do"
             )
-        if not mixing.is_connected((weights != 0) & mixing.complete(nodes)):
+        if not mixing.is_connected((weights != 0) & mixing.complete_edges(nodes)):
             raise UserError(
                 f"topology.path: '{settings.path}' leaves devices that no model gets to from the "
                 "others; a connected graph would do"
@@ -188,8 +190,8 @@ class Graph(Topology):
         Raises UserError where none is of many."""
         nodes, reach = self.rows.servers, self.settings.reach
         for draw in range(DRAWS):
-            places = self.rows.trials.uniform(PLACES, draw, (nodes, 2))[trial]
-            edges = mixing.geometric(places.double().cpu().numpy(), reach)
+            places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
+            edges = mixing.geometric_edges(places.double().cpu().numpy(), reach)
             if mixing.is_connected(edges):
                 return edges
         raise UserError(
@@ -197,30 +199,30 @@ class Graph(Topology):
             "draws of their places; a longer one would do"
         )
 
-    def places(self, channel: Channel, round: int) -> Places | None:
+    def get_positions(self, channel: Channel, round: int) -> Positions | None:
         return None
 
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange:
         """Let each hear its neighbours, and average."""
-        told = algorithm.spread(server)
+        told = algorithm.export_shared(server)
         payload = (Group({name: block[self._source] for name, block in told.items()}),)
-        state = self._link.channel.state(round)
+        state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
-        mixed = self._mixed(told, received)
+        mixed = self._mix(told, received)
         seconds = np.zeros(len(self._kept))
-        return Exchange(algorithm.gathered(server, mixed), seconds, self._spread_cost(report))
+        return Exchange(algorithm.import_shared(server, mixed), seconds, self._spread_cost(report))
 
-    def _mixed(self, own: Tensors, received: Received) -> Tensors:
+    def _mix(self, own: Tensors, received: Received) -> Tensors:
         """Return W_ii x_i plus the rest of the weight of what was heard, x_i where nothing was."""
         (heard,) = received.mean
         mixed = {}
         for name, block in own.items():
-            kept = column(self._kept, block).to(block)
+            kept = unsqueeze_like(self._kept, block).to(block)
             new = kept * block + (1.0 - kept) * heard[name]
             if received.any_delivered is not None:
-                new = torch.where(column(received.any_delivered, block), new, block)
+                new = torch.where(unsqueeze_like(received.any_delivered, block), new, block)
             mixed[name] = new
         return mixed
 
@@ -240,11 +242,11 @@ class Graph(Topology):
             power=of_sender(report.power) / slots[:, None],
             energy_j=of_sender(report.energy_j),
             on_air_s=of_sender(report.on_air_s),
-            heard=(),
+            delivered_mask_fns=(),
         )
 
-    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
-        told = algorithm.spread(server)
+    def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
+        told = algorithm.export_shared(server)
         nodes = self.rows.servers
         distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)
         for block in told.values():

@@ -38,7 +38,8 @@ class Images:
     is no interference, and the plane has another cell there.
 
     site: [N, I] int64, the site that each image is of. shift: [N, I, 2] from a site to the image,
-    in site distances. The nearest images come first, in the order of `Hexagons.heard`.
+    in site distances. The nearest images come first, in the order of
+    `Hexagons.list_co_channel_sites`.
     """
 
     site: np.ndarray
@@ -49,40 +50,42 @@ class Images:
 class Hexagons:
     """Hold a cluster of N sites.
 
-    places: [N, 2] in site distances. shift: [N, N, 2] the shortest way from a site to each other,
-    around the torus where that is shorter. band: [N] the part of the band that each has. images:
-    the co-channel sites that each site receives, and where they are.
+    positions: [N, 2] in site distances. shift: [N, N, 2] the shortest way from a site to each
+    other, around the torus where that is shorter. band: [N] the part of the band that each has.
+    images: the co-channel sites that each site receives, and where they are.
     """
 
-    places: np.ndarray
+    positions: np.ndarray
     shift: np.ndarray
     band: np.ndarray
     images: Images
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Say whether several sites have one part of the band."""
         return len(set(self.band.tolist())) < len(self.band)
 
-    def heard(self) -> list[list[int]]:
+    def list_co_channel_sites(self) -> list[list[int]]:
         """List the other sites with each site's part of the band."""
         return _list_others(self.band)
 
 
-def sizes(most: int) -> list[int]:
+def list_cluster_sizes(max_sites: int) -> list[int]:
     """List the numbers of sites that tile the plane."""
-    numbers = range(math.isqrt(most) + 1)
-    return sorted({i * i + i * j + j * j for i in numbers for j in numbers} & {*range(1, most + 1)})
+    numbers = range(math.isqrt(max_sites) + 1)
+    return sorted(
+        {i * i + i * j + j * j for i in numbers for j in numbers} & {*range(1, max_sites + 1)}
+    )
 
 
 @functools.cache
-def hexagons(sites: int, reuse: int) -> Hexagons | None:
+def build_hexagons(sites: int, reuse: int) -> Hexagons | None:
     """Lay out a cluster; None where its parts of the band would meet each other on the torus, or
     one of the numbers does not tile the plane."""
-    for turn in _turns(sites):
-        for other in _turns(reuse):
-            if all(_class(step, other, reuse) == (0, 0) for step in turn):
-                return _laid_out(sites, turn, other, reuse)
+    for turn in _list_sublattices(sites):
+        for other in _list_sublattices(reuse):
+            if all(_get_coset(step, other, reuse) == (0, 0) for step in turn):
+                return _lay_out(sites, turn, other, reuse)
     return None
 
 
@@ -90,31 +93,33 @@ Steps = tuple[tuple[int, int], tuple[int, int]]
 """Two steps that a sublattice is made of, in steps of the lattice."""
 
 
-def _turns(size: int) -> list[Steps]:
+def _list_sublattices(size: int) -> list[Steps]:
     """List the sublattices of so many sites: (i, j), and it turned by 60 degrees, (-j, i + j)."""
     numbers = range(math.isqrt(size) + 1)
     pairs = [(i, j) for i in numbers for j in numbers if i * i + i * j + j * j == size]
     return [((i, j), (-j, i + j)) for i, j in pairs]
 
 
-def _class(step: tuple[int, int], of: Steps, size: int) -> tuple[int, int]:
+def _get_coset(step: tuple[int, int], of: Steps, size: int) -> tuple[int, int]:
     """Return which of the sublattice's shifted copies a site is in; (0, 0) for its own."""
     (a, b), (c, d) = of  # x = (m (a, b) + n (c, d)) / size, with determinant a d - b c = size
     return (step[0] * d - step[1] * c) % size, (step[1] * a - step[0] * b) % size
 
 
-def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
+def _lay_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     found: dict[tuple[int, int], tuple[int, int]] = {}
     span = range(-sites, sites + 1)
     near = sorted(((x, y) for x in span for y in span), key=_compute_squared_length)
     for step in near:
-        found.setdefault(_class(step, turn, sites), step)
+        found.setdefault(_get_coset(step, turn, sites), step)
     steps = np.array(list(found.values()))
     ways = steps[None, :, None] - steps[:, None, None] + _list_steps(turn)
     shortest = np.linalg.norm(ways @ BASIS, axis=-1).argmin(-1)
     shift = np.take_along_axis(ways, shortest[..., None, None], 2)[:, :, 0]
     bands: dict[tuple[int, int], int] = {}
-    band = [bands.setdefault(_class((x, y), other, reuse), len(bands)) for x, y in steps.tolist()]
+    band = [
+        bands.setdefault(_get_coset((x, y), other, reuse), len(bands)) for x, y in steps.tolist()
+    ]
     number = {one: index for index, one in enumerate(found)}
     tiers = [
         step
@@ -123,7 +128,7 @@ def _laid_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     ]
 
     def site_at(place: np.ndarray) -> int:
-        return number[_class((int(place[0]), int(place[1])), turn, sites)]
+        return number[_get_coset((int(place[0]), int(place[1])), turn, sites)]
 
     heard = _list_others(np.array(band))
     images = [

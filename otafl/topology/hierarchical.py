@@ -22,11 +22,11 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import class_of
+from otafl.algorithms.custom import get_class
 from otafl.core.contracts import Tensors
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.topology.base import Exchange
 from otafl.topology.cells import Cells, CellsSettings
 
@@ -43,18 +43,18 @@ class Hierarchical(Cells):
         name: Literal["hierarchical"] = "hierarchical"
         cloud_every: int = Field(5, ge=1)
         """rounds of the servers between two averages in the cloud"""
-        backhaul_rate_bps: float = stackable(1e9, gt=0)
+        backhaul_rate_bps: float = declare_stackable(1e9, gt=0)
         """bit rate between a server and the cloud, one way at a time"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from super().check(scenario)
             method = scenario.algorithm
-            if not class_of(method).merges:
+            if not get_class(method).supports_merging:
                 text = (
                     f"the cloud averages the servers' blocks, which for '{method.name}' make no "
                     "model; topology: cells would do, or another algorithm"
                 )
-                yield problem(text, "topology", "algorithm")
+                yield make_problem(text, "topology", "algorithm")
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -62,7 +62,7 @@ class Hierarchical(Cells):
         self._rate_bps = self.hyper["backhaul_rate_bps"].double().cpu().numpy()
 
     @property
-    def start(self) -> Streams:
+    def init_streams(self) -> Streams:
         return self.rows.first
 
     def exchange(
@@ -74,17 +74,19 @@ class Hierarchical(Cells):
         weight = share.sum(1).view(-1, servers)
         weight = weight / weight.sum(1, keepdim=True)
         told = {
-            name: _mean(block.unflatten(0, (-1, servers)), weight).repeat_interleave(servers, 0)
-            for name, block in algorithm.spread(server).items()
+            name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
+                servers, 0
+            )
+            for name, block in algorithm.export_shared(server).items()
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
-        return Exchange(algorithm.gathered(server, told), 2 * sent / self._rate_bps)
+        return Exchange(algorithm.import_shared(server, told), 2 * sent / self._rate_bps)
 
-    def measures(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
+    def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
 
 
-def _mean(blocks: Tensor, share: Tensor) -> Tensor:
+def _average_servers(blocks: Tensor, share: Tensor) -> Tensor:
     """Return the mean [S, *shape] of servers' blocks [S, C, *shape] with their shares [S, C]."""
     return torch.einsum("sc,sc...->s...", share.to(blocks), blocks)

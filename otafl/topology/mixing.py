@@ -31,30 +31,30 @@ TOLERANCE = 1e-6
 """Rows and columns of weights may miss one by so much."""
 
 
-def ring(nodes: int) -> np.ndarray:
+def ring_edges(nodes: int) -> np.ndarray:
     """Return who is next to whom on a ring, [N, N] bool."""
     place = np.arange(nodes)
     apart = (place[:, None] - place) % nodes
     return np.isin(apart, (1, nodes - 1)) & (apart != 0)
 
 
-def torus(nodes: int) -> np.ndarray:
+def torus_edges(nodes: int) -> np.ndarray:
     """Return the four neighbours of each on a torus, as square as the number allows."""
     high = next(side for side in range(math.isqrt(nodes), 0, -1) if nodes % side == 0)
     wide = nodes // high
-    down, across = ring(high), ring(wide)
+    down, across = ring_edges(high), ring_edges(wide)
     return np.kron(np.eye(high, dtype=bool), across) | np.kron(down, np.eye(wide, dtype=bool))
 
 
-def complete(nodes: int) -> np.ndarray:
+def complete_edges(nodes: int) -> np.ndarray:
     """Return everybody as neighbours."""
     return ~np.eye(nodes, dtype=bool)
 
 
-def geometric(places: np.ndarray, reach: float) -> np.ndarray:
+def geometric_edges(places: np.ndarray, reach: float) -> np.ndarray:
     """Return who is within reach: places [N, 2]."""
     apart = np.linalg.norm(places[:, None] - places, axis=2)
-    return (apart <= reach) & complete(len(places))
+    return (apart <= reach) & complete_edges(len(places))
 
 
 def is_connected(edges: np.ndarray) -> bool:
@@ -68,23 +68,23 @@ def is_connected(edges: np.ndarray) -> bool:
         seen = more
 
 
-def metropolis(edges: np.ndarray) -> np.ndarray:
+def metropolis_weights(edges: np.ndarray) -> np.ndarray:
     """Return the Metropolis weights of Xiao, Boyd and Lall: W_ij = 1 / (1 + max(d_i, d_j)) between
     neighbours, what is left to one at W_ii."""
     degree = edges.sum(1)
-    return _filled(edges / (1.0 + np.maximum(degree[:, None], degree)))
+    return _fill_diagonal(edges / (1.0 + np.maximum(degree[:, None], degree)))
 
 
-def max_degree(edges: np.ndarray) -> np.ndarray:
+def max_degree_weights(edges: np.ndarray) -> np.ndarray:
     """Return W_ij = 1 / (1 + max d) between neighbours, what is left to one at W_ii.
 
     Xiao and Boyd's weight is 1 / max d, with which an even ring never agrees: its W_ii are 0. Xiao,
     Boyd and Lall give the same name to 1 / N, which needs no degree.
     """
-    return _filled(edges / (1.0 + edges.sum(1).max()))
+    return _fill_diagonal(edges / (1.0 + edges.sum(1).max()))
 
 
-def _filled(weights: np.ndarray) -> np.ndarray:
+def _fill_diagonal(weights: np.ndarray) -> np.ndarray:
     return weights + np.diag(1.0 - weights.sum(1))
 
 
@@ -94,7 +94,7 @@ def compute_second_modulus(weights: np.ndarray) -> float:
     return float(np.linalg.norm(weights - 1.0 / len(weights), 2))
 
 
-def slots(edges: np.ndarray) -> np.ndarray:
+def assign_slots(edges: np.ndarray) -> np.ndarray:
     """Return the slot [N] in which each hears its neighbours.
 
     Two hear in one slot if neither is the other's neighbour and they have none in common: a node
@@ -103,7 +103,7 @@ def slots(edges: np.ndarray) -> np.ndarray:
     nodes, a search (`_search_colours`) looks for fewer.
     """
     near = edges | edges.T
-    clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete(len(edges))
+    clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete_edges(len(edges))
     slot = np.full(len(edges), -1)
     for node in np.argsort(-clash.sum(1), kind="stable"):
         taken = set(slot[clash[node]].tolist())
@@ -148,7 +148,7 @@ def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
     return None
 
 
-def of_file(path: str) -> np.ndarray:
+def read_weights(path: str) -> np.ndarray:
     """Read the weights [N, N] of a CSV file, a line a node.
 
     Raises UserError for a file that cannot be read, and weights that are not doubly stochastic.

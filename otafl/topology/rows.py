@@ -41,7 +41,7 @@ class Rows:
     numbers: Sequence[int]
 
     @staticmethod
-    def of(
+    def build(
         scenarios: Sequence[Any], trials: Sequence[int], device: torch.device, dtype: torch.dtype
     ) -> Rows:
         """Lay out the rows of S trials: their scenarios, which share a stack, and numbers."""
@@ -54,19 +54,19 @@ class Rows:
             whole = Streams(seeds[:: len(servers)], trials, device, dtype)
             first = Streams(seeds, [trial for trial in trials for _ in servers], device, dtype)
         given = [one for one in scenarios for _ in servers]
-        rows = [one.topology.of_server(one) for one in given]
+        rows = [one.topology.make_server_scenario(one) for one in given]
         return Rows(rows, given, streams, first, whole, len(servers), numbers)
 
-    def links(self, index: int) -> Streams:
+    def get_link_streams(self, index: int) -> Streams:
         """Return streams for further links of the rows."""
         seeds = [row.seed for row in self.scenarios]
         numbers = [number + (index + 1 << LINK_BITS) for number in self.numbers]
         return Streams(seeds, numbers, self.streams.device, self.streams.dtype)
 
-    def samples(self, build: Callable[..., Samples], devices: int) -> Samples:
+    def partition_samples(self, build: Callable[..., Samples], devices: int) -> Samples:
         """Deal the data set out over the K devices of each server anew, or once over all C K of a
         trial, as the topology says. build: as `data.build`."""
         first = self.scenarios[0]
         sections = [row.data for row in self.scenarios]
-        whole = self.trials if first.topology.dealt == "all" else None
+        whole = self.trials if first.topology.partition_scope == "all" else None
         return build(sections, devices, first.training, self.streams, whole)

@@ -16,7 +16,7 @@ from otafl.core.settings import Settings
 Log = Callable[[int, Mapping[str, float]], None]
 """Called at each evaluation with the round and what was measured: name -> finite value."""
 
-MOST_LETTERS = 80
+MAX_LETTERS = 80
 """A point's folder, which is named after its coordinates, has no longer name."""
 
 
@@ -48,7 +48,7 @@ class Run:
             return ""
         said = "_".join(f"{name}={value}" for name, value in self.coords.items())
         plain = re.sub(r"[^\w.=+-]+", "_", said)
-        return f"{self.point}_{plain}"[:MOST_LETTERS]
+        return f"{self.point}_{plain}"[:MAX_LETTERS]
 
     @property
     def name(self) -> str:
@@ -76,11 +76,11 @@ class Tracker(Settings):
 
     name: str
 
-    def ready(self) -> None:
+    def check_ready(self) -> None:
         """Raise UserError where runs cannot be followed on this machine."""
 
     @abstractmethod
-    def opened(self, run: Run) -> AbstractContextManager[Log] | None:
+    def open_run(self, run: Run) -> AbstractContextManager[Log] | None:
         """Begin to track a run, or return None to skip it.
 
         A run that is resumed begins again: it receives all evaluations from round 0, the

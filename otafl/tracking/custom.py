@@ -17,22 +17,22 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from otafl.tracking.base import Log, Run, Tracker
-from otafl.user_code.own import OwnFunction
+from otafl.user_code.custom_part import CustomFunction
 
 
-class CustomTracker(OwnFunction, Tracker):
+class CustomTracker(CustomFunction, Tracker):
     """Call the user's function for every run."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     table: ClassVar = "track"
-    given: ClassVar = ("run",)
-    decides: ClassVar[bool] = False
+    positional_names: ClassVar = ("run",)
+    affects_results: ClassVar[bool] = False
 
-    def ready(self) -> None:
-        self.found()
+    def check_ready(self) -> None:
+        self.find_function()
 
-    def opened(self, run: Run) -> AbstractContextManager[Log]:
+    def open_run(self, run: Run) -> AbstractContextManager[Log]:
         made = self.call(run)
         if hasattr(made, "__enter__"):
             return made

@@ -22,7 +22,7 @@ class JsonLines(Tracker):
     name: Literal["jsonl"] = "jsonl"
 
     @contextmanager
-    def opened(self, run: Run) -> Iterator[Log]:
+    def open_run(self, run: Run) -> Iterator[Log]:
         path = run.folder / f"{run.name}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("")

@@ -12,5 +12,5 @@ class Untracked(Tracker):
 
     name: Literal["none"] = "none"
 
-    def opened(self, run: Run) -> None:
+    def open_run(self, run: Run) -> None:
         return None

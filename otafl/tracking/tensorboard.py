@@ -25,7 +25,7 @@ class TensorBoard(Tracker):
 
     name: Literal["tensorboard"] = "tensorboard"
 
-    def ready(self) -> None:
+    def check_ready(self) -> None:
         if importlib.util.find_spec("tensorboard") is None:
             raise UserError(
                 "track: tensorboard is not installed; run pip install 'otafl[tracking]', or "
@@ -33,7 +33,7 @@ class TensorBoard(Tracker):
             )
 
     @contextmanager
-    def opened(self, run: Run) -> Iterator[Log]:
+    def open_run(self, run: Run) -> Iterator[Log]:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter

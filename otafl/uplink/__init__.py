@@ -14,10 +14,10 @@ from otafl.channels.base import Channel
 from otafl.codecs.base import Codec
 from otafl.core import registry
 from otafl.core.contracts import LinkBudget
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.csi.base import Csi
-from otafl.csi.long_term import statistics
+from otafl.csi.long_term import compute_statistics
 from otafl.devices.faults import compute_jammer_power
 from otafl.power.base import PowerPolicy
 from otafl.privacy import mechanism as privacy
@@ -69,8 +69,10 @@ def build(
     channel = reached(channel)
     known = csi.build([row.csi for row in rows], channel, budget, streams)
     if policy is None:
-        policy = registry.make("power", scenario.power)
-    receiver = receivers.build(scenario.receiver, policy, channel.outline(0).h.shape[2])
+        policy = registry.make_component("power", scenario.power)
+    receiver = receivers.build(
+        scenario.receiver, policy, channel.get_large_scale_state(0).h.shape[2]
+    )
     jammer = compute_jammer_power([row.faults for row in rows], streams)
     impairments = Impairments([row.impairments for row in rows], jammer, streams)
     codec = codecs.build([row.codec for row in rows], streams)
@@ -79,8 +81,8 @@ def build(
         csi=known,
         receiver=receiver,
         policy=policy,
-        statistics=statistics(channel, known, receiver, budget, impairments.known_noise),
-        hyper=hyper_of([row.power for row in rows], streams),
+        statistics=compute_statistics(channel, known, receiver, budget, impairments.known_noise),
+        hyper=build_hyper([row.power for row in rows], streams),
         impairments=impairments,
     )
     parts = {
@@ -91,7 +93,7 @@ def build(
         "impairments": impairments,
         "codec": codec,
         "streams": streams,
-        "hyper": hyper_of([row.transport for row in rows], streams),
+        "hyper": build_hyper([row.transport for row in rows], streams),
         "privacy": privacy.build(rows, policy, devices, streams, mains, others),
         "neighbours": others,
         "saves": Saves(scenario.output.save_link, save_gram),
@@ -101,7 +103,7 @@ def build(
 
 def make(settings: Any, parts: Mapping[str, Any]) -> Transport:
     """Make the transport of these settings, of the parts that its constructor names."""
-    kind: Any = registry.component("transport", settings.name)
+    kind: Any = registry.load_component("transport", settings.name)
     _, *names = inspect.signature(kind).parameters
     made: Transport = kind(settings, **{name: parts[name] for name in names})
     return made

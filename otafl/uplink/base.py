@@ -56,7 +56,7 @@ class Transport(Stateful, ABC):
 
     budget: LinkBudget
 
-    gives: ClassVar[frozenset[str]]
+    provides: ClassVar[frozenset[str]]
     """What the server gets of the updates: "mean", and "each" where devices are told apart."""
 
     counts: ClassVar[Counts]
@@ -101,19 +101,19 @@ class Transport(Stateful, ABC):
         payload without rows in these."""
         return False
 
-    def refuse(self, payload: Payload) -> None:
+    def check_payload(self, payload: Payload) -> None:
         """Raise UserError for a payload that it does not carry."""
 
-    def measures(self) -> dict[str, Tensor]:
+    def compute_metrics(self) -> dict[str, Tensor]:
         """Return further results so far, name of `otafl.results.variables` -> [S]."""
         return {}
 
     @abstractmethod
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Carry the groups of `delivery.uplink` to the server: give it what it gets of each, note
         what arrives, and add up what it costs."""
 
-    def planned(self) -> OrthogonalUplink | None:
+    def get_access_plan(self) -> OrthogonalUplink | None:
         """Return what devices know beforehand of an uplink of their own; None where there is no
         such thing."""
         return None
@@ -150,9 +150,9 @@ def deliver(
     tuple of Received and LinkReport
         What the server gets of each group, and what it cost.
     """
-    transport.refuse(payload)
-    apart = "each" in transport.gives
+    transport.check_payload(payload)
+    apart = "each" in transport.provides
     delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart)
     if delivery.uplink:
-        transport.carry(delivery)
+        transport.transmit(delivery)
     return delivery.received(), delivery.report()

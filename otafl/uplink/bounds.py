@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.contracts import Coefficients, TransmitLimits
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
@@ -35,11 +35,15 @@ class Bounds:
     """
 
     def __init__(self, limits: TransmitLimits, symbols: int) -> None:
-        self.energy, self._copies = limits.energy, limits.copies
+        self.energy, self._copies = limits.energy_budget, limits.num_copies
         if self.energy is not None:
-            circuits = 0.0 if limits.per_symbol is None else limits.per_symbol * symbols
+            circuits = (
+                0.0 if limits.energy_per_symbol is None else limits.energy_per_symbol * symbols
+            )
             self.energy = (self.energy - circuits).clamp_min(0.0)
-        self._stop = None if limits.sent is None else (limits.sent * symbols).floor()
+        self._stop = (
+            None if limits.sent_fraction is None else (limits.sent_fraction * symbols).floor()
+        )
 
     def select_able(self, sends: Tensor) -> Tensor:
         """Return those that have the energy to send, [S, K] bool, out of those that would."""
@@ -63,14 +67,14 @@ class Bounds:
         """
         if self._copies is None and self.energy is None:
             return coefficients
-        p, active = coefficients.p, coefficients.active
+        p, active = coefficients.p, coefficients.active_mask
         if self._copies is not None:
             p = p * self._copies[:, None]
         if self.energy is not None:
             spent = (p.abs().square() * energy).sum(1)
             share = (self.energy / spent.clamp_min(1e-30)).clamp_max(1.0).sqrt()
             p, active = p * share[:, None], active & eligible_mask[:, None]
-        return replace(coefficients, p=p, active=active)
+        return replace(coefficients, p=p, active_mask=active)
 
     def spend(self, energy: Tensor) -> None:
         """Take the energy [S, K] of a group that has been sent off what is left."""
@@ -83,8 +87,8 @@ class Bounds:
         if self._stop is None:
             return None
         stop = sent.take_rows(segments.uses.before(self._stop).to(self._stop))[:, None]
-        firsts = constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
-        lengths = constant(segments.lengths, stop.dtype, stop.device)
+        firsts = get_constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
+        lengths = get_constant(segments.lengths, stop.dtype, stop.device)
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)
         in_time = torch.arange(segments.symbols, device=stop.device) < stop
         known = torch.cat([in_time] * segments.halves, 1)[:, : sent.num_coordinates]

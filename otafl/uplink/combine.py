@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import combined
+from otafl.core.contracts import apply_combiner
 from otafl.receivers.base import Receiver
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.layout import Slot
@@ -55,8 +55,8 @@ def combine(
     h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
     sends = slot.bounds.select_able(sent.transmitter_mask)
     combiner = receiver.combine(h_hat, sends, slot.budget)
-    scalar = combined(combiner, h)
-    believed = scalar if h_hat is h else combined(combiner, h_hat)
+    scalar = apply_combiner(combiner, h)
+    believed = scalar if h_hat is h else apply_combiner(combiner, h_hat)
     phases = impairments.phases(sends.shape[1], slot.round)
     if phases is not None:
         scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]

@@ -84,7 +84,7 @@ class Delivery:
     @property
     def power_budget(self) -> Tensor:
         """Return the devices' power budgets in the slot, [S, K]."""
-        budget, power = self.budget.budget, self.limits.power
+        budget, power = self.budget.budget, self.limits.power_share
         return budget if power is None else budget * power
 
     def give_exact(self, sent: Signal) -> None:
@@ -105,16 +105,16 @@ class Delivery:
         mean, count, each, came, reached, _ = self._columns()
         return c.Received(
             mean=mean,
-            count=count,
-            each=each if self._apart else None,
+            group_weight=count,
+            per_device=each if self._apart else None,
             any_delivered=None if self._every_trial else self._alive,
-            came=None if all(rows is None for rows in came) else came,
-            reached=None if all(blocks is None for blocks in reached) else reached,
+            delivered_mask=None if all(rows is None for rows in came) else came,
+            coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
         )
 
     def report(self) -> c.LinkReport:
         """Return what it cost, and whom the server has heard."""
-        return replace(self.tally.report(), heard=self._columns()[-1])
+        return replace(self.tally.report(), delivered_mask_fns=self._columns()[-1])
 
     def _columns(self) -> list[tuple[Any, ...]]:
         """Return what `give` takes, each over the groups in the payload's order."""
@@ -199,5 +199,5 @@ class Tally:
             energy_j=energy * self._budget.unit_energy_j[:, None],
             on_air_s=sent / self._budget.bandwidth_hz[:, None],
             nmse=nmse,
-            saved=self.saved,
+            saved_tensors=self.saved,
         )

@@ -14,7 +14,7 @@ from otafl.uplink.delivery import Delivery
 
 
 class Ideal(Transport):
-    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     uses_fading: ClassVar[bool] = False
     loses_updates: ClassVar[bool] = False
@@ -25,7 +25,7 @@ class Ideal(Transport):
     def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
         self.settings, self.budget = settings, budget
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         for sent in delivery.uplink:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)

@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.uplink.signal import Signal
 
-INTERLEAVING = family("interleaving", __name__)
+INTERLEAVING = declare_family("interleaving", __name__)
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,6 @@ def interleave(sent: Signal) -> Signal:
 def permutation(part: str, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the permutation [length] int64 of a part of a payload, which depends on nothing else,
     and its inverse."""
-    draw = Streams([0], [0], device, torch.float64).uniform(INTERLEAVING / part, 0, (length,))
+    draw = Streams([0], [0], device, torch.float64).draw_uniform(INTERLEAVING / part, 0, (length,))
     order = draw[0].argsort(stable=True)
     return order, order.argsort()

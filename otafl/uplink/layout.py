@@ -77,21 +77,21 @@ def lay_out(
         Channel uses of a symbol. They have the fade of the first of them.
     """
     channel, each, symbols = delivery.channel, uses_per_symbol, max(1, sum(lengths))
-    h, root = channel.over(each * symbols), channel.gain.sqrt()[:, :, None, None]
+    h, root = channel.extend_to(each * symbols), channel.gain.sqrt()[:, :, None, None]
     scaled = root * h.flatten(3)
     h_hat = scaled
     if csi is not None:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
-        pilots = float(csi.pilot_symbols * h.shape[3])
+        pilots = float(csi.num_pilot_symbols * h.shape[3])
         delivery.tally.add(side=delivery.uplink[0].cohort.rows_per_trial * pilots)
-    if limits.per_symbol is not None and each > 1:
-        limits = replace(limits, per_symbol=each * limits.per_symbol)
+    if limits.energy_per_symbol is not None and each > 1:
+        limits = replace(limits, energy_per_symbol=each * limits.energy_per_symbol)
     return Slot(
         round=delivery.round,
         h=scaled,
         h_hat=h_hat,
-        cell_stops=[-(-stop // each) for stop in channel.stops(h, each * symbols)],
+        cell_stops=[-(-stop // each) for stop in channel.compute_cell_ends(h, each * symbols)],
         gain=channel.gain,
         budget=delivery.power_budget,
         symbols=each * symbols,

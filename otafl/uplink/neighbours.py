@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from otafl.channels.base import Channel
-from otafl.core.contracts import Cohort, combined
+from otafl.core.contracts import Cohort, apply_combiner
 from otafl.uplink.layout import Slot
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.segments import sum_segments
@@ -74,15 +74,15 @@ class Neighbours:
         """Return the scalar channels from every device of a trial to every of its servers, 0 from
         those that are not heard: [S, C K, Q, C]."""
         h = self._to_others(on_air.slot)[..., list(on_air.segments.cells)]
-        scalar = combined(on_air.channels.combiner, h.permute(0, 3, 1, 2))
+        scalar = apply_combiner(on_air.channels.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
         total = self._sum_places(each.transpose(2, 3))  # [S, C, C, Q, K]
         return total.permute(0, 2, 4, 3, 1).flatten(1, 2)
 
     def _to_others(self, slot: Slot) -> Tensor:
         """Return the channels [S C, J K, A, cells] of a slot from others' devices to each row."""
-        state = self.channel.state(slot.round)
-        return state.over(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
+        state = self.channel.get_state(slot.round)
+        return state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
 
     def _sum_places(self, each: Tensor) -> Tensor:
         """Sum what reaches servers over the places at which another server is seen.

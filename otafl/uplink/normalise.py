@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.uplink.segments import Segments, compute_energies, compute_means, sum_segments
 from otafl.uplink.signal import Signal, squared_norm
 
@@ -68,7 +68,7 @@ def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, N
         sent = replace(sent, x=sent.x - segments.expand(means, sent.num_coordinates))
     scale = sent.scale
     energy = compute_energies(sent, segments) * scale.square()[:, None]
-    lengths = constant(segments.lengths, energy.dtype, energy.device)
+    lengths = get_constant(segments.lengths, energy.dtype, energy.device)
     power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
     grid = sent.grid(energy).mT
     return sent, Normalisation(segments, lengths, means, scale, energy, grid, power)

@@ -82,7 +82,7 @@ class OnAir:
     @functools.cached_property
     def active_rows(self) -> Tensor:
         """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
-        return self.sent.take_rows(self.coefficients.active.mT).to(self.normalised.scale.dtype)
+        return self.sent.take_rows(self.coefficients.active_mask.mT).to(self.normalised.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
@@ -134,9 +134,9 @@ class OnAir:
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
+        """Return a function as in `LinkReport.delivered_mask_fns`; it keeps no payload."""
         sent, stop = self.sent, None if self.part is None else self.part.stop
-        active = sent.take_rows(self.coefficients.on_air.mT)
+        active = sent.take_rows(self.coefficients.on_air_mask.mT)
         of_columns = sent.num_coordinates, sent.place
         return functools.partial(_mark, sent.cohort, active, self.segments, stop, *of_columns)
 
@@ -167,11 +167,11 @@ def _mark(
     place : [P] the column of each coordinate; None in order.
     """
     if stop is None and len(segments.bounds) == 1:
-        return cohort.grid(active[:, 0], False)
+        return cohort.scatter_to_grid(active[:, 0], False)
     rows = segments.expand(active, num_coordinates)
     if stop is not None:
         uses = torch.arange(segments.symbols, device=stop.device).repeat(segments.halves)
         rows = rows & (uses[:num_coordinates] < stop)
     if place is not None:
         rows = rows.index_select(1, place)
-    return cohort.grid(rows, False)
+    return cohort.scatter_to_grid(rows, False)

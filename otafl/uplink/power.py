@@ -59,16 +59,16 @@ def set_power(
         h=channels.h_hat,
         gain=slot.gain,
         budget=slot.budget,
-        power=slot.bounds.scale_powers(normalised.power),
-        noise=alignment.impairments.known_noise,
-        sends=channels.sends,
-        linear=sent.linear,
+        symbol_power=slot.bounds.scale_powers(normalised.power),
+        noise_variance=alignment.impairments.known_noise,
+        transmit_mask=channels.sends,
+        is_linear=sent.linear,
         hyper=alignment.hyper,
-        antennas=slot.h.shape[2],
+        num_antennas=slot.h.shape[2],
         variation=compute_variation(sent, normalised) if policy.needs_variation else None,
-        energy=slot.bounds.energy,
-        lengths=normalised.lengths,
-        payload=slot.symbols,
+        energy_budget=slot.bounds.energy,
+        segment_lengths=normalised.lengths,
+        num_symbols=slot.symbols,
     )
-    state, wanted = policy.coefficients(state, link)
+    state, wanted = policy.compute_coefficients(state, link)
     return state, apply_mmse_scaling(wanted, link) if receiver.scale == "mmse" else wanted

@@ -39,12 +39,12 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
         Real numbers of side information from each device.
     """
     tally, normalised = delivery.tally, on_air.normalised
-    sent, slot, sends = on_air.sent, on_air.slot, on_air.coefficients.on_air
+    sent, slot, sends = on_air.sent, on_air.slot, on_air.coefficients.on_air_mask
     energy = on_air.coefficients.p.abs().square() * on_air.energy
     uses = sends.mT.to(energy.dtype) @ normalised.lengths
     if on_air.part is not None:
         uses = slot.uses_per_symbol * (sends * on_air.part.symbols).sum(1)
-    spent, counts = energy.sum(1), on_air.coefficients.active.any(1)
+    spent, counts = energy.sum(1), on_air.coefficients.active_mask.any(1)
     senders, length = (
         sent.cohort.rows_per_trial,
         float(slot.uses_per_symbol * normalised.segments.symbols),
@@ -67,7 +67,7 @@ def coefficients(on_air: OnAir, gram: bool) -> Tensors:
         "p": on_air.coefficients.p,
         "eta": on_air.coefficients.eta,
         "c": on_air.gain.real,
-        "active": on_air.coefficients.active,
+        "active": on_air.coefficients.active_mask,
         "m": on_air.normalised.power,
         "noise": on_air.channels.noise,
         "weight": sent.grid(sent.weight),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.signal import Signal, squared_norm
 
@@ -55,7 +55,7 @@ class Segments:
 
     def of_columns(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
-        lengths = constant(self.lengths, torch.int64, device)
+        lengths = get_constant(self.lengths, torch.int64, device)
         return torch.repeat_interleave(lengths, output_size=self.symbols)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
@@ -74,7 +74,7 @@ class Segments:
         count = self.scopes[-1] + 1
         if count == len(self.scopes):
             return values
-        index = constant(self.scopes, torch.int64, values.device)
+        index = get_constant(self.scopes, torch.int64, values.device)
         total = values.new_zeros(*values.shape[:-1], count).index_add_(-1, index, values)
         return total[..., index]
 
@@ -137,7 +137,7 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
     """Return sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of
     each column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as
     many]."""
-    trials, count = sent.cohort.trials, sent.cohort.counts[0]
+    trials, count = sent.cohort.num_trials, sent.cohort.counts[0]
     length = segments.even
     level = len(set(sent.cohort.counts)) == 1 and count > 0
     whole = 0

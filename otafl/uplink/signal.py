@@ -38,7 +38,7 @@ class Signal:
     cohort : Cohort
         The n rows.
     share : Tensor, float [n], or None
-        Part of its coordinates that a row has; all if None (`Group.share`).
+        Part of its coordinates that a row has; all if None (`Group.known_fraction`).
     place : Tensor, int64 [P], or None
         Column of each coordinate of the blocks; they are in order if None.
     """
@@ -59,7 +59,7 @@ class Signal:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the blocks, in order of their columns."""
-        return {name: tuple(block.shape[1:]) for name, block in self.group.blocks.items()}
+        return {name: tuple(block.shape[1:]) for name, block in self.group.tensors.items()}
 
     @property
     def linear(self) -> bool:
@@ -91,33 +91,33 @@ class Signal:
 
     def empty_sum(self) -> Tensor:
         """Return room for a sum over the rows of each trial, [S, P]."""
-        return self.x.new_empty(self.cohort.trials, self.num_coordinates)
+        return self.x.new_empty(self.cohort.num_trials, self.num_coordinates)
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [n, ...] of the rows at their place in [S, K, ...]."""
-        return self.cohort.grid(values, fill)
+        return self.cohort.scatter_to_grid(values, fill)
 
     def take_rows(self, table: Tensor) -> Tensor:
         """Take a table [S, K, ...] at the rows, [n, ...]."""
         table = table.flatten(0, 1)
-        return table if len(table) == len(self.x) else table.index_select(0, self.cohort.cell)
+        return table if len(table) == len(self.x) else table.index_select(0, self.cohort.flat_index)
 
     @property
     def transmitter_mask(self) -> Tensor:
         """Return which devices send, [S, K] bool."""
-        return self.grid(self.cohort.sends, False)
+        return self.grid(self.cohort.transmit_mask, False)
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.heard` of rows that are delivered whole; it keeps
-        nothing of the payload's size."""
-        return functools.partial(self.cohort.grid, self.cohort.sends, False)
+        """Return a function as in `LinkReport.delivered_mask_fns` of rows that are delivered whole;
+        it keeps nothing of the payload's size."""
+        return functools.partial(self.cohort.scatter_to_grid, self.cohort.transmit_mask, False)
 
     @property
     def transmitted_share(self) -> Tensor:
         """Return the part of its reals that each device sends, [S, K]; 0 of those that send
         nothing."""
-        sends = self.cohort.sends.to(self.x.dtype)
+        sends = self.cohort.transmit_mask.to(self.x.dtype)
         return self.grid(sends if self.share is None else sends * self.share)
 
     @property
@@ -127,7 +127,7 @@ class Signal:
 
     def sum_by_trial(self, values: Tensor) -> Tensor:
         """Return values [n, ...] of the rows summed over each trial, [S, ...]."""
-        total = values.new_zeros(self.cohort.trials, *values.shape[1:])
+        total = values.new_zeros(self.cohort.num_trials, *values.shape[1:])
         return total.index_add_(0, self.cohort.trial, values)
 
     def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
@@ -171,13 +171,17 @@ def _product(few: Tensor, x: Tensor) -> Tensor:
 def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
     normalised over what is left."""
-    x = flatten(group.blocks)
+    x = flatten(group.tensors)
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
-    share = group.share
-    if group.rows is not None or not cohort.all_transmit:
-        rows = torch.arange(cohort.size, device=x.device) if group.rows is None else group.rows
-        keep = cohort.sends[rows].nonzero().squeeze(1)
+    share = group.known_fraction
+    if group.row_index is not None or not cohort.all_transmit:
+        rows = (
+            torch.arange(cohort.num_rows, device=x.device)
+            if group.row_index is None
+            else group.row_index
+        )
+        keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
         keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
         x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
         if share is not None:
@@ -246,11 +250,13 @@ def divide_by_weights(
 
 def select_rows(group: Group, cohort: Cohort) -> Tensors:
     """Return what each sending row sent, for transports that tell devices apart."""
-    if group.rows is None and cohort.all_transmit:
-        return group.blocks
-    sends = cohort.sends if group.rows is None else cohort.sends[group.rows]
+    if group.row_index is None and cohort.all_transmit:
+        return group.tensors
+    sends = (
+        cohort.transmit_mask if group.row_index is None else cohort.transmit_mask[group.row_index]
+    )
     keep = sends.nonzero().squeeze(1)
-    return {name: block[keep] for name, block in group.blocks.items()}
+    return {name: block[keep] for name, block in group.tensors.items()}
 
 
 def squared_norm(rows: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from otafl.core import settings
 from otafl.core.contracts import LinkBudget, LinkReport
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 
 
 class Signalling:
@@ -30,10 +30,10 @@ class Signalling:
             description="charge them: the slot is longer by them at a channel use a second and "
             "hertz, and devices radiate their pilots and side information at full power",
         )
-        sync_symbols: float = stackable(
+        sync_symbols: float = declare_stackable(
             0.0, ge=0, description="channel uses of the server's synchronisation signal in a slot"
         )
-        feedback_symbols: float = stackable(
+        feedback_symbols: float = declare_stackable(
             0.0,
             ge=0,
             description="channel uses of what the server tells each device that transmits in a "

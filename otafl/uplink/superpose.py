@@ -14,7 +14,7 @@ from otafl.uplink.segments import sum_segments
 def draw_noise(on_air: OnAir, streams: Streams) -> Tensor:
     """Draw the receiver's noise of a group, standard normal [S, P]."""
     sent = on_air.sent
-    return streams.normal(NOISE / sent.index, on_air.slot.round, (sent.num_coordinates,))
+    return streams.draw_normal(NOISE / sent.index, on_air.slot.round, (sent.num_coordinates,))
 
 
 def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:

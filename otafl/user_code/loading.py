@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from otafl.core.errors import UserError
-from otafl.user_code import blame, sources
+from otafl.user_code import error_origin, sources
 from otafl.user_code.sources import Sources
 
-_stranger: ContextVar[str | None] = ContextVar("_stranger", default=None)
+_untrusted_source: ContextVar[str | None] = ContextVar("_stranger", default=None)
 """The file whose names must not be imported."""
 
 _code: ContextVar[bool] = ContextVar("_code", default=True)
@@ -26,21 +26,21 @@ _code: ContextVar[bool] = ContextVar("_code", default=True)
 
 
 class NotImported(Exception):
-    """User-defined code was needed, but not imported, within `without_code`."""
+    """User-defined code was needed, but not imported, within `disable_imports`."""
 
 
 @contextlib.contextmanager
-def named_by(file: object, trust: bool) -> Iterator[None]:
+def guard_imports(file: object, trust: bool) -> Iterator[None]:
     """Refuse to import the code that a file of another person names, unless `trust` is true."""
-    token = _stranger.set(None if trust else str(file))
+    token = _untrusted_source.set(None if trust else str(file))
     try:
         yield
     finally:
-        _stranger.reset(token)
+        _untrusted_source.reset(token)
 
 
 @contextlib.contextmanager
-def without_code() -> Iterator[None]:
+def disable_imports() -> Iterator[None]:
     """Import no code that a scenario names; access to such code raises NotImported."""
     token = _code.set(False)
     try:
@@ -49,8 +49,8 @@ def without_code() -> Iterator[None]:
         _code.reset(token)
 
 
-def imports_code() -> bool:
-    """Return whether the code that a scenario names is imported, unlike within `without_code`."""
+def is_import_enabled() -> bool:
+    """Return whether a scenario's own code is imported, unlike within `disable_imports`."""
     return _code.get()
 
 
@@ -71,11 +71,11 @@ def load(path: str, key: str) -> Any:
     UserError
         If there is none, it is Python's own, or the file that names it is not trusted.
     NotImported
-        Within `without_code`.
+        Within `disable_imports`.
     """
     if not _code.get():
         raise NotImported(path)
-    stranger = _stranger.get()
+    stranger = _untrusted_source.get()
     if stranger is not None:
         raise UserError(
             f"{key}: {stranger} names {path!r}, code that would be run; trust=True (--trust) runs "
@@ -86,7 +86,7 @@ def load(path: str, key: str) -> Any:
         # a console script, unlike `python -m`, does not look in the working folder
         sys.path.append(os.getcwd())
     try:
-        module = sources.imported(module_name)
+        module = sources.import_and_hash(module_name)
     except ModuleNotFoundError as error:
         raise UserError(
             f"{key}: {path!r}: {error}; is it in the working folder or installed?"
@@ -95,31 +95,31 @@ def load(path: str, key: str) -> Any:
         said = " ".join(str(error).split())
         raise UserError(
             f"{key}: {path!r}: {module_name!r} cannot be imported ({type(error).__name__}"
-            f"{blame.place(error)}: {said})"
+            f"{error_origin.format_place(error)}: {said})"
         ) from error
     found = getattr(module, attribute, None)
     if not callable(found):
         fault = "is not callable" if hasattr(module, attribute) else "does not exist"
         raise UserError(f"{key}: {path!r}: {attribute!r} {fault} in module {module_name!r}")
-    if _is_of_python(found):
+    if _is_builtin(found):
         raise UserError(
             f"{key}: {path!r} is built in or part of Python itself; expected a function or class "
             "of your own, or of an installed package"
         )
-    blame.remember(path, key)
+    error_origin.remember(path, key)
     return found
 
 
-def _is_of_python(found: Any) -> bool:
+def _is_builtin(function: Any) -> bool:
     """Return whether a callable is built in, or of the standard library.
 
     Such a callable has another purpose and must not run on the contents of a scenario.
     """
-    while isinstance(found, functools.partial):
-        found = found.func
-    if inspect.isbuiltin(found):
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isbuiltin(function):
         return True
-    named = found if inspect.isroutine(found) or inspect.isclass(found) else type(found)
+    named = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
     module = str(getattr(named, "__module__", ""))
     if module.partition(".")[0] not in sys.stdlib_module_names:
         return False
@@ -130,17 +130,17 @@ def _is_of_python(found: Any) -> bool:
     return bool(library & set(Path(file).parents)) and "site-packages" not in Path(file).parts
 
 
-def source(path: str, key: str) -> Sources:
+def hash_sources(path: str, key: str) -> Sources:
     """Return the files that a user-defined `module:callable` was imported from, and their hashes.
 
     Raises UserError as `load`.
     """
     load(path, key)
-    return sources.of_module(path.partition(":")[0])
+    return sources.hash_module(path.partition(":")[0])
 
 
 @dataclass(frozen=True)
-class Keys:
+class AcceptedKeys:
     """Keyword arguments of a callable.
 
     names: all; required: those without a default. any: whether it accepts any others.
@@ -151,7 +151,7 @@ class Keys:
     any: bool
 
 
-def keys_of(function: Any, positional: int = 0) -> Keys:
+def get_accepted_keys(function: Any, positional: int = 0) -> AcceptedKeys:
     """Return the keys of a section that a user-defined callable accepts.
 
     positional: the number of arguments before them, which it gets by position.
@@ -159,14 +159,14 @@ def keys_of(function: Any, positional: int = 0) -> Keys:
     parameters = list(inspect.signature(function).parameters.values())
     named = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
     own = [one for one in named if one.name not in [p.name for p in parameters[:positional]]]
-    return Keys(
+    return AcceptedKeys(
         names=tuple(one.name for one in own),
         required=tuple(one.name for one in own if one.default is one.empty),
         any=any(one.kind is one.VAR_KEYWORD for one in parameters),
     )
 
 
-def fitting(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
+def load_checked(path: str, key: str, options: dict[str, Any], *positional: str) -> Any:
     """Return a user-defined callable.
 
     Raises UserError if there is none, or the keys of its section do not fit it.
@@ -181,7 +181,7 @@ def call(path: str, key: str, options: dict[str, Any]) -> Any:
 
     Raises UserError if they do not fit it. Its own errors pass through.
     """
-    return fitting(path, key, options)(**options)
+    return load_checked(path, key, options)(**options)
 
 
 def check_keys(

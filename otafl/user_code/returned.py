@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from otafl.core.errors import UserError
-from otafl.user_code import blame
+from otafl.user_code import error_origin
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def wrap_method(
     """
     written = getattr(kind, method)
     names = list(inspect.signature(getattr(contract, method)).parameters)[1:]
-    place = blame.locate(written)
+    place = error_origin.locate(written)
 
     def call(self: Any, *args: Any, **keys: Any) -> Any:
         every = dict(zip(names, args, strict=False)) | keys

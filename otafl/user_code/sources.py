@@ -36,7 +36,7 @@ _imported: dict[str, Sources] = {}
 """Module -> the source that it was imported from."""
 
 
-def imported(name: str) -> ModuleType:
+def import_and_hash(name: str) -> ModuleType:
     """Import a user-defined module, and record its source.
 
     No bytecode is written. Python would use old bytecode for a file that is changed within a second
@@ -48,26 +48,26 @@ def imported(name: str) -> ModuleType:
     finally:
         sys.dont_write_bytecode = before
     if name not in _imported:
-        _imported[name] = _hashes(module)
+        _imported[name] = _hash_files(module)
     return module
 
 
-def of_module(name: str) -> Sources:
+def hash_module(name: str) -> Sources:
     """Return the source that a user-defined module was imported from in this program."""
-    imported(name)
+    import_and_hash(name)
     return _imported[name]
 
 
 @functools.cache
-def of_otafl() -> str:
+def hash_otafl() -> str:
     """Return the hash of otafl's own source, which changes between releases of one version."""
     package = Path(__file__).parents[1]
-    return _digest(*map(_bytes, sorted(package.rglob("*.py"))))
+    return _hash_texts(*map(_read_bytes, sorted(package.rglob("*.py"))))
 
 
-def of_file(path: str) -> str:
+def hash_file(path: str) -> str:
     """Return the hash of a file; that of an empty one if it cannot be read."""
-    return _digest(_bytes(Path(path)))
+    return _hash_texts(_read_bytes(Path(path)))
 
 
 def refresh() -> None:
@@ -77,27 +77,29 @@ def refresh() -> None:
     """
     for name, known in list(_imported.items()):
         module = sys.modules.get(name)
-        if module is None or _hashes(module) != known:
+        if module is None or _hash_files(module) != known:
             del _imported[name]
             _forget(name, module)
 
 
-def changed(before: Sources, now: Sources) -> list[str]:
+def list_changed(before: Sources, after: Sources) -> list[str]:
     """List the files whose hashes differ."""
-    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
 def _forget(name: str, module: ModuleType | None) -> None:
     """Remove a module, and all that its hash covers, from the imported ones."""
-    covered = set() if module is None else set(_places(module))
+    covered = set() if module is None else set(_find_covered_files(module))
     # the list is made before any is removed: a namespace package asks its parent for its path
-    gone = [other for other, one in list(sys.modules.items()) if covered & set(_lies(one))]
+    gone = [
+        other for other, one in list(sys.modules.items()) if covered & set(_list_locations(one))
+    ]
     for other in {name, *gone} & sys.modules.keys():
         del sys.modules[other]
     importlib.invalidate_caches()
 
 
-def _lies(module: ModuleType) -> Iterator[Path]:
+def _list_locations(module: ModuleType) -> Iterator[Path]:
     """Yield the file of a module, or the folder of a package without a file, and their parents."""
     where = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     if where is not None and Path(where).is_absolute():
@@ -105,22 +107,22 @@ def _lies(module: ModuleType) -> Iterator[Path]:
         yield from Path(where).parents
 
 
-def _hashes(module: ModuleType) -> Sources:
+def _hash_files(module: ModuleType) -> Sources:
     found = {}
-    for place, files in _places(module).items():
-        texts = [_bytes(file) for file in files]
+    for place, files in _find_covered_files(module).items():
+        texts = [_read_bytes(file) for file in files]
         if len(files) > MANY:
-            found[f"{place.name}/*.py"] = _digest(*texts)
+            found[f"{place.name}/*.py"] = _hash_texts(*texts)
         else:
             root = place.parent
             pairs = zip(files, texts, strict=True)
-            found |= {file.relative_to(root).as_posix(): _digest(text) for file, text in pairs}
+            found |= {file.relative_to(root).as_posix(): _hash_texts(text) for file, text in pairs}
     return found
 
 
-def _places(module: ModuleType) -> dict[Path, list[Path]]:
+def _find_covered_files(module: ModuleType) -> dict[Path, list[Path]]:
     """Return the files and packages that a module's hash covers, and the files of each."""
-    first = _place(module)
+    first = _find_location(module)
     found: dict[Path, list[Path]] = {}
     waiting = [] if first is None else [first]
     while waiting:
@@ -130,15 +132,15 @@ def _places(module: ModuleType) -> dict[Path, list[Path]]:
         files = [place]
         if place.is_dir():
             every = sorted(place.rglob("*.py"))
-            files = [file for file in every if not _hidden(file.relative_to(place))]
+            files = [file for file in every if not _is_hidden(file.relative_to(place))]
         found[place] = files
-        if not _installed(place.parent):
+        if not _is_installed(place.parent):
             for file in files:
-                waiting += _beside(_bytes(file), place.parent)
+                waiting += _iterate_imported_siblings(_read_bytes(file), place.parent)
     return found
 
 
-def _place(module: ModuleType) -> Path | None:
+def _find_location(module: ModuleType) -> Path | None:
     """Return the file of a module, or the folder of its package.
 
     None if there is none, and for otafl's own modules, which have a version.
@@ -152,9 +154,9 @@ def _place(module: ModuleType) -> Path | None:
     return next((one for one in folders if one in path.parents), path)
 
 
-def _beside(text: bytes, root: Path) -> Iterator[Path]:
+def _iterate_imported_siblings(text: bytes, root: Path) -> Iterator[Path]:
     """Yield the modules and packages in a folder that the import statements of a text name."""
-    for name in sorted(_named(text) - {"otafl"}):
+    for name in sorted(_list_imported_names(text) - {"otafl"}):
         package, file = root / name, root / f"{name}.py"
         if file.is_file() and not (package / "__init__.py").is_file():
             yield file
@@ -163,7 +165,7 @@ def _beside(text: bytes, root: Path) -> Iterator[Path]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _named(text: bytes) -> frozenset[str]:
+def _list_imported_names(text: bytes) -> frozenset[str]:
     """Return the first parts of the names in a text's import statements.
 
     A sweep calls this again before each stack, and most texts have not changed.
@@ -180,25 +182,25 @@ def _named(text: bytes) -> frozenset[str]:
     return frozenset(names)
 
 
-def _hidden(path: Path) -> bool:
+def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _installed(root: Path) -> bool:
+def _is_installed(root: Path) -> bool:
     """Return whether a folder is one of Python's own, whose other files are not the user's."""
     if root.name in ("site-packages", "dist-packages"):
         return True
     return root in (Path(path) for path in sysconfig.get_paths().values())
 
 
-def _bytes(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError:
         return b""
 
 
-def _digest(*texts: bytes) -> str:
+def _hash_texts(*texts: bytes) -> str:
     whole = hashlib.sha256()
     for text in texts:
         whole.update(hashlib.sha256(text).digest())

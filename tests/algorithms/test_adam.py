@@ -48,7 +48,7 @@ def test_lambda_acts_on_the_factors_through_theta_alone() -> None:
         first, second = one.split([60, 30], 1)
         adam = PenaltyAdam(one, *torch.tensor([[8e-4], [penalty]], dtype=torch.float64))
         for _ in range(60):
-            by = cp.factor_gradients(target, [first.view(1, 3, 20), second.view(1, 3, 10)])
+            by = cp.compute_factor_gradients(target, [first.view(1, 3, 20), second.view(1, 3, 10)])
             adam.step_(torch.cat([g.flatten(1) for g in by], 1))
         found.append(one)
     assert 0 < float((found[0] - found[1]).norm() / found[1].norm()) < 6e-7

@@ -27,17 +27,17 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
-    arrays,
-    batches,
-    close,
-    device,
-    in_step,
-    losses,
-    members,
-    same_model,
-    server,
-    shares,
-    stepped,
+    assert_close,
+    assert_equal_steps,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    read_device,
+    read_server,
+    take_step,
+    to_arrays,
 )
 from twins import rivals as twin
 
@@ -62,40 +62,40 @@ def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
         mixing_decay=decay,
         **RATES,
     )
-    w = [server(ours, s) for s in range(2)]
+    w = [read_server(ours, s) for s in range(2)]
     v = [[w[s]] * 5 for s in range(2)]
     alpha = [[mixing[s]] * 5 for s in range(2)]
     seen = []
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
+        one = ours.run_round(t, who)
         for s in range(2):
-            there = members(one, s)
+            there = list_members(one, s)
             mean, new, alphas, loss = twin.apfl(
                 w[s],
                 [v[s][k] for k in there],
                 [alpha[s][k] for k in there],
-                batches(one, s),
-                shares(one, s),
+                draw_batches(one, s),
+                get_shares(one, s),
                 RATE[s],
                 rate[s],
                 adaptive,
                 decay[s],
             )
-            w[s] = stepped(w[s], mean, SERVER[s])
+            w[s] = take_step(w[s], mean, SERVER[s])
             for k, params, share in zip(there, new, alphas, strict=True):
                 v[s][k], alpha[s][k] = params, share
-            close(server(ours, s), w[s])
+            assert_close(read_server(ours, s), w[s])
             for k in range(5):
-                close(device(ours, s, k), v[s][k])
+                assert_close(read_device(ours, s, k), v[s][k])
             np.testing.assert_allclose(ours.devices["mixing"][s], alpha[s], rtol=0, atol=1e-12)
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
             seen += alpha[s]
-    personal = ours.method.views(ours.server, ours.devices)["personal"].params
+    personal = ours.method.build_views(ours.server, ours.devices)["personal"].params
     for s in range(2):
         for k in range(5):
             share = alpha[s][k]
             mixed = twin.plus([share * a for a in v[s][k]], w[s], 1.0 - share)
-            close(arrays(MODEL, personal, 5 * s + k), mixed)
+            assert_close(to_arrays(MODEL, personal, 5 * s + k), mixed)
     if adaptive and rate is not OWN:
         assert {0.0, 1.0} & set(seen)
     assert (len(set(seen)) > 2) == adaptive
@@ -105,7 +105,7 @@ def test_apfl(adaptive: bool, rate: list[float], decay: list[float]) -> None:
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
     """It is, bit for bit, whatever the method does beside it."""
     one = Rounds("apfl", MODEL, dtype=dtype, **RATES)
-    in_step(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), same_model)
+    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 
 
 def test_apfl_at_the_ends() -> None:
@@ -118,13 +118,15 @@ def test_apfl_at_the_ends() -> None:
     alone = Rounds("local_only", MODEL, **own)
     for t, who in enumerate(WHO):
         for one in (none, full, alone):
-            one.round(t, who)
+            one.run_round(t, who)
     assert all(torch.equal(block, start[name]) for name, block in none.devices.items())
     x = torch.randn(1, 4, INPUTS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    views = none.method.views(none.server, none.devices)
-    personal, shared = (views[n].predict(views[n].params, x) for n in ("personal", "global"))
+    views = none.method.build_views(none.server, none.devices)
+    personal, shared = (views[n].predict_fn(views[n].params, x) for n in ("personal", "global"))
     torch.testing.assert_close(personal.view(2, 5, 4, CLASSES), shared[:, None].expand(2, 5, 4, -1))
-    own_models = [o.method.views(o.server, o.devices)["personal"].params for o in (full, alone)]
+    own_models = [
+        o.method.build_views(o.server, o.devices)["personal"].params for o in (full, alone)
+    ]
     for name, block in own_models[0].items():
         np.testing.assert_allclose(block, own_models[1][name], rtol=0, atol=1e-12)
 
@@ -137,5 +139,5 @@ def test_refuses_a_share_above_one() -> None:
 def test_views_and_operations() -> None:
     """A step mixes and moves two models, 3 + 2 + 2 operations a parameter; alpha's, 3 a round."""
     one = Rounds("apfl", MODEL)
-    assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS
+    assert set(one.method.build_views(one.server, one.devices)) == {"global", "personal"}
+    assert one.method.count_flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 4) * PARAMETERS

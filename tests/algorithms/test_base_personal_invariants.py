@@ -19,7 +19,7 @@ import torch
 from contract.small import engine, equal, run
 
 from otafl.core.contracts import Cohort, Tensors
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.engine.engine import Engine
 from otafl.evaluation.evaluation import Evaluation
 from otafl.selection.choosing import draw_subset
@@ -46,15 +46,15 @@ def test_the_server_steps_along_the_mean_increment(method: str) -> None:
     """Invariant 10: after a round with beta = 2 the model is where 2 w_bar - w is."""
     one, two, before = (small(method) for _ in range(3))
     start = one.server["model"].clone()
-    cohort = before.select(None, 0)
+    cohort = before.select_cohort(None, 0)
     broadcast = before.parts.algorithm.broadcast(before.server, cohort)
-    payload, _ = before.local_work(broadcast, cohort, 0)
-    mean = (cohort.normalised_weight[:, None] * payload[0].blocks["model"]).sum(0, keepdim=True)
+    payload, _ = before.train_cohort(broadcast, cohort, 0)
+    mean = (cohort.normalised_weight[:, None] * payload[0].tensors["model"]).sum(0, keepdim=True)
     two.parts.hyper["server_learning_rate"].fill_(2.0)
     still = small(method)
     still.parts.hyper["server_learning_rate"].fill_(0.0)
     for each in (one, two, still):
-        each.round(0)
+        each.run_round(0)
     assert not torch.equal(one.server["model"], start)
     torch.testing.assert_close(one.server["model"] - start, mean)
     torch.testing.assert_close(two.server["model"], 2.0 * one.server["model"] - start)
@@ -66,7 +66,7 @@ def forget_others(one: Engine) -> None:
     put = one.devices.put
 
     def only_senders(cohort: Cohort, state: Tensors) -> None:
-        rows = cohort.sends.nonzero().squeeze(1)
+        rows = cohort.transmit_mask.nonzero().squeeze(1)
         put(cohort.take(rows), {name: block[rows] for name, block in state.items()})
 
     one.devices.put = only_senders  # type: ignore[method-assign]
@@ -81,7 +81,7 @@ def test_who_trains_in_vain_matters_to_methods_with_a_memory(method: str) -> Non
     models = []
     for t in range(4):
         for one in (together, apart):
-            one.round(t)
+            one.run_round(t)
         models.append(torch.equal(together.server["model"], apart.server["model"]))
     assert models[0]
     assert all(models) == (method not in ("meg", "mh"))
@@ -90,11 +90,13 @@ def test_who_trains_in_vain_matters_to_methods_with_a_memory(method: str) -> Non
 def relabelled(one: Engine, order: list[int]) -> Engine:
     """Device i has what device order[i] had, all of it in each minibatch."""
     samples = one.parts.samples
-    data = samples.local_data
+    data = samples.training_data
     index, count = data.index[order][None], data.count[order][None]
-    streams, size = one.parts.streams, data.longest
+    streams, size = one.parts.streams, data.max_samples
     local = TrainingData(data.x, data.y, index, count, data.classes, streams, size, data.steps)
-    moved = dataclasses.replace(samples, local_data=local, share=samples.share[:, order])
+    moved = dataclasses.replace(
+        samples, training_data=local, sample_share=samples.sample_share[:, order]
+    )
     return Engine(dataclasses.replace(one.parts, samples=moved))
 
 
@@ -105,8 +107,8 @@ def test_devices_may_be_renumbered(method: str) -> None:
     first = run(relabelled(small(method), [0, 1, 2, 3]), 3)
     other = run(relabelled(small(method), order), 3)
     torch.testing.assert_close(first.server["model"], other.server["model"], rtol=1e-9, atol=1e-11)
-    for name, block in first.devices.blocks().items():
-        moved = other.devices.blocks()[name]
+    for name, block in first.devices.get_all().items():
+        moved = other.devices.get_all()[name]
         torch.testing.assert_close(block[:, order], moved, rtol=1e-9, atol=1e-11)
         if block.is_floating_point():
             assert not torch.allclose(block, moved)
@@ -122,12 +124,12 @@ def test_a_test_leaves_no_trace(method: str) -> None:
     evaluation = Evaluation(tested.parts.samples, tested.parts.scenario.training)
     for t in range(3):
         for one in (tested, plain):
-            one.round(t)
-        views = tested.parts.algorithm.views(tested.server, tested.devices.blocks())
+            one.run_round(t)
+        views = tested.parts.algorithm.build_views(tested.server, tested.devices.get_all())
         got = evaluation.take(views, t + 1, tested.running)
         assert np.isfinite(got["tuned_own_test_accuracy"]).all()
     equal(tested.server, plain.server)
-    equal(tested.devices.blocks(), plain.devices.blocks())
+    equal(tested.devices.get_all(), plain.devices.get_all())
 
 
 def test_drawn_senders_have_the_spread_of_lemma_3() -> None:
@@ -142,7 +144,7 @@ def test_drawn_senders_have_the_spread_of_lemma_3() -> None:
         for devices in itertools.combinations(range(k), s)
     }
     assert np.mean(list(of.values())) == pytest.approx((k / s - 1) / (k - 1) * spread, rel=1e-12)
-    cohort = one.select(None, 0)
+    cohort = one.select_cohort(None, 0)
     drawn = [
         tuple(draw_subset(cohort, s, t, one.parts.streams).nonzero()[:, 0].tolist())
         for t in range(rounds)

@@ -1,9 +1,9 @@
 """A method of the user's own, and what is said of a wrong one.
 
 Mutations that make a test here fail: settings not read from the section, stackable settings not
-stacked, the class's own settings in the stack key left out, `needs` or `averages` of the class
-ignored, checks of sizes and ranks that do not see the settings, shapes unchecked, a method that a
-checkpoint cannot keep.
+stacked, the class's own settings in the stack key left out, `needs` or `averages_increments` of the
+class ignored, checks of sizes and ranks that do not see the settings, shapes unchecked, a method
+that a checkpoint cannot keep.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 
 import otafl
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.custom import CustomAlgorithm, averages, class_of
+from otafl.algorithms.custom import CustomAlgorithm, averages_increments, get_class
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.engine.assembly import assemble, load_of
+from otafl.engine.assembly import assemble, make_workload
 from otafl.engine.engine import Engine
 from otafl.running.checkpoints import Checkpoint
-from otafl.running.running import run_stack
-from otafl.scenario import expand, load_scenario, scenario_hash, stack_key, to_yaml
+from otafl.running.stack_run import run_stack
+from otafl.scenario import compute_scenario_hash, expand, load_scenario, make_stack_key, to_yaml
 
 pytestmark = pytest.mark.exact
 
@@ -38,7 +38,7 @@ from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.heterofl import HeteroFL
 from otafl.core.contracts import Group
-from otafl.core.settings import Settings, stackable
+from otafl.core.settings import Settings, declare_stackable
 
 class Same(FedAvg):
     pass
@@ -47,9 +47,9 @@ class Clipped(FedAvg):
     class Settings(FedAvg.Settings):
         clip: float = Field(1.0, gt=0)
 
-    def local(self, broadcast, devices, context):
-        state, payload, loss = super().local(broadcast, devices, context)
-        update = payload[0].blocks["model"]
+    def run_local_update(self, broadcast, devices, context):
+        state, payload, loss = super().run_local_update(broadcast, devices, context)
+        update = payload[0].tensors["model"]
         update *= (self.settings.clip / update.norm(dim=1, keepdim=True)).clamp_max(1.0)
         return state, payload, loss
 
@@ -61,24 +61,24 @@ class HeavyBall(FedAvg):
     def broadcast(self, server, cohort):
         return super().broadcast({"model": server["model"]}, cohort)
 
-    def combine(self, server, received, context):
+    def update_server(self, server, received, context):
         velocity = 0.5 * server["velocity"] + received.mean[0]["model"]
         return {"model": server["model"] + velocity, "velocity": velocity}
 
 class Scaled(FedAvg):
     class Settings(FedAvg.Settings):
-        factor: float = stackable(1.0, gt=0)
+        factor: float = declare_stackable(1.0, gt=0)
 
-    def local(self, broadcast, devices, context):
-        state, payload, loss = super().local(broadcast, devices, context)
-        payload[0].blocks["model"].mul_(context.gather_hyper("factor")[:, None])
+    def run_local_update(self, broadcast, devices, context):
+        state, payload, loss = super().run_local_update(broadcast, devices, context)
+        payload[0].tensors["model"].mul_(context.gather_hyper("factor")[:, None])
         return state, payload, loss
 
 class Each(FedAvg):
     needs = "each"
 
 class Averaging(HeavyBall):
-    averages = True
+    averages_increments = True
 
 class LowRank(FedRLR): pass
 class Widths(HeteroFL): pass
@@ -91,8 +91,8 @@ class Whole(Algorithm):
     class Settings(Settings):
         whatever: int = 0
 
-    def local(self, broadcast, devices, context):
-        old = broadcast.blocks["model"]
+    def run_local_update(self, broadcast, devices, context):
+        old = broadcast.tensors["model"]
         params = {}
         for (name, shape), part in zip(
             self.model.shapes.items(),
@@ -100,20 +100,20 @@ class Whole(Algorithm):
         ):
             params[name] = part.reshape(-1, *shape).clone()
         loss = 0.0
-        for step in range(context.work.steps):
-            batch = context.work.batch(step)
-            loss = loss + self.model.sgd_(params, batch, torch.full((len(old),), 0.1))
+        for step in range(context.local_data.steps):
+            batch = context.local_data.draw_batch(step)
+            loss = loss + self.model.take_sgd_step_(params, batch, torch.full((len(old),), 0.1))
         new = torch.cat([block.flatten(1) for block in params.values()], 1)
-        return {}, (Group({"model": new - old}),), loss / context.work.steps
+        return {}, (Group({"model": new - old}),), loss / context.local_data.steps
 
-    def combine(self, server, received, context):
+    def update_server(self, server, received, context):
         return {"model": server["model"] + received.mean[0]["model"]}
 
 class Lean(Whole):
     class Settings(AveragedSettings):
         whatever: int = 0
 
-    combine = Algorithm.combine
+    update_server = Algorithm.update_server
 
 class Empty: pass
 
@@ -134,46 +134,47 @@ def nothing(settings, model, devices): return None
 class Counting(FedAvg):
     def init(self, streams, hyper):
         server, _ = super().init(streams, hyper)
-        return server, {"lost": torch.zeros(len(server["model"]), self.devices, 1)}
+        return server, {"lost": torch.zeros(len(server["model"]), self.num_devices, 1)}
 
-    def local(self, broadcast, devices, context):
-        _, payload, loss = super().local(broadcast, devices, context)
+    def run_local_update(self, broadcast, devices, context):
+        _, payload, loss = super().run_local_update(broadcast, devices, context)
         return devices, payload, loss
 
-    def on_ack(self, devices, sent, heard, context):
-        return {"lost": devices["lost"] + ~heard[0]}
+    def on_ack(self, devices, sent, delivered_masks, context):
+        return {"lost": devices["lost"] + ~delivered_masks[0]}
 
 class Losing(Counting):
-    def on_ack(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, delivered_masks, context):
         return {"lost": devices["lost"][:, 0]}
 
 class Forgetting(Counting):
-    def on_ack(self, devices, sent, heard, context):
+    def on_ack(self, devices, sent, delivered_masks, context):
         return {}
 
 class Spoiled(FedAvg):
     class Settings(FedAvg.Settings):
         how: str
 
-    def local(self, *given):
-        state, payload, loss = super().local(*given)
+    def run_local_update(self, *given):
+        state, payload, loss = super().run_local_update(*given)
         how = self.settings.how
         if how == "pair": return payload, loss
         if how == "list": return state, list(payload), loss
         if how == "loss": return state, payload, loss.mean()
         if how == "state": return {"more": loss}, payload, loss
         if how == "rows":
-            payload[0].blocks["model"] = payload[0].blocks["model"][:1]
+            payload[0].tensors["model"] = payload[0].tensors["model"][:1]
         return state, payload, loss
 
-    def combine(self, *given):
-        server = super().combine(*given)
+    def update_server(self, *given):
+        server = super().update_server(*given)
         if self.settings.how == "server": return server["model"]
         if self.settings.how == "block": return {"model": server["model"][:, :5]}
         return server
 
-    def flops(self, load):
-        return {"flops": load.samples[1:], "number": 7.0}.get(self.settings.how, load.samples)
+    def count_flops(self, workload):
+        counts = workload.num_samples
+        return {"flops": counts[1:], "number": 7.0}.get(self.settings.how, counts)
 """
 SMALL: dict[str, Any] = {
     "name": "own",
@@ -205,7 +206,7 @@ def models(algorithm: Any, **keys: Any) -> torch.Tensor:
     engine = Engine(assemble(expand(load_scenario(scenario(algorithm, **keys))), [0, 1]))
     rounds = []
     for t in range(3):
-        engine.round(t)
+        engine.run_round(t)
         rounds.append(engine.server["model"].clone())
     return torch.stack(rounds)
 
@@ -245,15 +246,15 @@ def test_a_server_of_its_own() -> None:
 def test_a_method_that_derives_from_none(name: str) -> None:
     own = models(section(name, whatever=3), transport="ideal")
     torch.testing.assert_close(own, models("fedavg", transport="ideal"), rtol=0, atol=1e-6)
-    assert list(CustomAlgorithm(name="my_own_methods:Whole").kind.Settings.model_fields) == [
-        "whatever"
-    ]
+    assert list(
+        CustomAlgorithm(name="my_own_methods:Whole").component_class.Settings.model_fields
+    ) == ["whatever"]
 
 
 def test_settings_are_stacked_as_those_of_built_in_methods() -> None:
     def keys(**sweep: Any) -> set[str]:
         points = expand(load_scenario(scenario(section("Clipped"), sweep=sweep)))
-        return {stack_key(point.scenario) for point in points}
+        return {make_stack_key(point.scenario) for point in points}
 
     assert len(keys(**{"algorithm.learning_rate": [0.1, 0.2, 0.3]})) == 1
     assert len(keys(**{"algorithm.clip": [0.1, 0.2]})) == 2
@@ -297,23 +298,23 @@ def test_what_is_known_of_it() -> None:
         ("Whole", None, "mean", False),
         ("Scaled", None, "mean", True),
     ]:
-        method = CustomAlgorithm(name=f"my_own_methods:{name}").kind
+        method = CustomAlgorithm(name=f"my_own_methods:{name}").component_class
         assert method.Settings is (settings or vars(method)["Settings"])
-        assert method.needs_of(method.Settings()) == needs
-        assert averages(method) is moves_by_means
+        assert method.get_needs(method.Settings()) == needs
+        assert averages_increments(method) is moves_by_means
     one = load_scenario(scenario(section("Clipped", clip=0.5))).algorithm
-    assert class_of(one) is CustomAlgorithm(name="my_own_methods:Clipped").kind
+    assert get_class(one) is CustomAlgorithm(name="my_own_methods:Clipped").component_class
     assert one.values.clip == 0.5
 
 
-@pytest.mark.parametrize("name", registry.names("algorithm"))
+@pytest.mark.parametrize("name", registry.list_names("algorithm"))
 def test_every_built_in_method_can_be_derived_from(name: str) -> None:
-    kind = registry.component("algorithm", name)
-    method = CustomAlgorithm(name=f"{kind.__module__}:{kind.__name__}").kind
+    kind = registry.load_component("algorithm", name)
+    method = CustomAlgorithm(name=f"{kind.__module__}:{kind.__name__}").component_class
     assert method is kind
     assert issubclass(method, Algorithm)
-    assert method.Settings is registry.settings("algorithm", name)
-    assert method.needs_of(method.Settings()) == method.needs
+    assert method.Settings is registry.load_settings_class("algorithm", name)
+    assert method.get_needs(method.Settings()) == method.needs
 
 
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:
@@ -331,7 +332,7 @@ def test_it_is_written_out_and_hashed_with_its_keys(tmp_path: Path) -> None:
     assert isinstance(one.algorithm, CustomAlgorithm)
     assert one.algorithm.options == {"clip": 0.5}
     other = load_scenario(scenario(section("Clipped", clip=0.6)))
-    assert scenario_hash(one) != scenario_hash(other)
+    assert compute_scenario_hash(one) != compute_scenario_hash(other)
 
 
 def test_a_checkpoint_keeps_it(tmp_path: Path) -> None:
@@ -358,7 +359,7 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"name": "no_such:f"}, {}, "algorithm.name: 'no_such:f': No module named 'no_such'; is it"),
     (section("Empty"), {}, f"{OWN}Empty' is no method; derive the class from one, like otafl."),
     (section("nothing"), {}, f"{OWN}nothing' is no method; derive the class from one, like "),
-    (section("Unfinished"), {}, f"{OWN}Unfinished' has no local; derive it from a method, like "),
+    (section("Unfinished"), {}, f"{OWN}Unfinished' has no run_local_update; derive it from a "),
     (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; the attribute needs"),
     (section("Silent"), {}, f"{OWN}Silent' has needs = None; the attribute needs = 'mean' would "),
     (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; write "
@@ -392,14 +393,14 @@ def test_what_cannot_be_is_said_before_anything_runs(
 
 
 SPOILED = {
-    "pair": "local of 'my_own_methods:Spoiled' returned a tuple; expected (devices, payload, loss)",
-    "list": "local of 'my_own_methods:Spoiled' returned the payload as a list; expected a tuple of",
+    "pair": "of 'my_own_methods:Spoiled' returned a tuple; expected (devices, payload, loss)",
+    "list": "of 'my_own_methods:Spoiled' returned the payload as a list; expected a tuple of",
     "loss": "returned a loss of shape []; expected [8]",
     "state": "returned the devices' blocks ['more']; expected [], as init made them",
     "rows": "the payload's block 'model' of shape [1, 650]; expected [8, ...], one row per device",
-    "server": "combine of 'my_own_methods:Spoiled' returned a Tensor; expected the server's blocks",
-    "block": "combine of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
-    "flops": "flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "
+    "server": "update_server of 'my_own_methods:Spoiled' returned a Tensor; expected the ser",
+    "block": "server of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
+    "flops": "count_flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "
     "number, or [1]",
 }
 
@@ -417,9 +418,9 @@ def test_a_settlement_of_its_own() -> None:
     engine = Engine(assemble(expand(load_scenario(keys)), [0, 1]))
     lost = torch.zeros(2, 4)
     for t in range(3):
-        lost += engine.parts.link.channel.state(t).h.abs().square().flatten(1) < 0.7
-        engine.round(t)
-    assert torch.equal(engine.devices.blocks()["lost"][..., 0], lost)
+        lost += engine.parts.link.channel.get_state(t).h.abs().square().flatten(1) < 0.7
+        engine.run_round(t)
+    assert torch.equal(engine.devices.get_all()["lost"][..., 0], lost)
     assert 0 < lost.sum() < 24
     plain = assemble(expand(load_scenario(scenario(section("Same")))), [0])
     assert engine.parts.algorithm.has_on_ack
@@ -441,4 +442,6 @@ def test_a_wrong_settlement_is_said(name: str, text: str) -> None:
 def test_one_number_of_operations_is_that_of_all_devices() -> None:
     (point,) = expand(load_scenario(scenario(section("Spoiled", how="number"))))
     parts = assemble([point], [0])
-    assert parts.algorithm.flops(load_of(point.scenario, parts.samples)).tolist() == [[7.0] * 4]
+    assert parts.algorithm.count_flops(make_workload(point.scenario, parts.samples)).tolist() == [
+        [7.0] * 4
+    ]

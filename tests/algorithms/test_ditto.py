@@ -23,17 +23,17 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
-    batches,
-    close,
-    device,
-    in_step,
-    losses,
-    members,
-    same_devices,
-    same_model,
-    server,
-    shares,
-    stepped,
+    assert_close,
+    assert_equal_steps,
+    assert_same_devices,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    read_device,
+    read_server,
+    take_step,
 )
 from twins import rivals as twin
 
@@ -46,35 +46,35 @@ pytestmark = pytest.mark.exact
 def test_ditto() -> None:
     penalty = [0.5, 2.0]
     ours = Rounds("ditto", MODEL, penalty=penalty, personal_learning_rate=OWN, **RATES)
-    w = [server(ours, s) for s in range(2)]
+    w = [read_server(ours, s) for s in range(2)]
     v = [[w[s]] * 5 for s in range(2)]
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
+        one = ours.run_round(t, who)
         for s in range(2):
-            there = members(one, s)
+            there = list_members(one, s)
             mean, new, loss = twin.ditto(
                 w[s],
                 [v[s][k] for k in there],
-                batches(one, s),
-                shares(one, s),
+                draw_batches(one, s),
+                get_shares(one, s),
                 RATE[s],
                 OWN[s],
                 penalty[s],
             )
-            w[s] = stepped(w[s], mean, SERVER[s])
+            w[s] = take_step(w[s], mean, SERVER[s])
             for k, params in zip(there, new, strict=True):
                 v[s][k] = params
-            close(server(ours, s), w[s])
+            assert_close(read_server(ours, s), w[s])
             for k in range(5):
-                close(device(ours, s, k), v[s][k])
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+                assert_close(read_device(ours, s, k), v[s][k])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
 
 
 @DTYPES
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
     """It is, bit for bit, whatever the method does beside it."""
     one = Rounds("ditto", MODEL, dtype=dtype, **RATES)
-    in_step(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), same_model)
+    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 
 
 @DTYPES
@@ -82,16 +82,16 @@ def test_ditto_without_penalty_trains_alone(dtype: torch.dtype) -> None:
     """It does, bit for bit."""
     own = {"personal_learning_rate": OWN}
     one = Rounds("ditto", MODEL, dtype=dtype, penalty=[0.0, 0.0], **own, **RATES)
-    in_step(one, Rounds("local_only", MODEL, dtype=dtype, **own), same_devices)
+    assert_equal_steps(one, Rounds("local_only", MODEL, dtype=dtype, **own), assert_same_devices)
 
 
 def test_ditto_with_a_strong_penalty_follows() -> None:
     one = Rounds(
         "ditto", MODEL, penalty=[0.999999e6] * 2, personal_learning_rate=[1e-6] * 2, **RATES
     )
-    one.round(0)
+    one.run_round(0)
     received = one.server["model"].clone()
-    one.round(1)
+    one.run_round(1)
     own = {n.removeprefix("personal."): b for n, b in one.devices.items()}
     flat = torch.cat([block.flatten(2) for block in own.values()], 2)
     np.testing.assert_allclose(flat, received[:, None].expand_as(flat), rtol=0, atol=1e-5)
@@ -107,5 +107,5 @@ def test_refuses_a_step_that_jumps_over_the_centre() -> None:
 def test_views_and_operations() -> None:
     """Two gradients; two steps and a penalty, 2 + 2 + 3 operations a parameter."""
     one = Rounds("ditto", MODEL)
-    assert set(one.method.views(one.server, one.devices)) == {"global", "personal"}
-    assert one.method.flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 1) * PARAMETERS
+    assert set(one.method.build_views(one.server, one.devices)) == {"global", "personal"}
+    assert one.method.count_flops(LOAD) == 2 * 60 * GRADIENT + (6 * 7 + 1) * PARAMETERS

@@ -12,7 +12,7 @@ from torch import Tensor
 from twins.setting import mlp
 
 from otafl.algorithms import factor_pull
-from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.cp_params import CpParams
 from otafl.algorithms.factor_pull import FactorPull
 from otafl.core.contracts import Tensors
 from otafl.models.base import unflatten
@@ -30,12 +30,12 @@ def network(kind: str) -> LayeredModel:
     return mlp((31, 13, 5))
 
 
-def start(kind: str) -> tuple[CpBlocks, Tensor, Tensors]:
+def start(kind: str) -> tuple[CpParams, Tensor, Tensors]:
     """Names, factors and biases [7, Q], and other parameters to be drawn to."""
     model = network(kind)
-    names = CpBlocks(model, [2] * len(model.layers))
+    names = CpParams(model, [2] * len(model.layers))
     generator = torch.Generator().manual_seed(8)
-    local = torch.randn(ROWS, names.size, generator=generator)
+    local = torch.randn(ROWS, names.num_coordinates, generator=generator)
     target = {
         name: torch.randn(ROWS, *shape, generator=generator) for name, shape in model.shapes.items()
     }
@@ -48,7 +48,7 @@ def pulled(kind: str, joint: bool) -> Tensor:
     rate, penalty = torch.linspace(1e-3, 4e-2, ROWS), torch.linspace(1.0, 20.0, ROWS)
     pull = FactorPull(names, local, rate, penalty)
     for _ in range(2):
-        pull.steps_(target, 2, joint)
+        pull.take_steps_(target, 2, joint)
     return local
 
 
@@ -74,6 +74,6 @@ def test_nothing_moves_what_is_there(
     names, local, _ = start(kind)
     monkeypatch.setattr(factor_pull, "TILE_BYTES", 1)
     before, rate = local.clone(), torch.full((ROWS,), 1e-2)
-    target = {n: b.clone() for n, b in names.dense(unflatten(local, names.shapes)).items()}
-    FactorPull(names, local, rate, rate).steps_(target, 3, joint)
+    target = {n: b.clone() for n, b in names.to_dense(unflatten(local, names.shapes)).items()}
+    FactorPull(names, local, rate, rate).take_steps_(target, 3, joint)
     assert torch.equal(local, before)

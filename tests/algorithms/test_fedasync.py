@@ -18,7 +18,16 @@ import pytest
 import torch
 from contract.small import engine
 from support.rival_rounds import SIZES
-from support.slots import F64, MODEL, RATES, Slots, arrivals, close, in_the_engine, is_fedavg
+from support.slots import (
+    F64,
+    MODEL,
+    RATES,
+    Slots,
+    assert_close,
+    is_fedavg,
+    list_deliveries,
+    run_in_engine,
+)
 from twins import asynchronous as twin
 from twins.rivals import Params, plus
 from twins.setting import everyone
@@ -54,20 +63,20 @@ def test_fedasync_one_by_one(kind: str, sends: str) -> None:
     alpha, rho = [0.6, 0.9], [0.5, 3.0]
     fields = {"learning_rate": RATES, "mixing": alpha, "rho": rho, **KINDS[kind]}
     ours = Slots("fedasync", {"staleness": kind, "sends": sends}, **fields)
-    x = [ours.model(s) for s in range(2)]
+    x = [ours.get_model(s) for s in range(2)]
     held: dict[tuple[int, int], tuple[Params, Params, int]] = {}
 
     def begin(who: list[tuple[int, int]], t: int) -> None:
         losses = ours.begin(who, t)
         for (s, k), loss in zip(sorted(who), losses.tolist(), strict=True):
-            new, mean = twin.fedasync_worker(x[s], ours.batches(s, k, t), RATES[s], rho[s])
+            new, mean = twin.fedasync_worker(x[s], ours.draw_batches(s, k, t), RATES[s], rho[s])
             held[s, k] = (x[s], new, t)
             assert loss == pytest.approx(mean, rel=1e-12)
 
     begin([(s, k) for s in range(2) for k in range(5)], 0)
     seen = set()
-    for t, who in enumerate(arrivals(40), 1):
-        late = ours.slot(who)
+    for t, who in enumerate(list_deliveries(40), 1):
+        late = ours.run_slot(who)
         for (s, k), d in zip(who, late, strict=True):
             x_tau, new, tau = held.pop((s, k))
             assert d == t - 1 - tau
@@ -77,7 +86,7 @@ def test_fedasync_one_by_one(kind: str, sends: str) -> None:
                 x[s] = twin.mixed(x[s], new, a)
             else:
                 x[s] = plus(x[s], plus(new, x_tau, -1.0), a)
-            close(ours.model(s), x[s])
+            assert_close(ours.get_model(s), x[s])
         begin(who, t)
     assert min(seen) == 0
     assert max(seen) > 6
@@ -88,11 +97,11 @@ def test_fedasync_together_is_the_mean_of_the_papers_steps() -> None:
     """Several devices in a slot give the mean under data shares of (1 - a_k) x + a_k x_k."""
     ours = Slots("fedasync", {}, learning_rate=RATES, mixing=[0.6, 0.9])
     everybody = [(s, k) for s in range(2) for k in range(5)]
-    held = {key: (0, ours.model(key[0])) for key in everybody}
+    held = {key: (0, ours.get_model(key[0])) for key in everybody}
     ours.begin(everybody, 0)
-    for t, who in enumerate(arrivals(15, 4), 1):
-        x = [ours.model(s) for s in range(2)]
-        ours.slot(who)
+    for t, who in enumerate(list_deliveries(15, 4), 1):
+        x = [ours.get_model(s) for s in range(2)]
+        ours.run_slot(who)
         for s in range(2):
             there = [k for trial, k in who if trial == s]
             share = np.array([SIZES[s][k] for k in there], float)
@@ -100,12 +109,12 @@ def test_fedasync_together_is_the_mean_of_the_papers_steps() -> None:
             total = [0.0 * a for a in x[s]]
             for k, w in zip(there, share, strict=True):
                 tau, start = held[s, k]
-                new, _ = twin.fedasync_worker(start, ours.batches(s, k, tau), RATES[s], 0.005)
+                new, _ = twin.fedasync_worker(start, ours.draw_batches(s, k, tau), RATES[s], 0.005)
                 a = [0.6, 0.9][s] * twin.discount("polynomial", t - 1 - tau, 0.5)
                 total = plus(total, twin.mixed(x[s], new, a), float(w))
-            close(ours.model(s), total)
+            assert_close(ours.get_model(s), total)
         ours.begin(who, t)
-        held |= {key: (t, ours.model(key[0])) for key in who}
+        held |= {key: (t, ours.get_model(key[0])) for key in who}
 
 
 BY_HAND = {
@@ -125,9 +134,9 @@ def test_staleness_functions_by_hand(kind: str) -> None:
     hyper = {n: torch.tensor([v], dtype=F64) for n, v in settings if type(v) is float}
     method = FedAsync(settings, MODEL, 5)
     context = Context(cohort, hyper, Streams([5], [0], dtype=F64), 0)
-    weight = method.row_weights(context)
+    weight = method.compute_weights(context)
     np.testing.assert_allclose(weight, 0.2 * np.array(BY_HAND[kind]), rtol=1e-12)
-    assert torch.equal(method.row_weights(context), weight)
+    assert torch.equal(method.compute_weights(context), weight)
 
 
 def test_mixing_by_hand() -> None:
@@ -141,13 +150,13 @@ def test_mixing_by_hand() -> None:
         weight=torch.tensor([0.5, 0.5], dtype=F64),
         counts=(2, 0),
     )
-    cohort = ours.weighted(cohort)
+    cohort = ours.reweight(cohort)
     one = torch.ones(2, 1, dtype=F64)
     count = torch.tensor([1.0, 0.0], dtype=F64)
     for mean, came, x in ((5 / 3, None, 1.4), (3.0, torch.tensor([True, False]), 2.6)):
         known = None if came is None else (came,)
         received = Received(({"model": mean * one},), (count,), None, count > 0, known)
-        got = ours.method.combine({"model": one}, received, ours.context(cohort))
+        got = ours.method.update_server({"model": one}, received, ours.make_context(cohort))
         assert got["model"][0].item() == pytest.approx(x)
         assert got["model"][1].item() == 1.0
 
@@ -162,7 +171,7 @@ def test_all_at_once_is_fedavg(sends: str) -> None:
 @pytest.mark.parametrize("transport", ["digital", "over_the_air"])
 def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staleness comes up where devices of unlike speeds work for themselves."""
-    _, late, _ = in_the_engine({"name": "fedasync"}, transport, monkeypatch)
+    _, late, _ = run_in_engine({"name": "fedasync"}, transport, monkeypatch)
     assert late.gt(2).any()
 
 

@@ -50,8 +50,8 @@ def test_equals_the_looped_twin(
     assert devices == {}
 
     for t in range(ROUNDS):
-        work = data.work(t, cohort)
-        batches = [work.batch(step) for step in range(STEPS)]
+        work = data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
         expected = []
         for s in range(2):
             params = unflatten(server["model"][s : s + 1].double(), model.shapes)
@@ -66,14 +66,14 @@ def test_equals_the_looped_twin(
                 )
             )
         before = server["model"].clone()
-        broadcast = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
         context = LocalContext(cohort, hyper, streams, t, work)
-        state, payload, loss = ours.local(broadcast, {}, context)
+        state, payload, loss = ours.run_local_update(broadcast, {}, context)
         assert state == {}
         assert torch.equal(server["model"], before)
         check_groups(payload, settings)
         received = exact_mean(payload, cohort.weight.view(2, 5))
-        server = ours.combine(server, received, context)
+        server = ours.update_server(server, received, context)
 
         after = unflatten(server["model"].double(), model.shapes)
         for s, (weights, biases, losses) in enumerate(expected):
@@ -88,13 +88,13 @@ def check_groups(payload: Payload, settings: dict[str, str]) -> None:
     server's."""
     assert {group.weighting for group in payload} == {"mean"}
     routes = [group.route for group in payload]
-    names = [list(group.blocks) for group in payload]
+    names = [list(group.tensors) for group in payload]
     if not settings:
         assert (routes, names) == (["uplink"], [["model"]])
         return
     assert routes == ["uplink", "ideal" if settings["bias_mode"] == "ideal" else "uplink"]
     assert names == [["weight0", "weight1", "weight2"], ["bias0", "bias1", "bias2"]]
-    shapes = [tuple(block.shape[1:]) for block in payload[0].blocks.values()]
+    shapes = [tuple(block.shape[1:]) for block in payload[0].tensors.values()]
     assert shapes == [(6, 8), (8, 5), (5, 3)]
 
 
@@ -103,7 +103,7 @@ def exact_mean(payload: Payload, weight: Tensor) -> Received:
     mean = tuple(
         {
             name: torch.einsum("sk,sk...->s...", weight, block.unflatten(0, weight.shape))
-            for name, block in group.blocks.items()
+            for name, block in group.tensors.items()
         }
         for group in payload
     )
@@ -120,8 +120,8 @@ def test_global_view_predicts_with_the_server_model() -> None:
     model = mlp(WIDTHS)
     ours = FedAvg(FedAvg.Settings(), model, 5)
     server, _ = ours.init(streams, {})
-    view = ours.views(server, {})["global"]
+    view = ours.build_views(server, {})["global"]
     x = torch.linspace(-1, 1, 4 * WIDTHS[0], dtype=torch.float64).view(1, 4, -1)
-    start = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
-    assert torch.equal(view.predict(view.params, x), model.logits(start, x))
+    start = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
+    assert torch.equal(view.predict_fn(view.params, x), model.logits(start, x))
     assert not torch.equal(view.params["model"][0], view.params["model"][1])

@@ -22,12 +22,12 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
-    batches,
-    close,
-    losses,
-    members,
-    shares,
-    stepped,
+    assert_close,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    take_step,
 )
 from twins import rivals as twin
 from twins.network import Array
@@ -69,26 +69,26 @@ def test_fedbn() -> None:
     w = [model_of(s) for s in range(2)]
     norms = [[norms_of(s, k) for k in range(5)] for s in range(2)]
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
-        assert {g.reals for g in one.payload} == {model.size - 8}
+        one = ours.run_round(t, who)
+        assert {g.num_coordinates for g in one.payload} == {model.num_params - 8}
         for s in range(2):
-            there = members(one, s)
+            there = list_members(one, s)
             mean, new, loss = twin.fedbn(
                 w[s],
                 kept,
                 [norms[s][k] for k in there],
-                batches(one, s),
-                shares(one, s),
+                draw_batches(one, s),
+                get_shares(one, s),
                 RATE[s],
             )
-            w[s] = stepped(w[s], mean, SERVER[s])
+            w[s] = take_step(w[s], mean, SERVER[s])
             for k, arrays_of in zip(there, new, strict=True):
                 norms[s][k] = arrays_of
-            close(model_of(s), w[s])
+            assert_close(model_of(s), w[s])
             for k in range(5):
-                close(norms_of(s, k), norms[s][k])
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-10)
-    personal = ours.method.views(ours.server, ours.devices)["personal"].params
+                assert_close(norms_of(s, k), norms[s][k])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-10)
+    personal = ours.method.build_views(ours.server, ours.devices)["personal"].params
     for s in range(2):
         for k in range(5):
             for name, array in zip(model.norms, norms[s][k], strict=True):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine
-from support.slots import F64, RATES, Slots, arrivals, close, in_the_engine, is_fedavg
+from support.slots import F64, RATES, Slots, assert_close, is_fedavg, list_deliveries, run_in_engine
 from torch import Tensor
 from twins import asynchronous as twin
 from twins.rivals import Params
@@ -42,20 +42,20 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
         buffer=size,
         momentum=[momentum, momentum],
     )
-    servers = [twin.FedBuffServer(ours.model(s), size[s], rate[s], momentum) for s in range(2)]
+    servers = [twin.FedBuffServer(ours.get_model(s), size[s], rate[s], momentum) for s in range(2)]
     held: dict[tuple[int, int], tuple[Params, int]] = {}
 
     def begin(who: list[tuple[int, int]], t: int) -> None:
         losses = ours.begin(who, t)
         for (s, k), loss in zip(sorted(who), losses.tolist(), strict=True):
-            delta, mean = twin.fedbuff_client(servers[s].w, ours.batches(s, k, t), RATES[s])
+            delta, mean = twin.fedbuff_client(servers[s].w, ours.draw_batches(s, k, t), RATES[s])
             held[s, k] = (delta, servers[s].steps)
             assert loss == pytest.approx(mean, rel=1e-12)
 
     begin([(s, k) for s in range(2) for k in range(5)], 0)
     seen = set()
-    for t, who in enumerate(arrivals(40, most), 1):
-        late = ours.slot(who)
+    for t, who in enumerate(list_deliveries(40, most), 1):
+        late = ours.run_slot(who)
         for s in range(2):
             there = [k for trial, k in who if trial == s]
             one = servers[s]
@@ -66,7 +66,7 @@ def test_fedbuff_against_the_twin(momentum: float, most: int) -> None:
                 assert late[who.index((s, k))] == now - began
                 seen.add(now - began)
                 one.receive(delta, now - began)
-            close(ours.model(s), one.w)
+            assert_close(ours.get_model(s), one.w)
             assert ours.server["came"][s] == len(one.buffer)
             assert ours.server["steps"][s] == one.steps
         begin(who, t)
@@ -79,7 +79,7 @@ def test_staleness_by_hand() -> None:
     late = torch.tensor([0, 3, 4, 5, 8])
     zeros = torch.zeros_like(late)
     cohort = replace(everyone(torch.full((1, 5), 0.2, dtype=F64)), staleness=late, trial=zeros)
-    weights = Slots("fedbuff").weighted(cohort).weight
+    weights = Slots("fedbuff").reweight(cohort).weight
     np.testing.assert_allclose(weights, [1.0, 0.5, 5**-0.5, 6**-0.5, 1 / 3], rtol=1e-12)
 
 
@@ -88,7 +88,7 @@ def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10)
     2."""
     ours = Slots("fedbuff", {}, buffer=[size, size])
     cohort = ours.all.take(torch.arange(4))
-    cohort = ours.weighted(replace(cohort, staleness=torch.tensor(late)))
+    cohort = ours.reweight(replace(cohort, staleness=torch.tensor(late)))
     one = torch.ones(2, 1, dtype=F64)
     server = {
         "model": one,
@@ -100,7 +100,7 @@ def buffered(came: Tensor | None, count: float, late: list[int], size: int = 10)
     arrived = torch.tensor([count, 0.0], dtype=F64)
     known = None if came is None else (came,)
     received = Received(({"model": 2 * one},), (arrived,), None, arrived > 0, known)
-    out: Tensors = ours.method.combine(server, received, ours.context(cohort))
+    out: Tensors = ours.method.update_server(server, received, ours.make_context(cohort))
     assert out["came"][1] == 0
     assert out["steps"][1] == 0
     return {name: block[0] for name, block in out.items()}
@@ -142,7 +142,7 @@ def test_all_at_once_is_fedavg() -> None:
 def test_in_the_engine(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps are the arrivals over the buffer where devices of unlike speeds work for
     themselves."""
-    one, late, weight = in_the_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
+    one, late, weight = run_in_engine({"name": "fedbuff", "buffer": 3}, transport, monkeypatch)
     assert not late.gt(2).any()
     torch.testing.assert_close(weight, (1.0 + late.double()).rsqrt())
     assert one.server["steps"].tolist() == [6] * 3

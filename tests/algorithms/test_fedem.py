@@ -31,11 +31,11 @@ from support.rival_rounds import (
     SIZES,
     WHO,
     Rounds,
-    arrays,
-    batches,
-    losses,
-    members,
-    shares,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    to_arrays,
 )
 from torch import Tensor
 from twins import rivals as twin
@@ -59,8 +59,8 @@ pytestmark = pytest.mark.exact
 
 def components(rounds: Rounds, s: int) -> list[list[Array]]:
     """Return the server's models of a trial."""
-    parts = rounds.server["model"][s].split(MODEL.size)
-    return [arrays(MODEL, unflatten(one[None], MODEL.shapes), 0) for one in parts]
+    parts = rounds.server["model"][s].split(MODEL.num_params)
+    return [to_arrays(MODEL, unflatten(one[None], MODEL.shapes), 0) for one in parts]
 
 
 @pytest.mark.twin
@@ -70,11 +70,11 @@ def test_equals_the_looped_twin(sizes: list[list[int]]) -> None:
     models = [components(ours, s) for s in range(2)]
     pi = [[np.full(3, 1 / 3)] * 5 for _ in range(2)]
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
-        assert [group.reals for group in one.payload] == [3 * MODEL.size]
-        everything = one.work.full()
+        one = ours.run_round(t, who)
+        assert [group.num_coordinates for group in one.payload] == [3 * MODEL.num_params]
+        everything = one.work.load_full_batch()
         for s in range(2):
-            there = members(one, s)
+            there = list_members(one, s)
             rows = (one.cohort.trial == s).nonzero().squeeze(1).tolist()
             data = [minibatch(everything, row) for row in rows]
             for held in data:  # what is there, without the padding
@@ -84,8 +84,8 @@ def test_equals_the_looped_twin(sizes: list[list[int]]) -> None:
                 models[s],
                 [pi[s][k] for k in there],
                 data,
-                batches(one, s),
-                shares(one, s),
+                draw_batches(one, s),
+                get_shares(one, s),
                 RATE[s],
             )
             for m in range(3):
@@ -97,7 +97,7 @@ def test_equals_the_looped_twin(sizes: list[list[int]]) -> None:
                 for a, b in zip(ours_m, theirs, strict=True):
                     np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
             np.testing.assert_allclose(ours.devices["mixing"][s], pi[s], rtol=0, atol=1e-12)
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
     spread = np.array(pi).std(1).max()
     assert spread > 1e-3  # pi has become the devices' own
 
@@ -110,13 +110,13 @@ def test_one_component_is_fedavg(dtype: torch.dtype, sizes: list[list[int]]) -> 
     other = Rounds("fedavg", MODEL, dtype=dtype, sizes=sizes, **RATES)
     for t, who in enumerate(WHO):
         assert torch.equal(one.server["model"], other.server["model"])
-        first, second = one.round(t, who), other.round(t, who)
+        first, second = one.run_round(t, who), other.run_round(t, who)
         torch.testing.assert_close(first.loss, second.loss)
         torch.testing.assert_close(one.devices["mixing"], torch.ones(2, 5, 1, dtype=dtype))
     x = torch.randn(1, 7, INPUTS, generator=torch.Generator().manual_seed(0)).to(dtype)
-    mixture, plain = (r.method.views(r.server, r.devices)["global"] for r in (one, other))
-    scores = torch.log_softmax(plain.predict(plain.params, x), -1)
-    torch.testing.assert_close(mixture.predict(mixture.params, x), scores)
+    mixture, plain = (r.method.build_views(r.server, r.devices)["global"] for r in (one, other))
+    scores = torch.log_softmax(plain.predict_fn(plain.params, x), -1)
+    torch.testing.assert_close(mixture.predict_fn(mixture.params, x), scores)
 
 
 class Given(Model):
@@ -145,26 +145,26 @@ def hand() -> tuple[FedEM, Tensors, Tensors]:
 def test_posterior_by_hand() -> None:
     method, server, devices = hand()
     labels = Batch(torch.zeros(1, 2, 1, dtype=F64), torch.tensor([[0, 1]]), None)
-    parts = method._parts(server["model"])
+    parts = method._split_components(server["model"])
     for k, expected in (
         # pi_m times the likelihood: (3/8, 1/10) and (1/8, 4/10); (3/20, 4/25) and (1/20, 16/25)
         (0, [[15 / 19, 5 / 21], [4 / 19, 16 / 21]]),
         (1, [[15 / 31, 5 / 69], [16 / 31, 64 / 69]]),
     ):
-        q = method._posterior(parts, devices["mixing"][:, k].log(), labels)
+        q = method._compute_posterior(parts, devices["mixing"][:, k].log(), labels)
         np.testing.assert_allclose(q[0], expected, rtol=1e-12)
 
 
 def test_views_mix_probabilities() -> None:
     method, server, devices = hand()
-    views = method.views(server, devices)
+    views = method.build_views(server, devices)
     x = torch.zeros(1, 3, 1, dtype=F64)
     assert views["personal"].owner == "device"
-    personal = views["personal"].predict(views["personal"].params, x).exp()
+    personal = views["personal"].predict_fn(views["personal"].params, x).exp()
     first, second = 0.5 * 3 / 4 + 0.5 / 5, 0.2 * 3 / 4 + 0.8 / 5
     expected = [[[p, 1 - p]] * 3 for p in (first, second)]
     np.testing.assert_allclose(personal, expected, rtol=1e-12)
-    shared = views["global"].predict(views["global"].params, x).exp()
+    shared = views["global"].predict_fn(views["global"].params, x).exp()
     mean = 0.35 * 3 / 4 + 0.65 / 5
     np.testing.assert_allclose(shared[0], [[mean, 1 - mean]] * 3, rtol=1e-12)
 
@@ -172,14 +172,16 @@ def test_views_mix_probabilities() -> None:
 def test_a_weight_of_zero_stays_finite() -> None:
     method, server, devices = hand()
     devices["mixing"][0, 0] = torch.tensor([0.0, 1.0])
-    view = method.views(server, devices)["personal"]
+    view = method.build_views(server, devices)["personal"]
     params = {name: block.clone().requires_grad_() for name, block in view.params.items()}
-    scores = view.predict(params, torch.zeros(1, 1, 1, dtype=F64))
+    scores = view.predict_fn(params, torch.zeros(1, 1, 1, dtype=F64))
     np.testing.assert_allclose(scores[0, 0].detach().exp(), [1 / 5, 4 / 5], rtol=1e-12)
     grads = torch.autograd.grad(scores[:, 0, 0].sum(), list(params.values()))
     assert all(grad.isfinite().all() for grad in grads)
     labels = Batch(torch.zeros(1, 1, 1, dtype=F64), torch.tensor([[0]]), None)
-    q = method._posterior(method._parts(server["model"]), devices["mixing"][:, 0].log(), labels)
+    q = method._compute_posterior(
+        method._split_components(server["model"]), devices["mixing"][:, 0].log(), labels
+    )
     np.testing.assert_array_equal(q[0, :, 0], [0.0, 1.0])
 
 
@@ -189,8 +191,8 @@ def test_components_start_apart() -> None:
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (INPUTS,), CLASSES)
     for model in (MODEL, regression):
         server, devices = FedEM(FedEM.Settings(components=3), model, 5).init(streams, {})
-        parts = server["model"].split(model.size, 1)
-        plain = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+        parts = server["model"].split(model.num_params, 1)
+        plain = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
         assert torch.equal(parts[0], flatten(plain))
         for a in range(3):
             for b in range(a):
@@ -210,7 +212,7 @@ def test_refuses_models_that_stay_the_same() -> None:
 
 def test_operations() -> None:
     """They are those of three models: training, and the E-step on all samples."""
-    forward, load = 2 * 103 + 41, replace(LOAD, samples=np.array([60.0, 700.0]))
+    forward, load = 2 * 103 + 41, replace(LOAD, num_samples=np.array([60.0, 700.0]))
     training = 60 * GRADIENT + (6 * 2 + 1) * PARAMETERS
-    told = FedEM(FedEM.Settings(), MODEL, 5).flops(load)
-    np.testing.assert_array_equal(told, 3 * (training + forward * load.samples))
+    told = FedEM(FedEM.Settings(), MODEL, 5).count_flops(load)
+    np.testing.assert_array_equal(told, 3 * (training + forward * load.num_samples))

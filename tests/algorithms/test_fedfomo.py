@@ -26,19 +26,19 @@ from support.exchange_bench import (
     Bench,
     K,
     S,
-    came_of,
-    close,
-    cohort_of,
-    everything,
-    prefixed,
-    rows_of,
+    assert_close,
+    get_prefixed,
+    load_full_batch,
+    make_cohort,
+    make_delivered_mask,
+    map_rows,
 )
 from torch import Tensor
 from twins import exchange as twin
 from twins.network import Minibatch
 from twins.setting import minibatch, mlp
 
-from otafl.algorithms.fedfomo import FedFomo, HeldOut
+from otafl.algorithms.fedfomo import FedFomo, HeldOutData
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import Streams
 
@@ -59,15 +59,15 @@ def test_fedfomo(baseline: Any) -> None:
     affinity = np.zeros((S, K, K))
     improved = 0
     for t, (who, lost) in enumerate(zip(WHO * 2, LOST * 2, strict=True)):
-        cohort = cohort_of(who)
-        came = came_of(cohort, lost)
+        cohort = make_cohort(who)
+        came = make_delivered_mask(cohort, lost)
         batches = training_batches(bench, cohort, t)
         offers = bench.server["offer"].clone()
         bench.local(cohort, t)
         bench.combine(cohort, t, came)
         for s in range(S):
             before = list(known[s])
-            for k, row in rows_of(cohort, s).items():
+            for k, row in map_rows(cohort, s).items():
                 whose = offers[s, k].tolist()
                 assert len({*whose, k}) == 3
                 candidates = [before[j] for j in whose]
@@ -86,20 +86,20 @@ def test_fedfomo(baseline: Any) -> None:
                 trained[s][k], loss = twin.sgd(
                     mixed, WIDTHS, batches[row], FOMO["learning_rate"][s]
                 )
-                close(bench.loss[row], np.array(loss))
-                close(bench.sent[1].blocks["gain"][row], gains[:2])
+                assert_close(bench.loss[row], np.array(loss))
+                assert_close(bench.sent[1].tensors["gain"][row], gains[:2])
                 if came[row]:
                     known[s][k] = trained[s][k]
                     affinity[s, k, whose] += gains[:2]
             for k in range(K):
-                close(prefixed(bench, "personal", s, k), trained[s][k])
+                assert_close(get_prefixed(bench, "personal", s, k), trained[s][k])
                 if baseline == "last":
-                    close(prefixed(bench, "base", s, k), base[s][k])
-                close(bench.server["models"][s, k], known[s][k])
-        close(bench.server["affinity"], affinity)
+                    assert_close(get_prefixed(bench, "base", s, k), base[s][k])
+                assert_close(bench.server["models"][s, k], known[s][k])
+        assert_close(bench.server["affinity"], affinity)
         fresh = bench.method.offer(bench.server["affinity"], t + 1, bench.hyper, bench.streams)
         for s in range(S):
-            reported = {k for k, row in rows_of(cohort, s).items() if came[row]}
+            reported = {k for k, row in map_rows(cohort, s).items() if came[row]}
             for k in range(K):  # who did not report is told the same devices again
                 expected = fresh if k in reported else offers
                 assert torch.equal(bench.server["offer"][s, k], expected[s, k])
@@ -107,19 +107,19 @@ def test_fedfomo(baseline: Any) -> None:
 
 
 def training_batches(bench: Bench, cohort: Cohort, t: int) -> list[list[Minibatch]]:
-    held = HeldOut(bench.work(cohort, t).full(), 0.25, 4)
+    held = HeldOutData(bench.select_local_data(cohort, t).load_full_batch(), 0.25, 4)
     each = []
     for step in range(bench.steps):
-        uniform = bench.streams.device_uniform(
+        uniform = bench.streams.draw_device_uniform(
             "fedfomo/minibatch", (t << 32) + step, cohort.trial, cohort.device, (4,)
         )
-        each.append(held.minibatch(uniform))
-    return [[minibatch(b, row) for b in each] for row in range(cohort.size)]
+        each.append(held.draw_minibatch(uniform))
+    return [[minibatch(b, row) for b in each] for row in range(cohort.num_rows)]
 
 
 def validation(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
     """Take every fourth sample."""
-    whole = everything(bench, cohort, t, row)
+    whole = load_full_batch(bench, cohort, t, row)
     x, y = whole.x[3::4], whole.y[3::4]
     return Minibatch(x, y, np.full(len(y), 1.0 / len(y)))
 
@@ -132,22 +132,22 @@ def test_fedfomo_alone_is_local_training(models: int, baseline: Any, share: floa
     has enough samples to hold one out SGD on all."""
     settings = FedFomo.Settings(models=models, baseline=baseline, validation=share)
     bench = Bench(settings, mlp(WIDTHS), FOMO)
-    model = prefixed(bench, "personal", 0, 0)
+    model = get_prefixed(bench, "personal", 0, 0)
     for t in range(2):
-        cohort = cohort_of(WHO[0])
-        held = HeldOut(bench.work(cohort, t).full(), share, 4)
+        cohort = make_cohort(WHO[0])
+        held = HeldOutData(bench.select_local_data(cohort, t).load_full_batch(), share, 4)
         batches = []
         for step in range(2):
             tick = (t << 32) + step
-            uniform = bench.streams.device_uniform(
+            uniform = bench.streams.draw_device_uniform(
                 "fedfomo/minibatch", tick, cohort.trial, cohort.device, (4,)
             )
-            batches.append(minibatch(held.minibatch(uniform), 0))
+            batches.append(minibatch(held.draw_minibatch(uniform), 0))
         bench.local(cohort, t)
         assert len(bench.sent) == 1 + (models > 0)  # nothing to report
         bench.combine(cohort, t, None)
         model, _ = twin.sgd(model, WIDTHS, batches, 0.3)
-        close(prefixed(bench, "personal", 0, 0), model)
+        assert_close(get_prefixed(bench, "personal", 0, 0), model)
 
 
 def fomo(explore: float, decay: float = 0.0) -> tuple[FedFomo, dict[str, Tensor], Streams]:
@@ -201,11 +201,11 @@ def test_validation_samples_are_spread_and_kept_out_of_training(share: float) ->
     number = torch.arange(20).repeat(3, 1)
     weight = (number < sizes[:, None]).double() / sizes[:, None]
     full = Batch(number[:, :, None].double(), number % 4, weight)
-    held = HeldOut(full, share, 6)
+    held = HeldOutData(full, share, 6)
     generator = torch.Generator().manual_seed(3)
     drawn: list[set[float]] = [set() for _ in sizes]
     for _ in range(60):
-        batch = held.minibatch(torch.rand(3, 6, generator=generator))
+        batch = held.draw_minibatch(torch.rand(3, 6, generator=generator))
         assert batch.weight is not None
         torch.testing.assert_close(batch.weight.sum(1), torch.ones(3, dtype=torch.float64))
         for k in range(3):

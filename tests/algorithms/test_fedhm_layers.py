@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.fedhm_bench import HYPER, hyper, perceptron
+from support.fedhm_bench import HYPER, make_hyper, make_perceptron
 from torch import Tensor
 from twins.setting import everyone, local_data
 
 from otafl.algorithms.fedhm import FedHm
-from otafl.algorithms.fedhm_layers import frobenius
-from otafl.algorithms.level_training import gradients, train_
+from otafl.algorithms.fedhm_layers import make_frobenius_penalty
+from otafl.algorithms.submodel_training import compute_gradients, train_
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.rng import Streams
 from otafl.models.network import Network
@@ -44,15 +44,17 @@ def batch(rows: int) -> Batch:
 
 def test_gradients_by_factors_are_those_by_the_product() -> None:
     """Equation (10): grad_L g = grad f(W) R^T, grad_R g = L^T grad f(W), W = L R."""
-    dense = perceptron(WIDTHS)
-    low = dense.with_ranks(dict.fromkeys(LAYERS, 3))
+    dense = make_perceptron(WIDTHS)
+    low = dense.replace_ranks(dict.fromkeys(LAYERS, 3))
     params = drawn(low, 2)
     whole = dict(params)
     for name in LAYERS:
         product = whole.pop(f"{name}.left") @ whole.pop(f"{name}.right")
         whole[f"{name}.weight"] = product.mT
-    of_low, by_factors = gradients(low, params, batch(2), None)
-    of_whole, by_weights = gradients(dense, {n: whole[n] for n in dense.shapes}, batch(2), None)
+    of_low, by_factors = compute_gradients(low, params, batch(2), None)
+    of_whole, by_weights = compute_gradients(
+        dense, {n: whole[n] for n in dense.shapes}, batch(2), None
+    )
     torch.testing.assert_close(of_low, of_whole, rtol=1e-12, atol=1e-12)
     for name in LAYERS:
         by = by_weights[f"{name}.weight"].mT
@@ -69,10 +71,10 @@ def test_zeros_beyond_the_rank_change_nothing_and_stay(decay: float) -> None:
     streams = Streams([3], [0], dtype=DOUBLE)
     data = local_data([[20, 30]], WIDTHS[0], WIDTHS[-1], streams, batch_size=5, steps=20)
     settings = FedHm.Settings(milestones=(), masked_loss=False)
-    values = hyper(1, frobenius_decay=decay)
+    values = make_hyper(1, frobenius_decay=decay)
     assert set(values) >= set(HYPER)
-    dense = perceptron(WIDTHS)
-    small, large = (dense.with_ranks(dict.fromkeys(LAYERS, r)) for r in (2, 4))
+    dense = make_perceptron(WIDTHS)
+    small, large = (dense.replace_ranks(dict.fromkeys(LAYERS, r)) for r in (2, 4))
     params = drawn(small, 2)
     padded = dict(params)
     for name in LAYERS:
@@ -80,12 +82,12 @@ def test_zeros_beyond_the_rank_change_nothing_and_stay(decay: float) -> None:
         padded[f"{name}.left"] = torch.nn.functional.pad(left, (0, 2))
         padded[f"{name}.right"] = torch.nn.functional.pad(right, (0, 0, 0, 2))
     pairs = [(f"{name}.left", f"{name}.right") for name in LAYERS]
-    penalty = frobenius(pairs, torch.full((2,), decay, dtype=DOUBLE))
+    penalty = make_frobenius_penalty(pairs, torch.full((2,), decay, dtype=DOUBLE))
     factors = [name for pair in pairs for name in pair]
     ends = []
     for network, start in ((small, params), (large, padded)):
         own = {name: block.clone() for name, block in start.items()}
-        work = data.work(0, cohort)
+        work = data.select_cohort(0, cohort)
         train_(network, own, work, settings, values, penalty, undecayed=factors)
         ends.append(own)
     for name in LAYERS:

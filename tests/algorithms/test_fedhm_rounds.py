@@ -14,21 +14,21 @@ import pytest
 import torch
 from pydantic import ValidationError
 from support.fedhm_bench import (
-    a_round,
-    cohort_of,
-    delivered,
-    hyper,
-    method,
-    perceptron,
-    sent,
-    weighed,
+    apply_weights,
+    make_cohort,
+    make_hyper,
+    make_method,
+    make_perceptron,
+    make_received,
+    run_local_updates,
+    run_round,
 )
 from torch import Tensor
 from twins.setting import local_data
 
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.fedhm import FedHm
-from otafl.algorithms.level_training import train_
+from otafl.algorithms.submodel_training import train_
 from otafl.core.contracts import Cohort, Context, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
@@ -54,17 +54,17 @@ def test_all_dense_is_fedavg() -> None:
     """F9: all classes everywhere and equal weights, without momentum and decays."""
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([[24, 24, 24, 24, 24]], 6, 3, streams, 4, 3)
-    cohort, model = cohort_of([[0] * 5]), perceptron((6, 8, 7, 3))
-    ours, other = method(model), FedAvg(FedAvg.Settings(), model, 5)
-    values = hyper(1, momentum=0.0, weight_decay=0.0, server_learning_rate=1.0, decay=0.0)
+    cohort, model = make_cohort([[0] * 5]), make_perceptron((6, 8, 7, 3))
+    ours, other = make_method(model), FedAvg(FedAvg.Settings(), model, 5)
+    values = make_hyper(1, momentum=0.0, weight_decay=0.0, server_learning_rate=1.0, decay=0.0)
     server, _ = ours.init(streams, values)
     theirs, _ = other.init(streams, values)
     close(server["model"], theirs["model"])
     for t in range(3):
-        work = data.work(t, cohort)
+        work = data.select_cohort(t, cohort)
         assert (work.count_classes() > 0).all()
-        server, _ = a_round(ours, server, cohort, work, values, streams)
-        theirs, _ = a_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
+        server, _ = run_round(ours, server, cohort, work, values, streams)
+        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
         close(server["model"], theirs["model"])
 
 
@@ -79,30 +79,32 @@ def test_one_device_of_a_low_rank_level(sends: str, unroll: str) -> None:
     second order in the step."""
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([[30]], 16, 3, streams, 8, 2)
-    cohort = cohort_of([[0]])
+    cohort = make_cohort([[0]])
     settings = {"unroll": unroll, "dense_prefix": 1, "masked_loss": False}
-    ours = method(resnet(), levels=(0.5,), sends=sends, **settings)
-    assert {layer.name for layer in ours.cut.layers.values()} == {
+    ours = make_method(resnet(), levels=(0.5,), sends=sends, **settings)
+    assert {layer.name for layer in ours.layout.layers.values()} == {
         *(f"stage{a}.block1.conv{b}" for a in (1, 2) for b in (1, 2))
     }
     rate = 1e-4 if sends == "tangent" else 0.1
-    values = hyper(1, learning_rate=rate, frobenius_decay=0.0, weight_decay=0.0)
+    values = make_hyper(1, learning_rate=rate, frobenius_decay=0.0, weight_decay=0.0)
     server, _ = ours.init(streams, values)
-    work = data.work(0, cohort)
-    network = ours.cut.networks[0]
-    params = unflatten(ours.views(server, {})["level0"].params["model"].clone(), network.shapes)
+    work = data.select_cohort(0, cohort)
+    network = ours.layout.networks[0]
+    params = unflatten(
+        ours.build_views(server, {})["level0"].params["model"].clone(), network.shapes
+    )
     with torch.inference_mode():
         train_(network, params, work, ours.settings, values)
-        new, _ = a_round(ours, server, cohort, work, values, streams)
-    x = work.full().x
-    views = ours.views(new, {})
+        new, _ = run_round(ours, server, cohort, work, values, streams)
+    x = work.load_full_batch().x
+    views = ours.build_views(new, {})
     expected = network.logits(params, x)
     for name in ("global", "level0"):
         view = views[name]
-        assert view.moments is not None
-        close(view.predict(view.params, x), expected, 1e-6 if sends == "tangent" else 1e-10)
-    before = ours.views(server, {})["level0"]
-    assert float((before.predict(before.params, x) - expected).abs().max()) > 1e-4
+        assert view.moments_fn is not None
+        close(view.predict_fn(view.params, x), expected, 1e-6 if sends == "tangent" else 1e-10)
+    before = ours.build_views(server, {})["level0"]
+    assert float((before.predict_fn(before.params, x) - expected).abs().max()) > 1e-4
 
 
 @SENDS
@@ -110,34 +112,38 @@ def test_a_mix_is_its_devices_one_by_one(sends: str) -> None:
     """What a row sends, and its loss, do not depend on the other rows; a level may have none."""
     streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
     data = local_data(SIZES, 6, 5, streams, 4, 3)
-    ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
-    values = hyper(2)
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
+    values = make_hyper(2)
     server, _ = ours.init(streams, values)
-    cohort = cohort_of(MIXED)
-    payload, loss = sent(ours, server, cohort, data.work(0, cohort), values, streams)
+    cohort = make_cohort(MIXED)
+    payload, loss = run_local_updates(
+        ours, server, cohort, data.select_cohort(0, cohort), values, streams
+    )
     for row in range(10):
         part = cohort.take(torch.tensor([row]))
-        one, own = sent(ours, server, part, data.work(0, part), values, streams)
+        one, own = run_local_updates(
+            ours, server, part, data.select_cohort(0, part), values, streams
+        )
         close(own[0], loss[row])
         assert len(one) == len(payload)
         for group, whole in zip(one, payload, strict=True):
-            at = torch.arange(10) if whole.rows is None else whole.rows
+            at = torch.arange(10) if whole.row_index is None else whole.row_index
             assert group.mask is not None
             assert whole.mask is not None
-            assert len(group.blocks["model"]) == int((at == row).sum())
-            close(group.blocks["model"], whole.blocks["model"][at == row])
+            assert len(group.tensors["model"]) == int((at == row).sum())
+            close(group.tensors["model"], whole.tensors["model"][at == row])
             assert torch.equal(group.mask["model"], whole.mask["model"][at == row])
     if sends == "factors":
-        assert [len(group.blocks["model"]) for group in payload] == [2, 4, 4]
+        assert [len(group.tensors["model"]) for group in payload] == [2, 4, 4]
 
 
 @SENDS
 def test_a_level_without_rows_is_not_trained(sends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
-    ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
-    server, _ = ours.init(streams, hyper(1))
-    cohort = cohort_of([[1] * 5])
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends)
+    server, _ = ours.init(streams, make_hyper(1))
+    cohort = make_cohort([[1] * 5])
     trained = []
     plain = ours._train_
 
@@ -146,12 +152,14 @@ def test_a_level_without_rows_is_not_trained(sends: str, monkeypatch: pytest.Mon
         return plain(level, *rest)
 
     monkeypatch.setattr(ours, "_train_", counted)
-    new, _ = a_round(ours, server, cohort, data.work(0, cohort), hyper(1), streams)
+    new, _ = run_round(ours, server, cohort, data.select_cohort(0, cohort), make_hyper(1), streams)
     assert trained == [1]
-    only = method(perceptron(WIDTHS), levels=(0.5,), sends=sends)
-    start, _ = only.init(streams, hyper(1))
-    alone = replace(cohort, level=torch.zeros_like(cohort.level))
-    expected, _ = a_round(only, start, alone, data.work(0, alone), hyper(1), streams)
+    only = make_method(make_perceptron(WIDTHS), levels=(0.5,), sends=sends)
+    start, _ = only.init(streams, make_hyper(1))
+    alone = replace(cohort, capacity_level=torch.zeros_like(cohort.capacity_level))
+    expected, _ = run_round(
+        only, start, alone, data.select_cohort(0, alone), make_hyper(1), streams
+    )
     close(new["model"], expected["model"])
 
 
@@ -160,10 +168,12 @@ def test_a_level_without_rows_is_not_trained(sends: str, monkeypatch: pytest.Mon
 def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
     streams = Streams([5, 5], [0, 1], dtype=dtype)
     data = local_data(SIZES, 6, 5, streams, 4, 3)
-    ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, temperature=2.0)
-    cohort = cohort_of(MIXED, dtype)
-    server, _ = ours.init(streams, hyper(2, dtype))
-    new = rounds(ours, server, cohort, data, hyper(2, dtype), streams)
+    ours = make_method(
+        make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, temperature=2.0
+    )
+    cohort = make_cohort(MIXED, dtype)
+    server, _ = ours.init(streams, make_hyper(2, dtype))
+    new = rounds(ours, server, cohort, data, make_hyper(2, dtype), streams)
     for s in range(2):
         own = Streams([5], [s], dtype=dtype)
         single = local_data(SIZES, 6, 5, streams, 4, 3)
@@ -177,9 +187,9 @@ def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
             4,
             3,
         )
-        values = {name: value[s : s + 1] for name, value in hyper(2, dtype).items()}
+        values = {name: value[s : s + 1] for name, value in make_hyper(2, dtype).items()}
         start, _ = ours.init(own, values)
-        alone = rounds(ours, start, cohort_of(MIXED[s : s + 1], dtype), single, values, own)
+        alone = rounds(ours, start, make_cohort(MIXED[s : s + 1], dtype), single, values, own)
         tolerance = 1e-4 if dtype == torch.float32 else 1e-11
         close(alone["model"][0], new["model"][s], tolerance)
 
@@ -187,9 +197,9 @@ def test_stacked_trials_are_alone(sends: str, dtype: torch.dtype) -> None:
 def rounds(
     ours: Any, server: Tensors, cohort: Cohort, data: Any, values: Tensors, streams: Streams
 ) -> Tensors:
-    heavy = weighed(ours, cohort)
+    heavy = apply_weights(ours, cohort)
     for t in range(2):
-        server, _ = a_round(ours, server, heavy, data.work(t, heavy), values, streams)
+        server, _ = run_round(ours, server, heavy, data.select_cohort(t, heavy), values, streams)
     return server
 
 
@@ -205,22 +215,24 @@ def test_columns_of_absent_classes_stay(sends: str) -> None:
         held = own[k, : SIZES[0][k]]
         y[held] = y[held] % 3
     y[own[3, 0]] = 3  # class 3 at device 3 alone, class 4 nowhere
-    ours = method(perceptron(WIDTHS), sends=sends, levels=(1.0, 0.5, 0.25))
-    values = hyper(1)
+    ours = make_method(make_perceptron(WIDTHS), sends=sends, levels=(1.0, 0.5, 0.25))
+    values = make_hyper(1)
     server, _ = ours.init(streams, values)
-    cohort = cohort_of(MIXED[:1])
-    payload, _ = sent(ours, server, cohort, data.work(0, cohort), values, streams)
-    received = delivered(payload, cohort)
-    new = ours.combine(server, received, Context(cohort, values, streams, 0))
+    cohort = make_cohort(MIXED[:1])
+    payload, _ = run_local_updates(
+        ours, server, cohort, data.select_cohort(0, cohort), values, streams
+    )
+    received = make_received(payload, cohort)
+    new = ours.update_server(server, received, Context(cohort, values, streams, 0))
     before, after = (unflatten(one["model"], ours.model.shapes) for one in (server, new))
     for part in ("weight", "bias"):
         name = f"classifier.{part}"
         assert torch.equal(before[name][..., 4], after[name][..., 4])
         if sends == "factors":
-            shapes, group, row = ours.cut.networks[1].shapes, payload[1], 1
+            shapes, group, row = ours.layout.networks[1].shapes, payload[1], 1
         else:
-            shapes, group, row = ours.cut.up, payload[0], 3
-        alone = unflatten(group.blocks["model"][row : row + 1], shapes)[name]
+            shapes, group, row = ours.layout.uplink_shapes, payload[0], 3
+        alone = unflatten(group.tensors["model"][row : row + 1], shapes)[name]
         close(after[name][..., 3], before[name][..., 3] + alone[..., 3])
         assert float(alone[..., 3].abs().max()) > 1e-3
 
@@ -229,93 +241,97 @@ def test_average_of_factors_is_fedavg_on_the_low_rank_model() -> None:
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([SIZES[0]], 6, 5, streams, 4, 3)
     settings = {"levels": (0.5,), "homogeneous_mode": "factor", "masked_loss": False}
-    ours = method(perceptron(WIDTHS), **settings)
-    assert ours.needs_of(ours.settings) == "mean"
-    values = hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
+    ours = make_method(make_perceptron(WIDTHS), **settings)
+    assert ours.get_needs(ours.settings) == "mean"
+    values = make_hyper(1, momentum=0.0, weight_decay=0.0, frobenius_decay=0.0)
     values |= {"server_learning_rate": torch.ones(1, dtype=DOUBLE), "decay": torch.zeros(1)}
-    other = FedAvg(FedAvg.Settings(), ours.cut.networks[0], 5)
+    other = FedAvg(FedAvg.Settings(), ours.layout.networks[0], 5)
     server, _ = ours.init(streams, values)
     assert list(server) == ["model"]
-    first = method(perceptron(WIDTHS), levels=(0.5,))
+    first = make_method(make_perceptron(WIDTHS), levels=(0.5,))
     begin, _ = first.init(streams, values)
-    view = first.views(begin, {})["level0"]
+    view = first.build_views(begin, {})["level0"]
     close(server["model"], view.params["model"])  # the spectral start
-    theirs, cohort = server, cohort_of([[0] * 5])
+    theirs, cohort = server, make_cohort([[0] * 5])
     for t in range(3):
-        work = data.work(t, cohort)
-        server, _ = a_round(ours, server, cohort, work, values, streams)
-        theirs, _ = a_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
+        work = data.select_cohort(t, cohort)
+        server, _ = run_round(ours, server, cohort, work, values, streams)
+        theirs, _ = run_round(other, theirs, cohort, work, values, streams)  # type: ignore[arg-type]
         close(server["model"], theirs["model"])
-    assert ours.measures(server, {}) == {}
-    assert set(ours.views(server, {})) == {"global", "level0"}
+    assert ours.compute_metrics(server, {}) == {}
+    assert set(ours.build_views(server, {})) == {"global", "level0"}
 
 
 def test_what_goes_down_and_up() -> None:
     """Parameters of a level's model; of coordinates a device of smaller rank knows fewer, and a
     dense one gets the frame too."""
-    cohort = cohort_of([[0, 1, 2, 2, 0]])
+    cohort = make_cohort([[0, 1, 2, 2, 0]])
     streams = Streams([5], [0], dtype=DOUBLE)
     data = local_data([SIZES[0]], 6, 5, streams, 4, 1)
     biases, classifier, dense = 8 + 7, 7 * 5 + 5, 6 * 8 + 8 * 7
     factors = [(6 + 8) * r + (8 + 7) * r for r in (4, 2)]
     sizes = [biases + classifier + weights for weights in (dense, *factors)]
     for sends in ("factors", "product", "tangent"):
-        ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, masked_loss=False)
-        assert [level.parameters for level in ours.levels()] == sizes
-        server, _ = ours.init(streams, hyper(1))
+        ours = make_method(
+            make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25), sends=sends, masked_loss=False
+        )
+        assert [level.num_params for level in ours.list_submodels()] == sizes
+        server, _ = ours.init(streams, make_hyper(1))
         down = ours.broadcast(server, cohort).coordinates_per_row
         extra = factors[0] if sends == "tangent" else 0
         assert down is not None
         assert down.tolist() == [sizes[0] + extra, *(sizes[i] for i in (1, 2, 2)), sizes[0] + extra]
-        payload, _ = sent(ours, server, cohort, data.work(0, cohort), hyper(1), streams)
+        payload, _ = run_local_updates(
+            ours, server, cohort, data.select_cohort(0, cohort), make_hyper(1), streams
+        )
         if sends == "factors":
-            assert [group.reals for group in payload] == sizes
+            assert [group.num_coordinates for group in payload] == sizes
             assert all(group.mask is None for group in payload)
         elif sends == "product":
-            assert [group.reals for group in payload] == sizes[:1]
+            assert [group.num_coordinates for group in payload] == sizes[:1]
             assert payload[0].mask is None
         else:
-            assert [group.reals for group in payload] == [sizes[1]]
+            assert [group.num_coordinates for group in payload] == [sizes[1]]
             assert payload[0].mask is not None
             known = payload[0].mask["model"].sum(1).tolist()
             assert known == [sizes[i] for i in (1, 1, 2, 2, 1)]
-            assert not payload[0].blocks["model"][~payload[0].mask["model"]].any()
+            assert not payload[0].tensors["model"][~payload[0].mask["model"]].any()
 
 
 def test_without_a_dense_level_its_weights_stay_at_the_server() -> None:
-    ours = method(perceptron(WIDTHS), levels=(0.5, 0.25))
-    server, _ = ours.init(Streams([5], [0], dtype=DOUBLE), hyper(1))
-    down = ours.broadcast(server, cohort_of([[0, 1, 1, 1, 0]]))
-    assert down.reals == ours.levels()[0].parameters
+    ours = make_method(make_perceptron(WIDTHS), levels=(0.5, 0.25))
+    server, _ = ours.init(Streams([5], [0], dtype=DOUBLE), make_hyper(1))
+    down = ours.broadcast(server, make_cohort([[0, 1, 1, 1, 0]]))
+    assert down.num_coordinates == ours.list_submodels()[0].num_params
 
 
 def test_truncation_gap() -> None:
     """Energy of the singular values that a level cuts off, over layers, mean over levels."""
-    ours = method(perceptron(WIDTHS), levels=(1.0, 0.5, 0.25))
-    server, _ = ours.init(Streams([5, 5], [0, 1], dtype=DOUBLE), hyper(2))
+    ours = make_method(make_perceptron(WIDTHS), levels=(1.0, 0.5, 0.25))
+    server, _ = ours.init(Streams([5, 5], [0, 1], dtype=DOUBLE), make_hyper(2))
     params = unflatten(server["model"], ours.model.shapes)
     s = [torch.linalg.svdvals(params[f"linear{i}.weight"]).square() for i in (1, 2)]
     whole = sum(one.sum(1) for one in s)
     lost = [sum(one[:, r:].sum(1) for one in s) / whole for r in (4, 2)]
-    close(ours.measures(server, {})["truncation_gap"], sum(lost) / 2)
+    close(ours.compute_metrics(server, {})["truncation_gap"], sum(lost) / 2)
 
 
 def test_layers_that_stay_dense() -> None:
     """By default those that the model names, and no layer of a perceptron."""
-    assert [one.name for one in method(perceptron(WIDTHS)).cut.layers.values()] == [
+    assert [one.name for one in make_method(make_perceptron(WIDTHS)).layout.layers.values()] == [
         "linear1",
         "linear2",
     ]
     model = resnet()
-    assert model.factorisable[0] == "stem.conv"
-    assert len(method(model).cut.layers) == 2
-    assert len(method(model, dense_prefix=1).cut.layers) == 4
-    assert len(method(Network(model.image, model.steps, dense_prefix=2)).cut.layers) == 3
+    assert model.factorisable_names[0] == "stem.conv"
+    assert len(make_method(model).layout.layers) == 2
+    assert len(make_method(model, dense_prefix=1).layout.layers) == 4
+    assert len(make_method(Network(model.image, model.steps, dense_prefix=2)).layout.layers) == 3
     own = Network(model.image, model.steps)  # of the user's own: but for the first convolution
-    assert len(method(own).cut.layers) == 4
+    assert len(make_method(own).layout.layers) == 4
     with pytest.raises(UserError, match="4 or less would do"):
-        method(model, dense_prefix=5)
-    assert not method(model, dense_prefix=5, levels=(1.0,)).cut.layers
+        make_method(model, dense_prefix=5)
+    assert not make_method(model, dense_prefix=5, levels=(1.0,)).layout.layers
 
 
 def test_refusals() -> None:
@@ -334,9 +350,9 @@ def test_refusals() -> None:
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
-    assert FedHm.needs == FedHm.needs_of(FedHm.Settings()) == "each"
+    assert FedHm.needs == FedHm.get_needs(FedHm.Settings()) == "each"
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
-        assert FedHm.needs_of(FedHm.Settings.model_validate(settings)) == "mean"
+        assert FedHm.get_needs(FedHm.Settings.model_validate(settings)) == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
     with pytest.raises(UserError, match="mlp, cnn, conv_net, resnet or vgg would do"):
-        method(flat)
+        make_method(flat)

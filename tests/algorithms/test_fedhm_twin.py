@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.fedhm_bench import HYPER, a_round, cohort_of, hyper, method, perceptron, weighed
+from support.fedhm_bench import (
+    HYPER,
+    apply_weights,
+    make_cohort,
+    make_hyper,
+    make_method,
+    make_perceptron,
+    run_round,
+)
 from twins import fedhm as twin
 from twins.setting import local_data, minibatch
 
@@ -67,22 +75,22 @@ def test_equals_the_looped_twin(case: dict[str, Any], lost: tuple[int, ...]) -> 
     settings = {"levels": RATIOS, "masked_loss": True} | case
     ratios = settings["levels"]
     levels = [[min(level, len(ratios) - 1) for level in row] for row in LEVELS]
-    cohort, data = cohort_of(levels), local_data(SIZES, 6, 5, streams, 4, STEPS)
+    cohort, data = make_cohort(levels), local_data(SIZES, 6, 5, streams, 4, STEPS)
     came = torch.ones(10, dtype=torch.bool)
     came[list(lost)] = False
-    ours = method(perceptron(WIDTHS), **settings)
-    values = hyper(2)
+    ours = make_method(make_perceptron(WIDTHS), **settings)
+    values = make_hyper(2)
     server, devices = ours.init(streams, values)
     assert devices == {}
-    heavy = weighed(ours, cohort)
+    heavy = apply_weights(ours, cohort)
     for t in range(ROUNDS):
-        work = data.work(t, cohort)
+        work = data.select_cohort(t, cohort)
         expected = [
             expected_round(ours, server, work, levels[s], heavy.weight, came, s, settings)
             for s in range(2)
         ]
         before = {name: block.clone() for name, block in server.items()}
-        new, loss = a_round(ours, server, heavy, work, values, streams, came if lost else None)
+        new, loss = run_round(ours, server, heavy, work, values, streams, came if lost else None)
         assert all(torch.equal(server[name], block) for name, block in before.items())
         server = new
         after = unflatten(server["model"], ours.model.shapes)
@@ -105,7 +113,7 @@ def expected_round(
     s: int,
     settings: dict[str, Any],
 ) -> Any:
-    batches = [work.batch(step) for step in range(STEPS)]
+    batches = [work.draw_batch(step) for step in range(STEPS)]
     present = (work.count_classes() > 0).numpy()
     params = unflatten(server["model"], ours.model.shapes)
     devices = [

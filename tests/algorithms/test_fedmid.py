@@ -41,7 +41,7 @@ def test_equals_the_looped_twin(case: str, air: bool) -> None:
 def test_measures_by_hand() -> None:
     """Ranks 1 (the second value is 1e-4 of the first) and 2."""
     model, server = mlp((2, 2, 3)), small_server()
-    assert FedMiD(FedMiD.Settings(), model, 4).measures(server, {}) == {
+    assert FedMiD(FedMiD.Settings(), model, 4).compute_metrics(server, {}) == {
         "weight_rank": pytest.approx(torch.tensor([1.5, 0.0]))
     }
 

@@ -21,19 +21,19 @@ from support.exchange_bench import (
     Bench,
     K,
     S,
-    came_of,
-    close,
-    cohort_of,
-    everything,
-    prefixed,
-    rows_of,
-    vector,
+    assert_close,
+    get_prefixed,
+    load_full_batch,
+    make_cohort,
+    make_delivered_mask,
+    map_rows,
+    to_vector,
 )
 from twins import exchange as twin
 from twins.network import Array
 from twins.setting import mlp
 
-from otafl.algorithms.fedpac import FedPAC, mixing, statistics
+from otafl.algorithms.fedpac import FedPAC, compute_mixing_weights, compute_statistics
 from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
 from otafl.models.softmax_regression import SoftmaxRegression
@@ -52,35 +52,37 @@ PAC = {
 def test_fedpac() -> None:
     model = mlp(WIDTHS)
     bench = Bench(FedPAC.Settings(head_steps=3), model, PAC)
-    personal = {name: bench.state(f"personal.{name}") for name in model.shapes}
-    shared = [twin.split(vector(personal, model, s, 0), WIDTHS)[0] for s in range(S)]
+    personal = {name: bench.get_state(f"personal.{name}") for name in model.shapes}
+    shared = [twin.split(to_vector(personal, model, s, 0), WIDTHS)[0] for s in range(S)]
     head = [[row.numpy() for row in heads] for heads in bench.server["head"]]
     centroid: list[list[Array | None]] = [[None] * WIDTHS[-1] for _ in range(S)]
     for t, (who, lost) in enumerate(zip(WHO, LOST, strict=True)):
-        cohort = cohort_of(who)
-        came = came_of(cohort, lost)
-        batches = bench.batches(cohort, t)
-        heads = [bench.batches(cohort, t, draw) for draw in (1, 2)]
+        cohort = make_cohort(who)
+        came = make_delivered_mask(cohort, lost)
+        batches = bench.draw_batches(cohort, t)
+        heads = [bench.draw_batches(cohort, t, draw) for draw in (1, 2)]
         bench.local(cohort, t)
         bench.combine(cohort, t, came)
         for s in range(S):
             rate, server_rate, head_rate, penalty = (values[s] for values in PAC.values())
             told: dict[int, twin.Told] = {}
-            for k, row in rows_of(cohort, s).items():
+            for k, row in map_rows(cohort, s).items():
                 one, loss = twin.pac_device(
                     shared[s],
                     head[s][k],
                     centroid[s],
                     WIDTHS,
-                    everything(bench, cohort, t, row),
+                    load_full_batch(bench, cohort, t, row),
                     (heads[0][row] + heads[1][row])[:3],
                     batches[row],
                     rate,
                     head_rate,
                     penalty,
                 )
-                close(bench.loss[row], np.array(loss))
-                close(prefixed(bench, "personal", s, k), np.concatenate([one.body, one.head]))
+                assert_close(bench.loss[row], np.array(loss))
+                assert_close(
+                    get_prefixed(bench, "personal", s, k), np.concatenate([one.body, one.head])
+                )
                 if came[row]:
                     told[k] = one
             heard = list(told.values())
@@ -91,13 +93,13 @@ def test_fedpac() -> None:
                 weights = twin.head_weights(heard, place)
                 head[s][k] = sum(a * one.head for a, one in zip(weights, heard, strict=True))
             centroid[s] = twin.pac_server(heard, centroid[s])
-            close(bench.server["model"][s], shared[s])
+            assert_close(bench.server["model"][s], shared[s])
             for k in range(K):
-                close(bench.server["head"][s, k], head[s][k], 1e-9)
+                assert_close(bench.server["head"][s, k], head[s][k], 1e-9)
             for c, known in enumerate(centroid[s]):
                 assert bool(bench.server["known"][s, c]) == (known is not None)
                 if known is not None:
-                    close(bench.server["centroid"][s, c], known, 1e-10)
+                    assert_close(bench.server["centroid"][s, c], known, 1e-10)
 
 
 def test_mixing_in_its_limits() -> None:
@@ -107,18 +109,20 @@ def test_mixing_in_its_limits() -> None:
     variance = torch.tensor([[0.1, 0.2, 0.4, 0.1]], dtype=torch.float64)
     everyone = torch.ones(1, 4)
     shares = (1 / variance[0]) / (1 / variance[0]).sum()
-    weights = mixing(moment, variance, everyone)[0]
+    weights = compute_mixing_weights(moment, variance, everyone)[0]
     torch.testing.assert_close(weights, shares.expand(4, 4), rtol=1e-7, atol=1e-9)
     moment[0, 2] += 1000.0
-    weights = mixing(moment, variance, everyone)[0]
+    weights = compute_mixing_weights(moment, variance, everyone)[0]
     torch.testing.assert_close(weights[2], torch.eye(4).double()[2], rtol=0, atol=1e-6)
     assert float(weights[0, 2]) < 1e-6
     some = torch.tensor([[1.0, 0.0, 0.0, 1.0]])
     expected = torch.tensor([0.5, 0.0, 0.0, 0.5], dtype=torch.float64)
-    torch.testing.assert_close(mixing(moment, variance, some)[0, 3], expected, atol=1e-9, rtol=0)
-    one = mixing(moment[:, :1], variance[:, :1], everyone[:, :1])
+    torch.testing.assert_close(
+        compute_mixing_weights(moment, variance, some)[0, 3], expected, atol=1e-9, rtol=0
+    )
+    one = compute_mixing_weights(moment[:, :1], variance[:, :1], everyone[:, :1])
     assert torch.equal(one, torch.ones(1, 1, 1, dtype=torch.float64))
-    nobody = mixing(moment, variance, torch.zeros(1, 4))
+    nobody = compute_mixing_weights(moment, variance, torch.zeros(1, 4))
     assert nobody.isfinite().all()
 
 
@@ -131,9 +135,9 @@ def test_statistics_by_hand() -> None:
     y = torch.tensor([[0, 0, 1, 1]])
     full = Batch(x, y, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0.0]]).double())
     passed = {"weight0": torch.eye(2).double()[None], "bias0": torch.zeros(1, 2).double()}
-    total, square = method.sums(passed, full)
+    total, square = method.sum_features(passed, full)
     assert total.tolist() == [[[4.0, 0.0], [0.0, 2.0]]]
-    moment, variance = statistics(total, square, torch.tensor([[2, 1]]))
+    moment, variance = compute_statistics(total, square, torch.tensor([[2, 1]]))
     expected = torch.tensor([[4 / 3, 0.0], [0.0, 2 / 3]]).double()
     torch.testing.assert_close(moment[0], expected)
     torch.testing.assert_close(variance, torch.tensor([22 / 27]).double())
@@ -150,13 +154,13 @@ def test_fedpac_alone_keeps_its_head() -> None:
     }
     bench = Bench(FedPAC.Settings(), mlp(WIDTHS), hyper)
     before = bench.server["head"].clone()
-    cohort = cohort_of(([3], [1]))
+    cohort = make_cohort(([3], [1]))
     bench.local(cohort, 0)
     bench.combine(cohort, 0, None)
-    personal = {name: bench.state(f"personal.{name}") for name in bench.model.shapes}
-    body, head = twin.split(vector(personal, bench.model, 0, 3), WIDTHS)
-    close(bench.server["head"][0, 3], head)
-    close(bench.server["model"][0], body)
+    personal = {name: bench.get_state(f"personal.{name}") for name in bench.model.shapes}
+    body, head = twin.split(to_vector(personal, bench.model, 0, 3), WIDTHS)
+    assert_close(bench.server["head"][0, 3], head)
+    assert_close(bench.server["model"][0], body)
     others = [k for k in range(K) if k != 3]
     assert torch.equal(bench.server["head"][0, others], before[0, others])
     assert sum(SIZES[0][k] for k in others) > 0
@@ -168,11 +172,11 @@ def test_centroids_of_classes_that_nobody_has() -> None:
     settings = ("learning_rate", "server_learning_rate", "personal_learning_rate", "penalty")
     hyper = {name: [0.1, 0.1] for name in settings}
     bench = Bench(FedPAC.Settings(), mlp(WIDTHS), hyper)
-    cohort = cohort_of(WHO[0])
+    cohort = make_cohort(WHO[0])
     for t, (missing, known) in enumerate([(2, [1.0, 1.0, 0.0]), (0, [1.0, 1.0, 1.0])]):
         before = bench.server["centroid"]
         bench.local(cohort, t)
-        bench.sent[1].blocks["count"][:, missing] = 0.0
+        bench.sent[1].tensors["count"][:, missing] = 0.0
         bench.combine(cohort, t, None)
         assert bench.server["known"].tolist() == [known, known]
         assert torch.equal(bench.server["centroid"][:, missing], before[:, missing])

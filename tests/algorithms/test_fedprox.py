@@ -25,19 +25,19 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
-    arrays,
-    batches,
-    close,
-    in_step,
-    losses,
-    same_model,
-    server,
-    shares,
-    stepped,
+    assert_close,
+    assert_equal_steps,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    read_server,
+    take_step,
+    to_arrays,
 )
 from twins import rivals as twin
 
-from otafl.algorithms.fedprox import FedProx, own_steps
+from otafl.algorithms.fedprox import FedProx, draw_num_steps
 from otafl.core.contracts import Cohort, LocalContext
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
@@ -49,14 +49,16 @@ pytestmark = pytest.mark.exact
 def test_fedprox() -> None:
     penalty = [0.5, 3.0]
     ours = Rounds("fedprox", MODEL, penalty=penalty, **RATES)
-    w = [server(ours, s) for s in range(2)]
+    w = [read_server(ours, s) for s in range(2)]
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
+        one = ours.run_round(t, who)
         for s in range(2):
-            mean, loss = twin.fedprox(w[s], batches(one, s), shares(one, s), RATE[s], penalty[s])
-            w[s] = stepped(w[s], mean, SERVER[s])
-            close(server(ours, s), w[s])
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+            mean, loss = twin.fedprox(
+                w[s], draw_batches(one, s), get_shares(one, s), RATE[s], penalty[s]
+            )
+            w[s] = take_step(w[s], mean, SERVER[s])
+            assert_close(read_server(ours, s), w[s])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
 
 
 @pytest.mark.twin
@@ -65,16 +67,16 @@ def test_stragglers_send_what_they_have() -> None:
     penalty, seen = [0.5, 3.0], set()
     ours = Rounds("fedprox", MODEL, {"stragglers": 0.8}, penalty=penalty, **RATES)
     for t, who in enumerate(WHO):
-        w = [server(ours, s) for s in range(2)]
-        one = ours.round(t, who)
-        sent = unflatten(one.payload[0].blocks["model"], MODEL.shapes)
-        rows = [(s, own) for s in range(2) for own in batches(one, s)]
+        w = [read_server(ours, s) for s in range(2)]
+        one = ours.run_round(t, who)
+        sent = unflatten(one.payload[0].tensors["model"], MODEL.shapes)
+        rows = [(s, own) for s in range(2) for own in draw_batches(one, s)]
         for row, (s, own) in enumerate(rows):
             after = [
                 twin.fedprox(w[s], [own[:n]], [1.0], RATE[s], penalty[s])
                 for n in range(1, len(own) + 1)
             ]
-            increment = arrays(MODEL, sent, row)
+            increment = to_arrays(MODEL, sent, row)
             off = [
                 max(np.abs(a - b - c).max() for a, b, c in zip(model, w[s], increment, strict=True))
                 for model, _ in after
@@ -91,10 +93,10 @@ def test_how_many_straggle() -> None:
     """Of 20,000 devices half take 1 to 6 steps, each number as likely; chi-squared of six cells at
     a false-alarm level of 1e-4."""
     n = 20_000
-    cohort = Cohort.fresh(torch.zeros(n).long(), torch.arange(n), torch.ones(n), (n,), n)
+    cohort = Cohort.create(torch.zeros(n).long(), torch.arange(n), torch.ones(n), (n,), n)
     work = SimpleNamespace(steps=6)
     context = LocalContext(cohort, {}, Streams([0], [0]), 3, work)  # type: ignore[arg-type]
-    found = np.bincount(own_steps(0.5, context).numpy(), minlength=7)
+    found = np.bincount(draw_num_steps(0.5, context).numpy(), minlength=7)
     assert found[0] == 0
     expected = n * np.array([1 / 12] * 5 + [7 / 12])
     assert stats.chisquare(found[1:], expected).pvalue > 1e-4
@@ -104,13 +106,13 @@ def test_how_many_straggle() -> None:
 def test_the_averaged_model_is_fedavgs(dtype: torch.dtype) -> None:
     """It is, bit for bit, without penalty."""
     one = Rounds("fedprox", MODEL, dtype=dtype, **RATES, penalty=[0.0, 0.0])
-    in_step(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), same_model)
+    assert_equal_steps(one, Rounds("fedavg", MODEL, dtype=dtype, **RATES), assert_same_model)
 
 
 def test_a_strong_penalty_holds_fedprox() -> None:
     """With s = rate penalty near 1 a device stays at its centre but for a gradient step."""
     one = Rounds("fedprox", MODEL, learning_rate=[1e-6] * 2, penalty=[0.999999e6] * 2)
-    moved = one.round(0).payload[0].blocks["model"]
+    moved = one.run_round(0).payload[0].tensors["model"]
     assert 0 < float(moved.abs().max()) < 1e-5
 
 
@@ -122,5 +124,5 @@ def test_refuses_a_step_that_jumps_over_the_centre() -> None:
 def test_views_and_operations() -> None:
     """A step and its penalty are 2 + 3 operations a parameter."""
     one = Rounds("fedprox", MODEL)
-    assert set(one.method.views(one.server, one.devices)) == {"global"}
-    assert one.method.flops(LOAD) == 60 * GRADIENT + (6 * 5 + 1) * PARAMETERS
+    assert set(one.method.build_views(one.server, one.devices)) == {"global"}
+    assert one.method.count_flops(LOAD) == 60 * GRADIENT + (6 * 5 + 1) * PARAMETERS

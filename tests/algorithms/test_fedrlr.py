@@ -19,7 +19,7 @@ from otafl.algorithms.fedrlr import FedRLR
 from otafl.core.contracts import Group, LocalContext, Received, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank, dense
+from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
 from otafl.models.custom import ModuleModel
@@ -72,12 +72,12 @@ def pull(
     algorithm = FedRLR(config, regression(m, n), devices)
     cohort = everyone(torch.full((1, devices), 1 / devices, dtype=F64))
     copies = LowRank(*(block.expand(devices, *block.shape[1:]).clone() for block in own))
-    broadcast = algorithm.broadcast(as_blocks(anchor, 0.0), cohort).rows(cohort, 0, devices)
+    broadcast = algorithm.broadcast(as_blocks(anchor, 0.0), cohort).expand_rows(cohort, 0, devices)
     hyper, streams = hyper_of(config, F64, **changes), Streams([0], [0], dtype=F64)
     context = LocalContext(cohort, hyper, streams, t, Quiet(cohort, m, t, steps))
-    state, _, loss = algorithm.local(broadcast, as_blocks(copies, 1.0), context)
+    state, _, loss = algorithm.run_local_update(broadcast, as_blocks(copies, 1.0), context)
     assert (loss == 0).all()
-    return dense(LowRank(state["u0"], state["s0"], state["v0"])), state["b0"]
+    return to_dense(LowRank(state["u0"], state["s0"], state["v0"])), state["b0"]
 
 
 def test_penalty_contracts_by_hand() -> None:
@@ -113,7 +113,7 @@ def test_penalty_contracts_the_gap(
     config = FedRLR.Settings(rank=3, **flags)
     moved, bias = pull(own, anchor, config, devices=5, t=t, steps=steps, c1=0.3)
     left = (1 - factor) ** steps
-    expected = (dense(anchor) + left * (dense(own) - dense(anchor))).expand(5, 6, 5)
+    expected = (to_dense(anchor) + left * (to_dense(own) - to_dense(anchor))).expand(5, 6, 5)
     torch.testing.assert_close(moved, expected, rtol=0, atol=1e-13)
     torch.testing.assert_close(bias, torch.full((5, 5), left, dtype=F64), rtol=0, atol=1e-13)
 
@@ -142,18 +142,20 @@ def test_what_is_sent(bias_mode: str) -> None:
     broadcast = algorithm.broadcast(server, cohort)
     hyper = hyper_of(algorithm.settings, torch.float32)
     context = LocalContext(cohort, hyper, streams, 0, Quiet(cohort, 784))
-    state, (factors, biases), _ = algorithm.local(broadcast.rows(cohort, 0, 1), own, context)
-    assert factors.reals == 7272
-    assert factors.reals / model.macs == pytest.approx(0.027054, abs=5e-7)
-    assert biases.reals == 522
-    assert all(b.data_ptr() != state[name].data_ptr() for name, b in biases.blocks.items())
+    state, (factors, biases), _ = algorithm.run_local_update(
+        broadcast.expand_rows(cohort, 0, 1), own, context
+    )
+    assert factors.num_coordinates == 7272
+    assert factors.num_coordinates / model.macs == pytest.approx(0.027054, abs=5e-7)
+    assert biases.num_coordinates == 522
+    assert all(b.data_ptr() != state[name].data_ptr() for name, b in biases.tensors.items())
     assert (factors.route, factors.weighting) == ("uplink", "none")
     assert biases.route == ("uplink" if bias_mode == "ota" else "ideal")
 
 
 def total(group: Group) -> Tensors:
     """The sum over the devices of one trial."""
-    return {name: block.sum(0, keepdim=True) for name, block in group.blocks.items()}
+    return {name: block.sum(0, keepdim=True) for name, block in group.tensors.items()}
 
 
 def test_uplink_is_exact_for_one_device_at_rank_one() -> None:
@@ -164,16 +166,16 @@ def test_uplink_is_exact_for_one_device_at_rank_one() -> None:
         cohort = everyone(torch.ones(1, 1, dtype=F64))
         own = as_blocks(random_point(6, 5, rank, 1), 0.5)
         hyper = hyper_of(algorithm.settings, c1=0.0)
-        broadcast = algorithm.broadcast(own, cohort).rows(cohort, 0, 1)
+        broadcast = algorithm.broadcast(own, cohort).expand_rows(cohort, 0, 1)
         errors = []
         for t in range(8):
             context = LocalContext(cohort, hyper, streams, t, Quiet(cohort, 6, t))
-            state, payload, _ = algorithm.local(broadcast, own, context)
+            state, payload, _ = algorithm.run_local_update(broadcast, own, context)
             mean = tuple(total(group) for group in payload)
             received = Received(mean, (torch.ones(1, dtype=F64),) * 2, None, None)
-            server = algorithm.combine(own, received, context)
+            server = algorithm.update_server(own, received, context)
             assert torch.equal(server["b0"], state["b0"])
-            theta, wanted = (dense(LowRank(b["u0"], b["s0"], b["v0"])) for b in (server, state))
+            theta, wanted = (to_dense(LowRank(b["u0"], b["s0"], b["v0"])) for b in (server, state))
             errors.append(float((theta - wanted).norm() / wanted.norm()))
         assert (max(errors) < 1e-14) == (rank == 1)
 
@@ -192,9 +194,9 @@ def test_drift_is_corrected_by_local_steps() -> None:
     broadcast = algorithm.broadcast(server, cohort)
     off = []
     for t in range(8):
-        rows = broadcast.rows(cohort, 0, 2)
-        context = LocalContext(cohort, hyper, streams, t, data.work(t, cohort))
-        own, _, _ = algorithm.local(rows, dict(own), context)
+        rows = broadcast.expand_rows(cohort, 0, 2)
+        context = LocalContext(cohort, hyper, streams, t, data.select_cohort(t, cohort))
+        own, _, _ = algorithm.run_local_update(rows, dict(own), context)
         bases = torch.cat([own[name].mT @ own[name] for name in ("u0", "v0", "u1", "v1")])
         off.append(float((bases - torch.eye(4)).abs().max()))
     assert max(off) < 2e-5
@@ -206,7 +208,7 @@ def test_start_is_on_the_manifold() -> None:
     for a model that starts at zero, which has no rank."""
     streams = Streams([1, 1], [0, 1], dtype=F64)
     model = mlp((9, 7, 5))
-    start = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+    start = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
     server, devices = FedRLR(FedRLR.Settings(rank=2), model, 3).init(streams, {})
     for i in range(2):
         norm = start[f"weight{i}"].norm(dim=(1, 2))
@@ -225,13 +227,13 @@ def test_views_predict_with_the_global_and_with_the_local_models() -> None:
     algorithm = FedRLR(FedRLR.Settings(rank=2), regression(6, 5), 2)
     server = as_blocks(random_point(6, 5, 2, 1), 0.3)
     own = as_blocks(random_point(6, 5, 2, 2), -0.2)
-    views = algorithm.views(server, {name: block[None] for name, block in own.items()})
+    views = algorithm.build_views(server, {name: block[None] for name, block in own.items()})
     x = torch.linspace(-1, 1, 24, dtype=F64).view(1, 4, 6)
     assert (views["global"].owner, views["local"].owner) == ("trial", "device")
     for view, blocks in ((views["global"], server), (views["local"], own)):
-        theta = dense(LowRank(blocks["u0"], blocks["s0"], blocks["v0"]))
+        theta = to_dense(LowRank(blocks["u0"], blocks["s0"], blocks["v0"]))
         expected = x @ theta + blocks["b0"][:, None]
-        torch.testing.assert_close(view.predict(view.params, x), expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(view.predict_fn(view.params, x), expected, rtol=0, atol=1e-13)
 
 
 def test_ranks_are_clipped_or_listed() -> None:
@@ -251,12 +253,14 @@ def test_a_module_is_refused() -> None:
 def test_operations_grow_with_the_rank_not_with_the_weights() -> None:
     """Table I: O((M + N) R^2) a layer, where FedAvg's pass is O(M N)."""
     small, large = (
-        FedRLR(FedRLR.Settings(rank=2), mlp((side, side, 10)), 1).flops(load(6)).item()
+        FedRLR(FedRLR.Settings(rank=2), mlp((side, side, 10)), 1).count_flops(load(6)).item()
         for side in (1000, 2000)
     )
     assert large / small == pytest.approx(2.0, rel=0.01)
     model = mlp((2000, 2000, 10))
-    assert model.training_flops(6) == pytest.approx(6 * (4 * 2000**2 + 6 * 2000 * 10), rel=0.01)
+    assert model.count_training_flops(6) == pytest.approx(
+        6 * (4 * 2000**2 + 6 * 2000 * 10), rel=0.01
+    )
 
 
 def test_a_convolution_acts_at_each_of_its_positions() -> None:
@@ -264,7 +268,7 @@ def test_a_convolution_acts_at_each_of_its_positions() -> None:
     layer and position, but 2 R M in the first, and what is elementwise."""
     model = Cnn(Cnn.Settings(channels=(4,), kernel=3, hidden=()), (8, 8), 10)
     algorithm = FedRLR(FedRLR.Settings(rank=2), model, 1)
-    each = algorithm.flops(load(2)) - algorithm.flops(load(1))
+    each = algorithm.count_flops(load(2)) - algorithm.count_flops(load(1))
     assert each == 6 * 2 * (64 * (9 + 4) + (64 + 10)) - 2 * 2 * 64 * 9 + 2 * model.elementwise
 
 

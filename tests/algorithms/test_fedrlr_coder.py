@@ -35,24 +35,24 @@ def coders(rounds: range, trials: int, devices: int, rank: int) -> Tensor:
     model = mlp((rank, rank, rank))
     algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
     cohort = everyone(torch.full((trials, devices), 1 / devices, dtype=F64))
-    eye = torch.eye(rank, dtype=F64).expand(cohort.size, rank, rank)
+    eye = torch.eye(rank, dtype=F64).expand(cohort.num_rows, rank, rank)
     own: Tensors = {}
     for i in range(2):
-        own |= {f"u{i}": eye, f"s{i}": torch.ones(cohort.size, rank, dtype=F64), f"v{i}": eye}
-        own[f"b{i}"] = torch.zeros(cohort.size, rank, dtype=F64)
+        own |= {f"u{i}": eye, f"s{i}": torch.ones(cohort.num_rows, rank, dtype=F64), f"v{i}": eye}
+        own[f"b{i}"] = torch.zeros(cohort.num_rows, rank, dtype=F64)
     streams = Streams([5] * trials, list(range(trials)), dtype=F64)
     hyper = {name: torch.ones(trials, dtype=F64) for name in ("q", "nu", "mu")}
     hyper["c1"] = torch.zeros(trials, dtype=F64)
     server = {name: block[:trials] for name, block in own.items()}
     out = []
     for t in rounds:
-        rows = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+        rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
         context = LocalContext(cohort, hyper, streams, t, Quiet(cohort, rank, t))
-        state, (factors, _), _ = algorithm.local(rows, dict(own), context)
+        state, (factors, _), _ = algorithm.run_local_update(rows, dict(own), context)
         layers = []
         for i in range(2):
             f_u, f_v = (
-                state[f"{side}{i}"].mT @ factors.blocks[f"{side}{i}"].mT * devices**0.5
+                state[f"{side}{i}"].mT @ factors.tensors[f"{side}{i}"].mT * devices**0.5
                 for side in "uv"
             )
             torch.testing.assert_close(f_u, f_v, rtol=0, atol=1e-13)

@@ -24,8 +24,8 @@ import otafl
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core.contracts import Tensors
 from otafl.evaluation.recorder import Recorder
-from otafl.factorised.lowrank import LowRank, dense
-from otafl.factorised.rlc import inner_products
+from otafl.factorised.lowrank import LowRank, to_dense
+from otafl.factorised.random_linear_coding import compute_inner_products
 
 pytestmark = pytest.mark.exact
 
@@ -68,7 +68,7 @@ def method(**keys: Any) -> FedRLR:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_measures_are_the_dense_ones(dtype: torch.dtype) -> None:
     server, devices = state(dtype)
-    got = method().measures(server, devices)
+    got = method().compute_metrics(server, devices)
     assert got.keys() == {"product_error", "product_error_law", "consensus_gap"}
     for trial in range(S):
         w = WEIGHT[trial]
@@ -96,7 +96,7 @@ def test_inner_products() -> None:
     own = some_blocks(S, K, seed=6)
     expected = torch.einsum("skmn,sjmn->skj", theta(own, 0), theta(own, 0))
     points = LowRank(own["u0"], own["s0"], own["v0"])
-    torch.testing.assert_close(inner_products(points), expected, rtol=0, atol=1e-13)
+    torch.testing.assert_close(compute_inner_products(points), expected, rtol=0, atol=1e-13)
 
 
 def test_a_gap_at_the_edge_of_rounding_is_seen() -> None:
@@ -109,7 +109,7 @@ def test_a_gap_at_the_edge_of_rounding_is_seen() -> None:
             )
     for i in range(3):
         devices[f"s{i}"][:, 1] *= 1.0 + 1e-6
-    gap = method().measures(server, devices)["consensus_gap"]
+    gap = method().compute_metrics(server, devices)["consensus_gap"]
     w = WEIGHT[:, 1]
     expected = ((1 - w).square() + 2 * w.square()) / K * 1e-12
     torch.testing.assert_close(gap, expected, rtol=1e-2, atol=0)
@@ -119,12 +119,12 @@ def test_the_projected_mean_is_evaluated_where_it_is_asked_for() -> None:
     """eq. (20): the dense mean truncated, with the weighted mean of the biases. Ranks up to K R
     above a side, and full rank."""
     server, devices = state()
-    assert set(method().views(server, devices)) == {"global", "local"}
-    view = method(evaluate_mean=True).views(server, devices)["mean"]
+    assert set(method().build_views(server, devices)) == {"global", "local"}
+    view = method(evaluate_mean=True).build_views(server, devices)["mean"]
     assert view.owner == "trial"
     for i, rank in enumerate(RANKS):
         mean = (WEIGHT[..., None, None] * theta(devices, i)).sum(1)
-        got = dense(LowRank(*(view.params[f"{name}{i}"] for name in "usv")))
+        got = to_dense(LowRank(*(view.params[f"{name}{i}"] for name in "usv")))
         for trial in range(S):
             expected = twin.nearest(mean[trial].numpy(), rank)
             np.testing.assert_allclose(got[trial], expected, rtol=0, atol=1e-13)
@@ -141,14 +141,14 @@ ACTUAL = {1: 0.68, 2: 1.35, 4: 2.71, 8: 5.41, 16: 10.23, 32: 19.47, 64: 37.94}
 def test_compression_of_the_papers_network(rank: int) -> None:
     """784-256-256-10: nominal R/128, actual over 268,800 weights; from R = 10 on the last layer's
     factors are as they are at full rank."""
-    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).constants()
+    found = FedRLR(FedRLR.Settings(rank=rank), mlp((784, 256, 256, 10)), 10).compute_constants()
     assert found["compression_actual"] == SYMBOLS[rank] / 268_800
     assert round(100 * found["compression_actual"], 2) == ACTUAL[rank]
     assert found["compression_nominal"] == rank / 128
 
 
 def test_the_middle_of_two_layers_is_the_first() -> None:
-    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).constants()
+    found = FedRLR(FedRLR.Settings(rank=4), mlp((784, 100, 10)), 10).compute_constants()
     assert found["compression_nominal"] == 4 * 884 / 78_400
     assert found["compression_actual"] == (4 * 884 + 4 * 110) / 79_400
 
@@ -166,11 +166,11 @@ def test_they_are_recorded() -> None:
     round 1, nor of a trial after it has stopped."""
     one = engine(KEYS)
     recorder = Recorder(one, 1, 3)
-    recorder.take(0, 0.0)
-    one.round(0)
-    recorder.take(1, 0.0)
-    devices = {n: b.flatten(0, 1) for n, b in one.devices.blocks().items()}
-    share = one.parts.samples.share / one.parts.samples.share.sum(1, keepdim=True)
+    recorder.take_record(0, 0.0)
+    one.run_round(0)
+    recorder.take_record(1, 0.0)
+    devices = {n: b.flatten(0, 1) for n, b in one.devices.get_all().items()}
+    share = one.parts.samples.sample_share / one.parts.samples.sample_share.sum(1, keepdim=True)
     assert float(share.std()) > 0.05
     error = total = 0.0
     for i in range(2):
@@ -179,8 +179,8 @@ def test_they_are_recorded() -> None:
         total += mean.square().sum((1, 2))
         error += (theta(one.server, i) - mean).square().sum((1, 2))
     one.stop(1)
-    one.round(1)
-    recorder.take(2, 0.0)
+    one.run_round(1)
+    recorder.take_record(2, 0.0)
     values = recorder.record(True).variables
     np.testing.assert_allclose(values["product_error"][0, :, 1], error / total, rtol=1e-10)
     for name in ("product_error", "product_error_law", "consensus_gap"):

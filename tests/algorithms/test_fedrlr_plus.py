@@ -29,8 +29,8 @@ from otafl.algorithms.fedrlr_plus import FedRLRPlus
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
-from otafl.factorised.lowrank import LowRank, dense
+from otafl.data.training_data import TrainingData
+from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models.custom import ModuleModel
 from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.scenario import ScenarioError
@@ -62,9 +62,9 @@ def parts(rank: Any = 2) -> tuple[FedRLRPlus, Streams, dict[str, Tensor], Cohort
 def local(
     algorithm: FedRLRPlus, server: Tensors, cohort: Cohort, data: TrainingData, hyper: Any, t: int
 ) -> tuple[Payload, Tensor]:
-    broadcast = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
-    context = LocalContext(cohort, hyper, Streams([0], [0]), t, data.work(t, cohort))
-    state, payload, loss = algorithm.local(broadcast, {}, context)
+    broadcast = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+    context = LocalContext(cohort, hyper, Streams([0], [0]), t, data.select_cohort(t, cohort))
+    state, payload, loss = algorithm.run_local_update(broadcast, {}, context)
     assert state == {}
     return payload, loss
 
@@ -72,14 +72,14 @@ def local(
 def increment(payload: Payload, server: Tensors, trial: int, row: int, layer: int) -> np.ndarray:
     """A V^T + U B^T of a row, dense."""
     (group,) = payload
-    a, b = group.blocks[f"a{layer}"][row], group.blocks[f"b{layer}"][row]
+    a, b = group.tensors[f"a{layer}"][row], group.tensors[f"b{layer}"][row]
     u, v = server[f"u{layer}"][trial], server[f"v{layer}"][trial]
     return (a.T @ v.T + u @ b).numpy()
 
 
 def theta(server: Tensors, trial: int) -> list[np.ndarray]:
     points = [LowRank(*(server[f"{n}{i}"][trial : trial + 1] for n in "usv")) for i in LAYERS]
-    return [dense(point)[0].numpy() for point in points]
+    return [to_dense(point)[0].numpy() for point in points]
 
 
 @pytest.mark.parametrize("rank", [2, (4, 5, 3), (7, 6, 5)])
@@ -90,7 +90,9 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
     generator = torch.Generator().manual_seed(1)
     twins = []
     for trial in range(S):
-        start = algorithm.model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+        start = algorithm.model.init(
+            lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape)
+        )
         weights, biases = (
             [start[getattr(layer, kind)][trial].numpy() for layer in algorithm.model.layers]
             for kind in ("weight", "bias")
@@ -99,10 +101,10 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
     for t in range(ROUNDS):
         payload, loss = local(algorithm, server, cohort, data, hyper, t)
         (group,) = payload
-        work = data.work(t, cohort)
-        batches = [work.batch(step) for step in range(STEPS)]
+        work = data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
         mean, errors = {}, {}
-        for name, block in group.blocks.items():
+        for name, block in group.tensors.items():
             shape = (S, K, *[1] * (block.dim() - 1))
             weighted = (block.unflatten(0, (S, K)) * cohort.weight.view(shape)).sum(1)
             errors[name] = torch.randn(weighted.shape, generator=generator, dtype=F64) * noisy
@@ -130,7 +132,7 @@ def test_rounds_are_the_twins(rank: Any, noisy: bool) -> None:
             weight = np.array(SIZES[trial]) / sum(SIZES[trial])
             twins[trial] = twin.combine(side, told, weight, added, list(algorithm.ranks), *rule)
         received = Received((mean,), (torch.ones(S),), None, None)
-        server = algorithm.combine(server, received, Context(cohort, hyper, streams, t))
+        server = algorithm.update_server(server, received, Context(cohort, hyper, streams, t))
         for trial in range(S):
             for ours, expected in zip(theta(server, trial), twins[trial].theta, strict=True):
                 np.testing.assert_allclose(ours, expected, atol=1e-8)
@@ -140,13 +142,15 @@ def test_a_step_is_the_riemannian_gradient_by_autograd() -> None:
     """One local step against autograd through the dense [weight; bias], projected densely."""
     algorithm, streams, hyper, cohort, data = parts(3)
     server, _ = algorithm.init(streams, hyper)
-    work = data.work(0, cohort)
+    work = data.select_cohort(0, cohort)
     work.steps = 1
-    broadcast = algorithm.broadcast(server, cohort).rows(cohort, 0, cohort.size)
-    _, payload, _ = algorithm.local(broadcast, {}, LocalContext(cohort, hyper, streams, 0, work))
+    broadcast = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+    _, payload, _ = algorithm.run_local_update(
+        broadcast, {}, LocalContext(cohort, hyper, streams, 0, work)
+    )
     row = 5  # of trial 1
     leaves = [torch.from_numpy(w).requires_grad_() for w in theta(server, 1)]
-    batch = work.batch(0)
+    batch = work.draw_batch(0)
     out = batch.x[row]
     for i, leaf in enumerate(leaves):
         out = torch.cat([out, out.new_ones(len(out), 1)], 1) @ leaf
@@ -169,7 +173,7 @@ def test_superposition_is_the_mean_however_the_devices_differ() -> None:
     algorithm, streams, hyper, cohort, data = parts(2)
     server, _ = algorithm.init(streams, hyper)
     payload, _ = local(algorithm, server, cohort, data, hyper, 0)
-    blocks = {n: b.unflatten(0, (S, K)).mean(1) for n, b in payload[0].blocks.items()}
+    blocks = {n: b.unflatten(0, (S, K)).mean(1) for n, b in payload[0].tensors.items()}
     for i in LAYERS:
         mean = sum(increment(payload, server, 0, row, i) for row in range(K)) / K
         u, v = server[f"u{i}"][0], server[f"v{i}"][0]
@@ -188,7 +192,7 @@ def test_what_is_sent() -> None:
     cohort = everyone(torch.full((1, 2), 0.5))
     data = local_data([[8, 8]], 784, 10, streams, 4, 1)
     (group,), _ = local(algorithm, server, cohort, data, hyper, 0)
-    assert group.reals == 7272 + 3 * 4
+    assert group.num_coordinates == 7272 + 3 * 4
     assert (group.route, group.weighting) == ("uplink", "mean")
 
 
@@ -196,7 +200,7 @@ def test_broadcast_is_the_point_alone() -> None:
     algorithm, streams, hyper, cohort, _ = parts(2)
     server, _ = algorithm.init(streams, hyper)
     sides = sum(m + 1 + n for m, n in itertools.pairwise(WIDTHS))
-    assert algorithm.broadcast(server, cohort).reals == 2 * sides + 3 * 2
+    assert algorithm.broadcast(server, cohort).num_coordinates == 2 * sides + 3 * 2
 
 
 def test_view_predicts_with_the_bias_row() -> None:
@@ -204,14 +208,14 @@ def test_view_predicts_with_the_bias_row() -> None:
     server, _ = algorithm.init(streams, hyper)
     server["u0"] = server["u0"] + 0.3  # a bias that is not zero, no longer orthonormal
     x = torch.randn(1, 8, WIDTHS[0], generator=torch.Generator().manual_seed(2), dtype=F64)
-    (view,) = algorithm.views(server, {}).values()
+    (view,) = algorithm.build_views(server, {}).values()
     assert view.owner == "trial"
     for trial in range(S):
         out = x[0].numpy()
         for i, matrix in enumerate(theta(server, trial)):
             out = out @ matrix[:-1] + matrix[-1]
             out = np.maximum(out, 0) if i < 2 else out
-        np.testing.assert_allclose(view.predict(view.params, x)[trial].numpy(), out, atol=1e-12)
+        np.testing.assert_allclose(view.predict_fn(view.params, x)[trial].numpy(), out, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-10), (torch.float32, 2e-5)])
@@ -225,9 +229,9 @@ def test_points_stay_on_the_manifold(rank: Any, dtype: torch.dtype, bound: float
     server, _ = algorithm.init(streams, hyper)
     for t in range(30):
         payload, _ = local(algorithm, server, cohort, data, hyper, t)
-        mean = {n: b.unflatten(0, (S, K)).mean(1) for n, b in payload[0].blocks.items()}
+        mean = {n: b.unflatten(0, (S, K)).mean(1) for n, b in payload[0].tensors.items()}
         received = Received((mean,), (torch.ones(S),), None, None)
-        server = algorithm.combine(server, received, Context(cohort, hyper, streams, t))
+        server = algorithm.update_server(server, received, Context(cohort, hyper, streams, t))
     for i in LAYERS:
         for name in ("u", "v"):
             thin = server[f"{name}{i}"]

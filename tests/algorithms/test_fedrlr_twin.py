@@ -29,7 +29,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.core.contracts import Cohort, Group, LocalContext, Received, Tensors
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank, dense
+from otafl.factorised.lowrank import LowRank, to_dense
 
 pytestmark = pytest.mark.twin
 
@@ -70,7 +70,7 @@ def dense_model(blocks: Tensors, row: int) -> twin.Model:
     theta = []
     for i in LAYERS:
         point = LowRank(*(blocks[f"{n}{i}"][row : row + 1].double() for n in "usv"))
-        theta.append(dense(point)[0].numpy())
+        theta.append(to_dense(point)[0].numpy())
     return twin.Model(theta, [blocks[f"b{i}"][row].double().numpy() for i in LAYERS])
 
 
@@ -89,7 +89,7 @@ def plan(config: FedRLR.Settings, trial: int) -> twin.Schedule:
 
 def draw_air(side: Side, config: FedRLR.Settings, power: str, t: int) -> list[twin.Air]:
     """Each trial's channel, power and noise of a round, from the streams."""
-    fades = side.streams.normal("fade", t, (K, 2)).double().numpy() / sqrt(2)
+    fades = side.streams.draw_normal("fade", t, (K, 2)).double().numpy() / sqrt(2)
     h = fades[..., 0] + 1j * fades[..., 1]
     if power == "gbma":
         p = sqrt(GAMMA) * np.exp(-1j * np.angle(h))  # eq. (29)
@@ -103,7 +103,7 @@ def draw_air(side: Side, config: FedRLR.Settings, power: str, t: int) -> list[tw
         shape = tuple(side.server[f"{name}{i}"].shape[1:])
         if name == "v":
             shape = shape[::-1]
-        z = side.streams.normal(f"noise/{name}{i}", t, (2, *shape)).double().numpy()
+        z = side.streams.draw_normal(f"noise/{name}{i}", t, (2, *shape)).double().numpy()
         return [(row[0] + 1j * row[1]) / sqrt(2) for row in z]
 
     z = {name: [noise(name, i) for i in LAYERS] for name in "uvb"}
@@ -143,10 +143,10 @@ def deliver(payload: tuple[Group, ...], side: Side, air: list[twin.Air]) -> Rece
     assert biases.weighting == "mean"
     assert biases.route == ("uplink" if air[0].bias_rho else "ideal")
     mean: tuple[Tensors, Tensors] = ({}, {})
-    for name, block in factors.blocks.items():
+    for name, block in factors.tensors.items():
         z = noise(name[0], int(name[1])) / sqrt(K)
         mean[0][name] = ((total(block.mT, gain) + z) / sqrt(GAMMA)).mT.to(dtype)
-    for name, block in biases.blocks.items():
+    for name, block in biases.tensors.items():
         if air[0].bias_rho is None:
             mean[1][name] = total(block, weight).to(dtype)
         else:
@@ -161,7 +161,7 @@ def signs_of(side: Side, t: int) -> list[list[list[np.ndarray]]]:
     ranks = side.algorithm.ranks
     cohort = side.cohort
     shape = (sum(r * r for r in ranks),)
-    u = side.streams.device_uniform("rlc", t, cohort.trial, cohort.device, shape)
+    u = side.streams.draw_device_uniform("rlc", t, cohort.trial, cohort.device, shape)
     flat = np.where(u.numpy() < 0.5, 1.0, -1.0)
     cut = np.cumsum([r * r for r in ranks])[:-1]
     rows = [
@@ -190,7 +190,9 @@ def compare(
     side = ours(config, weight or [[1 / K] * K] * S, dtype)
     ranks = list(side.algorithm.ranks)
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], side.streams, batch_size=5, steps=STEPS)
-    begin = side.algorithm.model.init(lambda n, shape: side.streams.uniform(f"init/{n}", 0, shape))
+    begin = side.algorithm.model.init(
+        lambda n, shape: side.streams.draw_uniform(f"init/{n}", 0, shape)
+    )
     servers = [
         twin.start(
             [begin[f"weight{i}"][s].double().numpy() for i in LAYERS], ranks, config.init_rescale
@@ -207,16 +209,16 @@ def compare(
             owned = [[dense_model(side.devices, s * K + k) for k in range(K)] for s in range(S)]
         air = draw_air(side, config, power, t)
         silent += sum(int((a.p == 0).sum()) for a in air)
-        work = data.work(t, side.cohort)
-        batches = [work.batch(step) for step in range(STEPS)]
+        work = data.select_cohort(t, side.cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
 
-        rows = side.algorithm.broadcast(side.server, side.cohort).rows(side.cohort, 0, S * K)
+        rows = side.algorithm.broadcast(side.server, side.cohort).expand_rows(side.cohort, 0, S * K)
         algorithm, streams = side.algorithm, side.streams
         context = LocalContext(side.cohort, side.hyper, streams, t, work)
-        state, payload, loss = algorithm.local(rows, dict(side.devices), context)
+        state, payload, loss = algorithm.run_local_update(rows, dict(side.devices), context)
         received = deliver(payload, side, air)
         side.devices = state
-        side.server = algorithm.combine(side.server, received, context)
+        side.server = algorithm.update_server(side.server, received, context)
         signs = signs_of(side, t)
         for s in range(S):
             for k in range(K):

@@ -20,12 +20,11 @@ from twins import heterofl as twin
 from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.fedrolex import FedRolex
-from otafl.algorithms.width_slices import channels, cut, parts, place_
+from otafl.algorithms.width_slices import make_width_fn, slice_params, split_window, write_slices_
 from otafl.core.contracts import LocalContext, Payload, Received, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
-from otafl.models.network import Network
-from otafl.models.steps import (
+from otafl.models.layer_steps import (
     Axis,
     Conv,
     Linear,
@@ -36,6 +35,7 @@ from otafl.models.steps import (
     Residual,
     Step,
 )
+from otafl.models.network import Network
 from otafl.uplink.signal import compute_error_free, make_signal
 
 pytestmark = pytest.mark.twin
@@ -51,7 +51,7 @@ def channels_of(wide: Axis, narrow: Axis, offset: int) -> list[int]:
     """Where the entries of the narrow side lie on the wide one."""
     place = torch.arange(wide.channels * wide.repeat)
     out = torch.full((narrow.channels * narrow.repeat,), -1)
-    for (_, here), (_, there) in parts((wide,), (narrow,), offset):
+    for (_, here), (_, there) in split_window((wide,), (narrow,), offset):
         out[here] = place[there]
     return out.tolist()
 
@@ -113,16 +113,18 @@ def test_a_slice_among_zeros_is_the_narrow_network(wide: Network, offset: int) -
     """The wide network whose other parameters are 0 scores as the narrow one, so windows agree
     from layer to layer, over blocks and over flattened pixels."""
     streams = Streams([1, 2], [0, 0], dtype=torch.float64)
-    narrow = wide.network(channels(0.5, "ceil"))
-    own = {name: streams.normal(name, 0, shape).clone() for name, shape in narrow.shapes.items()}
+    narrow = wide.build_network(make_width_fn(0.5, "ceil"))
+    own = {
+        name: streams.draw_normal(name, 0, shape).clone() for name, shape in narrow.shapes.items()
+    }
     rows = torch.tensor([0, 1])
     whole = {name: own[name].new_zeros(2, *shape) for name, shape in wide.shapes.items()}
-    place_(wide, narrow, own, whole, rows, offset)
-    x = streams.normal("x", 0, (6, 32))
+    write_slices_(wide, narrow, own, whole, rows, offset)
+    x = streams.draw_normal("x", 0, (6, 32))
     torch.testing.assert_close(wide.logits(whole, x), narrow.logits(own, x))
-    back = cut(wide, narrow, whole, rows, offset)
+    back = slice_params(wide, narrow, whole, rows, offset)
     assert all(torch.equal(back[name], own[name]) for name in own)
-    assert sum(int(b.count_nonzero()) for b in whole.values()) == 2 * narrow.size
+    assert sum(int(b.count_nonzero()) for b in whole.values()) == 2 * narrow.num_params
 
 
 def numbers(model: Network, flat: Tensor) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -146,15 +148,15 @@ def test_equals_the_looped_twin() -> None:
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     method = FedRolex(config, mlp(WIDTHS), 4)
     share = torch.tensor(SIZES, dtype=torch.float64)
-    cohort = replace(everyone(share), level=torch.tensor(LEVEL).flatten())
+    cohort = replace(everyone(share), capacity_level=torch.tensor(LEVEL).flatten())
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, 4, 3)
     hyper = {name: torch.tensor(value, dtype=torch.float64) for name, value in HYPER.items()}
     server, devices = method.init(streams, hyper)
     assert devices == {}
-    whole = method.sizes[0]
+    whole = method.submodels[0]
     for t in range(6, 10):
-        work = data.work(t, cohort)
-        batches = [work.batch(step) for step in range(3)]
+        work = data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(3)]
         present = (work.count_classes() > 0).numpy()
         expected = []
         for s in range(2):
@@ -169,11 +171,11 @@ def test_equals_the_looped_twin() -> None:
             step, momentum, decay = (values[s] for values in HYPER.values())
             settings = twin.Settings(step, momentum, decay, 1.0)
             expected.append(twin.one_round(*numbers(whole, server["model"][s]), own, settings, t))
-        broadcast = method.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+        broadcast = method.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
         context = LocalContext(cohort, hyper, streams, t, work)
-        _, payload, loss = method.local(broadcast, {}, context)
-        received = deliver(payload, method.row_weights(context), cohort)
-        server = method.combine(server, received, context)
+        _, payload, loss = method.run_local_update(broadcast, {}, context)
+        received = deliver(payload, method.compute_weights(context), cohort)
+        server = method.update_server(server, received, context)
         assert server["round"].tolist() == [t + 1] * 2
         for s, (weights, biases, losses) in enumerate(expected):
             ours = numbers(whole, server["model"][s])
@@ -188,13 +190,13 @@ def test_views_are_what_the_next_round_sends() -> None:
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     server = method.init(streams, {})[0]
     server["round"] = torch.tensor([6, 9])
-    views = method.views(server, {})
+    views = method.build_views(server, {})
     assert list(views) == ["global", "level0", "level1", "level2"]
     for name in ("global", "level0"):
         assert torch.equal(views[name].params["model"], server["model"])
-    size = method.sizes[1]
+    size = method.submodels[1]
     for s, (first, second) in enumerate([([6, 7, 0, 1], [1, 2, 3]), ([1, 2, 3, 4], [4, 0, 1])]):
-        w, b = numbers(method.sizes[0], server["model"][s])
+        w, b = numbers(method.submodels[0], server["model"][s])
         ours, biases = numbers(size, views["level1"].params["model"][s])
         np.testing.assert_array_equal(ours[0], w[0][:, first])
         np.testing.assert_array_equal(ours[1], w[1][np.ix_(first, second)])
@@ -223,12 +225,12 @@ def test_over_the_air_without_error_is_digital() -> None:
 def test_sizes_do_not_depend_on_the_round() -> None:
     method = FedRolex(FedRolex.Settings(levels=(1.0, 0.5)), mlp(WIDTHS), 4)
     cohort = everyone(torch.ones(1, 4))
-    cohort = replace(cohort, level=torch.tensor([0, 1, 1, 0]))
+    cohort = replace(cohort, capacity_level=torch.tensor([0, 1, 1, 0]))
     server = method.init(Streams([1], [0]), {})[0]
     broadcast = method.broadcast(server, cohort)
-    sizes = [level.parameters for level in method.levels()]
+    sizes = [level.num_params for level in method.list_submodels()]
     assert broadcast.coordinates_per_row is not None
     assert broadcast.coordinates_per_row.tolist() == [sizes[0], sizes[1], sizes[1], sizes[0]]
-    assert list(broadcast.blocks) == ["model"]
+    assert list(broadcast.tensors) == ["model"]
     load = Workload(2, 4, np.array([3.0]))
-    assert method.flops(load) == method.levels()[0].flops(load)
+    assert method.count_flops(load) == method.list_submodels()[0].flops_fn(load)

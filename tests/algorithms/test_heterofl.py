@@ -22,7 +22,7 @@ from twins.setting import everyone, local_data, minibatch, mlp
 
 from otafl.algorithms.fedavg import FedAvg
 from otafl.algorithms.heterofl import HeteroFL
-from otafl.algorithms.width_slices import moved
+from otafl.algorithms.width_slices import apply_masked_mean
 from otafl.core.contracts import Cohort, Context, LocalContext, Payload, Received, Tensors, Workload
 from otafl.core.rng import Streams
 from otafl.models.base import unflatten
@@ -62,9 +62,10 @@ class Run:
         self.streams = Streams([5, 5], [0, 1], dtype=torch.float64)
         self.method = HeteroFL(HeteroFL.Settings(**settings), mlp(WIDTHS), 5)
         self.cohort = replace(
-            everyone(torch.tensor(SIZES, dtype=torch.float64)), level=torch.tensor(level).flatten()
+            everyone(torch.tensor(SIZES, dtype=torch.float64)),
+            capacity_level=torch.tensor(level).flatten(),
         )
-        weight = self.method.row_weights(Context(self.cohort, {}, self.streams, 0))
+        weight = self.method.compute_weights(Context(self.cohort, {}, self.streams, 0))
         self.cohort = replace(self.cohort, weight=weight)
         self.data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, STEPS)
         self.hyper = hyper_of(HYPER)
@@ -73,10 +74,12 @@ class Run:
 
     def local(self, t: int) -> tuple[Payload, Tensor]:
         cohort, before = self.cohort, self.server["model"].clone()
-        broadcast = self.method.broadcast(self.server, cohort).rows(cohort, 0, cohort.size)
-        work = self.data.work(t, cohort)
+        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
+            cohort, 0, cohort.num_rows
+        )
+        work = self.data.select_cohort(t, cohort)
         context = LocalContext(cohort, self.hyper, self.streams, t, work)
-        _, payload, loss = self.method.local(broadcast, {}, context)
+        _, payload, loss = self.method.run_local_update(broadcast, {}, context)
         assert torch.equal(self.server["model"], before)
         return payload, loss
 
@@ -84,15 +87,15 @@ class Run:
         payload, loss = self.local(t)
         received = deliver(payload, self.cohort)
         context = Context(self.cohort, self.hyper, self.streams, t)
-        self.server = self.method.combine(self.server, received, context)
+        self.server = self.method.update_server(self.server, received, context)
         return loss
 
     def devices(self, trial: int, t: int) -> list[twin.Device]:
-        work = self.data.work(t, self.cohort)
-        batches = [work.batch(step) for step in range(STEPS)]
+        work = self.data.select_cohort(t, self.cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
         rows = range(5 * trial, 5 * trial + 5)
         present = (work.count_classes() > 0).numpy()
-        level = self.cohort.level.tolist()
+        level = self.cohort.capacity_level.tolist()
         return [
             twin.Device(KEPT[level[row]], [minibatch(b, row) for b in batches], present[row])
             for row in rows
@@ -129,7 +132,7 @@ def assert_same(model: Network, flat: Tensor, weights: Any, biases: Any) -> None
 )
 def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
     one = Run(**settings)
-    whole = one.method.sizes[0]
+    whole = one.method.submodels[0]
     for t in range(4):
         expected = [
             twin.one_round(
@@ -145,8 +148,8 @@ def test_equals_the_looped_twin(settings: dict[str, Any]) -> None:
 
 def test_own_sizes_equal_federations_of_their_own() -> None:
     one = Run(aggregation="own")
-    sizes = one.method.sizes
-    ends = np.cumsum([0, *(size.size for size in sizes)])
+    sizes = one.method.submodels
+    ends = np.cumsum([0, *(size.num_params for size in sizes)])
     for t in range(3):
         expected = []
         for s in range(2):
@@ -168,8 +171,8 @@ def test_own_sizes_equal_federations_of_their_own() -> None:
 
 def test_own_levels_start_apart() -> None:
     one = Run(aggregation="own", levels=(0.5, 0.25), level=[[0] * 5, [1] * 5])
-    views = one.method.views(one.server, {})
-    shapes = [size.shapes for size in one.method.sizes]
+    views = one.method.build_views(one.server, {})
+    shapes = [size.shapes for size in one.method.submodels]
     large, small = (
         unflatten(views[f"level{i}"].params["model"], shapes[i])["layer0.weight"] for i in (0, 1)
     )
@@ -182,7 +185,7 @@ def test_own_levels_start_apart() -> None:
 
 def test_single_level_is_federated_averaging() -> None:
     """Of one width, nothing masked, scaled or clipped, and without momentum; equal shares."""
-    network = mlp(WIDTHS).network(lambda c: c)
+    network = mlp(WIDTHS).build_network(lambda c: c)
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     config = HeteroFL.Settings(levels=(1.0,), masked_loss=False, scaler=False, clip_norm=None)
     ours, theirs = HeteroFL(config, mlp(WIDTHS), 5), FedAvg(FedAvg.Settings(), network, 5)
@@ -196,21 +199,21 @@ def test_single_level_is_federated_averaging() -> None:
     assert torch.equal(servers[0]["model"], servers[1]["model"])
     for t in range(3):
         for i, method in enumerate((ours, theirs)):
-            broadcast = method.broadcast(servers[i], cohort).rows(cohort, 0, cohort.size)
-            work = data.work(t, cohort)
+            broadcast = method.broadcast(servers[i], cohort).expand_rows(cohort, 0, cohort.num_rows)
+            work = data.select_cohort(t, cohort)
             context = LocalContext(cohort, hyper, streams, t, work)
-            payload = method.local(broadcast, {}, context)[1]
+            payload = method.run_local_update(broadcast, {}, context)[1]
             received = deliver(payload, cohort)
-            servers[i] = method.combine(servers[i], received, context)
+            servers[i] = method.update_server(servers[i], received, context)
         torch.testing.assert_close(servers[0]["model"], servers[1]["model"], rtol=0, atol=1e-13)
 
 
 def test_what_nobody_trains_stays() -> None:
     """Without the large sizes in the second trial, only its first quarter or half moves."""
     one = Run(level=[[0] * 5, [2] * 5])
-    before = unflatten(one.server["model"], one.method.sizes[0].shapes)
+    before = unflatten(one.server["model"], one.method.submodels[0].shapes)
     one.round(0)
-    after = unflatten(one.server["model"], one.method.sizes[0].shapes)
+    after = unflatten(one.server["model"], one.method.submodels[0].shapes)
     changed = {name: (after[name] != before[name])[1] for name in before}
     assert not changed["layer0.bias"][2:].any()
     assert not changed["layer1.bias"][2:].any()
@@ -225,14 +228,14 @@ def test_what_nobody_trains_stays() -> None:
 
 def test_rows_of_absent_classes_count_for_those_that_have_them() -> None:
     one = Run(level=[[0] * 5, [0] * 5])
-    counts = one.data.work(0, one.cohort).count_classes()
+    counts = one.data.select_cohort(0, one.cohort).count_classes()
     absent = counts[:5] == 0
     assert absent.any(0).sum() >= 2  # some devices lack some classes
     assert not absent.all(0).any()
     payload, _ = one.local(0)
     (group,) = payload
-    shapes = one.method.sizes[0].shapes
-    sent = unflatten(group.blocks["model"], shapes)
+    shapes = one.method.submodels[0].shapes
+    sent = unflatten(group.tensors["model"], shapes)
     before = unflatten(one.server["model"], shapes)
     one.round(0)
     after = unflatten(one.server["model"], shapes)
@@ -249,9 +252,9 @@ def test_step_of_the_server_by_hand() -> None:
     model = torch.tensor([[1.0, 2.0, 3.0]])
     mean, count = torch.tensor([[0.5, 9.0, -1.0]]), torch.tensor([[1.0, 0.0, 0.25]])
     received = Received(({"model": mean},), ({"model": count},), None, None)
-    assert moved(model, received).tolist() == [[1.5, 2.0, 2.0]]
+    assert apply_masked_mean(model, received).tolist() == [[1.5, 2.0, 2.0]]
     nothing = Received(({"model": mean},), (torch.zeros(1),), None, None)
-    assert moved(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
+    assert apply_masked_mean(model, nothing).tolist() == [[1.0, 2.0, 3.0]]
 
 
 @pytest.mark.parametrize("aggregation", ["shared", "own"])
@@ -279,35 +282,38 @@ def test_over_the_air_without_error_is_digital(aggregation: str) -> None:
 def test_levels_and_what_they_are_charged() -> None:
     one = Run()
     sizes = [6 * a + a + a * b + b + 3 * b + 3 for a, b in KEPT]
-    assert [level.parameters for level in one.method.levels()] == sizes
+    assert [level.num_params for level in one.method.list_submodels()] == sizes
     broadcast = one.method.broadcast(one.server, one.cohort)
     assert broadcast.coordinates_per_row is not None
     assert broadcast.coordinates_per_row.tolist() == [
         sizes[level] for row in LEVEL for level in row
     ]
     load = Workload(2, 4, np.array([3.0]))
-    assert one.method.flops(load) == one.method.levels()[0].flops(load)
+    assert one.method.count_flops(load) == one.method.list_submodels()[0].flops_fn(load)
     (group,) = one.local(0)[0]
-    share = group.add_known_fraction().share
-    masked = one.data.work(0, one.cohort).count_classes() == 0
-    for row, level in enumerate(one.cohort.level.tolist()):
+    share = group.add_known_fraction().known_fraction
+    masked = one.data.select_cohort(0, one.cohort).count_classes() == 0
+    for row, level in enumerate(one.cohort.capacity_level.tolist()):
         missing = int(masked[row].sum()) * (KEPT[level][1] + 1)
         assert float(share[row]) * sizes[0] == pytest.approx(sizes[level] - missing)
 
 
 def test_views_are_the_leading_channels() -> None:
     one = Run()
-    views = one.method.views(one.server, {})
+    views = one.method.build_views(one.server, {})
     assert list(views) == ["global", "level0", "level1", "level2"]
-    whole, (w, b) = one.method.sizes[0], numbers(one.method.sizes[0], one.server["model"][1])
+    whole, (w, b) = (
+        one.method.submodels[0],
+        numbers(one.method.submodels[0], one.server["model"][1]),
+    )
     assert torch.equal(views["global"].params["model"], one.server["model"])
     for level, (first, second) in enumerate(KEPT):
         own = [w[0][:, :first], w[1][:first, :second], w[2][:second]]
-        size = one.method.sizes[level]
+        size = one.method.submodels[level]
         flat = views[f"level{level}"].params["model"]
         assert_same(size, flat[1], own, [b[0][:first], b[1][:second], b[2]])
         x = torch.linspace(-1, 1, 24, dtype=torch.float64).view(1, 4, 6)
         expected = size.logits(unflatten(flat, size.shapes), x)
-        assert torch.equal(views[f"level{level}"].predict({"model": flat}, x), expected)
-        assert views[f"level{level}"].moments is None
-    assert whole.size == one.server["model"].shape[1]
+        assert torch.equal(views[f"level{level}"].predict_fn({"model": flat}, x), expected)
+        assert views[f"level{level}"].moments_fn is None
+    assert whole.num_params == one.server["model"].shape[1]

@@ -19,11 +19,11 @@ from support.rival_rounds import (
     WHO,
     Round,
     Rounds,
-    batches,
-    close,
-    device,
-    losses,
-    members,
+    assert_close,
+    compute_losses,
+    draw_batches,
+    list_members,
+    read_device,
 )
 from twins import rivals as twin
 
@@ -36,21 +36,23 @@ pytestmark = pytest.mark.exact
 def test_local_only() -> None:
     ours = Rounds("local_only", MODEL, personal_learning_rate=OWN)
     assert ours.server == {}
-    v = [[device(ours, s, k) for k in range(5)] for s in range(2)]
+    v = [[read_device(ours, s, k) for k in range(5)] for s in range(2)]
     for t, who in enumerate(WHO):
-        one: Round = ours.round(t, who)
+        one: Round = ours.run_round(t, who)
         assert one.payload == ()
         for s in range(2):
-            for k, own, loss in zip(members(one, s), batches(one, s), losses(one, s), strict=True):
+            for k, own, loss in zip(
+                list_members(one, s), draw_batches(one, s), compute_losses(one, s), strict=True
+            ):
                 v[s][k], expected = twin.sgd(v[s][k], own, OWN[s])
                 np.testing.assert_allclose(loss, expected, rtol=1e-12)
             for k in range(5):
-                close(device(ours, s, k), v[s][k])
+                assert_close(read_device(ours, s, k), v[s][k])
 
 
 def test_local_only_sends_nothing() -> None:
     """No transport takes a symbol, bit, second or joule of radio, and work is still paid for."""
-    for transport in registry.names("transport"):
+    for transport in registry.list_names("transport"):
         one = run(engine({"algorithm": "local_only", "transport": transport}), 2)
         taken = one.means.take()
         for name in ("uplink_symbols", "uplink_bits", "airtime_s", "radio_j", "participants"):
@@ -62,5 +64,5 @@ def test_local_only_sends_nothing() -> None:
 def test_views_and_operations() -> None:
     """A step is 2 operations a parameter; nothing is sent."""
     one = Rounds("local_only", MODEL)
-    assert set(one.method.views(one.server, one.devices)) == {"personal"}
-    assert one.method.flops(LOAD) == 60 * GRADIENT + 6 * 2 * PARAMETERS
+    assert set(one.method.build_views(one.server, one.devices)) == {"personal"}
+    assert one.method.count_flops(LOAD) == 60 * GRADIENT + 6 * 2 * PARAMETERS

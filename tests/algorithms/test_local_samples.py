@@ -25,9 +25,11 @@ def test_pieces_are_all_samples_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (Batch(number[:, :, None].double(), number, None), torch.full((3,), 21.0)),
     ):
         total, shares, most = torch.zeros(3).double(), torch.zeros(3).double(), []
-        for rows, piece in local_samples.pieces(full):
+        for rows, piece in local_samples.split_into_pieces(full):
             assert piece.weight is not None
-            local_samples.add_(total, rows, (piece.x[:, :, 0] * local_samples.held(piece)).sum(1))
+            local_samples.add_(
+                total, rows, (piece.x[:, :, 0] * local_samples.get_sample_mask(piece)).sum(1)
+            )
             local_samples.add_(shares, rows, piece.weight.sum(1))
             most.append(len(piece.y))
         assert total.tolist() == expected.tolist()

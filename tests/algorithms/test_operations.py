@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import ALGORITHMS, engine
-from support.local_rounds import LocalRound, local_round
+from support.local_rounds import LocalRound, run_local_round
 
 from otafl.algorithms import base, fedfomo, fedmid, pfedbayes, split_mix
 from otafl.algorithms.apfl import Apfl
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.cp_blocks import CpBlocks
+from otafl.algorithms.cp_params import CpParams
 from otafl.algorithms.ditto import Ditto
 from otafl.algorithms.fedamp import FedAMP
 from otafl.algorithms.fedem import FedEM
@@ -111,29 +111,31 @@ def keys(name: str, case: str, settings: Mapping[str, Any] | None = None) -> dic
 
 def posteriors(of: LocalRound) -> float:
     """FedEM: the posterior of every minibatch anew, which a device keeps of its E-step."""
-    forward = of.method.model.forward_flops(of.load.batch).item()
-    return of.method.settings.components * of.load.steps * forward
+    forward = of.method.model.count_forward_flops(of.load.effective_batch_size).item()
+    return of.method.settings.components * of.load.num_steps * forward
 
 
 def fixed_heads(of: LocalRound) -> float:
     """FedRep: gradient and step of the head in the body's steps, which are undone."""
     sizes = [math.prod(of.method.model.shapes[name]) for name in of.method.head]
-    return of.load.steps * (2.0 * max(sizes) * of.load.batch.item() + 2.0 * sum(sizes))
+    return of.load.num_steps * (
+        2.0 * max(sizes) * of.load.effective_batch_size.item() + 2.0 * sum(sizes)
+    )
 
 
 def class_sums(of: LocalRound) -> float:
     """FedPAC: sums of each class as a product with who is in it; a device adds each sample once.
     And squares of the second pass, and a mask."""
     width, classes = of.method.width, of.method.classes
-    return (4.0 * classes + 2.0) * width * of.load.samples.item()
+    return (4.0 * classes + 2.0) * width * of.load.num_samples.item()
 
 
 def both_sides(of: LocalRound) -> float:
     """FedHM: the gradient of a Gram matrix U^T U by autograd, once for each of its sides."""
-    shapes = of.method.sizes[of.level].shapes
-    pairs = of.method.cut.pairs(shapes)
+    shapes = of.method.submodels[of.level].shapes
+    pairs = of.method.layout.list_factor_pairs(shapes)
     sides = [(shapes[left][0] + shapes[right][1], shapes[right][0]) for left, right in pairs]
-    return of.load.steps * sum(2.0 * both * rank**2 for both, rank in sides)
+    return of.load.num_steps * sum(2.0 * both * rank**2 for both, rank in sides)
 
 
 def every_mode(of: LocalRound) -> float:
@@ -146,7 +148,7 @@ def every_mode(of: LocalRound) -> float:
         2 * 2.0 * rank * math.prod(modes)
         for modes, rank in zip(method.cp.modes, method.cp.ranks, strict=True)
     )
-    return of.load.steps * method.settings.factor_steps * products
+    return of.load.num_steps * method.settings.factor_steps * products
 
 
 BESIDE: dict[str, Callable[[LocalRound], float]] = {
@@ -167,8 +169,8 @@ def apart(of: LocalRound, name: str) -> float:
 def said(of: LocalRound) -> float:
     """What the method says of the device."""
     method, load = of.method, of.load
-    levels = method.levels()
-    flops = levels[of.level].flops(load) if levels else method.flops(load)
+    levels = method.list_submodels()
+    flops = levels[of.level].flops_fn(load) if levels else method.count_flops(load)
     return float(flops.item())
 
 
@@ -186,7 +188,7 @@ ALL = [
 
 @pytest.mark.parametrize(("name", "case"), ALL)
 def test_operations_are_those_of_a_round(name: str, case: str) -> None:
-    assert abs(apart(local_round(name, keys(name, case)), name)) < WITHIN
+    assert abs(apart(run_local_round(name, keys(name, case)), name)) < WITHIN
 
 
 @pytest.mark.slow
@@ -194,13 +196,13 @@ def test_operations_are_those_of_a_round(name: str, case: str) -> None:
     ("name", "settings"), [(name, one) for name, several in VARIANTS.items() for one in several]
 )
 def test_operations_of_settings(name: str, settings: Mapping[str, Any]) -> None:
-    assert abs(apart(local_round(name, keys(name, "many steps", settings)), name)) < WITHIN
+    assert abs(apart(run_local_round(name, keys(name, "many steps", settings)), name)) < WITHIN
 
 
 @pytest.mark.slow
 def test_operations_of_coordinates_by_conjugate_gradients() -> None:
     """TDPFed's of convolutions; how many iterations it takes depends on the data."""
-    one = local_round("tdpfed", keys("tdpfed", "convolutions", {"aggregation": "tangent"}))
+    one = run_local_round("tdpfed", keys("tdpfed", "convolutions", {"aggregation": "tangent"}))
     assert abs(apart(one, "tdpfed")) < WITHIN
 
 
@@ -216,42 +218,42 @@ def on_a_minibatch(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def retraction_once_a_round(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lowrank, "retract_flops", scaled(1 / STEPS, lowrank.retract_flops))
+    patch.setattr(lowrank, "count_retract_flops", scaled(1 / STEPS, lowrank.count_retract_flops))
 
 
 def threshold_once_a_round(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fedmid, "svt_flops", scaled(1 / STEPS, fedmid.svt_flops))
+    patch.setattr(fedmid, "count_svt_flops", scaled(1 / STEPS, fedmid.count_svt_flops))
 
 
 def passes_over_a_minibatch(patch: pytest.MonkeyPatch) -> None:
     """The E-step of FedEM, and FedPAC's statistics."""
     for kind in (FedEM, FedPAC):
-        plain = kind.flops
+        plain = kind.count_flops
         patch.setattr(
-            kind, "flops", lambda m, load, f=plain: f(m, replace(load, samples=load.batch))
+            kind, "count_flops", lambda m, load, f=plain: f(m, replace(load, samples=load.batch))
         )
 
 
 def nothing_validated(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fedfomo, "held_out", lambda samples, share: 0.0 * samples)
+    patch.setattr(fedfomo, "count_held_out", lambda samples, share: 0.0 * samples)
 
 
 def minibatches_of_twenty(patch: pytest.MonkeyPatch) -> None:
     """TDPFed's solves counted as samples over 20."""
-    patch.setattr(CpBlocks, "step_flops", scaled(BATCH / 20, CpBlocks.step_flops))
+    patch.setattr(CpParams, "count_step_flops", scaled(BATCH / 20, CpParams.count_step_flops))
 
 
 def gradient_by_the_samples(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Model, "training_flops", lambda m, n: 6.0 * m.macs * n)
+    patch.setattr(Model, "count_training_flops", lambda m, n: 6.0 * m.macs * n)
 
 
 def optimiser_left_out(patch: pytest.MonkeyPatch) -> None:
     for module in (base, split_mix):
-        patch.setattr(module, "local_flops", gradients_alone)
+        patch.setattr(module, "count_local_flops", gradients_alone)
 
 
 def gradients_alone(network: Model, of: Any, load: Workload) -> Any:
-    return load.steps * network.training_flops(load.batch)
+    return load.num_steps * network.count_training_flops(load.effective_batch_size)
 
 
 def draws_left_out(patch: pytest.MonkeyPatch) -> None:
@@ -260,7 +262,7 @@ def draws_left_out(patch: pytest.MonkeyPatch) -> None:
 
 def one_gradient_a_step(patch: pytest.MonkeyPatch) -> None:
     for kind in (Apfl, Ditto, FedAMP, PFedBayes, FedRep):
-        patch.setattr(kind, "flops", Algorithm.flops)
+        patch.setattr(kind, "count_flops", Algorithm.count_flops)
     for kind in (PFedMe, PerFedAvg, PFedBreD):
         patch.setattr(kind, "gradients_per_step", 1)
 
@@ -291,7 +293,7 @@ MUTATIONS = [
 def test_mutations_are_seen(
     name: str, mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of = local_round(name, keys(name, "many steps"))
+    of = run_local_round(name, keys(name, "many steps"))
     assert abs(apart(of, name)) < WITHIN
     mutate(monkeypatch)
     assert abs(apart(of, name)) > WITHIN
@@ -303,7 +305,7 @@ def test_each_device_has_its_own(name: str) -> None:
     device with less than a minibatch does no work on the padding."""
     method = engine(keys(name, "one step") | {"transport": "ideal"}).parts.algorithm
     samples = np.array([[4.0, 20.0, 20.0], [50.0, 3.0, 700.0]])
-    for flops in [level.flops for level in method.levels()] or [method.flops]:
+    for flops in [level.flops_fn for level in method.list_submodels()] or [method.count_flops]:
         together = flops(Workload(6, 10, samples))
         alone = [flops(Workload(6, 10, np.array(one))).item() for one in samples.ravel()]
         np.testing.assert_allclose(together, np.reshape(alone, samples.shape), rtol=1e-12)

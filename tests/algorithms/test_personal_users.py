@@ -74,8 +74,8 @@ class Recorder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._work, name)
 
-    def batch(self, step: int, draw: int = 0) -> Batch:
-        batch: Batch = self._work.batch(step, draw)
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        batch: Batch = self._work.draw_batch(step, draw_index)
         shape = batch.y.shape
         even = torch.full(shape, 1.0 / shape[1], dtype=torch.float64)
         share = even if batch.weight is None else batch.weight
@@ -83,7 +83,7 @@ class Recorder:
             with torch.inference_mode(False):  # tensors that autograd takes
                 rows = (part[row].clone() for part in (batch.x, batch.y, share))
                 sample = users.Sample(*rows)
-            self._drawn[who].setdefault(step, {})[draw] = sample
+            self._drawn[who].setdefault(step, {})[draw_index] = sample
         return batch
 
     @property
@@ -95,18 +95,18 @@ def recorded(one: Engine) -> tuple[Drawn, list[Cohort]]:
     """What the next rounds draw and who takes part in them, written to as they are run."""
     drawn: Drawn = defaultdict(dict)
     cohorts: list[Cohort] = []
-    local, select = one.parts.algorithm.local, one.select
+    local, select = one.parts.algorithm.run_local_update, one.select_cohort
 
     def noted(broadcast: Any, devices: Any, context: Any) -> Any:
-        work: Any = Recorder(context.work, context.cohort, drawn)
-        return local(broadcast, devices, replace(context, work=work))
+        work: Any = Recorder(context.local_data, context.cohort, drawn)
+        return local(broadcast, devices, replace(context, local_data=work))
 
     def chosen(*given: Any) -> Cohort:
         cohorts.append(select(*given))
         return cohorts[-1]
 
-    one.parts.algorithm.local = noted  # type: ignore[method-assign]
-    one.select = chosen  # type: ignore[method-assign]
+    one.parts.algorithm.run_local_update = noted  # type: ignore[method-assign]
+    one.select_cohort = chosen  # type: ignore[method-assign]
     return drawn, cohorts
 
 
@@ -144,7 +144,7 @@ class Trial:
         self.shapes = one.parts.algorithm.model.shapes
         self.w = self.server()
         self.users = [users.User(self.w, users.perceptron) for _ in range(DEVICES)]
-        self.counts = one.parts.samples.share[number].tolist()
+        self.counts = one.parts.samples.sample_share[number].tolist()
 
     def server(self) -> users.Tensors:
         """The engine's global model."""
@@ -154,7 +154,7 @@ class Trial:
     def train(self, cohort: Cohort, drawn: Drawn, method: str) -> None:
         """Let the users train on what the engine has drawn, and the server aggregate."""
         own = (cohort.trial == self.number).nonzero()[:, 0]
-        sending = cohort.device[own[cohort.sends[own]]].tolist()
+        sending = cohort.device[own[cohort.transmit_mask[own]]].tolist()
         assert len(own) == DEVICES
         assert len(sending) == 3
         local = {}
@@ -167,7 +167,7 @@ class Trial:
 
     def apart(self) -> float:
         """The largest difference from what the engine keeps."""
-        kept, pairs = self.engine.devices.blocks(), list(zip(self.server(), self.w, strict=True))
+        kept, pairs = self.engine.devices.get_all(), list(zip(self.server(), self.w, strict=True))
         for prefix, state in (("personal", "theta"), ("last", "last")):
             for place, name in enumerate(self.shapes):
                 ours = kept.get(f"{prefix}.{name}")
@@ -184,7 +184,7 @@ def farthest(method: str, model: str) -> float:
     start, worst = [trial.w for trial in trials], 0.0
     for t in range(ROUNDS):
         drawn.clear()
-        one.round(t)
+        one.run_round(t)
         for trial in trials:
             trial.train(cohorts[t], drawn, method)
             worst = max(worst, trial.apart())
@@ -201,12 +201,12 @@ def test_rounds_are_those_of_the_published_programs(method: str, model: str) -> 
 
 @pytest.mark.slow
 def test_another_sign_of_the_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = pfedbred._recalled
+    real = pfedbred._apply_memory
 
     def other(span: Any, point: Tensor, rates: Any) -> Tensor:
         return real(span, point, {**rates, "eta": -rates["eta"]})
 
-    monkeypatch.setattr(pfedbred, "_recalled", other)
+    monkeypatch.setattr(pfedbred, "_apply_memory", other)
     assert farthest("meg", "mlp") > 1e-5
     assert farthest("mh", "mlp") > 1e-5
     assert farthest("lg", "mlp") < 1e-12

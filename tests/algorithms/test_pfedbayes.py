@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run
-from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, close, cohort_of
+from support.exchange_bench import SIZES, WHO, WIDTHS, Bench, S, assert_close, make_cohort
 from torch.distributions import Normal, kl_divergence
 from twins import exchange, pfedbayes
 from twins.setting import mlp
 
 from otafl.algorithms import pfedbayes as pfedbayes_method
-from otafl.algorithms.pfedbayes import PFedBayes, _copy_step_, _stable
+from otafl.algorithms.pfedbayes import PFedBayes, _limit_step, _take_copy_step_
 from otafl.core.errors import UserError
 from otafl.models.cnn import Cnn
 
@@ -46,17 +46,17 @@ def bench_of(widths: tuple[int, ...] = WIDTHS, **changes: Any) -> Bench:
 @pytest.mark.twin
 def test_equals_the_looped_twin() -> None:
     bench = bench_of()
-    size = bench.model.size
+    size = bench.model.num_params
     mu, rho = (bench.server[name].numpy().copy() for name in ("model", "rho"))
     q = [[(mu[s], rho[s])] * 5 for s in range(S)]
     w = [(mu[s], rho[s]) for s in range(S)]
     for t, who in enumerate(WHO):
-        cohort = cohort_of(who)
-        batches = bench.batches(cohort, t)
+        cohort = make_cohort(who)
+        batches = bench.draw_batches(cohort, t)
         bench.local(cohort, t)
         bench.combine(cohort, t, None)
         noise = [
-            bench.streams.device_normal(
+            bench.streams.draw_device_normal(
                 "pfedbayes", (t << 32) + draw, cohort.trial, cohort.device, (size,)
             ).numpy()
             for draw in range(2 * DRAWS)
@@ -77,18 +77,18 @@ def test_equals_the_looped_twin() -> None:
             )
             share = SIZES[s][k] / sum(SIZES[s][j] for j in who[s])
             sums[s] += share * (np.stack(copy) - np.stack(w[s]))
-            close(bench.loss[row], np.array(loss))
+            assert_close(bench.loss[row], np.array(loss))
         for s in range(S):
             moved = np.stack(w[s]) + HYPER["server_learning_rate"][s] * sums[s]
             w[s] = (moved[0], moved[1])
-            close(bench.server["model"][s], w[s][0])
-            close(bench.server["rho"][s], w[s][1])
+            assert_close(bench.server["model"][s], w[s][0])
+            assert_close(bench.server["rho"][s], w[s][1])
             for k in range(5):
-                close(bench.state("personal")[s, k], q[s][k][0])
-                close(bench.state("personal_rho")[s, k], q[s][k][1])
+                assert_close(bench.get_state("personal")[s, k], q[s][k][0])
+                assert_close(bench.get_state("personal_rho")[s, k], q[s][k][1])
     assert not np.allclose(q[0][0][0], w[0][0])
-    views = bench.method.views(bench.server, bench.devices.blocks())
-    assert torch.equal(views["personal"].params["model"][2], bench.state("personal")[0, 2])
+    views = bench.method.build_views(bench.server, bench.devices.get_all())
+    assert torch.equal(views["personal"].params["model"][2], bench.get_state("personal")[0, 2])
     assert torch.equal(views["global"].params["model"], bench.server["model"])
 
 
@@ -104,7 +104,7 @@ def test_the_copy_goes_down_the_divergence() -> None:
     q, w = Normal(mu, softplus(rho)), Normal(leaves[0], softplus(leaves[1]))
     grads = torch.autograd.grad((zeta * kl_divergence(q, w)).sum(), leaves)
     expected = [leaf - rate * grad for leaf, grad in zip((w_mu, w_rho), grads, strict=True)]
-    _copy_step_((w_mu, w_rho), softplus(w_rho), mu, softplus(rho), zeta * rate)
+    _take_copy_step_((w_mu, w_rho), softplus(w_rho), mu, softplus(rho), zeta * rate)
     torch.testing.assert_close([w_mu, w_rho], expected, rtol=0, atol=1e-14)
 
 
@@ -115,8 +115,8 @@ def test_without_the_divergence_nothing_is_learnt_together() -> None:
     widths = (WIDTHS[0], 5, WIDTHS[-1])
     bench = bench_of(widths, penalty=[0.0, 0.0], rho_start=-60.0)
     before = {name: block.clone() for name, block in bench.server.items()}
-    cohort = cohort_of(WHO[0])
-    batches = bench.batches(cohort, 0)
+    cohort = make_cohort(WHO[0])
+    batches = bench.draw_batches(cohort, 0)
     start = before["model"].numpy()
     bench.local(cohort, 0)
     bench.combine(cohort, 0, None)
@@ -125,7 +125,9 @@ def test_without_the_divergence_nothing_is_learnt_together() -> None:
     for row, (s, k) in enumerate(pairs):
         repeated = [b for b in batches[row] for _ in range(DRAWS)]
         rate = HYPER["personal_learning_rate"][s]
-        close(bench.state("personal")[s, k], exchange.sgd(start[s], widths, repeated, rate)[0])
+        assert_close(
+            bench.get_state("personal")[s, k], exchange.sgd(start[s], widths, repeated, rate)[0]
+        )
 
 
 def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
@@ -135,8 +137,8 @@ def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
         bench = bench_of(
             penalty=[zeta, zeta], personal_learning_rate=[1e-4, 1e-4], learning_rate=[1e-9, 1e-9]
         )
-        bench.local(cohort_of(WHO[0]), 0)
-        apart.append(float((bench.state("personal")[0, 0] - bench.server["model"][0]).norm()))
+        bench.local(make_cohort(WHO[0]), 0)
+        apart.append(float((bench.get_state("personal")[0, 0] - bench.server["model"][0]).norm()))
     assert 0 < apart[1] < 0.5 * apart[0]
 
 
@@ -153,11 +155,11 @@ def test_the_penalty_is_lowered_where_steps_on_it_would_diverge() -> None:
     least = torch.nn.functional.softplus(torch.tensor(-2.5).double()).square()
     rate = torch.full((4, 1), 0.01).double()
     zeta = torch.tensor([[0.1], [1.99], [2.01], [1e4]]).double() * least / rate
-    made = _stable(zeta, rate, rate, 1, rho)
+    made = _limit_step(zeta, rate, rate, 1, rho)
     assert torch.equal(made[:2], zeta[:2])
     torch.testing.assert_close(rate[2:] * made[2:] / least, torch.ones(2, 1).double())
-    assert torch.equal(_stable(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
-    assert (_stable(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
+    assert torch.equal(_limit_step(zeta, 0.4 * rate, rate, 1, rho)[:3], zeta[:3])
+    assert (_limit_step(zeta, 0.4 * rate, rate, 200, rho)[2] < zeta[2]).all()
 
 
 def farthest(samples: int) -> float:
@@ -173,6 +175,6 @@ def test_devices_of_few_samples_do_not_spoil_the_mean(monkeypatch: pytest.Monkey
     """Four samples move it as little as fifty do; without the limit, to several times as far."""
     usual = farthest(50)
     assert farthest(4) < 1.5 * usual
-    monkeypatch.setattr(pfedbayes_method, "_stable", lambda zeta, *_: zeta)
+    monkeypatch.setattr(pfedbayes_method, "_limit_step", lambda zeta, *_: zeta)
     assert farthest(50) == usual
     assert farthest(4) > 3.0 * usual

@@ -29,13 +29,14 @@ from otafl.algorithms.pfedbred import PFedBreD
 from otafl.algorithms.pfedme import PFedMe
 from otafl.core.contracts import LocalContext, Received, Tensors
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.models import minibatch_span
 from otafl.models.base import Model
 from otafl.models.cnn import Cnn
 from otafl.models.custom import ModuleModel
+from otafl.models.minibatch_span import SpanForm
 from otafl.models.softmax_regression import SoftmaxRegression
-from otafl.models.span import Plain, Spanned
+from otafl.models.span import PlainForm
 
 WIDTHS = (6, 8, 5, 3)
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -86,18 +87,18 @@ def run(ours: Any, data: TrainingData, streams: Streams, rounds: int = ROUNDS) -
     out = [{**server, **devices}]
     for t in range(rounds):
         before = {name: block.clone() for name, block in server.items()}
-        broadcast = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
-        context = LocalContext(cohort, hyper, streams, t, data.work(t, cohort))
+        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+        context = LocalContext(cohort, hyper, streams, t, data.select_cohort(t, cohort))
         given = {name: block.clone() for name, block in devices.items()}
-        devices, payload, loss = ours.local(broadcast, given, context)
+        devices, payload, loss = ours.run_local_update(broadcast, given, context)
         assert all(torch.equal(server[name], block) for name, block in before.items())
         assert devices.keys() == given.keys()
         (group,) = payload
-        pointers = [b.data_ptr() for b in (*devices.values(), *group.blocks.values())]
+        pointers = [b.data_ptr() for b in (*devices.values(), *group.tensors.values())]
         assert len(set(pointers)) == len(pointers)
-        mean = torch.einsum("sk,sk...->s...", weight, group.blocks["model"].unflatten(0, (2, 5)))
+        mean = torch.einsum("sk,sk...->s...", weight, group.tensors["model"].unflatten(0, (2, 5)))
         received = Received(({"model": mean},), (weight.new_ones(2),), None, None)
-        server = ours.combine(server, received, context)
+        server = ours.update_server(server, received, context)
         out.append({**server, **devices, "loss": loss})
     return out
 
@@ -112,7 +113,7 @@ def test_equals_the_looped_twin(
     data = local_data(SIZES, WIDTHS[0], WIDTHS[-1], streams, batch_size=4, steps=STEPS)
     model = mlp(WIDTHS)
     ours = made(method, keys, model)
-    assert isinstance(ours.form, Spanned)
+    assert isinstance(ours.form, SpanForm)
     trace = run(ours, data, streams)
 
     net = twin.Net([(layer.inputs, layer.outputs) for layer in model.layers])
@@ -122,8 +123,8 @@ def test_equals_the_looped_twin(
         w = trace[0]["model"][s].double().numpy()
         known = [twin.Device(w, w) for _ in range(5)]
         for t in range(ROUNDS):
-            work = data.work(t, cohort)
-            drawn = [[work.batch(step, draw) for draw in range(3)] for step in range(STEPS)]
+            work = data.select_cohort(t, cohort)
+            drawn = [[work.draw_batch(step, draw) for draw in range(3)] for step in range(STEPS)]
             local = []
             for k in range(5):
                 row = 5 * s + k
@@ -181,7 +182,7 @@ def test_span_equals_plain_form(
         data = local_data(SIZES, WIDTHS[0], classes, streams, batch_size=4, steps=STEPS)
         ours = made(method, keys, model)
         if plain:
-            ours.form = Plain(model)
+            ours.form = PlainForm(model)
         traces.append(run(ours, data, streams))
     for ours, other in zip(*traces, strict=True):
         torch.testing.assert_close(ours, other, rtol=0, atol=1e-10)
@@ -194,7 +195,7 @@ def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
     shape = (1, 6, 6)
     cnn = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), shape, 3)
     ours = made(method, keys, cnn)
-    assert isinstance(ours.form, Plain)
+    assert isinstance(ours.form, PlainForm)
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
     data = local_data(SIZES, 36, 3, streams, batch_size=4, steps=STEPS)
     data.x = data.x.view(-1, *shape)
@@ -211,6 +212,6 @@ def test_plain_form_of_other_models(method: Any, keys: dict[str, Any]) -> None:
             return cnn.init(draw)
 
     other = made(method, keys, Twin())
-    assert isinstance(other.form, Plain)
+    assert isinstance(other.form, PlainForm)
     for one, two in zip(first, run(other, data, streams, rounds=2), strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=1e-10)

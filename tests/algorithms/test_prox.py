@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 from twins.setting import everyone, local_data, mlp
 
-from otafl.algorithms.prox import envelope_step, gradient_steps, nesterov_steps
+from otafl.algorithms.prox import take_envelope_step, take_gradient_steps, take_nesterov_steps
 from otafl.core.rng import Streams
 from otafl.models.base import cross_entropy, flatten, unflatten
-from otafl.models.held import Held, Slope
-from otafl.models.span import difference, form_of
+from otafl.models.forms import FormParams, Gradient, subtract_params
+from otafl.models.span import choose_form
 
 
 class Curved:
@@ -32,19 +32,19 @@ class Curved:
         self.a, self.b, self.c = a, b, c
         self.origin, self.directions = b, [b]
 
-    def slope(self, point: Tensor) -> Slope:
+    def compute_gradient(self, point: Tensor) -> Gradient:
         loss = 0.5 * self.a * ((point - self.b) ** 2).sum(1) + (self.c * point).sum(1)
-        return Slope(loss, {"x": self.a * (point - self.b) + self.c}, point)
+        return Gradient(loss, {"x": self.a * (point - self.b) + self.c}, point)
 
-    def descend_(self, point: Tensor, slope: Slope, step: Tensor) -> None:
-        assert isinstance(slope.by, dict)
-        point.sub_(step[:, None] * slope.by["x"])
+    def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:
+        assert isinstance(slope.grads, dict)
+        point.sub_(step[:, None] * slope.grads["x"])
 
-    def write_(self, point: Tensor, out: Held) -> None:
+    def write_(self, point: Tensor, out: FormParams) -> None:
         out.rest.copy_(point)
 
-    def between(self, start: Tensor, end: Tensor) -> Held:
-        return Held(end - start, None)
+    def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
+        return FormParams(end - start, None)
 
 
 def vectors(seed: int) -> Tensor:
@@ -66,7 +66,7 @@ def test_linear_loss() -> None:
     assert (1 - kept).flatten().tolist() == pytest.approx([0.5562946875, 0.83193], abs=1e-12)
     rate = torch.tensor([0.01, 0.03], dtype=torch.float64)
     rates = {"personal_learning_rate": STEP, "penalty": PENALTY, "learning_rate": rate}
-    theta, moved, loss = envelope_step(span, B, START, MEAN, rates, 5)
+    theta, moved, loss = take_envelope_step(span, B, START, MEAN, rates, 5)
     expected = (1 - kept) * C - PENALTY[:, None] * kept * (START - MEAN)
     torch.testing.assert_close(PENALTY[:, None] * (MEAN - theta), expected)
     torch.testing.assert_close(moved, B - rate[:, None] * expected)
@@ -82,10 +82,10 @@ def test_quadratic_loss() -> None:
     weight = PENALTY[:, None]
     best = (a * B + weight * MEAN) / (a + weight)
     for steps in (1, 5):
-        theta, _ = gradient_steps(span, START, MEAN, STEP, PENALTY, steps)
+        theta, _ = take_gradient_steps(span, START, MEAN, STEP, PENALTY, steps)
         factor = ((1 - STEP * (a + PENALTY)) ** steps)[:, None]
         torch.testing.assert_close(theta, best + factor * (START - best))
-    theta, _ = gradient_steps(span, START, MEAN, STEP, PENALTY, many)
+    theta, _ = take_gradient_steps(span, START, MEAN, STEP, PENALTY, many)
     torch.testing.assert_close(weight * (MEAN - theta), a * weight / (a + weight) * (MEAN - B))
 
 
@@ -100,7 +100,7 @@ def test_nesterov_steps() -> None:
     for j in range(1, 7):
         ahead = error + (j - 1) / (j + 2) * (error - before)
         before, error = error, factor * ahead
-        theta, loss = nesterov_steps(span, START, MEAN, STEP, PENALTY, j)
+        theta, loss = take_nesterov_steps(span, START, MEAN, STEP, PENALTY, j)
         torch.testing.assert_close(theta, best + error)
         torch.testing.assert_close(loss, 0.5 * a * ((START - B) ** 2).sum(1))
     assert torch.equal(START, vectors(2))
@@ -125,7 +125,7 @@ def setting():  # type: ignore[no-untyped-def]
     """Make two devices' networks, a minibatch, and a centre away from them."""
     streams = Streams([3], [0], dtype=torch.float64)
     cohort = everyone(torch.full((1, 2), 0.5, dtype=torch.float64))
-    batch = local_data([[9, 9]], 6, 3, streams, 4, 1).work(0, cohort).batch(0)
+    batch = local_data([[9, 9]], 6, 3, streams, 4, 1).select_cohort(0, cohort).draw_batch(0)
     model = mlp((6, 8, 3))
     shapes = model.shapes
     size = sum(torch.Size(shape).numel() for shape in shapes.values())
@@ -143,16 +143,16 @@ def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) 
     the attained minimum by mu, against finite differences."""
     model, batch, w, centre = setting
     penalty = torch.tensor([40.0, 60.0], dtype=torch.float64)
-    form = form_of(model)
+    form = choose_form(model)
 
-    def solve(at: Tensor, steps: int, solver=gradient_steps, rate: float = 0.01) -> Tensor:  # type: ignore[no-untyped-def]
-        held, mean = (form.hold(unflatten(x, model.shapes)) for x in (w, at))
-        span = form.span(batch, held, difference(mean, held))
+    def solve(at: Tensor, steps: int, solver=take_gradient_steps, rate: float = 0.01) -> Tensor:  # type: ignore[no-untyped-def]
+        held, mean = (form.copy_params(unflatten(x, model.shapes)) for x in (w, at))
+        span = form.make_span(batch, held, subtract_params(mean, held))
         step = torch.full((2,), rate, dtype=torch.float64)
         there = span.origin + span.directions[0]
         theta, _ = solver(span, span.origin, there, step, penalty, steps)
         span.write_(theta, held)
-        return flatten(form.blocks(held))
+        return flatten(form.to_params(held))
 
     def objective(theta: Tensor, mu: Tensor) -> Tensor:
         loss = cross_entropy(model.logits(unflatten(theta, model.shapes), batch.x), batch)
@@ -168,7 +168,7 @@ def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) 
         assert ((after / before - (1 - 0.01 * penalty)).abs() < 0.04).all()
     plain, fast = (
         (solve(centre, 20, solver, 0.001) - best).norm(dim=1)
-        for solver in (gradient_steps, nesterov_steps)
+        for solver in (take_gradient_steps, take_nesterov_steps)
     )
     assert (fast < 0.5 * plain).all()
 

@@ -26,15 +26,15 @@ from support.rival_rounds import (
     SERVER,
     WHO,
     Rounds,
-    arrays,
-    batches,
-    close,
-    exact,
-    losses,
-    members,
-    same_model,
-    server,
-    shares,
+    assert_close,
+    assert_same_model,
+    compute_losses,
+    draw_batches,
+    get_shares,
+    list_members,
+    read_server,
+    receive_exactly,
+    to_arrays,
 )
 from twins import rivals as twin
 
@@ -46,30 +46,30 @@ pytestmark = pytest.mark.exact
 @pytest.mark.twin
 def test_scaffold() -> None:
     ours = Rounds("scaffold", MODEL, **RATES)
-    x = [server(ours, s) for s in range(2)]
+    x = [read_server(ours, s) for s in range(2)]
     c = [[0.0 * a for a in x[s]] for s in range(2)]
     own = [[c[s]] * 5 for s in range(2)]
     for t, who in enumerate(WHO):
-        one = ours.round(t, who)
+        one = ours.run_round(t, who)
         for s in range(2):
-            there = members(one, s)
+            there = list_members(one, s)
             x[s], c[s], new, loss = twin.scaffold(
                 x[s],
                 c[s],
                 [own[s][k] for k in there],
-                batches(one, s),
-                shares(one, s),
+                draw_batches(one, s),
+                get_shares(one, s),
                 RATE[s],
                 SERVER[s],
             )
             for k, control in zip(there, new, strict=True):
                 own[s][k] = control
-            close(server(ours, s), x[s])
-            close(server(ours, s, "control"), c[s])
+            assert_close(read_server(ours, s), x[s])
+            assert_close(read_server(ours, s, "control"), c[s])
             for k in range(5):
                 flat = unflatten(ours.devices["control"].flatten(0, 1), MODEL.shapes)
-                close(arrays(MODEL, flat, 5 * s + k), own[s][k])
-            np.testing.assert_allclose(losses(one, s), loss, rtol=1e-12)
+                assert_close(to_arrays(MODEL, flat, 5 * s + k), own[s][k])
+            np.testing.assert_allclose(compute_losses(one, s), loss, rtol=1e-12)
     weight = ours.all.weight.view(2, 5, 1)
     balance = (weight * ours.devices["control"]).sum(1)
     torch.testing.assert_close(balance, ours.server["control"], rtol=0, atol=1e-12)
@@ -82,10 +82,10 @@ def test_scaffold_starts_as_fedavg(dtype: torch.dtype) -> None:
     one = Rounds("scaffold", MODEL, dtype=dtype, **RATES)
     other = Rounds("fedavg", MODEL, dtype=dtype, **RATES)
     for rounds in (one, other):
-        rounds.round(0)
-    same_model(one, other)
+        rounds.run_round(0)
+    assert_same_model(one, other)
     for rounds in (one, other):
-        rounds.round(1)
+        rounds.run_round(1)
     assert not torch.equal(one.server["model"], other.server["model"])
 
 
@@ -94,8 +94,8 @@ def test_scaffold_of_single_steps_is_fedavg() -> None:
     one = Rounds("scaffold", MODEL, steps=1, **RATES)
     other = Rounds("fedavg", MODEL, steps=1, **RATES)
     for t in range(4):
-        one.round(t)
-        other.round(t)
+        one.run_round(t)
+        other.run_round(t)
         np.testing.assert_allclose(one.server["model"], other.server["model"], atol=1e-12)
     assert one.server["control"].abs().amax(1).gt(1e-3).all()
 
@@ -105,25 +105,31 @@ def test_scaffold_sends_two_groups() -> None:
     up."""
     one = Rounds("scaffold", MODEL, **RATES)
     rate = one.hyper["learning_rate"][one.all.trial][:, None]
-    payload = one.round(0).payload
-    assert [list(group.blocks) for group in payload] == [["model"], ["control"]]
-    model, control = (next(iter(group.blocks.values())) for group in payload)
+    payload = one.run_round(0).payload
+    assert [list(group.tensors) for group in payload] == [["model"], ["control"]]
+    model, control = (next(iter(group.tensors.values())) for group in payload)
     np.testing.assert_allclose(control, -model / (3 * rate), rtol=1e-12)
     broadcast = one.method.broadcast(one.server, one.all)
-    assert broadcast.reals == sum(group.reals for group in payload) == 2 * MODEL.size
+    assert (
+        broadcast.num_coordinates
+        == sum(group.num_coordinates for group in payload)
+        == 2 * MODEL.num_params
+    )
 
 
 def test_scaffold_counts_what_arrived() -> None:
     """c moves by the share of all samples that the mean is of."""
     one = Rounds("scaffold", MODEL, **RATES)
-    one.round(0)
+    one.run_round(0)
     senders = one.all.take(torch.tensor([0, 3, 6, 9]))
-    control = one.devices["control"].flatten(0, 1)[senders.cell]
-    broadcast = one.method.broadcast(one.server, senders).rows(senders, 0, senders.size)
-    _, payload, _ = one.method.local(broadcast, {"control": control}, one.context(senders, 1))
+    control = one.devices["control"].flatten(0, 1)[senders.flat_index]
+    broadcast = one.method.broadcast(one.server, senders).expand_rows(senders, 0, senders.num_rows)
+    _, payload, _ = one.method.run_local_update(
+        broadcast, {"control": control}, one.make_context(senders, 1)
+    )
     half = torch.tensor([1.0, 0.5], dtype=torch.float64)
-    arrived = replace(exact(payload, senders), count=(half, half))
-    after = one.method.combine(one.server, arrived, one.context(senders, 1))
+    arrived = replace(receive_exactly(payload, senders), group_weight=(half, half))
+    after = one.method.update_server(one.server, arrived, one.make_context(senders, 1))
     came = torch.tensor([20 + 30, 0.5 * (9 + 40)], dtype=torch.float64)
     share = came / torch.tensor([70.0, 87.0])
     moved = after["control"] - one.server["control"]
@@ -134,15 +140,15 @@ def test_a_device_moves_its_control_by_what_was_received() -> None:
     """All of it, none, and the first three reals; local work alone moves nothing, and the change
     of the model is not that of the control."""
     one = Rounds("scaffold", MODEL, **RATES)
-    one.round(0)
+    one.run_round(0)
     cohort = one.all.take(torch.tensor([0, 3, 6]))
-    before = one.devices["control"].flatten(0, 1)[cohort.cell]
-    broadcast = one.method.broadcast(one.server, cohort).rows(cohort, 0, cohort.size)
-    context = one.context(cohort, 1)
-    state, payload, _ = one.method.local(broadcast, {"control": before.clone()}, context)
+    before = one.devices["control"].flatten(0, 1)[cohort.flat_index]
+    broadcast = one.method.broadcast(one.server, cohort).expand_rows(cohort, 0, cohort.num_rows)
+    context = one.make_context(cohort, 1)
+    state, payload, _ = one.method.run_local_update(broadcast, {"control": before.clone()}, context)
     assert torch.equal(state["control"], before)
-    change = payload[1].blocks["control"].clone()
-    heard = torch.ones(3, MODEL.size, dtype=torch.bool)
+    change = payload[1].tensors["control"].clone()
+    heard = torch.ones(3, MODEL.num_params, dtype=torch.bool)
     heard[1], heard[2, 3:] = False, False
     model = torch.tensor([[False], [True], [True]])
     after = one.method.on_ack(state, payload, (model, heard), context)["control"]
@@ -153,5 +159,5 @@ def test_a_device_moves_its_control_by_what_was_received() -> None:
 def test_views_and_operations() -> None:
     """A corrected step is 3 operations a parameter, the controls 5 a round beside the increment."""
     one = Rounds("scaffold", MODEL)
-    assert set(one.method.views(one.server, one.devices)) == {"global"}
-    assert one.method.flops(LOAD) == 60 * GRADIENT + (6 * 3 + 6) * PARAMETERS
+    assert set(one.method.build_views(one.server, one.devices)) == {"global"}
+    assert one.method.count_flops(LOAD) == 60 * GRADIENT + (6 * 3 + 6) * PARAMETERS

@@ -10,7 +10,7 @@ import pytest
 import scipy.optimize
 import torch
 
-from otafl.algorithms.simplex_qp import minimisers
+from otafl.algorithms.simplex_qp import solve_programs
 
 pytestmark = pytest.mark.exact
 
@@ -23,7 +23,7 @@ def test_programs_against_scipy() -> None:
         q += np.eye(size) * generator.uniform(1e-3, 0.5, (6, size, 1))
         present = generator.random((6, size)) < 0.8
         present[:, 0] = True
-        ours = minimisers(torch.from_numpy(q), torch.from_numpy(present)).numpy()
+        ours = solve_programs(torch.from_numpy(q), torch.from_numpy(present)).numpy()
         assert (ours >= 0).all()
         assert (ours[~present] == 0).all()
         np.testing.assert_allclose(ours.sum(1), 1.0, rtol=1e-12)
@@ -53,7 +53,7 @@ def test_optimality_gap(size: int, scale: float) -> None:
         10.0 ** (-6 * torch.rand(8, size, generator=generator, dtype=torch.float64))
     )
     q = q * scale
-    x = minimisers(q, torch.ones(8, size, dtype=torch.bool))
+    x = solve_programs(q, torch.ones(8, size, dtype=torch.bool))
     gradient = 2 * (q @ x[:, :, None])[:, :, 0]
     value = (gradient * x).sum(1) / 2
     gap = (gradient * x).sum(1) - gradient.amin(1)

@@ -42,9 +42,9 @@ def hyper(**changes: float) -> Tensors:
 
 
 def test_needs_depends_on_the_aggregation() -> None:
-    assert TDPFed.needs == TDPFed.needs_of(TDPFed.Settings()) == "mean"
+    assert TDPFed.needs == TDPFed.get_needs(TDPFed.Settings()) == "mean"
     ways: tuple[Any, ...] = ("afm", "act", "tangent")
-    found = [TDPFed.needs_of(TDPFed.Settings(aggregation=way)) for way in ways]
+    found = [TDPFed.get_needs(TDPFed.Settings(aggregation=way)) for way in ways]
     assert found == ["mean", "each", "mean"]
 
 
@@ -88,15 +88,15 @@ def test_ranks_and_their_compression() -> None:
     with pytest.raises(UserError, match="3 ranks for a model of 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
-    told = ours.constants()
+    told = ours.compute_constants()
     assert 1 / told["compression_actual"] == pytest.approx(2.0129, abs=5e-5)
     assert 1 / told["compression_nominal"] == pytest.approx(1.818, abs=5e-4)  # of the last of two
     server, _ = ours.init(Streams([1], [0]), {})
     cohort = everyone(torch.ones(1, 20) / 20)
-    assert ours.broadcast(server, cohort).reals == 39_556
+    assert ours.broadcast(server, cohort).num_coordinates == 39_556
     both = TDPFed(TDPFed.Settings(downlink="both"), dnn, 20)
     server, _ = both.init(Streams([1], [0]), {})
-    assert both.broadcast(server, cohort).reals == 39_556 + 79_400
+    assert both.broadcast(server, cohort).num_coordinates == 39_556 + 79_400
     x15 = TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20)
     assert sum(b[0].numel() for b in x15.init(Streams([1], [0]), {})[0].values()) == 52_926
 
@@ -117,11 +117,13 @@ def solved(penalty: float, eta_p: float = 0.08, quiet: bool = False) -> tuple[Te
     streams = Streams([5], [0], dtype=torch.float64)
     cohort = everyone(torch.full((1, 3), 1 / 3, dtype=torch.float64))
     data = local_data([[20, 10, 8]], 6, 3, streams, batch_size=8, steps=1)
-    work: Any = Quiet(cohort, 6) if quiet else data.work(0, cohort)
+    work: Any = Quiet(cohort, 6) if quiet else data.select_cohort(0, cohort)
     values = hyper(penalty=penalty, personal_learning_rate=eta_p)
     server, _ = ours.init(streams, values)
-    broadcast = ours.broadcast(server, cohort).rows(cohort, 0, 3)
-    state, _, _ = ours.local(broadcast, {}, LocalContext(cohort, values, streams, 0, work))
+    broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
+    state, _, _ = ours.run_local_update(
+        broadcast, {}, LocalContext(cohort, values, streams, 0, work)
+    )
     start = cp.kruskal([server["weight0.A1"], server["weight0.A2"]])
     own = cp.kruskal([state["local.weight0.A1"], state["local.weight0.A2"]])
     return (
@@ -171,11 +173,11 @@ def test_lost_devices_do_not_count_in_act() -> None:
     one = torch.ones(1, dtype=torch.float64)
     zero = {n: b * came.view(-1, *[1] * (b.dim() - 1)) for n, b in each.items()}
     received = Received((each,), (one,), (zero,), None, (came,))
-    new = ours.combine(server, received, Context(cohort, values, streams, 0))
+    new = ours.update_server(server, received, Context(cohort, values, streams, 0))
     kept = Cohort.take(cohort, torch.tensor([0, 2]))
     left = {n: b[[0, 2]] for n, b in each.items()}
     received = Received((each,), (one,), (left,), None)
-    expected = ours.combine(server, received, Context(kept, values, streams, 0))
+    expected = ours.update_server(server, received, Context(kept, values, streams, 0))
     for name, block in expected.items():
         torch.testing.assert_close(new[name], block, rtol=0, atol=1e-12)
     bias = each["bias0"][0] * 5 / 7 + each["bias0"][2] * 2 / 7
@@ -248,8 +250,8 @@ def test_where_act_starts_decides_what_it_loses() -> None:
 def test_views_and_measures() -> None:
     keys = {"engine.dtype": "float64", "algorithm": SMALL | {"aggregation": "act"}}
     one = run(engine(keys | {"transport": "ideal"}), 2)
-    algorithm, devices = one.parts.algorithm, one.devices.blocks()
-    views = algorithm.views(one.server, devices)
+    algorithm, devices = one.parts.algorithm, one.devices.get_all()
+    views = algorithm.build_views(one.server, devices)
     assert {n: v.owner for n, v in views.items()} == {
         "global": "trial",
         "local": "device",
@@ -263,14 +265,14 @@ def test_views_and_measures() -> None:
         }
         dense |= {n: blocks[n] for n in ("bias0", "bias1")}
         view = views[name]
-        torch.testing.assert_close(view.predict(view.params, x), model.logits(dense, x))
+        torch.testing.assert_close(view.predict_fn(view.params, x), model.logits(dense, x))
     gap, whole = torch.zeros(2, 12, dtype=torch.float64)
     for name, block in dense.items():
         theta = devices[f"personal.{name}"].flatten(0, 1)
         gap = gap + (theta - block).flatten(1).square().sum(1)
         whole = whole + block.flatten(1).square().sum(1)
     expected = (gap / whole).sqrt().view(3, 4).mean(1)
-    told = algorithm.measures(one.server, devices)
+    told = algorithm.compute_metrics(one.server, devices)
     torch.testing.assert_close(told["prox_gap"], expected)
     assert (told["prox_gap"] > 1e-3).all()
     assert (told["refactoring_error"] > 1e-9).all()
@@ -282,7 +284,9 @@ def test_flops_of_the_paper() -> None:
     the factors three products with the tensor a step, 4.0. Minibatches of 40 double the gradients
     alone."""
     ours = TDPFed(TDPFed.Settings(), mlp((784, 100, 10)), 20)
-    total, double = (ours.flops(Workload(23, batch, np.array([1e3]))).item() for batch in (20, 40))
+    total, double = (
+        ours.count_flops(Workload(23, batch, np.array([1e3]))).item() for batch in (20, 40)
+    )
     gradients = 5 * (6 * 79_400 - 2 * 78_400) * 460
     assert gradients / 2 == pytest.approx(0.37e9, rel=0.01)
     assert double - total == pytest.approx(gradients, rel=0.01)

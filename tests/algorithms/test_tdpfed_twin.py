@@ -60,7 +60,7 @@ def loss_of(model: LayeredModel) -> twin.Loss:
             params[layer.weight] = torch.from_numpy(w.reshape(1, layer.inputs, layer.outputs))
             params[layer.bias] = torch.from_numpy(b[None])
         x, y, share = (torch.from_numpy(a[None]) for a in (batch.x, batch.y, batch.weight))
-        value, by = model.gradients(params, Batch(x, y, share))
+        value, by = model.compute_gradients(params, Batch(x, y, share))
         return (
             float(value),
             [
@@ -117,8 +117,8 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
     dense: list[list[Array] | None] = [None, None]
 
     for t in range(ROUNDS):
-        work = data.work(t, cohort)
-        batches = [work.batch(step) for step in range(STEPS)]
+        work = data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(STEPS)]
         old = [(factors_of(model, server, s), biases_of(model, server, s)) for s in range(2)]
         expected = [
             twin.client_update(
@@ -133,13 +133,13 @@ def test_equals_the_looped_twin(kind: str, settings: dict[str, Any]) -> None:
             for row in range(6)
         ]
         before = {name: block.clone() for name, block in server.items()}
-        broadcast = ours.broadcast(server, cohort).rows(cohort, 0, cohort.size)
+        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
         context = LocalContext(cohort, hyper, streams, t, work)
-        state, payload, loss = ours.local(broadcast, state, context)
+        state, payload, loss = ours.run_local_update(broadcast, state, context)
         assert all(torch.equal(server[name], block) for name, block in before.items())
         check_devices(model, state, loss, expected)
         received = arrived(payload, cohort.weight.view(2, 3), config.aggregation == "act")
-        server = ours.combine(server, received, context)
+        server = ours.update_server(server, received, context)
         for s in range(2):
             share = [n / sum(SIZES[s]) for n in SIZES[s]]
             if config.weights == "uniform":
@@ -209,11 +209,11 @@ def arrived(payload: Payload, weight: Tensor, told_apart: bool) -> Received:
         mean.append(
             {
                 name: torch.einsum("sk,sk...->s...", w, block.unflatten(0, weight.shape))
-                for name, block in group.blocks.items()
+                for name, block in group.tensors.items()
             }
         )
         counts.append(weight.sum(1))
-    each = tuple(group.blocks for group in payload) if told_apart else None
+    each = tuple(group.tensors for group in payload) if told_apart else None
     return Received(tuple(mean), tuple(counts), each, None)
 
 
@@ -238,13 +238,13 @@ def test_sent_blocks_are_nobody_elses() -> None:
         data = local_data(SIZES[:1], 6, 3, streams, batch_size=4, steps=1)
         hyper = {name: torch.tensor(v[:1], dtype=torch.float64) for name, v in RATES.items()}
         server, _ = ours.init(streams, hyper)
-        broadcast = ours.broadcast(server, cohort).rows(cohort, 0, 3)
-        context = LocalContext(cohort, hyper, streams, 0, data.work(0, cohort))
-        state, (group,), _ = ours.local(broadcast, {}, context)
+        broadcast = ours.broadcast(server, cohort).expand_rows(cohort, 0, 3)
+        context = LocalContext(cohort, hyper, streams, 0, data.select_cohort(0, cohort))
+        state, (group,), _ = ours.run_local_update(broadcast, {}, context)
         held = {b.untyped_storage().data_ptr() for b in state.values()}
-        sent = {b.untyped_storage().data_ptr() for b in group.blocks.values()}
+        sent = {b.untyped_storage().data_ptr() for b in group.tensors.values()}
         kept = {b.untyped_storage().data_ptr() for b in server.values()}
         assert not held & sent
         assert not held & kept
         assert len(held) == len(state)
-        assert list(group.blocks) == list(server)
+        assert list(group.tensors) == list(server)

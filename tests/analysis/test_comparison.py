@@ -264,7 +264,8 @@ import torch
 SHARE = {share}
 
 def f(link):
-    p = SHARE * torch.ones_like(link.h) * (link.budget / 1e3)[:, None].sqrt() * link.sends[:, None]
+    amplitude = SHARE * (link.budget / 1e3)[:, None].sqrt()
+    p = amplitude * torch.ones_like(link.h) * link.transmit_mask[:, None]
     return p, torch.ones_like(link.h[..., 0].real)
 """
 
@@ -285,8 +286,8 @@ def test_code_data_and_files_that_changed_are_named(
         Path("my_diffed.py").write_text(POLICY.format(share=share))
         Path("devices.csv").write_text(f"flops_per_s\n{speed}\n")
         otafl.run(scenario(keys | {"channel.snr_db": snr}), f"{name}.nc")
-        monkeypatch.setattr(loading, "_fingerprint", lambda data: "other samples")
-        monkeypatch.setattr(resuming, "of_otafl", lambda: "another commit")
+        monkeypatch.setattr(loading, "_hash_dataset", lambda data: "other samples")
+        monkeypatch.setattr(resuming, "hash_otafl", lambda: "another commit")
     monkeypatch.delitem(sys.modules, "my_diffed")
     monkeypatch.delitem(sources._imported, "my_diffed")
     found = compare(Path("a.nc"), Path("b.nc"))
@@ -300,6 +301,6 @@ def test_code_data_and_files_that_changed_are_named(
     assert re.search(r"my_diffed\.py +\w{16} +\w{16} +1 of 2", told)
     assert "A and B differ, and so do code or data that they were computed by" in told
     assert compare(Path("a.nc"), Path("a.nc")).computed_by == []
-    page = report.page(otafl.open_results("a.nc"), "a.nc")
+    page = report.render_page(otafl.open_results("a.nc"), "a.nc")
     for name in ("my_diffed.py", "devices.csv", "otafl&#39;s source", "samples of data"):
         assert f'<th scope="row">{name}</th>' in page

@@ -62,7 +62,7 @@ def result() -> xr.Dataset:
 
 
 def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
-    got = otafl.to_reach(result(), "test_accuracy", 0.7)
+    got = otafl.compute_cost_to_reach(result(), "test_accuracy", 0.7)
     expected = [[5.0, np.nan], [10.0, 0.0]]
     np.testing.assert_array_equal(got["round"], expected)
     factors = {"uplink_symbols": 100.0, "side_symbols": 10.0, "airtime_s": 1e-3, "sim_time_s": 1.5}
@@ -81,9 +81,9 @@ def test_the_first_record_at_the_target_and_what_it_had_cost() -> None:
 def test_symbols_times_devices(transport: str, shared: bool) -> None:
     """A hundred symbols a round, of 8 devices in the first ten and 5 in ten more."""
     data = result().assign_attrs(scenario=f"transport: {transport}\n")
-    got = otafl.to_reach(data, "sim_time_s", 30.0)["device_symbols"]
+    got = otafl.compute_cost_to_reach(data, "sim_time_s", 30.0)["device_symbols"]
     np.testing.assert_allclose(got, 100 * (10 * 8 + 10 * 5) if shared else 2000)
-    at_10 = otafl.to_reach(data, "test_accuracy", 0.7)["device_symbols"]
+    at_10 = otafl.compute_cost_to_reach(data, "test_accuracy", 0.7)["device_symbols"]
     factor = 800 if shared else 100
     np.testing.assert_allclose(at_10, np.array([[5.0, np.nan], [10.0, 0.0]]) * factor)
 
@@ -92,7 +92,9 @@ def test_what_is_not_known_is_left_out() -> None:
     """A transport whose count is not known; channels that are swept with a bandwidth of their own;
     a result without its per-device values."""
     data = result().assign_attrs(scenario="transport: pigeon\nchannel: rayleigh\n")
-    got = otafl.to_reach(data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7)
+    got = otafl.compute_cost_to_reach(
+        data.drop_vars(["device_energy_j", "tx_energy_j"]), "test_accuracy", 0.7
+    )
     assert set(got.data_vars) == {
         *(
             "round",
@@ -106,14 +108,14 @@ def test_what_is_not_known_is_left_out() -> None:
     }
     names = ["awgn", "rayleigh(bandwidth_hz=1e5)"]
     swept = result().rename(snr_db="channel").assign_coords(channel=names)
-    assert "bandwidth_time" not in otafl.to_reach(swept, "test_accuracy", 0.7)
+    assert "bandwidth_time" not in otafl.compute_cost_to_reach(swept, "test_accuracy", 0.7)
     swept = result().rename(snr_db="bandwidth_hz").assign_coords(bandwidth_hz=[1e5, 2e5])
-    got = otafl.to_reach(swept, "test_accuracy", 0.7)["bandwidth_time"]
+    got = otafl.compute_cost_to_reach(swept, "test_accuracy", 0.7)["bandwidth_time"]
     np.testing.assert_allclose(got, np.array([[5.0, np.nan], [10.0, 0.0]]) * [[100], [200]])
 
 
 def test_a_target_that_nobody_reached() -> None:
-    got = otafl.to_reach(result(), "test_accuracy", 0.95)
+    got = otafl.compute_cost_to_reach(result(), "test_accuracy", 0.95)
     assert (got["reached"] == 0.0).all()
     assert all(got[name].isnull().all() for name in set(got.data_vars) - {"reached"})
 
@@ -122,21 +124,21 @@ def test_the_share_of_the_trials_that_reached_it() -> None:
     """A trial that never ran counts neither way; means of the other variables are over those that
     got there."""
     data = result()
-    got = otafl.to_reach(data, "test_accuracy", 0.7)
+    got = otafl.compute_cost_to_reach(data, "test_accuracy", 0.7)
     np.testing.assert_array_equal(got["reached"], [[1.0, 0.0], [1.0, 1.0]])
     assert got["reached"].units == "1"
     means = got.mean("trial")
     np.testing.assert_array_equal(means["reached"], [0.5, 1.0])
     np.testing.assert_array_equal(means["round"], [5.0, 5.0])
     data["test_accuracy"] = data["test_accuracy"].where(data["snr_db"] == 10)
-    unfinished = otafl.to_reach(data, "test_accuracy", 0.7)["reached"]
+    unfinished = otafl.compute_cost_to_reach(data, "test_accuracy", 0.7)["reached"]
     np.testing.assert_array_equal(unfinished, [[np.nan, np.nan], [1.0, 1.0]])
 
 
 @pytest.mark.parametrize("variable", ["accuracy", "tx_energy_j", "stop_round"])
 def test_what_cannot_be_asked_is_named(variable: str) -> None:
     with pytest.raises(otafl.UserError, match=rf"to_reach: '{variable}' is not .* test_accuracy"):
-        otafl.to_reach(result(), variable, 0.5)
+        otafl.compute_cost_to_reach(result(), variable, 0.5)
 
 
 def test_symbols_of_one_device_and_of_all() -> None:
@@ -154,8 +156,10 @@ def test_symbols_of_one_device_and_of_all() -> None:
     }
     for transport, (one, every) in cases.items():
         of = data.assign_attrs(scenario=f"transport: {transport}\n")
-        np.testing.assert_allclose(otafl.symbols_per_round(of), np.broadcast_to(one, (2, 2)))
-        got = otafl.symbols_per_round(of, "all")
+        np.testing.assert_allclose(
+            otafl.compute_symbols_per_round(of), np.broadcast_to(one, (2, 2))
+        )
+        got = otafl.compute_symbols_per_round(of, "all")
         assert got.dims == ("snr_db", "trial")
         np.testing.assert_allclose(got, np.broadcast_to(every, (2, 2)))
 
@@ -163,20 +167,20 @@ def test_symbols_of_one_device_and_of_all() -> None:
 def test_a_swept_transport_counts_as_itself() -> None:
     data = result().rename(snr_db="transport")
     data = data.assign_coords(transport=["ideal", "digital(rate=shannon)"])
-    got = otafl.symbols_per_round(data)
+    got = otafl.compute_symbols_per_round(data)
     np.testing.assert_allclose(got, [[100.0] * 2, [100.0 / 6.5] * 2])
 
 
 def test_an_unknown_transport_is_named() -> None:
     data = result().assign_attrs(scenario="transport: pigeon\n")
     with pytest.raises(otafl.UserError, match="transport 'pigeon' counts is not known"):
-        otafl.symbols_per_round(data)
+        otafl.compute_symbols_per_round(data)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_transport_is_known(transport: str) -> None:
     data = result().assign_attrs(scenario=f"transport: {transport}\n")
-    assert np.isfinite(otafl.symbols_per_round(data)).all()
+    assert np.isfinite(otafl.compute_symbols_per_round(data)).all()
 
 
 @pytest.mark.parametrize(("transport", "share"), [("ideal", 3.0), ("over_the_air", 1.0)])
@@ -192,8 +196,10 @@ def test_symbols_of_a_run(transport: str, share: float) -> None:
     }
     got = otafl.run(tree(keys))
     payload = 2 * (64 + 4 + 4 + 10)
-    np.testing.assert_array_equal(otafl.symbols_per_round(got), [payload] * 2)
-    np.testing.assert_array_equal(otafl.symbols_per_round(got, "all"), [share * payload] * 2)
+    np.testing.assert_array_equal(otafl.compute_symbols_per_round(got), [payload] * 2)
+    np.testing.assert_array_equal(
+        otafl.compute_symbols_per_round(got, "all"), [share * payload] * 2
+    )
 
 
 def test_the_counts_of_table_2() -> None:
@@ -201,10 +207,10 @@ def test_the_counts_of_table_2() -> None:
     benchmark; 1.42 % of it are 39.4 rounds of FedRLR's 7,272. Ten devices' orthogonal uploads in
     7.5 rounds would be the same number."""
     model = mlp((784, 256, 256, 10))
-    assert (model.macs, model.size - model.macs) == (268_800, 522)
+    assert (model.macs, model.num_params - model.macs) == (268_800, 522)
     benchmark = 75 * model.macs
     assert benchmark == 20_160_000 == 7.5 * 10 * model.macs
-    ratio = FedRLR(FedRLR.Settings(rank=4), model, 10).constants()["compression_actual"]
+    ratio = FedRLR(FedRLR.Settings(rank=4), model, 10).compute_constants()["compression_actual"]
     assert ratio * model.macs == pytest.approx(7272)
     for percent, rounds in ((1.42, 39.4), (1.44, 39.9)):
         assert percent / 100 * 2.02e7 / (ratio * model.macs) == pytest.approx(rounds, abs=0.11)
@@ -213,7 +219,7 @@ def test_the_counts_of_table_2() -> None:
 def test_a_diverged_trial_is_at_the_target_only_before() -> None:
     ds = result()
     ds["diverged_round"] = (("snr_db", "trial"), [[20.0, np.nan], [10.0, np.nan]])
-    found = otafl.to_reach(ds, "test_accuracy", 0.7)
+    found = otafl.compute_cost_to_reach(ds, "test_accuracy", 0.7)
     assert found["reached"].values.tolist() == [[1, 0], [0, 1]]
     np.testing.assert_array_equal(found["round"], [[5, np.nan], [np.nan, 0]])
     assert np.isnan(found["airtime_s"].values[1, 0])

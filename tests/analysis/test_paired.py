@@ -14,9 +14,9 @@ import xarray as xr
 from scipy import stats
 
 import otafl
-from otafl.analysis.paired import compared, holm, paired
+from otafl.analysis.paired import adjust_p_values, compare_pairs, compare_values
 from otafl.core.errors import UserError
-from otafl.results.ending import ended
+from otafl.results.end_values import select_end_total
 
 POWER = ["gbma", "ci"]
 
@@ -35,7 +35,7 @@ def test_worked_by_hand() -> None:
     """Differences 1 to 5: mean 3, standard deviation sqrt(5/2), error sqrt(1/2), t = 4.243 with 4
     degrees, t at 97.5 % is 2.7764; all five positive, so the signed ranks have p = 2 / 2^5."""
     ds = result([10, 20, 30, 40, 50], [11, 22, 33, 44, 55])
-    found = paired(ds, "test_accuracy", "power", "gbma").sel(power="ci")
+    found = compare_pairs(ds, "test_accuracy", "power", "gbma").sel(power="ci")
     assert found["difference"] == 3
     assert found["std"] == pytest.approx(np.sqrt(2.5))
     assert found["std_error"] == pytest.approx(np.sqrt(0.5))
@@ -54,7 +54,7 @@ def test_worked_by_hand() -> None:
 def test_agrees_with_scipy() -> None:
     rng = np.random.default_rng(0)
     base, other = rng.normal(size=(2, 12))
-    found = paired(result(base, other), "test_accuracy", "power", "gbma", 0.9).isel(power=0)
+    found = compare_pairs(result(base, other), "test_accuracy", "power", "gbma", 0.9).isel(power=0)
     student = stats.ttest_rel(other, base)
     assert found["p"] == pytest.approx(student.pvalue)
     ends = student.confidence_interval(0.9)
@@ -67,7 +67,9 @@ def test_a_diverged_trial_is_dropped_from_both() -> None:
     lost = result([1, 2, 4, 5, 100], [2, 4, 5, 9, np.nan])
     lost = xr.concat([lost, result([np.nan] * 5, [0] * 5).isel(trial=[0])], "trial", join="outer")
     lost = lost.assign_coords(final_round=("power", [10, 10]))
-    one, two = (paired(ds, "test_accuracy", "power", "gbma").isel(power=0) for ds in (whole, lost))
+    one, two = (
+        compare_pairs(ds, "test_accuracy", "power", "gbma").isel(power=0) for ds in (whole, lost)
+    )
     assert (two["pairs"], two["dropped"]) == (4, 2)
     for name in ("difference", "std", "low", "p", "p_wilcoxon", "baseline_mean"):
         assert one[name] == two[name]
@@ -88,7 +90,7 @@ def test_a_diverged_trial_is_dropped_from_both() -> None:
 def test_too_few_pairs_tell_nothing_and_equal_ones_are_told(
     base: list[float], other: list[float], difference: float, std: float, p: float
 ) -> None:
-    found = paired(result(base, other), "test_accuracy", "power", "gbma").isel(power=0)
+    found = compare_pairs(result(base, other), "test_accuracy", "power", "gbma").isel(power=0)
     got = [float(found[name]) for name in ("difference", "std", "p", "p_holm")]
     np.testing.assert_allclose(got, [difference, std, p, p])
     assert bool(found["low"].isnull()) == np.isnan(p)
@@ -97,8 +99,8 @@ def test_too_few_pairs_tell_nothing_and_equal_ones_are_told(
 def test_holm_by_hand() -> None:
     """0.005 x 4, 0.01 x 3, 0.03 x 2, and 0.04 x 1, which is less than the one before."""
     p = np.array([[0.01, 0.04, 0.03], [np.nan, 0.005, np.nan]])
-    np.testing.assert_allclose(holm(p), [[0.03, 0.06, 0.06], [np.nan, 0.02, np.nan]])
-    np.testing.assert_array_equal(holm(np.array([0.6, 0.7])), [1, 1])
+    np.testing.assert_allclose(adjust_p_values(p), [[0.03, 0.06, 0.06], [np.nan, 0.02, np.nan]])
+    np.testing.assert_array_equal(adjust_p_values(np.array([0.6, 0.7])), [1, 1])
 
 
 @pytest.mark.slow
@@ -109,14 +111,14 @@ def test_false_positives_are_as_many_as_the_level_says() -> None:
     rng = np.random.default_rng(1)
     common = rng.normal(0, 5, (300, 1, 5))
     base, *others = (common + rng.normal(size=(5, 300, 1, 5))).squeeze(2)
-    found = compared(
+    found = compare_values(
         xr.DataArray(others, dims=("other", "family", "trial")),
         xr.DataArray(base, dims=("family", "trial")),
     )
     p = found["p"].transpose("family", "other").values
     assert abs((p < 0.05).mean() - 0.05) < 0.019
     assert (p < 0.05).any(1).mean() > 0.1
-    corrected = np.array([holm(row) for row in p])
+    corrected = np.array([adjust_p_values(row) for row in p])
     assert (corrected < 0.05).any(1).mean() < 0.088
     inside = (found["low"] < 0) & (found["high"] > 0)
     np.testing.assert_array_equal(inside, found["p"] > 0.05)
@@ -127,7 +129,7 @@ def test_common_noise_drops_out() -> None:
     rng = np.random.default_rng(2)
     common = rng.normal(0, 3, 4000)
     ds = result(common + rng.normal(size=4000), common + rng.normal(size=4000) + 1)
-    found = paired(ds, "test_accuracy", "power", "gbma").isel(power=0)
+    found = compare_pairs(ds, "test_accuracy", "power", "gbma").isel(power=0)
     assert found["variance_ratio"] == pytest.approx(10, rel=0.1)
     assert found["std"] == pytest.approx(np.sqrt(2), rel=0.05)
 
@@ -145,9 +147,9 @@ def test_trials_of_a_sweep_share_their_noise() -> None:
             "sweep": {"channel.snr_db": [5, 10]},
         }
     )
-    found = paired(ds, "test_accuracy", "snr_db", 5).sel(snr_db=10)
+    found = compare_pairs(ds, "test_accuracy", "snr_db", 5).sel(snr_db=10)
     assert float(found["variance_ratio"]) > 3
-    unpaired = ended(ds, "test_accuracy").std("trial", ddof=1)
+    unpaired = select_end_total(ds, "test_accuracy").std("trial", ddof=1)
     assert float(found["std"]) < 0.6 * float(unpaired.max())
 
 
@@ -164,16 +166,17 @@ def test_every_point_of_the_other_axes_and_the_axis_in_any_form() -> None:
             "final_round": (("zip", "snr_db"), np.full((3, 2), 4.0)),
         },
     )
-    of_power = paired(ds, "test_loss", "power", "b")
+    of_power = compare_pairs(ds, "test_loss", "power", "b")
     assert of_power["power"].values.tolist() == ["a", "c"]
     got = of_power["difference"].sel(power="c").transpose("snr_db")
     np.testing.assert_allclose(got, (values[2] - values[1]).mean(-1))
-    np.testing.assert_allclose(of_power["p_holm"], holm(of_power["p"].values))
+    np.testing.assert_allclose(of_power["p_holm"], adjust_p_values(of_power["p"].values))
     for value in (12.5, "12.5"):
-        of_snr = paired(ds, "test_loss", "snr_db", value)["difference"]
+        of_snr = compare_pairs(ds, "test_loss", "snr_db", value)["difference"]
         np.testing.assert_allclose(of_snr.sel(snr_db=0.0), (values[:, 0] - values[:, 1]).mean(-1))
     np.testing.assert_allclose(
-        paired(ds, "test_loss", "zip", 1)["difference"].sel(zip=2), (values[2] - values[1]).mean(-1)
+        compare_pairs(ds, "test_loss", "zip", 1)["difference"].sel(zip=2),
+        (values[2] - values[1]).mean(-1),
     )
     for dim, base, said in (
         ("kind", "x", "the same value at several places of zip; compare along zip"),
@@ -183,9 +186,9 @@ def test_every_point_of_the_other_axes_and_the_axis_in_any_form() -> None:
         ("seed", 0, "no random numbers are common"),
     ):
         with pytest.raises(UserError, match=said):
-            paired(ds, "test_loss", dim, base)
+            compare_pairs(ds, "test_loss", dim, base)
     with pytest.raises(UserError, match="did you mean 'test_loss'"):
-        paired(ds, "test_los", "power", "b")
+        compare_pairs(ds, "test_los", "power", "b")
 
 
 def test_joules_of_devices_add_up_and_other_values_are_averaged() -> None:
@@ -195,7 +198,7 @@ def test_joules_of_devices_add_up_and_other_values_are_averaged() -> None:
     ds["tx_energy_j"] = (dims, each, {"units": "J"})
     ds["tx_power_w"] = (dims, each, {"units": "W"})
     ds["level_test_loss"] = (("power", "trial", "round", "level"), each)
-    assert ended(ds, "tx_energy_j").values.tolist() == [[2 + 3], [6 + 7]]
-    assert ended(ds, "tx_power_w").values.tolist() == [[2.5], [6.5]]
+    assert select_end_total(ds, "tx_energy_j").values.tolist() == [[2 + 3], [6 + 7]]
+    assert select_end_total(ds, "tx_power_w").values.tolist() == [[2.5], [6.5]]
     with pytest.raises(UserError, match="level_test_loss: also depends on level"):
-        ended(ds, "level_test_loss")
+        select_end_total(ds, "level_test_loss")

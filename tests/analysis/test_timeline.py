@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from support.timeline_bench import EVENTS, NAN, result, rows_of, swept
+from support.timeline_bench import EVENTS, NAN, make_result, make_swept_result, to_rows
 
 import otafl
 from otafl import UserError
@@ -21,43 +21,55 @@ pytestmark = pytest.mark.exact
 
 
 def test_events_of_a_trial_in_order_of_time() -> None:
-    events = otafl.timeline_of(result())
-    assert rows_of(events) == sorted(EVENTS[0], key=lambda event: (event[3], event[0]))
+    events = otafl.extract_timeline(make_result())
+    assert to_rows(events) == sorted(EVENTS[0], key=lambda event: (event[3], event[0]))
     assert events["start_s"].attrs["units"] == "s"
     counts = {"updates_started": 4, "updates_lost": 1}
     assert events.attrs == {"title": "three, trial: 0", "devices": 3, "end_s": 12.0} | counts
-    assert rows_of(otafl.timeline_of(result(), trial=1)) == EVENTS[1]
+    assert to_rows(otafl.extract_timeline(make_result(), trial=1)) == EVENTS[1]
 
 
 def test_a_point_of_a_sweep() -> None:
-    events = otafl.timeline_of(swept(), trial=1, snr_db=10)
-    assert rows_of(events) == [(1, *EVENTS[1][0][1:])]
+    events = otafl.extract_timeline(make_swept_result(), trial=1, snr_db=10)
+    assert to_rows(events) == [(1, *EVENTS[1][0][1:])]
     assert events.attrs["title"] == "three, trial: 1, snr db: 10 dB"
     assert events.attrs["devices"] == 2
-    assert otafl.timeline_of(swept(), 0, snr_db="10").sizes["event"] == 0
-    assert otafl.timeline_of(swept().isel(snr_db=[0])).sizes["event"] == 9
+    assert otafl.extract_timeline(make_swept_result(), 0, snr_db="10").sizes["event"] == 0
+    assert otafl.extract_timeline(make_swept_result().isel(snr_db=[0])).sizes["event"] == 9
 
 
 @pytest.mark.parametrize(
     ("ds", "asked", "said"),
     [
-        (result().drop_vars("timeline_round"), {}, r"no timeline; .*output.save_timeline: true"),
-        (result(), {"trial": 2}, r"trial 2: no such trial; there are 0, 1"),
-        (swept(), {}, r"also depends on snr_db \(0, 10\); pick one with --sel snr_db=0"),
-        (swept(), {"snr_db": 5}, r"snr_db=5: no such value; snr_db has 0, 10"),
-        (swept(), {"snr": 5}, r"--sel snr: not an axis .*did you mean 'snr_db'"),
-        (swept(), {"round": 5}, r"--sel round: not an axis of this sweep \(known: snr_db\)"),
+        (
+            make_result().drop_vars("timeline_round"),
+            {},
+            r"no timeline; .*output.save_timeline: true",
+        ),
+        (make_result(), {"trial": 2}, r"trial 2: no such trial; there are 0, 1"),
+        (
+            make_swept_result(),
+            {},
+            r"also depends on snr_db \(0, 10\); pick one with --sel snr_db=0",
+        ),
+        (make_swept_result(), {"snr_db": 5}, r"snr_db=5: no such value; snr_db has 0, 10"),
+        (make_swept_result(), {"snr": 5}, r"--sel snr: not an axis .*did you mean 'snr_db'"),
+        (
+            make_swept_result(),
+            {"round": 5},
+            r"--sel round: not an axis of this sweep \(known: snr_db\)",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_named(ds: xr.Dataset, asked: dict, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        otafl.timeline_of(ds, **asked)
+        otafl.extract_timeline(ds, **asked)
 
 
 def test_seconds_of_the_whole_trial() -> None:
     """36 device seconds; device 0 is busy for 6, device 1 for 10 (away twice from 6 to 8), device 2
     for 1."""
-    table = timeline.totals(timeline.window(otafl.timeline_of(result())))
+    table = timeline.sum_by_activity(timeline.select_window(otafl.extract_timeline(make_result())))
     assert table["activity"].values.tolist() == [
         *("receive", "compute", "wait", "transmit", "lost", "left", "empty", "asleep")
     ]
@@ -67,12 +79,15 @@ def test_seconds_of_the_whole_trial() -> None:
 
 
 def test_seconds_of_a_window_and_of_some_devices() -> None:
-    part = timeline.window(otafl.timeline_of(result()), 2.0, 5.5, [1, 0])
+    part = timeline.select_window(otafl.extract_timeline(make_result()), 2.0, 5.5, [1, 0])
     assert part.attrs["rows"] == [0, 1]
-    table = timeline.totals(part)
+    table = timeline.sum_by_activity(part)
     seconds = {"compute": 1.0, "wait": 2.0, "transmit": 0.5, "lost": 2.0, "empty": 1.5}
     assert dict(zip(table["activity"].values, table["seconds"].values, strict=True)) == seconds
-    assert timeline.window(otafl.timeline_of(result()), 3.0, 99.0).attrs["until_s"] == 12.0
+    assert (
+        timeline.select_window(otafl.extract_timeline(make_result()), 3.0, 99.0).attrs["until_s"]
+        == 12.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,10 +102,10 @@ def test_seconds_of_a_window_and_of_some_devices() -> None:
 )
 def test_windows_without_anything(arguments: tuple, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        timeline.window(otafl.timeline_of(result()), *arguments)
+        timeline.select_window(otafl.extract_timeline(make_result()), *arguments)
 
 
 def test_a_union_of_intervals() -> None:
     start, end = np.array([5.0, 0.0, 1.0, 7.0, 3.0]), np.array([6.0, 4.0, 2.0, 8.0, 5.0])
-    np.testing.assert_array_equal(timeline.merged(start, end), [[0, 7], [6, 8]])
-    assert timeline.merged(np.empty(0), np.empty(0))[0].size == 0
+    np.testing.assert_array_equal(timeline.merge_intervals(start, end), [[0, 7], [6, 8]])
+    assert timeline.merge_intervals(np.empty(0), np.empty(0))[0].size == 0

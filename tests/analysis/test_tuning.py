@@ -30,7 +30,7 @@ def result() -> xr.Dataset:
 
 
 def test_each_point_gets_its_own_best_value() -> None:
-    best = otafl.tuned(result(), over="learning_rate")
+    best = otafl.select_tuned(result(), over="learning_rate")
     assert "learning_rate" not in best.dims
     assert best.learning_rate.values.tolist() == [0.1, 0.1]
     np.testing.assert_allclose(
@@ -40,10 +40,10 @@ def test_each_point_gets_its_own_best_value() -> None:
 
 def test_another_variable_may_choose() -> None:
     data = result().fillna(0.9)
-    assert otafl.tuned(data, "learning_rate", "test_accuracy").learning_rate[1] == 0.3
+    assert otafl.select_tuned(data, "learning_rate", "test_accuracy").learning_rate[1] == 0.3
 
 
 @pytest.mark.parametrize("options", [{"over": "lr"}, {"over": "learning_rate", "by": "loss"}])
 def test_what_is_missing_is_named(options: dict[str, str]) -> None:
     with pytest.raises(otafl.UserError, match=r"tuned: the result has no '(lr|loss)'; it has"):
-        otafl.tuned(result(), **options)
+        otafl.select_tuned(result(), **options)

@@ -67,8 +67,8 @@ def test_all_train_the_same_network(
     scenario = load_scenario(race.scenario_of(work, 1))
     ours = models.build(scenario.model, (784,), 10)
     torch_module = import_module("torch_network").network(work, 784)
-    assert ours.size == sum(p.numel() for p in torch_module.parameters()) == parameters
-    assert ours.training_flops(work.samples) == pytest.approx(products, rel=0.01)
+    assert ours.num_params == sum(p.numel() for p in torch_module.parameters()) == parameters
+    assert ours.count_training_flops(work.samples) == pytest.approx(products, rel=0.01)
 
 
 def test_what_is_not_installed_is_left_out_by_name(race: ModuleType, tmp_path: Path) -> None:

@@ -10,31 +10,31 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.made_channels import made
+from support.made_channels import make_channel
 
 LEVEL = 1e-4
 
 
 @pytest.mark.exact
 def test_awgn_does_not_fade() -> None:
-    state = made("awgn", 4, [0, 1], torch.float32).state(3)
+    state = make_channel("awgn", 4, [0, 1], torch.float32).get_state(3)
     assert torch.equal(state.h, torch.ones(2, 4, 1, 1, 1, dtype=torch.complex64))
     assert torch.equal(state.gain, torch.ones(2, 4))
 
 
 @pytest.mark.exact
 def test_awgn_with_antennas() -> None:
-    one = made("awgn", 2, dtype=torch.float32, antennas=3)
-    assert torch.equal(one.state(7).h, torch.ones(1, 2, 3, 1, 1, dtype=torch.complex64))
+    one = make_channel("awgn", 2, dtype=torch.float32, antennas=3)
+    assert torch.equal(one.get_state(7).h, torch.ones(1, 2, 3, 1, 1, dtype=torch.complex64))
     assert not one.has_closed_form
 
 
 @pytest.mark.exact
 def test_mean_inverse_of_awgn_without_error() -> None:
-    channel = made("awgn", 1)
-    assert channel.mean_inverse(0.1, 1.0, 0.0) == 1.0
-    assert channel.mean_inverse(0.1, 0.5, 0.0) == 2.0
-    assert channel.mean_inverse(0.6, 0.5, 0.0) == 0.0
+    channel = make_channel("awgn", 1)
+    assert channel.compute_mean_inverse(0.1, 1.0, 0.0) == 1.0
+    assert channel.compute_mean_inverse(0.1, 0.5, 0.0) == 2.0
+    assert channel.compute_mean_inverse(0.6, 0.5, 0.0) == 0.0
 
 
 @pytest.mark.law
@@ -46,5 +46,5 @@ def test_mean_inverse_of_awgn_with_error(threshold: float, gain: float, variance
     g = gain * ((1 + z[0]) ** 2 + z[1] ** 2)
     sample = np.where(g >= threshold, 1 / g, 0.0)
     bound = stats.norm.isf(LEVEL / 2) * sample.std() / np.sqrt(sample.size)
-    value = made("awgn", 1).mean_inverse(threshold, gain, variance)
+    value = make_channel("awgn", 1).compute_mean_inverse(threshold, gain, variance)
     assert abs(value - sample.mean()) < bound + 1e-9

@@ -15,8 +15,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 from scipy import stats
-from support.fading_laws import LEVEL, draws
-from support.made_channels import made
+from support.fading_laws import LEVEL, draw_fading
+from support.made_channels import make_channel
 
 from otafl.channels.base import Channel
 from otafl.channels.rayleigh import Rayleigh
@@ -25,29 +25,31 @@ from otafl.core import registry
 
 NAMES = [
     name
-    for name in registry.names("channel")
-    if not registry.settings("channel", name).example  # which would need more than a name
+    for name in registry.list_names("channel")
+    if not registry.load_settings_class(
+        "channel", name
+    ).example  # which would need more than a name
 ]
 
 
 def known(name: str, **keys: Any) -> dict[str, Any]:
     """Those of the keys that the channel's section has."""
-    fields = registry.settings("channel", name).model_fields
+    fields = registry.load_settings_class("channel", name).model_fields
     return {key: value for key, value in keys.items() if key in fields}
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("name", registry.names("channel"))
+@pytest.mark.parametrize("name", registry.list_names("channel"))
 def test_a_channel_derives_from_the_contract(name: str) -> None:
-    assert issubclass(registry.component("channel", name), Channel)
+    assert issubclass(registry.load_component("channel", name), Channel)
 
 
 @pytest.mark.exact
 @pytest.mark.parametrize("name", NAMES)
 def test_a_flat_channel_has_one_group(name: str) -> None:
-    channel = made(name, 2)
-    assert channel.state(0).h.shape[4] == 1 or not channel.flat
-    assert channel.flat or name not in ("awgn", "rayleigh", "rician")
+    channel = make_channel(name, 2)
+    assert channel.get_state(0).h.shape[4] == 1 or not channel.is_flat
+    assert channel.is_flat or name not in ("awgn", "rayleigh", "rician")
     assert channel.correlation_rounds == 1
 
 
@@ -59,7 +61,7 @@ def test_mean_power_is_one(name: str, speed: float | None) -> None:
     mean of |h|^2 has a standard deviation of at most 1 / 8 when rounds are independent, which a
     speed of 30 km/h and seconds between rounds are nearly; 200 links are independent."""
     keys = known(name, speed_kmh=speed, antennas=2, subcarrier_groups=2)
-    h = draws(made(name, 50, range(4), torch.float32, seed=5, **keys), 64)
+    h = draw_fading(make_channel(name, 50, range(4), torch.float32, seed=5, **keys), 64)
     link = (np.abs(h) ** 2).mean((0, 3, 4)).ravel()
     bound = stats.norm.isf(LEVEL / 2) * link.std() / math.sqrt(link.size)
     assert abs(link.mean() - 1) < bound
@@ -71,10 +73,10 @@ def test_mean_power_is_one(name: str, speed: float | None) -> None:
 @pytest.mark.exact
 @pytest.mark.parametrize("name", ["rayleigh", "rician"])
 def test_closed_forms_are_of_one_antenna_and_no_surface(name: str) -> None:
-    assert made(name, 3).has_closed_form
-    assert made(name, 3, speed_kmh=3.0).has_closed_form
-    assert not made(name, 3, antennas=2).has_closed_form
-    assert not made(name, 3, ris=RisSettings(elements=2)).has_closed_form
+    assert make_channel(name, 3).has_closed_form
+    assert make_channel(name, 3, speed_kmh=3.0).has_closed_form
+    assert not make_channel(name, 3, antennas=2).has_closed_form
+    assert not make_channel(name, 3, ris=RisSettings(elements=2)).has_closed_form
 
 
 @pytest.mark.exact
@@ -97,4 +99,4 @@ def test_settings_that_cannot_be() -> None:
 @pytest.mark.parametrize("name", ["cdl-a", "umi"])
 def test_a_correlation_that_follows_from_angles_is_not_given(name: str) -> None:
     with pytest.raises(ValueError, match=r"antenna_correlation 0\.5 has no meaning here"):
-        registry.settings("channel", name)(name=name, antenna_correlation=0.5)
+        registry.load_settings_class("channel", name)(name=name, antenna_correlation=0.5)

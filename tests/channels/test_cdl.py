@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.fading_laws import LEVEL, small
-from support.made_channels import made
+from support.fading_laws import LEVEL, is_within_tolerance
+from support.made_channels import make_channel
 from torch import Tensor
 
 from otafl.channels.cdl import Cdl, build_cdl_rays, read_cdl_profile
@@ -27,7 +27,7 @@ from otafl.core.rng import Streams
 
 CPU = torch.device("cpu")
 
-make = functools.partial(made, dtype=torch.float32, seed=5)
+make = functools.partial(make_channel, dtype=torch.float32, seed=5)
 
 
 class Phases:
@@ -37,7 +37,7 @@ class Phases:
         self.streams = Streams([0], [0], dtype=torch.float64)
         self._phase = phase
 
-    def once(self, purpose: str, shape: tuple[int, ...]) -> Tensor:
+    def draw_static_uniform(self, purpose: str, shape: tuple[int, ...]) -> Tensor:
         return self._phase / (2 * math.pi)
 
 
@@ -93,7 +93,7 @@ def test_cdl_is_sionnas(letter: str) -> None:
         phase = torch.cat([phase, torch.zeros(1, 1, 1)], -1)
     waves = PlaneWaves(rays, 3, frequency, Phases(phase), 3.5e9)  # type: ignore[arg-type]
     time = torch.arange(4, dtype=torch.float64) / 50
-    ours = waves.moved((time[:, None] * velocity).view(4, 1, 1, 3))[:, 0, 0]
+    ours = waves.compute_moved_h((time[:, None] * velocity).view(4, 1, 1, 3))[:, 0, 0]
     torch.testing.assert_close(ours.transpose(0, 1), theirs, rtol=0, atol=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_cdl_antenna_covariance_follows_from_its_rays(letter: str, least: float)
     semi-definite; 8,000 draws of 4 antennas. Neighbours are strongly correlated with a line of
     sight, and never uncorrelated."""
     channel: Cdl = make(f"cdl-{letter}", 2, antennas=4, subcarrier_groups=1)
-    blocks = channel.waves.fresh(torch.arange(8_000) << 20)[:, 0, :, :, 0].numpy()
+    blocks = channel.waves.draw_h(torch.arange(8_000) << 20)[:, 0, :, :, 0].numpy()
     rays = channel.rays
     steering = torch.polar(
         torch.ones_like(line_array(rays.azimuth, rays.zenith, 4)),
@@ -117,7 +117,7 @@ def test_cdl_antenna_covariance_follows_from_its_rays(letter: str, least: float)
         assert np.allclose(np.diag(matrix), 1)
         assert np.linalg.eigvalsh(matrix).min() > -1e-12
         assert abs(matrix[0, 1]) > max(least, 0.05)
-        assert small(h.T @ h.conj() / len(h) - matrix, len(h), 32)
+        assert is_within_tolerance(h.T @ h.conj() / len(h) - matrix, len(h), 32)
 
 
 @pytest.mark.law

@@ -20,7 +20,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from scipy import stats
-from support.made_channels import made, pairs
+from support.made_channels import make_channel, make_pairs
 from torch import Tensor
 
 from otafl import channels
@@ -29,20 +29,20 @@ from otafl.core.rng import Streams
 
 LEVEL = 1e-4
 
-made = functools.partial(made, seed=3)
+make_channel = functools.partial(make_channel, seed=3)
 
 
 def cell(name: str, devices: int, trials: int = 1, **settings: Any) -> Cell:
-    return made(name, devices, range(trials), **settings)
+    return make_channel(name, devices, range(trials), **settings)
 
 
 def positions_in(channel: Cell, round: int | None = None) -> Tensor:
     """Where devices are at the beginning of a round, [S, K, 3] m; where they were dropped without
     one."""
     if round is None:
-        return channel._pairs.spread(channel._start)
+        return channel._pairs.expand_to_trials(channel._start)
     time = torch.tensor([[round * channel.settings.round_interval_s]], dtype=torch.float64)
-    return channel._pairs.spread(channel._position(time)[0])
+    return channel._pairs.expand_to_trials(channel._get_position(time)[0])
 
 
 def db(gain: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def test_gain_outdoors_is_the_formulas(name: str, formula: Any, speed: float | N
     for round in (0, 20):
         distance = (positions_in(channel, round) - server).norm(dim=-1)
         assert distance.max() < {"umi": 210, "uma": 670, "rma": 3850}[name]  # the break points
-        gain = channel.state(round).gain
+        gain = channel.get_state(round).gain
         kinds = channel.line_of_sight.int()
         expected = [
             -formula(d, 3.5)[1 - los]
@@ -110,7 +110,7 @@ def test_houses_and_cars() -> None:
     assert 40 < inside.sum() < 88
     assert not loss[~inside].any()
     assert stats.kstest((loss[inside] - 20) / 12.5, "uniform").pvalue > LEVEL
-    outdoors = db(channel.state(0).gain)[0] + channel.links.path_loss_db[0]
+    outdoors = db(channel.get_state(0).gain)[0] + channel.links.path_loss_db[0]
     torch.testing.assert_close(outdoors, -loss, rtol=0, atol=1e-9)
     rural = cell("rma", 128, shadowing=False, indoor_probability=0.0)
     assert stats.kstest((rural.links.penetration_db[0] - 9) / 5, "norm").pvalue > LEVEL
@@ -122,10 +122,10 @@ def test_shadowing_is_lognormal() -> None:
     """First devices of 100 trials, 4 dB in line of sight and 7.82 dB without (UMi): KS."""
     channel = cell("umi", 1, 100, indoor_probability=0.0)
     links = channel.links
-    shadowing = db(channel.state(0).gain) + links.path_loss_db
+    shadowing = db(channel.get_state(0).gain) + links.path_loss_db
     std = torch.where(channel.line_of_sight, 4.0, 7.82)
     assert stats.kstest((shadowing / std).flatten(), "norm").pvalue > LEVEL
-    assert not torch.equal(db(channel.state(0).gain), -links.path_loss_db)
+    assert not torch.equal(db(channel.get_state(0).gain), -links.path_loss_db)
 
 
 @pytest.mark.exact
@@ -135,8 +135,8 @@ def test_budgets_are_over_thermal_noise_or_at_the_mean_gain(snr_db: float | None
     section = Cell.Settings(name="uma", snr_db=snr_db)
     streams = Streams([3, 3], [0, 1], dtype=torch.float64)
     budget, channel = channels.build([section] * 2, 30, streams)
-    gain = channel.state(4).gain
-    raw = cell("uma", 30, 2).state(0).gain
+    gain = channel.get_state(4).gain
+    raw = cell("uma", 30, 2).get_state(0).gain
     if snr_db is None:
         assert torch.equal(gain, raw)
         noise_dbm = -174 + 60 + 5
@@ -155,12 +155,14 @@ def test_a_walk_is_steady_and_stays_inside() -> None:
     assert steps.median() == pytest.approx(10)
     for round in (0, 39, 2**20, 2**40):
         assert positions_in(channel, round)[..., :2].norm(dim=-1).max() <= 100 + 1e-6
-    gain = torch.stack([channel.state(round).gain for round in range(3)])
+    gain = torch.stack([channel.get_state(round).gain for round in range(3)])
     assert not torch.equal(gain[0], gain[1])
-    standing = cell("umi", 50, 2).state(0).gain
+    standing = cell("umi", 50, 2).get_state(0).gain
     torch.testing.assert_close(gain[0], standing, rtol=1e-9, atol=0)
     plain = cell("umi", 50, 2, speed_kmh=36.0, mobility="linear", shadowing=False)
-    shadowing = torch.stack([db(channel.state(t).gain / plain.state(t).gain) for t in range(3)])
+    shadowing = torch.stack(
+        [db(channel.get_state(t).gain / plain.get_state(t).gain) for t in range(3)]
+    )
     links = channel.links
     torch.testing.assert_close(shadowing[0], links.shadowing_db, rtol=0, atol=1e-9)
     # d_cor is 10 m in line of sight and 13 m without: one step's correlation is below 0.47
@@ -178,7 +180,7 @@ def test_fading_follows_the_way() -> None:
     straight = (positions_in(walking, 2) - positions_in(walking)).norm(dim=-1) > 20 - 1e-9
     assert 10 < straight.sum() < 50
     for round in (0, 1, 2):
-        first, second = walking.state(round).h, on_the_spot.state(round).h
+        first, second = walking.get_state(round).h, on_the_spot.get_state(round).h
         torch.testing.assert_close(first[straight], second[straight], rtol=0, atol=1e-9)
     assert not torch.isclose(first[~straight], second[~straight]).all((1, 2, 3)).any()
 
@@ -186,8 +188,8 @@ def test_fading_follows_the_way() -> None:
 @pytest.mark.exact
 def test_gains_stay_where_devices_stand() -> None:
     channel = cell("uma", 5, speed_kmh=30.0)
-    assert torch.equal(channel.state(0).gain, channel.state(50).gain)
-    assert not torch.equal(channel.state(0).h, channel.state(50).h)
+    assert torch.equal(channel.get_state(0).gain, channel.get_state(50).gain)
+    assert not torch.equal(channel.get_state(0).h, channel.get_state(50).h)
     assert torch.equal(positions_in(channel, 50), positions_in(channel))
 
 
@@ -197,7 +199,7 @@ def test_the_shadowing_field() -> None:
     d_cor) with the drop and between two later places, within 4.2 standard errors of a product of
     normal variables."""
     trials = 4000
-    places = pairs(trials, 1)
+    places = make_pairs(trials, 1)
     level = torch.from_numpy(np.random.default_rng(0).standard_normal((trials, 1)))
     start = torch.tensor([20.0, -7.0, 1.5], dtype=torch.float64).expand(trials, 1, 3)
     outdoors = torch.zeros(trials, 1, dtype=torch.bool)

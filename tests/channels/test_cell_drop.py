@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 import torch
-from support.made_channels import made, pairs
+from support.made_channels import make_channel, make_pairs
 from torch import Tensor
 
 from otafl.channels.cell import Cell
-from otafl.channels.cell_drop import SionnaCell, build_cell_rays, placed
+from otafl.channels.cell_drop import SionnaCell, build_cell_rays, draw_positions
 from otafl.channels.ofdm import group_frequencies
 from otafl.channels.plane_waves import PlaneWaves
 from otafl.channels.sionna_rng import use_sionna_stream
@@ -38,7 +38,7 @@ def test_umi_path_loss_at_100_m_by_hand() -> None:
     without line of sight 35.3 * 2.0015635 + 22.4 + 21.3 * 0.5440680 = 104.6438 dB."""
     position = torch.tensor([100.0, 0.0, 1.5], dtype=torch.float64).expand(1, 64, 3)
     outdoors = torch.zeros(1, 64, dtype=torch.bool)
-    links = sionna_cell("umi").drop(pairs(1, 64), position, outdoors)
+    links = sionna_cell("umi").draw_drop(make_pairs(1, 64), position, outdoors)
     los = links.line_of_sight
     assert 0 < los.sum() < 64
     assert links.path_loss_db[los].numpy() == pytest.approx(85.3142, abs=1e-4)
@@ -53,7 +53,9 @@ def test_the_channel_is_sionnas(name: str) -> None:
     from sionna.phy.channel import cir_to_ofdm_channel, tr38901
 
     own = Cell.Settings(name=name)
-    position, indoor = placed(pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4)
+    position, indoor = draw_positions(
+        make_pairs(1, 64), own.min_distance_m, own.cell_radius_m, 1.5, 0.4
+    )
     place: dict[str, Any] = {"precision": "double", "device": "cpu"}
     server = tr38901.PanelArray(1, 3, "single", "V", "omni", 3.5e9, **place)
     device = tr38901.PanelArray(1, 1, "single", "V", "omni", 3.5e9, **place)
@@ -80,7 +82,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
     theirs = cir_to_ofdm_channel(frequency[0], a, tau)[0, 0, :, :, 0]  # [A, K, time, F]
 
     again = sionna_cell(name)
-    links = again.batch(9, position, indoor)
+    links = again.draw_batch(9, position, indoor)
     assert len(torch.unique(2 * links.line_of_sight + indoor)) == 3
     links = replace(links, power=links.power * rays.powers[:, :, 0].sum(-1, keepdim=True))
     # rays in the order of their clusters, then as step 11 regroups them; the same for the phases
@@ -91,11 +93,11 @@ def test_the_channel_is_sionnas(name: str) -> None:
     phase[..., -1] = -2 * math.pi * again.scenario.distance_3d[:, 0] * 3.5e9 / 299_792_458
     once = SimpleNamespace(
         streams=Streams([0], [0], dtype=torch.float64),
-        once=lambda purpose, shape: phase / (2 * math.pi),
+        draw_static_uniform=lambda purpose, shape: phase / (2 * math.pi),
     )
     waves = PlaneWaves(build_cell_rays(links), 3, frequency, once, 3.5e9)  # type: ignore[arg-type]
     time = torch.arange(3, dtype=torch.float64) / 100
-    ours = waves.moved(time[:, None, None, None] * speed)[:, 0].permute(2, 1, 0, 3)
+    ours = waves.compute_moved_h(time[:, None, None, None] * speed)[:, 0].permute(2, 1, 0, 3)
     level = links.shadowing_db - links.path_loss_db - links.penetration_db
     gain = 10 ** (level[0] / 20)
     torch.testing.assert_close(ours, theirs / gain[:, None, None], rtol=0, atol=1e-9)
@@ -103,7 +105,7 @@ def test_the_channel_is_sionnas(name: str) -> None:
 
 def test_line_of_sight_power_and_delay() -> None:
     """K / (K + 1) of the power, with the first path's delay; none without line of sight."""
-    channel = made("umi", 64, seed=3, indoor_probability=0.3)
+    channel = make_channel("umi", 64, seed=3, indoor_probability=0.3)
     rays = build_cell_rays(channel.links)
     k = channel.links.k_factor
     torch.testing.assert_close(rays.power[..., -1], k / (k + 1))

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.made_channels import pairs
+from support.made_channels import make_pairs
 
-from otafl.channels.cell_drop import placed, reflected
+from otafl.channels.cell_drop import draw_positions, reflect_at_circle
 
 LEVEL = 1e-4
 
@@ -23,7 +23,7 @@ LEVEL = 1e-4
 def test_devices_are_dropped_evenly() -> None:
     """r^2 and the angle uniform over the ring (KS), four fifths indoors (binomial); 1,920
     devices."""
-    position, indoor = placed(pairs(3, 640), 35.0, 250.0, 1.5, 0.8)
+    position, indoor = draw_positions(make_pairs(3, 640), 35.0, 250.0, 1.5, 0.8)
     square = (position[..., :2] ** 2).sum(-1).flatten()
     share = (square - 35.0**2) / (250.0**2 - 35.0**2)
     angle = torch.atan2(position[..., 1], position[..., 0]).flatten() / (2 * math.pi) + 0.5
@@ -42,7 +42,9 @@ def test_reflection_is_that_of_small_steps() -> None:
     velocity = np.concatenate([rng.normal(0, 3, (20, 2)), np.zeros((20, 1))], 1)
     times = [0.0, 0.3, 7.0, 40.0, 1000.0]
     time = torch.tensor(times, dtype=torch.float64)[:, None]
-    found = reflected(torch.from_numpy(start)[None], torch.from_numpy(velocity)[None], radius, time)
+    found = reflect_at_circle(
+        torch.from_numpy(start)[None], torch.from_numpy(velocity)[None], radius, time
+    )
     for device in range(20):
         for row, left in enumerate(times):
             x, v = start[device, :2].copy(), velocity[device, :2].copy()
@@ -69,9 +71,9 @@ def test_the_way_back_in_time() -> None:
     velocity = np.concatenate([rng.normal(0, 30, (1, 20, 2)), np.zeros((1, 20, 1))], 2)
     place, way = torch.from_numpy(start), torch.from_numpy(velocity)
     time = torch.tensor([[0.5], [20.0]], dtype=torch.float64)
-    back = reflected(place, way, 100.0, -time)
-    torch.testing.assert_close(back, reflected(place, -way, 100.0, time))
+    back = reflect_at_circle(place, way, 100.0, -time)
+    torch.testing.assert_close(back, reflect_at_circle(place, -way, 100.0, time))
     assert (back[..., :2].norm(dim=-1) <= 100.0 + 1e-9).all()
-    both = reflected(place, way, 100.0, torch.cat([-time, time]))
+    both = reflect_at_circle(place, way, 100.0, torch.cat([-time, time]))
     torch.testing.assert_close(both[:2], back)
-    assert torch.equal(both[2:], reflected(place, way, 100.0, time))
+    assert torch.equal(both[2:], reflect_at_circle(place, way, 100.0, time))

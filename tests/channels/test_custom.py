@@ -24,9 +24,9 @@ from otafl.channels.custom import Draws
 from otafl.core.contracts import ChannelStatistics, LinkBudget
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.csi.long_term import statistics
+from otafl.csi.long_term import compute_statistics
 from otafl.receivers.scalar import Scalar
-from otafl.scenario import expand, load_scenario, stack_key
+from otafl.scenario import expand, load_scenario, make_stack_key
 
 MODULE = """
 import math
@@ -34,13 +34,13 @@ import torch
 from scipy.special import gammaincinv
 
 def nakagami(draw, m=2.0):
-    share, phase = draw.uniform(2).unbind(-1)
+    share, phase = draw.draw_uniform(2).unbind(-1)
     power = torch.from_numpy(gammaincinv(m, share.cpu().numpy()) / m).to(share)
     return torch.polar(power.sqrt(), 2 * math.pi * phase)
 
-def rayleigh(draw): return draw.complex_normal()
-def array(draw, antennas=3): return draw.complex_normal(antennas)
-def still(draw): return draw.complex_normal(fixed=True)
+def rayleigh(draw): return draw.draw_complex_normal()
+def array(draw, antennas=3): return draw.draw_complex_normal(antennas)
+def still(draw): return draw.draw_complex_normal(fixed=True)
 def real(draw): return torch.ones(len(draw.rounds), draw.trials, draw.devices)
 def turning(draw): return torch.polar(torch.ones(1), 0.1 * (draw.rounds % 100).float()) * real(draw)
 
@@ -49,16 +49,16 @@ class Table:
     def __init__(self, gains): self.gains = torch.tensor(gains)
     def __call__(self, draw): return self.gains[draw.rounds % len(self.gains)] * real(draw)
 
-def loud(draw): return 2.0 * draw.complex_normal()
-def distant(draw, decay=0.5): return decay * draw.complex_normal()
+def loud(draw): return 2.0 * draw.draw_complex_normal()
+def distant(draw, decay=0.5): return decay * draw.draw_complex_normal()
 distant.unit_power = False
 
 def number(draw): return 1.0
-def flat(draw): return draw.complex_normal()[0]
-def rounds(draw): return draw.complex_normal()[:2]
-def infinite(draw): return draw.normal() / (draw.rounds != 70)
+def flat(draw): return draw.draw_complex_normal()[0]
+def rounds(draw): return draw.draw_complex_normal()[:2]
+def infinite(draw): return draw.draw_normal() / (draw.rounds != 70)
 def normalised(draw):
-    h = draw.complex_normal()
+    h = draw.draw_complex_normal()
     return h / h.abs().square().mean((0, 1, 2), keepdim=True).sqrt()
 def odd(draw): return real(draw)
 odd.correlation_rounds = 0
@@ -94,13 +94,13 @@ def link(section: dict[str, Any], devices: int = 5, trials: tuple[int, ...] = (0
     budget, channel = channels.build(sections, devices, streams)
     known = csi.build([scenario.csi] * len(trials), channel, budget, streams)
     noise = torch.full((len(trials),), 0.5, dtype=torch.float64)
-    return Link(channel, budget, statistics(channel, known, Scalar(), budget, noise))
+    return Link(channel, budget, compute_statistics(channel, known, Scalar(), budget, noise))
 
 
 def states(channel: dict[str, Any], rounds: list[int], **keys: Any) -> torch.Tensor:
     """[R, S, K, A]."""
     found = link(channel, **keys).channel
-    return torch.stack([found.state(round).h[..., 0, 0] for round in rounds])
+    return torch.stack([found.get_state(round).h[..., 0, 0] for round in rounds])
 
 
 @pytest.mark.law
@@ -116,8 +116,8 @@ def test_ten_lines_of_nakagami(m: float) -> None:
 @pytest.mark.law
 def test_normal_draws() -> None:
     draw = Draws(Streams([1], [0], dtype=torch.float64), 200, torch.arange(50))
-    assert stats.kstest(draw.normal().numpy().ravel(), "norm").pvalue > 1e-4
-    h = draw.complex_normal().numpy().ravel()
+    assert stats.kstest(draw.draw_normal().numpy().ravel(), "norm").pvalue > 1e-4
+    h = draw.draw_complex_normal().numpy().ravel()
     assert stats.kstest(np.abs(h) ** 2, "expon").pvalue > 1e-4
     assert abs((h**2).mean()) < 0.05
 
@@ -130,13 +130,13 @@ def test_draws_depend_on_round_trial_device_and_place_alone() -> None:
     torch.testing.assert_close(alone[0, 0], wide[3, 2, :3])
     assert len(wide.real.flatten().unique()) == wide.numel()
     draw = Draws(Streams([3], [0], dtype=torch.float64), 4, torch.arange(3))
-    one, other = draw.uniform(), draw.uniform()
+    one, other = draw.draw_uniform(), draw.draw_uniform()
     assert not torch.isclose(one, other).any()
-    fixed = draw.uniform(2, fixed=True)
+    fixed = draw.draw_uniform(2, fixed=True)
     assert fixed.shape == (1, 1, 4, 2)
     later = Draws(Streams([3], [0], dtype=torch.float64), 4, torch.arange(9, 11))
-    later.uniform(), later.uniform()
-    assert torch.equal(fixed, later.uniform(2, fixed=True))
+    later.draw_uniform(), later.draw_uniform()
+    assert torch.equal(fixed, later.draw_uniform(2, fixed=True))
 
 
 @pytest.mark.exact
@@ -156,7 +156,9 @@ def test_a_class_is_made_once_with_the_keys() -> None:
     found = link(section("Table", gains=gains)).channel
     assert found.correlation_rounds == 7
     for round in (0, 1, 2, 63, 64, 65):
-        assert torch.allclose(found.state(round).h.real, torch.tensor(gains[round % 3]).double())
+        assert torch.allclose(
+            found.get_state(round).h.real, torch.tensor(gains[round % 3]).double()
+        )
 
 
 @pytest.mark.exact
@@ -185,7 +187,7 @@ def test_common_keys_still_work() -> None:
 def test_gains_of_its_own() -> None:
     """Which no closed form knows: policies are told the averages."""
     found = link(section("distant", decay=0.5), devices=40)
-    h = torch.stack([found.channel.state(round).h for round in range(50)])
+    h = torch.stack([found.channel.get_state(round).h for round in range(50)])
     assert float(h.abs().square().mean()) == pytest.approx(0.25, rel=0.1)
     statistics = found.statistics
     assert float(statistics.mean_power().mean()) == pytest.approx(0.25, rel=0.05)
@@ -198,7 +200,7 @@ def test_points_that_differ_in_snr_are_stacked() -> None:
     tree = {"name": "x", "channel": section("nakagami")}
     for key, stacks in (("channel.snr_db", 1), ("channel.m", 2)):
         points = expand(load_scenario({**tree, "sweep": {key: [1.0, 2.0]}}))
-        assert len({stack_key(point.scenario) for point in points}) == stacks
+        assert len({make_stack_key(point.scenario) for point in points}) == stacks
 
 
 ON = "channel.name: 'my_own_channels:"
@@ -236,7 +238,7 @@ def test_what_is_wrong_is_said(channel: dict[str, Any], says: str) -> None:
 @pytest.mark.exact
 def test_numbers_that_are_not_finite_are_said_where_they_come() -> None:
     found = link(section("infinite")).channel
-    found.state(63)
+    found.get_state(63)
     says = "returned an h that is not finite, in round 70, at trial 0, device 0 of the stack"
     with pytest.raises(UserError, match=re.escape(says)):
-        found.state(64)
+        found.get_state(64)

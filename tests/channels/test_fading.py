@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from otafl.channels.fading import RoundBlocks, correlated
+from otafl.channels.fading import RoundBlocks, correlate_antennas
 
 pytestmark = pytest.mark.exact
 
@@ -23,8 +23,8 @@ def test_antennas_are_correlated_by_the_cholesky_factor(neighbours: float) -> No
     matrix = exp_corr_mat(torch.tensor(neighbours), 6, precision="double", device="cpu")
     h = torch.randn(2, 6, 5, dtype=torch.complex128, generator=torch.Generator().manual_seed(0))
     expected = torch.linalg.cholesky(matrix) @ h
-    torch.testing.assert_close(correlated(h, neighbours, 1), expected)
-    torch.testing.assert_close(correlated(h.mT, neighbours, -1), expected.mT)
+    torch.testing.assert_close(correlate_antennas(h, neighbours, 1), expected)
+    torch.testing.assert_close(correlate_antennas(h.mT, neighbours, -1), expected.mT)
 
 
 def test_rounds_are_drawn_in_blocks_that_start_at_multiples_of_their_length() -> None:

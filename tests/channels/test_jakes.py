@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 import torch
 from scipy import special
-from support.made_channels import FAR, blocks, made
+from support.made_channels import FAR, make_channel, take_blocks
 
 from otafl.channels.jakes import (
     MOST_CORRELATED_ROUNDS,
     SINUSOIDS,
-    correlation_rounds,
+    count_correlation_rounds,
     doppler_hz,
 )
 from otafl.channels.rayleigh import Rayleigh
@@ -53,10 +53,10 @@ def test_moving_devices_are_a_sum_of_sinusoids(round: int) -> None:
     """The sum of Xiao, Zheng and Beaulieu, looped; antennas by their recursion."""
     streams = Streams([0, 0], [0, 1], dtype=torch.float64)
     pair = torch.arange(4)
-    draw = streams.device_uniform("fading/scatterers", 0, pair // 2, pair % 2, (SINUSOIDS, 4))
+    draw = streams.draw_device_uniform("fading/scatterers", 0, pair // 2, pair % 2, (SINUSOIDS, 4))
     doppler = 20.0 / 3.6 * 2.4e9 / 299_792_458.0
     keys = {**MOVING, "antennas": 3, "antenna_correlation": 0.6}
-    got = blocks(made("rayleigh", 2, (0, 1), **keys).state(round), 3)
+    got = take_blocks(make_channel("rayleigh", 2, (0, 1), **keys).get_state(round), 3)
     for cell, numbers in enumerate(draw.tolist()):
         for block in range(3):
             h = np.zeros(3, dtype=complex)
@@ -72,11 +72,15 @@ def test_moving_devices_are_a_sum_of_sinusoids(round: int) -> None:
 
 @pytest.mark.exact
 def test_devices_that_stand_still_keep_their_channel() -> None:
-    one = made("rayleigh", 3, dtype=torch.float32, speed_kmh=0.0, antennas=2, block_symbols=10)
-    h = one.state(0).h
+    one = make_channel(
+        "rayleigh", 3, dtype=torch.float32, speed_kmh=0.0, antennas=2, block_symbols=10
+    )
+    h = one.get_state(0).h
     for round in (1, 1000, FAR):
-        assert torch.equal(one.state(round).h, h)
-        torch.testing.assert_close(blocks(one.state(round), 4), h[..., 0].expand(-1, -1, -1, 4))
+        assert torch.equal(one.get_state(round).h, h)
+        torch.testing.assert_close(
+            take_blocks(one.get_state(round), 4), h[..., 0].expand(-1, -1, -1, 4)
+        )
     assert one.correlation_rounds == MOST_CORRELATED_ROUNDS
     assert 2**30 + 4096 * MOST_CORRELATED_ROUNDS < FAR
 
@@ -86,20 +90,23 @@ def test_devices_that_stand_still_keep_their_channel() -> None:
 def test_rounds_apart_are_as_good_as_independent(phase: float) -> None:
     """|J0| < 0.1 from there on, and not within half of that."""
     speed = phase / (2 * math.pi) / doppler_hz(1.0, 3.5e9)
-    rounds = correlation_rounds(Rayleigh.Settings(speed_kmh=speed))
+    rounds = count_correlation_rounds(Rayleigh.Settings(speed_kmh=speed))
     here = np.linspace(rounds, 3 * rounds, 20_000) * phase
     assert np.abs(special.j0(here)).max() < 0.1
     before = np.linspace(rounds / 2, rounds, 20_000) * phase
     assert np.abs(special.j0(before)).max() > 0.1
-    assert made("rayleigh", 3).correlation_rounds == 1
-    still = made("rayleigh", 3, speed_kmh=0.05, round_interval_s=1e-6).correlation_rounds
+    assert make_channel("rayleigh", 3).correlation_rounds == 1
+    still = make_channel("rayleigh", 3, speed_kmh=0.05, round_interval_s=1e-6).correlation_rounds
     assert still == MOST_CORRELATED_ROUNDS
 
 
 def test_blocks_of_a_round_lead_to_the_next_round() -> None:
     """Block 10 of a round is the next round, where that is when it starts."""
     keys = {"block_symbols": 1000, "bandwidth_hz": 2e5, "round_interval_s": 0.05, "speed_kmh": 3.6}
-    for channel in (made("rayleigh", 20, **keys), made("rician", 20, k_factor_db=3.0, **keys)):
-        here, after = blocks(channel.state(4), 11), channel.state(5).h[..., 0]
+    for channel in (
+        make_channel("rayleigh", 20, **keys),
+        make_channel("rician", 20, k_factor_db=3.0, **keys),
+    ):
+        here, after = take_blocks(channel.get_state(4), 11), channel.get_state(5).h[..., 0]
         assert (here[..., 10:] - after).abs().max() < 1e-9
         assert (here[..., 0] - here[..., 10]).abs().min() > 1e-5

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.fading_laws import small
-from support.made_channels import made
+from support.fading_laws import is_within_tolerance
+from support.made_channels import make_channel
 from support.marks import first_is_fast
 from torch import Tensor
 
@@ -30,7 +30,7 @@ def make(
     dtype: torch.dtype = torch.float32,
     **keys: Any,
 ) -> Any:
-    return made(name, devices, trials, dtype, seed=5, **keys)
+    return make_channel(name, devices, trials, dtype, seed=5, **keys)
 
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -57,7 +57,7 @@ def test_a_state_depends_on_its_round_alone(
     torch.manual_seed(11)
     before = torch.get_rng_state()
     whole = make(name, 4, [0, 1, 2], dtype, **settings)
-    states = {round: whole.state(round) for round in rounds}
+    states = {round: whole.get_state(round) for round in rounds}
     others: list[tuple[Any, Callable[[Tensor], Tensor]]] = [
         (make(name, 4, [1], dtype, **settings), lambda h: h[1:2]),
         (make(name, 2, [0, 1, 2], dtype, **settings), lambda h: h[:, :2]),
@@ -71,11 +71,11 @@ def test_a_state_depends_on_its_round_alone(
         assert gain.shape == (3, 4)
         assert gain.dtype == dtype
         for other, part in others:
-            assert torch.equal(other.state(round).h, part(h))
-            assert torch.equal(other.state(round).gain, part(gain))
-        assert torch.equal(larger.state(round).h[0, :4], h[2])
+            assert torch.equal(other.get_state(round).h, part(h))
+            assert torch.equal(other.get_state(round).gain, part(gain))
+        assert torch.equal(larger.get_state(round).h[0, :4], h[2])
         if "block_symbols" in settings:
-            long, short = states[round].over(1000), states[round].over(400)
+            long, short = states[round].extend_to(1000), states[round].extend_to(400)
             assert torch.equal(long[:, :, :, :1], h)
             # a row of blocks is summed up in batches, whose last bits may differ
             torch.testing.assert_close(long[:, :, :, : short.shape[3]], short)
@@ -93,9 +93,11 @@ def test_bandwidth_and_delay_spread_are_each_trials_own(name: str) -> None:
         {"bandwidth_hz": 2e7, "delay_spread_s": 2e-7},
         {"bandwidth_hz": 4e7, "delay_spread_s": 1e-7},
     ]
-    stack = make(name, 3, [1, 1, 1], torch.float64, each=each).state(2).h
+    stack = make(name, 3, [1, 1, 1], torch.float64, each=each).get_state(2).h
     for row, own in enumerate(each):
-        assert torch.equal(make(name, 3, [1], torch.float64, each=[own]).state(2).h[0], stack[row])
+        assert torch.equal(
+            make(name, 3, [1], torch.float64, each=[own]).get_state(2).h[0], stack[row]
+        )
     assert not torch.allclose(stack[0], stack[1])
     torch.testing.assert_close(stack[1], stack[2])
 
@@ -112,7 +114,7 @@ def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
     """At speed 0 the channel stays; without a speed it is drawn anew."""
     for name in ("tdl-d", "cdl-b", "uma"):
         channel = make(name, 3, speed_kmh=0.0 if settings else None)
-        same = torch.equal(channel.state(0).h, channel.state(1000).h)
+        same = torch.equal(channel.get_state(0).h, channel.get_state(1000).h)
         assert same == bool(settings)
 
 
@@ -121,7 +123,7 @@ def test_standing_devices_keep_their_channel(settings: dict[str, Any]) -> None:
 def test_draws_are_independent(name: str) -> None:
     """Between rounds, blocks, devices and trials: 64 rounds of 40 devices of 4 trials."""
     channel = make(name, 40, range(4), block_symbols=10, subcarrier_groups=1)
-    states = [channel.state(round).over(20)[:, :, 0, :, 0] for round in range(64)]
+    states = [channel.get_state(round).extend_to(20)[:, :, 0, :, 0] for round in range(64)]
     h = torch.stack(states).numpy().astype(np.complex128)  # [64, 4, 40, 2]
     first, second = h[..., 0], h[..., 1]
     others = {
@@ -132,8 +134,8 @@ def test_draws_are_independent(name: str) -> None:
         "device": (first[:, :, :-1], first[:, :, 1:]),
     }
     for a, b in others.values():
-        assert small((a * b.conj()).mean(), a.size, 2 * len(others))
-        assert small((a * b).mean(), a.size, 2 * len(others))
+        assert is_within_tolerance((a * b.conj()).mean(), a.size, 2 * len(others))
+        assert is_within_tolerance((a * b).mean(), a.size, 2 * len(others))
 
 
 @pytest.mark.parametrize(
@@ -154,12 +156,12 @@ def test_h_follows_from_the_paths(section: dict[str, Any]) -> None:
     """
     groups, bandwidth = 6, 2e7
     section = section | {"subcarrier_groups": groups, "bandwidth_hz": bandwidth}
-    state = Bench().uplink(4, 2, {"channel": section}).link.channel.state(3)
+    state = Bench().build_rig(4, 2, {"channel": section}).link.channel.get_state(3)
     blocks = 3 if section.get("block_symbols") else 1
-    assert state.paths is not None
-    paths = state.paths(blocks)
+    assert state.paths_fn is not None
+    paths = state.paths_fn(blocks)
     step = torch.arange(groups, dtype=torch.float64) - (groups - 1) / 2
     frequency = step * bandwidth / groups
     turns = torch.exp(-2j * torch.pi * frequency * paths.delay_s[..., None])[:, :, None]
     h = (paths.a[..., None] * turns).sum(-2)
-    torch.testing.assert_close(h, state.over(30 * blocks), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(h, state.extend_to(30 * blocks), rtol=1e-6, atol=1e-6)

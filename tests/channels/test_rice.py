@@ -40,14 +40,14 @@ def test_mean_inverse_of_rice(line: float, scattered: float, threshold: float) -
         points=[max(threshold, line)],
         limit=400,
     )
-    assert rice.mean_inverse(line, scattered, threshold) == pytest.approx(expected, rel=1e-9)
+    assert rice.rician_mean_inverse(line, scattered, threshold) == pytest.approx(expected, rel=1e-9)
 
 
 def test_mean_inverse_of_rice_at_its_ends() -> None:
     """Without a line of sight E1, without scattering 1 / g, and no step where the one takes over
     from the other."""
     expected = special.exp1(0.1 / 0.7) / 0.7
-    assert rice.mean_inverse(0.0, 0.7, 0.1) == pytest.approx(expected, rel=1e-12)
-    assert rice.mean_inverse(0.5, 0.0, 0.1) == 2.0
-    assert rice.mean_inverse(0.5, 0.0, 0.6) == 0.0
-    assert rice.mean_inverse(1.0, 1.001e-7, 0.1) == pytest.approx(1.0, rel=3e-7)
+    assert rice.rician_mean_inverse(0.0, 0.7, 0.1) == pytest.approx(expected, rel=1e-12)
+    assert rice.rician_mean_inverse(0.5, 0.0, 0.1) == 2.0
+    assert rice.rician_mean_inverse(0.5, 0.0, 0.6) == 0.0
+    assert rice.rician_mean_inverse(1.0, 1.001e-7, 0.1) == pytest.approx(1.0, rel=3e-7)

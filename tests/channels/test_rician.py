@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 import torch
-from support.made_channels import FAR, blocks, made
+from support.made_channels import FAR, make_channel, take_blocks
 
 from otafl.channels import rice
 from otafl.channels.jakes import doppler_hz
 
 pytestmark = pytest.mark.exact
 
-rician = functools.partial(made, "rician")
+rician = functools.partial(make_channel, "rician")
 
 MOVING: dict[str, Any] = {
     "speed_kmh": 20.0,
@@ -40,10 +40,10 @@ def test_line_of_sight() -> None:
         "antennas": 4,
     }
     one = rician(50, **keys)
-    line = blocks(one.state(0), 3)
+    line = take_blocks(one.get_state(0), 3)
     torch.testing.assert_close(line.abs(), torch.ones_like(line.abs()))
     for round in (1, FAR):
-        torch.testing.assert_close(blocks(one.state(round), 3), line, rtol=0, atol=1e-9)
+        torch.testing.assert_close(take_blocks(one.get_state(round), 3), line, rtol=0, atol=1e-9)
     torch.testing.assert_close(line, line[..., :1].expand_as(line), rtol=0, atol=1e-9)
     step = line[:, :, 1:, 0] / line[:, :, :-1, 0]
     torch.testing.assert_close(step, step[..., :1].expand_as(step), rtol=0, atol=1e-9)
@@ -55,7 +55,10 @@ def test_line_of_sight() -> None:
 def test_line_of_sight_of_moving_devices() -> None:
     """It turns by 2 pi f_D cos(heading) t, with one heading of a device for rounds and blocks."""
     one = rician(40, k_factor_db=200.0, **MOVING)
-    here, next_ = blocks(one.state(5), 4)[0, :, 0], blocks(one.state(6), 1)[0, :, 0]
+    here, next_ = (
+        take_blocks(one.get_state(5), 4)[0, :, 0],
+        take_blocks(one.get_state(6), 1)[0, :, 0],
+    )
     turn = (here[:, 1:] / here[:, :-1]).angle() / (2 * math.pi)
     torch.testing.assert_close(turn, turn[:, :1].expand_as(turn), rtol=0, atol=1e-9)
     hz = turn[:, 0] / (500 / 2e5)
@@ -69,9 +72,9 @@ def test_k_factor_splits_the_power() -> None:
     """h is the line of sight and the Rayleigh channel of the same stream, by each trial's K."""
     k_factor_db = [-10.0, 0.0, 7.0]
     keys: dict[str, Any] = {"trials": (0, 0, 0), "antennas": 2, "antenna_correlation": 0.5}
-    h = rician(3, each=[{"k_factor_db": level} for level in k_factor_db], **keys).state(4).h
-    line = rician(3, k_factor_db=300.0, **keys).state(4).h
-    scattered = made("rayleigh", 3, **keys).state(4).h
+    h = rician(3, each=[{"k_factor_db": level} for level in k_factor_db], **keys).get_state(4).h
+    line = rician(3, k_factor_db=300.0, **keys).get_state(4).h
+    scattered = make_channel("rayleigh", 3, **keys).get_state(4).h
     k = 10 ** (torch.tensor(k_factor_db, dtype=torch.float64).view(3, 1, 1, 1, 1) / 10)
     expected = (k / (k + 1)).sqrt() * line + (1 / (k + 1)).sqrt() * scattered
     torch.testing.assert_close(h, expected, rtol=0, atol=1e-12)

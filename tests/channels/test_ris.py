@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.made_channels import made
+from support.made_channels import make_channel
 from torch import Tensor
 
-from otafl.channels.ris import RisSettings, aligned, summed, weakest
+from otafl.channels.ris import RisSettings, align_phases, align_to_sum, align_to_weakest
 
 pytestmark = pytest.mark.exact
 
@@ -31,7 +31,7 @@ def test_aligned_elements_of_one_antenna_add_up() -> None:
     """|y| = c |d| + sum_n |g_n| |r_n|, in phase with d."""
     direct, to_server, to_surface = random_paths(1, 1, 7)
     d, r = direct[:, 0], to_surface[:, 0]
-    phasors = aligned(d, to_server, r, 0.6)
+    phasors = align_phases(d, to_server, r, 0.6)
     torch.testing.assert_close(phasors.abs(), torch.ones_like(phasors.abs()))
     y = 0.6 * d + torch.einsum("sam,smb->sab", to_server, phasors * r)
     expected = 0.6 * d.abs()[:, 0] + torch.einsum("sm,smb->sb", to_server[:, 0].abs(), r.abs())
@@ -48,7 +48,7 @@ def test_aligned_elements_of_several_antennas() -> None:
         reflected = torch.einsum("sam,...smb->...sab", to_server, phasors * r)
         return (0.6 * d + reflected).abs().square().sum(-2).sqrt()
 
-    phasors = aligned(d, to_server, r, 0.6)
+    phasors = align_phases(d, to_server, r, 0.6)
     best = norm(phasors)
     grid = torch.polar(torch.ones(64), torch.arange(64) * (2 * math.pi / 64)).to(torch.complex128)
     for n in range(6):
@@ -64,7 +64,7 @@ def test_weakest_device_and_sum() -> None:
     """By hand, with the large-scale gain."""
     direct, _, to_surface = random_paths(3, 2, 4)
     gain = torch.tensor([[1.0, 0.01, 4.0], [0.25, 9.0, 1.0]], dtype=torch.float64)
-    d, r = weakest(direct, to_surface, gain)
+    d, r = align_to_weakest(direct, to_surface, gain)
     power = (direct.abs() ** 2).sum(2) * gain[..., None]
     for s in range(2):
         for b in range(3):
@@ -72,7 +72,7 @@ def test_weakest_device_and_sum() -> None:
             assert torch.equal(d[s, :, b], direct[s, k, :, b])
             assert torch.equal(r[s, :, b], to_surface[s, k, :, b])
     assert (power.argmin(1) != (direct.abs() ** 2).sum(2).argmin(1)).any()
-    d, r = summed(direct, to_surface, gain)
+    d, r = align_to_sum(direct, to_surface, gain)
     root = gain.sqrt()
     hand = sum(root[:, k, None, None] * direct[:, k] for k in range(3))
     torch.testing.assert_close(d, hand)
@@ -84,12 +84,12 @@ def test_weakest_device_and_sum() -> None:
 def test_surface_of_one_device(kind: str) -> None:
     """The direct path is that of the channel without a surface; aligned, the reflected one is in
     phase with it, and `blocked` takes its share of the power."""
-    plain, first = made(kind, 1, (0, 1), antennas=1), None
+    plain, first = make_channel(kind, 1, (0, 1), antennas=1), None
     for blocked in (0.0, 0.75, 1.0):
         keys: dict[str, Any] = {
             "ris": RisSettings(elements=16, blocked=blocked, rule="align_weakest")
         }
-        h, d = made(kind, 1, (0, 1), **keys).state(3).h, plain.state(3).h
+        h, d = make_channel(kind, 1, (0, 1), **keys).get_state(3).h, plain.get_state(3).h
         reflected = h - math.sqrt(1 - blocked) * d
         assert reflected.abs().min() > 0.5  # about 16 pi / 4 / 10
         first = reflected if first is None else first

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, special
-from support.fading_laws import DOPPLER_HZ, MOVING, assert_mean, h_of
-from support.made_channels import made
+from support.fading_laws import DOPPLER_HZ, MOVING, assert_mean, draw_coefficients
+from support.made_channels import make_channel
 
 from otafl import csi
 from otafl.channels.base import Channel
@@ -31,8 +31,8 @@ def surface(
     name: str, trials: int = 2, devices: int = 1, *, seen: dict[str, Any] | None = None, **keys: Any
 ) -> tuple[Channel, Csi]:
     """Rayleigh fading with a surface, set by this channel state information (`seen`: its keys)."""
-    channel = made("rayleigh", devices, range(trials), **keys)
-    section = registry.settings("csi", name)(name=name, **(seen or {}))
+    channel = make_channel("rayleigh", devices, range(trials), **keys)
+    section = registry.load_settings_class("csi", name)(name=name, **(seen or {}))
     return channel, csi.build([section] * trials, channel, channel.budget, channel.streams)
 
 
@@ -46,8 +46,8 @@ def test_perfect_knowledge_is_the_truth(rule: str) -> None:
     """Bit for bit, as on a channel that nobody says anything of."""
     keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule, blocked=0.3), "block_symbols": 4}
     told, _ = surface("perfect", devices=3, **keys)
-    plain = made("rayleigh", 3, range(2), **keys)
-    assert torch.equal(told.state(3).over(17), plain.state(3).over(17))
+    plain = make_channel("rayleigh", 3, range(2), **keys)
+    assert torch.equal(told.get_state(3).extend_to(17), plain.get_state(3).extend_to(17))
 
 
 @pytest.mark.exact
@@ -68,25 +68,25 @@ def test_near_perfect_knowledge_is_near_the_truth(
     """Three antennas, of devices that stand still, with 30 % of the direct path's power blocked."""
     keys: dict[str, Any] = {"antennas": 3, "ris": ris(rule=rule, blocked=0.3), "speed_kmh": 0.0}
     told, _ = surface(name, devices=3, seen=seen, **keys)
-    plain = made("rayleigh", 3, range(2), **keys)
-    torch.testing.assert_close(told.state(1).h, plain.state(1).h, rtol=0, atol=2e-3)
+    plain = make_channel("rayleigh", 3, range(2), **keys)
+    torch.testing.assert_close(told.get_state(1).h, plain.get_state(1).h, rtol=0, atol=2e-3)
 
 
 @pytest.mark.exact
-@pytest.mark.parametrize("name", registry.names("csi"))
+@pytest.mark.parametrize("name", registry.list_names("csi"))
 @pytest.mark.parametrize("rule", ["align_weakest", "align_sum"])
 def test_a_block_is_the_same_however_many_there_are(name: str, rule: str) -> None:
     """And whatever it is stacked with; and it differs from the truth, if the estimate does."""
     keys: dict[str, Any] = {"antennas": 2, "ris": ris(rule=rule), "block_symbols": 4}
     channel, _ = surface(name, 3, 4, **keys)
-    state = channel.state(2)
-    whole = state.over(28)  # seven blocks
+    state = channel.get_state(2)
+    whole = state.extend_to(28)  # seven blocks
     for symbols in (4, 12, 16):
-        torch.testing.assert_close(state.over(symbols), whole[:, :, :, : symbols // 4])
+        torch.testing.assert_close(state.extend_to(symbols), whole[:, :, :, : symbols // 4])
     torch.testing.assert_close(state.h, whole[:, :, :, :1])
     alone, _ = surface(name, 1, 4, **keys)
-    torch.testing.assert_close(alone.state(2).over(28)[0], whole[0])
-    truth = made("rayleigh", 4, range(3), **keys).state(2).over(28)
+    torch.testing.assert_close(alone.get_state(2).extend_to(28)[0], whole[0])
+    truth = make_channel("rayleigh", 4, range(3), **keys).get_state(2).extend_to(28)
     for b in range(7):
         same = torch.allclose(truth[:, :, :, b], whole[:, :, :, b], atol=1e-6)
         assert same == (name == "perfect")
@@ -97,7 +97,7 @@ def test_pilots_of_the_paths_are_counted() -> None:
     """L for the channel, and L for the direct path and each of six elements."""
     for rule, paths in (("align_sum", 7), ("random", 0)):
         _, known = surface("pilots", seen={"length": 3}, ris=ris(rule=rule))
-        assert known.pilot_symbols == 3 * (1 + paths)
+        assert known.num_pilot_symbols == 3 * (1 + paths)
 
 
 @pytest.mark.exact
@@ -105,18 +105,18 @@ def test_paths_of_rounds_ago() -> None:
     """What is believed are the paths of two rounds before; those of now would make more of h."""
     keys: dict[str, Any] = {"ris": ris(rule="align_sum", blocked=0.5), **MOVING}
     channel, _ = surface("delay", seen={"rounds": 2}, round_interval_s=0.02, **keys)
-    truth = made("rayleigh", 1, range(2), round_interval_s=0.02, **keys)
+    truth = make_channel("rayleigh", 1, range(2), round_interval_s=0.02, **keys)
     reflected: Any = vars(channel)["_states"]._fading
     for t in (0, 1, 5):
         d, r = (part.draw(t - 2, 1) for part in (reflected._direct, reflected._to_surface))
         believed = reflected._estimate_paths(0.0 * d, 0.0 * r, t)
         torch.testing.assert_close(believed, (d, r))
-        assert (truth.state(t).h.abs() > channel.state(t).h.abs()).all()
+        assert (truth.get_state(t).h.abs() > channel.get_state(t).h.abs()).all()
 
 
 def power_of(channel: Channel) -> np.ndarray:
     """|h|^2 in round 3."""
-    return np.abs(h_of(channel, [3])).ravel() ** 2
+    return np.abs(draw_coefficients(channel, [3])).ravel() ** 2
 
 
 def aligned_power(elements: int, factor: float) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.made_channels import FAR, blocks, made
+from support.made_channels import FAR, make_channel, take_blocks
 from torch import Tensor
 
 from otafl.channels import scattering
@@ -44,18 +44,20 @@ def test_a_block_is_a_function_of_round_and_block(
     keys = {**keys, "block_symbols": 100}
     exact = "speed_kmh" not in keys and "ris" not in keys
     bounds = {"rtol": 0.0, "atol": 0.0 if exact else 1e-5 if dtype == torch.float32 else 1e-12}
-    one, other = (made(kind, 2, (0, 1), dtype, **keys) for _ in range(2))
+    one, other = (make_channel(kind, 2, (0, 1), dtype, **keys) for _ in range(2))
     antennas, rounds = keys.get("antennas", 1), (0, 1, 7, 8, 63, 64, FAR - 1, FAR)
-    expected = {t: blocks(one.state(t), 21) for t in rounds}
+    expected = {t: take_blocks(one.get_state(t), 21) for t in rounds}
     for t in reversed(rounds):
-        state = other.state(t)
+        state = other.get_state(t)
         assert state.h.shape == (2, 2, antennas, 1, 1)
         assert state.h.dtype == dtype.to_complex()
         torch.testing.assert_close(state.h[..., 0], expected[t][..., :1], **bounds)
         for count in (3, 1, 8, 16, 2):
-            assert blocks(state, count).shape == (2, 2, antennas, count)
-            torch.testing.assert_close(blocks(state, count), expected[t][..., :count], **bounds)
-        assert torch.equal(other.state(t).h, state.h)
+            assert take_blocks(state, count).shape == (2, 2, antennas, count)
+            torch.testing.assert_close(
+                take_blocks(state, count), expected[t][..., :count], **bounds
+            )
+        assert torch.equal(other.get_state(t).h, state.h)
     values = torch.view_as_real(torch.stack(list(expected.values()))).flatten(0, -2)
     assert len(torch.unique(values, dim=0)) == len(values)
 
@@ -65,21 +67,27 @@ def test_a_block_is_a_function_of_round_and_block(
 def test_trials_and_devices_do_not_depend_on_each_other(kind: str, keys: dict[str, Any]) -> None:
     keys = {**keys, "block_symbols": 10}
     each = [{"k_factor_db": level} if kind == "rician" else {} for level in (0.0, 3.0, 9.0)]
-    full = made(kind, 40, (0, 1, 2), each=each, **keys)
-    alone = made(kind, 5, (1,), each=each[1:2], **keys)
+    full = make_channel(kind, 40, (0, 1, 2), each=each, **keys)
+    alone = make_channel(kind, 5, (1,), each=each[1:2], **keys)
     for t in (0, 9, FAR):
-        whole, part = full.state(t), alone.state(t)
+        whole, part = full.get_state(t), alone.get_state(t)
         torch.testing.assert_close(part.h[0], whole.h[1, :5], rtol=0.0, atol=1e-12)
         torch.testing.assert_close(
-            blocks(part, 6)[0], blocks(whole, 6)[1, :5], rtol=0.0, atol=1e-12
+            take_blocks(part, 6)[0], take_blocks(whole, 6)[1, :5], rtol=0.0, atol=1e-12
         )
 
 
 def test_without_blocks_the_channel_lasts() -> None:
-    state = made("rayleigh", 3).state(0)
+    state = make_channel("rayleigh", 3).get_state(0)
     assert state.block_symbols is None
-    assert state.over(10**6) is state.h
-    assert made("rayleigh", 3, block_symbols=50).state(0).over(151).shape == (1, 3, 1, 4, 1)
+    assert state.extend_to(10**6) is state.h
+    assert make_channel("rayleigh", 3, block_symbols=50).get_state(0).extend_to(151).shape == (
+        1,
+        3,
+        1,
+        4,
+        1,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -92,18 +100,18 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
     precision = {torch.float32: "single", torch.float64: "double"}[dtype]
     streams = Streams([0], [4])
     sionna = RayleighBlockFading(1, antennas, 32, 1, precision=precision, device="cpu")
-    one = made("rayleigh", 40, (4,), dtype, antennas=antennas, block_symbols=10)
+    one = make_channel("rayleigh", 40, (4,), dtype, antennas=antennas, block_symbols=10)
     for purpose, rounds, those in (
         ("fading/1", max(8, 64 // antennas), slice(0, 1)),
         ("fading/2^1/1", max(8, 64 // antennas) // 2, slice(2, 4)),
     ):
-        (seed,) = streams.seeds(purpose, 1)
+        (seed,) = streams.draw_seeds(purpose, 1)
         count = those.stop - those.start
         with use_sionna_stream(seed, streams.device):
             taps, _ = sionna(rounds * count, 1)
         expected = taps.view(rounds, count, antennas, 32)[..., :8].permute(0, 3, 2, 1)
         for t in range(rounds):
-            h = blocks(one.state(rounds + t), those.stop)[0, 32:]
+            h = take_blocks(one.get_state(rounds + t), those.stop)[0, 32:]
             assert torch.equal(h[..., those], expected[t])
 
 
@@ -111,12 +119,12 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
 def test_fewer_rounds_may_be_kept(antennas: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are drawn as many at a time as ever, whatever of them is kept."""
     keys: dict[str, Any] = {"antennas": antennas, "block_symbols": 10}
-    whole = made("rayleigh", 40, (0, 1), **keys)
+    whole = make_channel("rayleigh", 40, (0, 1), **keys)
     monkeypatch.setattr(scattering, "MOST_KEPT", 2 * 64 * antennas * 4)
-    few = made("rayleigh", 40, (0, 1), **keys)
+    few = make_channel("rayleigh", 40, (0, 1), **keys)
     for t in (0, 1, 5, 63, 64, 20, 70):
-        assert torch.equal(few.state(t).h, whole.state(t).h)
-        assert torch.equal(blocks(few.state(t), 6), blocks(whole.state(t), 6))
+        assert torch.equal(few.get_state(t).h, whole.get_state(t).h)
+        assert torch.equal(take_blocks(few.get_state(t), 6), take_blocks(whole.get_state(t), 6))
     kept = few._states._fading._all._first._block
     assert kept is not None
     assert len(kept) <= 4
@@ -124,7 +132,7 @@ def test_fewer_rounds_may_be_kept(antennas: int, monkeypatch: pytest.MonkeyPatch
 
 def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scattering, "BATCHES_KEPT", 2)
-    one, whole = made("rayleigh", 400), made("rayleigh", 400).state(3).h
+    one, whole = make_channel("rayleigh", 400), make_channel("rayleigh", 400).get_state(3).h
     for device in (5, 40, 399, 70, 5, 390):
         some = torch.tensor([device])
         assert torch.equal(one.get_state_of_devices(3, some).h[:, some], whole[:, some])
@@ -133,36 +141,36 @@ def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
 
 def fading(channel: Channel, rounds: int) -> Tensor:
     """[rounds, S, K]."""
-    return torch.stack([channel.state(round).h[:, :, 0, 0, 0] for round in range(rounds)])
+    return torch.stack([channel.get_state(round).h[:, :, 0, 0, 0] for round in range(rounds)])
 
 
 def test_draws_do_not_depend_on_what_else_is_drawn() -> None:
     """The first 10 of 50 devices, a trial alone, a round without those before it, rounds back and
     forth, another channel in between: the same bits."""
-    reference = fading(made("rayleigh", 50, [0, 1, 2]), 130)
+    reference = fading(make_channel("rayleigh", 50, [0, 1, 2]), 130)
     torch.manual_seed(5)
     torch.rand(3)
-    few = made("rayleigh", 10, [2])
-    other = made("rayleigh", 40, [7])
+    few = make_channel("rayleigh", 10, [2])
+    other = make_channel("rayleigh", 40, [7])
     for round in (129, 0, 64, 63, 65, 1, 129, 0):
-        assert torch.equal(few.state(round).h[0, :, 0, 0, 0], reference[round, 2, :10])
-        other.state(round)
+        assert torch.equal(few.get_state(round).h[0, :, 0, 0, 0], reference[round, 2, :10])
+        other.get_state(round)
 
 
 def test_devices_of_different_batches_differ() -> None:
-    values = torch.view_as_real(fading(made("rayleigh", 70, [0, 1]), 70)).view(-1, 2)
+    values = torch.view_as_real(fading(make_channel("rayleigh", 70, [0, 1]), 70)).view(-1, 2)
     assert len(torch.unique(values, dim=0)) == 2 * 70 * 70
 
 
 def test_points_that_share_seed_and_trial_share_the_channel() -> None:
-    values = fading(made("rayleigh", 5, [0, 1, 0], seed=3), 2)
+    values = fading(make_channel("rayleigh", 5, [0, 1, 0], seed=3), 2)
     assert torch.equal(values[:, 0], values[:, 2])
     assert not torch.equal(values[:, 0], values[:, 1])
-    assert not torch.equal(values[:, 0], fading(made("rayleigh", 5, [0], seed=4), 2)[:, 0])
+    assert not torch.equal(values[:, 0], fading(make_channel("rayleigh", 5, [0], seed=4), 2)[:, 0])
 
 
 def test_a_round_has_blocks_of_its_own() -> None:
     """Block b of a round is no block of another round, whatever the place in its batch."""
-    channel = made("rayleigh", 40, range(5), antennas=3, block_symbols=10)
-    drawn = torch.stack([blocks(channel.state(round), 7) for round in range(40)])
+    channel = make_channel("rayleigh", 40, range(5), antennas=3, block_symbols=10)
+    drawn = torch.stack([take_blocks(channel.get_state(round), 7) for round in range(40)])
     assert len(torch.unique(drawn.movedim(-1, 1).reshape(40 * 7, -1).real, dim=0)) == 280

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.fading_laws import MOVING
-from support.made_channels import made
+from support.made_channels import make_channel
 
 from otafl.core import registry
 
@@ -29,10 +29,10 @@ def test_the_global_generators_are_left_alone(name: str) -> None:
     numpy_state = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
     surface = {"ris": {"elements": 3, "rule": "random"}} if name in FADING else {}
     for dtype, keys in ((torch.float32, {}), (torch.float64, MOVING)):
-        made(name, 3, dtype=dtype).state(70)
-        channel = made(name, 3, dtype=dtype, antennas=2, block_symbols=5, **surface, **keys)
+        make_channel(name, 3, dtype=dtype).get_state(70)
+        channel = make_channel(name, 3, dtype=dtype, antennas=2, block_symbols=5, **surface, **keys)
         for round in (0, 70):
-            channel.state(round).over(25)
+            channel.get_state(round).extend_to(25)
     assert torch.equal(state, torch.get_rng_state())
     assert plain_state == random.getstate()
     assert (numpy_state == np.random.get_state()[1]).all()  # type: ignore[index]  # noqa: NPY002

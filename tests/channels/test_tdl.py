@@ -10,7 +10,7 @@ import math
 
 import pytest
 import torch
-from support.made_channels import made
+from support.made_channels import make_channel
 from torch import Tensor
 
 from otafl.channels.ofdm import rotations
@@ -61,4 +61,6 @@ def test_k_factor_of_the_first_tap(letter: str, k_db: float) -> None:
 
 @pytest.mark.parametrize("letter", "abcde")
 def test_closed_forms_are_those_without_line_of_sight(letter: str) -> None:
-    assert made(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == (letter in "abc")
+    assert make_channel(f"tdl-{letter}", 2, subcarrier_groups=1).has_closed_form == (
+        letter in "abc"
+    )

@@ -18,9 +18,9 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from support.made_channels import made
+from support.made_channels import make_channel
 
-from otafl.channels.trace import Trace, export, export_impulse_responses
+from otafl.channels.trace import Trace, export_impulse_responses, export_trace
 from otafl.channels.trace_files import SCHEMA
 from otafl.core.errors import UserError
 
@@ -31,7 +31,7 @@ BAND: dict[str, float] = {"carrier_hz": 3.5e9, "bandwidth_hz": 1e6}
 
 def replay(path: Path, devices: int, trials: int = 1, **settings: Any) -> Trace:
     settings = {"path": str(path), "start": "zero"} | settings
-    return made("trace", devices, range(trials), seed=4, **settings)
+    return make_channel("trace", devices, range(trials), seed=4, **settings)
 
 
 def responses(path: Path, *, rounds: int = 5, devices: int = 3, **more: Any) -> np.ndarray:
@@ -57,23 +57,23 @@ def responses(path: Path, *, rounds: int = 5, devices: int = 3, **more: Any) -> 
 def test_what_is_exported_comes_back(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
     """Of the second trial of two, flat and on a grid, with constant and with changing gains, rounds
     in any order."""
-    original = made(name, 4, (0, 1), torch.float32, seed=4, **settings)
+    original = make_channel(name, 4, (0, 1), torch.float32, seed=4, **settings)
     rounds = [7, 0, 80]
-    export(original, rounds, tmp_path / "trace.nc", trial=1, **BAND)
+    export_trace(original, rounds, tmp_path / "trace.nc", trial=1, **BAND)
     same = replay(tmp_path / "trace.nc", 4, gains="absolute")
     fewer = replay(tmp_path / "trace.nc", 2, gains="absolute")
     for place, round in enumerate(rounds):
-        state, back = original.state(round), same.state(place)
+        state, back = original.get_state(round), same.get_state(place)
         assert torch.equal(back.h[0].to(state.h), state.h[1])
         assert torch.equal(back.gain[0].to(state.gain), state.gain[1])
-        assert torch.equal(fewer.state(place).h, back.h[:, :2])
+        assert torch.equal(fewer.get_state(place).h, back.h[:, :2])
 
 
 def test_a_run_that_is_longer_starts_the_file_again(tmp_path: Path) -> None:
     h = responses(tmp_path / "t.h5", gain=np.ones(3))
     trace = replay(tmp_path / "t.h5", 3)
     for round in (0, 4, 5, 13, 2**40):
-        assert np.array_equal(trace.state(round).h[0, :, :, 0].numpy(), h[round % 5])
+        assert np.array_equal(trace.get_state(round).h[0, :, :, 0].numpy(), h[round % 5])
 
 
 def test_trials_start_where_chance_has_it(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_trials_start_where_chance_has_it(tmp_path: Path) -> None:
     trace = replay(tmp_path / "t.h5", 3, 60, start="per_trial")
     firsts = []
     for trial in range(60):
-        played = [trace.state(round).h[trial, :, :, 0].numpy() for round in range(6)]
+        played = [trace.get_state(round).h[trial, :, :, 0].numpy() for round in range(6)]
         first = next(place for place in range(5) if np.array_equal(h[place], played[0]))
         firsts.append(first)
         for round, found in enumerate(played):
@@ -95,7 +95,7 @@ def test_without_gains_in_the_file_mean_powers_are_gains(tmp_path: Path) -> None
     h = responses(tmp_path / "t.h5")
     gain = (np.abs(h) ** 2).mean((0, 2, 3))
     absolute, relative = (
-        replay(tmp_path / "t.h5", 3, gains=gains).state(2) for gains in ("absolute", "relative")
+        replay(tmp_path / "t.h5", 3, gains=gains).get_state(2) for gains in ("absolute", "relative")
     )
     assert absolute.gain[0].numpy() == pytest.approx(gain)
     assert relative.gain[0].numpy() == pytest.approx(gain / gain.mean())
@@ -108,10 +108,10 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
     """By round; relative ones over the mean of all rounds and of the devices that take part."""
     gain = np.random.default_rng(2).uniform(1, 9, (5, 3))
     h = responses(tmp_path / "t.h5", gain=gain)
-    state = replay(tmp_path / "t.h5", 2).state(6)
+    state = replay(tmp_path / "t.h5", 2).get_state(6)
     assert state.gain[0].numpy() == pytest.approx(gain[1, :2] / gain[:, :2].mean())
     assert np.array_equal(state.h[0, :, :, 0].numpy(), h[1, :2])
-    lossy = replay(tmp_path / "t.h5", 2, path_loss_db=30).state(6)
+    lossy = replay(tmp_path / "t.h5", 2, path_loss_db=30).get_state(6)
     assert lossy.gain.numpy() == pytest.approx(state.gain.numpy() / 1000)
     absolute = Trace.Settings(path="t", gains="absolute")
     assert absolute.is_physical
@@ -122,12 +122,12 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
 
 def test_blocks_are_the_rounds_that_follow(tmp_path: Path) -> None:
     h = responses(tmp_path / "t.h5", gain=np.ones(3))
-    state = replay(tmp_path / "t.h5", 3, block_symbols=100).state(3)
-    blocks = state.over(301)[0].numpy()  # [K, A, B, F]
+    state = replay(tmp_path / "t.h5", 3, block_symbols=100).get_state(3)
+    blocks = state.extend_to(301)[0].numpy()  # [K, A, B, F]
     assert blocks.shape == (3, 2, 4, 4)
     for block in range(4):
         assert np.array_equal(blocks[:, :, block], h[(3 + block) % 5])
-    assert replay(tmp_path / "t.h5", 3).state(3).over(301).shape[3] == 1
+    assert replay(tmp_path / "t.h5", 3).get_state(3).extend_to(301).shape[3] == 1
 
 
 @pytest.mark.parametrize("direction", ["uplink", "downlink"])
@@ -148,7 +148,7 @@ def test_impulse_responses_by_their_formula(direction: str, tmp_path: Path) -> N
     gain = (np.abs(a[:, 0, :, :, 0]) ** 2).sum(3).mean((0, 1, 3))
     for round in range(batch * times):
         b, t = divmod(round, times)
-        state = trace.state(round)
+        state = trace.get_state(round)
         assert state.gain[0].numpy() == pytest.approx(gain)
         for k in range(devices):
             for f, frequency in enumerate((-1e7, 0.0, 1e7)):
@@ -163,7 +163,7 @@ def test_sionnas_responses_go_in_as_they_are(tmp_path: Path) -> None:
 
     a, tau = TDL("A", 1e-7, 3.5e9, num_rx_ant=2, device="cpu")(1, 6, 1e3)
     export_impulse_responses(a[0], tau[0], tmp_path / "t.nc", **BAND)
-    state = replay(tmp_path / "t.nc", 1).state(5)
+    state = replay(tmp_path / "t.nc", 1).get_state(5)
     assert state.h.shape == (1, 1, 2, 1, 1)
     expected = a[0, 0, :, 0, 0, :, 5].sum(-1)
     ratio = state.h[0, 0, :, 0, 0] / expected
@@ -180,7 +180,7 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
 
     path = tmp_path / "t.h5"
     assert refusal(path) == (
-        "channel.path: there is no file 'FILE'; otafl.channels.trace.export writes one"
+        "channel.path: there is no file 'FILE'; otafl.channels.trace.export_trace writes one"
     )
     path.write_text("no trace")
     assert refusal(path) == "channel.path: 'FILE' is not a NetCDF-4 or HDF5 file"
@@ -226,9 +226,9 @@ def test_each_trial_draws_its_devices(tmp_path: Path) -> None:
         tmp_path / "t.h5", devices=10, gain=gain, position_m=place, base_m=np.array([1.0, 2.0, 9.0])
     )
     trace = replay(tmp_path / "t.h5", 3, 20, places="per_trial", antennas=1)
-    state, sets = trace.state(7), set()
+    state, sets = trace.get_state(7), set()
     for trial in range(20):
-        known = trace.places(7, trial)
+        known = trace.get_positions(7, trial)
         assert known is not None
         assert known.base_m.tolist() == [[1.0, 2.0]]
         own = (known.device_m[:, 0] / 3.0).astype(int)
@@ -258,7 +258,7 @@ def test_a_traced_place_has_so_many_devices_and_antennas() -> None:
         ({"antennas": 9}, 5, "channel.antennas: 9, but channel.scene: 'munich' has 8"),
     ):
         with pytest.raises(UserError, match=said):
-            made("trace", devices, scene="munich", **settings)
+            make_channel("trace", devices, scene="munich", **settings)
 
 
 def replaced(name: str, values: Any) -> Any:
@@ -309,7 +309,7 @@ def test_a_malformed_file_is_refused_in_a_sentence(name: str, tmp_path: Path) ->
     with h5py.File(path, "r+") as file:
         change(file)
     if not said:
-        assert replay(path, 3).places(0) is None
+        assert replay(path, 3).get_positions(0) is None
         return
     with pytest.raises(UserError, match=said) as error:
         replay(path, 3)

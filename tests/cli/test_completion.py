@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from otafl.cli.new import shipped
+from otafl.cli.new import list_shipped
 
 CODE = """
 import sys
@@ -24,7 +24,10 @@ print(*heavy, file=sys.stderr)
     ("line", "words"),
     [
         ("otafl new qui", {"quickstart"}),
-        ("otafl new fedrlr_plus", {name for name in shipped() if name.startswith("fedrlr_plus")}),
+        (
+            "otafl new fedrlr_plus",
+            {name for name in list_shipped() if name.startswith("fedrlr_plus")},
+        ),
         ("otafl list po", {"poisson", "power"}),
         ("otafl list gb", {"gbma"}),
         ("otafl che", {"check"}),

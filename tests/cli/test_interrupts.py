@@ -43,9 +43,9 @@ def test_a_signal_is_a_sentence_and_a_code() -> None:
 
 
 def test_what_is_kept_is_said() -> None:
-    kept = "guard.kept = lambda: 'two parts kept'\n"
+    kept = "guard.describe_kept_fn = lambda: 'two parts kept'\n"
     assert run(kept + "send()") == (130, "otafl: interrupted; two parts kept\n")
-    broken = "guard.kept = lambda: 1 / 0\n"
+    broken = "guard.describe_kept_fn = lambda: 1 / 0\n"
     assert run(broken + "send()") == (130, INTERRUPTED)
 
 
@@ -117,7 +117,7 @@ def test_an_import_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
         "    time.sleep(0.01)\n"
     )
     command = f"sys.path.append({str(tmp_path)!r})\nimport library"
-    said = "guard.kept = lambda: f'{time.monotonic() - sys.began < 2}'"
+    said = "guard.describe_kept_fn = lambda: f'{time.monotonic() - sys.began < 2}'"
     assert run(command, said) == (129, "otafl: interrupted; True\n")
 
 

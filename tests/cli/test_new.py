@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from otafl import cli
-from otafl.cli.new import shipped
+from otafl.cli.new import list_shipped
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -25,23 +25,27 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_scenario_is_found_by_its_name() -> None:
-    assert sorted(shipped().values()) == sorted(SCENARIOS.rglob("*.yaml"))
-    assert next(iter(shipped())) == "quickstart"
+    assert sorted(list_shipped().values()) == sorted(SCENARIOS.rglob("*.yaml"))
+    assert next(iter(list_shipped())) == "quickstart"
 
 
-@pytest.mark.parametrize("name", list(shipped()))
+@pytest.mark.parametrize("name", list(list_shipped()))
 def test_a_copy_says_the_same_and_names_itself(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """Only the name of the file, and so of its results, is another in a copy."""
     call(name)
     call(name, "--out", "folder/mine.yaml")
-    original = yaml.safe_load(shipped()[name].read_text())
+    original = yaml.safe_load(list_shipped()[name].read_text())
     assert yaml.safe_load(Path(f"{name}.yaml").read_text()) == original
     mine = Path("folder/mine.yaml").read_text()
     assert yaml.safe_load(mine) == original | {"name": "mine"}
     assert f"{name}.yaml" not in mine
-    assert mine.count(" folder/mine.yaml") == shipped()[name].read_text().count(f"/{name}.yaml") > 0
+    assert (
+        mine.count(" folder/mine.yaml")
+        == list_shipped()[name].read_text().count(f"/{name}.yaml")
+        > 0
+    )
     assert "next: otafl check folder/mine.yaml; otafl run folder/mine" in capsys.readouterr().out
 
 
@@ -80,7 +84,7 @@ def test_the_list_has_a_sentence_of_each(
     monkeypatch.setenv("COLUMNS", "500")
     call("--list")
     lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert [name for name, _ in lines] == list(shipped())
+    assert [name for name, _ in lines] == list(list_shipped())
     sentences = dict(lines)
     assert sentences["quickstart"].rstrip().endswith("all of them transmit at once.")
     assert sentences["fedrlr_fig5"].rstrip() == "FedRLR, Fig. 5: mini-batch sizes."

@@ -28,7 +28,7 @@ def stop(*_):
     print(*(name for name in {HEAVY} if name in sys.modules), flush=True)
     os._exit(0)
 
-Engine.round = stop
+Engine.run_round = stop
 main()
 """
 """A command line that ends at the first round, and says what of it is there."""

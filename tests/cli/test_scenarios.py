@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from contract.small import scenario
-from support.own_modules import own_module
+from support.own_modules import write_custom_module
 
 from otafl import cli
 from otafl.scenario import to_yaml
@@ -46,7 +46,7 @@ def call(*args: object) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with own_module("not_yours", MARK, tmp_path, monkeypatch) as folder:
+    with write_custom_module("not_yours", MARK, tmp_path, monkeypatch) as folder:
         yield folder
         assert not (folder / "was_run").exists()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import scenario
-from support.made_devices import hardware as made
+from support.made_devices import make_battery_hardware as made
 
 from otafl.clock import plain_rounds
 from otafl.clock.stack_clock import Clock
@@ -77,10 +77,17 @@ def follow(one: Engine, rounds: int = 4) -> list[Any]:
     recorder = Recorder(one, 1, 3)
     seen: list[Any] = []
     for t in itertools.takewhile(lambda _: one.running.any(), range(rounds)):
-        one.round(t)
-        recorder.take(t + 1, 0.0)
-        told = clock.available(), clock.are_all_available(), clock.at_work(), clock.present()
-        seen.append(copy.deepcopy([clock.journal, recorder.state_dict(), told, clock.updates()]))
+        one.run_round(t)
+        recorder.take_record(t + 1, 0.0)
+        told = (
+            clock.get_available(),
+            clock.are_all_available(),
+            clock.get_busy(),
+            clock.count_present(),
+        )
+        seen.append(
+            copy.deepcopy([clock.journal, recorder.state_dict(), told, clock.count_updates()])
+        )
     return seen
 
 
@@ -112,7 +119,7 @@ def test_a_run_is_that_with_simpy_to_the_last_bit(name: str) -> None:
     assert simpy.parts.clock.journal
     replayed.replay(simpy.parts.clock.journal)
     assert replayed.is_plain == (name in PLAIN)
-    assert same(replayed.now(), simpy.parts.clock.now())
+    assert same(replayed.get_time_s(), simpy.parts.clock.get_time_s())
     assert same(replayed.compute_spent_j(), simpy.parts.clock.compute_spent_j())
 
 
@@ -140,7 +147,7 @@ class Twins:
 
     def begin(self, round: int) -> None:
         """Begin a round: of some trials with nobody, of a stopped trial with somebody."""
-        free = self.simpy.available() & (self.draw.random((4, 6)) < 0.5)
+        free = self.simpy.get_available() & (self.draw.random((4, 6)) < 0.5)
         who = [row.nonzero()[0] for row in free]
         rows = sum(map(len, who))
         down, seconds = self.draw.random((2, rows)) * (self.draw.random((2, rows)) < 0.9)
@@ -148,7 +155,10 @@ class Twins:
         self.both("begin", *given, None if round % 2 else 1.3 * self.draw.random(4) + 1.0)
 
     def look(self) -> None:
-        for method in ("now", "compute_spent_j", "available", "at_work", "present", "updates"):
+        for method in (
+            *("get_time_s", "compute_spent_j", "get_available", "get_busy"),
+            *("count_present", "count_updates"),
+        ):
             self.both(method)
 
     def close(self) -> None:
@@ -172,7 +182,7 @@ def test_simpy_can_take_over_at_any_instant(ask: str, together: int) -> None:
         if ask == "in the slot" and round == 6:
             twins.look()
         twins.close()
-        twins.both("meet", together, [0.5, 0.0, 0.25, 0.125])
+        twins.both("synchronise", together, [0.5, 0.0, 0.25, 0.125])
         twins.look()
         assert twins.arrays.is_plain == (ask == "between rounds" or round < 6)
     assert len(twins.arrays.trials) == 4

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.made_devices import hardware
+from support.made_devices import make_battery_hardware
 
 from otafl.clock.local_work import Interval, Slot
 from otafl.clock.trial_clock import TrialClock
@@ -31,7 +31,7 @@ def spent(clock: TrialClock) -> dict[str, list[float]]:
 def test_joules_by_cause() -> None:
     """Receive 1 s at 2 W, compute 2 s at 3 W, wait until 5 s at 0.5 W, transmit 2 s with 1.5 W of
     circuits and 4 J radiated, sleep from 7 to 9 s at 0.25 W."""
-    own = hardware(2, receive_w=2.0, idle_w=0.5, circuit_w=1.5, sleep_w=0.25)
+    own = make_battery_hardware(2, receive_w=2.0, idle_w=0.5, circuit_w=1.5, sleep_w=0.25)
     clock = TrialClock(own)
     clock.start(0, [0, 1], [1.0, 1.0], [2.0, 4.0], [3.0, 0.0])
     assert clock.admit() == Slot(5.0, [0, 1], [0, 0])
@@ -44,7 +44,7 @@ def test_joules_by_cause() -> None:
 
 
 def test_work_in_progress_has_cost_what_it_has_cost() -> None:
-    clock = TrialClock(hardware(2, receive_w=2.0), Rules(deadline_s=2.0, late="next"))
+    clock = TrialClock(make_battery_hardware(2, receive_w=2.0), Rules(deadline_s=2.0, late="next"))
     clock.start(0, [0, 1], [1.0, 1.0], [0.5, 4.0], [3.0, 3.0])
     clock.admit()
     assert spent(clock)["compute"] == [1.5, 3.0]
@@ -54,27 +54,27 @@ def test_work_in_progress_has_cost_what_it_has_cost() -> None:
 def test_empty_while_computing() -> None:
     """5 J, 1 s of 1 W, then 2 W: empty at 3 s, half way; the slot goes on without it. 0.5 W of
     harvest come all the while, so at 1 + 4.5 / 1.5 = 4 s; back at 2 J, 4 s later."""
-    own = hardware(2, receive_w=1.0, battery_j=5.0, charge_j=5.0, restart_j=2.0)
+    own = make_battery_hardware(2, receive_w=1.0, battery_j=5.0, charge_j=5.0, restart_j=2.0)
     clock = TrialClock(own, log=True)
     clock.start(0, [0, 1], [1.0, 1.0], [4.0, 1.0], [2.0, 2.0])
     assert clock.admit() == Slot(3.0, [1], [0])
     assert spent(clock)["compute"] == [4.0, 2.0]
     assert clock.lost == 1
-    assert not clock.available()[0]
+    assert not clock.get_available()[0]
     own = replace(own, harvest_w=np.full(2, 0.5))
     clock = TrialClock(own, Rules(deadline_s=20.0), log=True)
     clock.start(0, [0, 1], [1.0, 1.0], [40.0, 1.0], [2.0, 2.0])
     clock.admit()
     assert Interval(0, 0, "lost", 0.0, 4.0) in clock.history()
     # the first 0.5 W fill nothing
-    assert clock.power.charge_j().tolist() == [0.0, 5.0 - 0.5 - 1.5 + 1.0]
+    assert clock.power.compute_charge_j().tolist() == [0.0, 5.0 - 0.5 - 1.5 + 1.0]
     clock.transmit(6.0)
     assert Interval(0, -1, "empty", 4.0, 8.0) in clock.history()
-    assert clock.available().all()
+    assert clock.get_available().all()
 
 
 def test_empty_while_waiting_and_while_asleep() -> None:
-    own = hardware(2, idle_w=1.0, sleep_w=0.5, battery_j=10.0, charge_j=[3.0, 10.0])
+    own = make_battery_hardware(2, idle_w=1.0, sleep_w=0.5, battery_j=10.0, charge_j=[3.0, 10.0])
     clock = TrialClock(own, log=True)
     clock.start(0, [0, 1], [0.0, 0.0], [1.0, 9.0], [1.0, 0.0])  # device 0 waits from 1 s, till 3
     assert clock.admit() == Slot(9.0, [1], [0])
@@ -84,39 +84,39 @@ def test_empty_while_waiting_and_while_asleep() -> None:
     clock.admit()
     assert Interval(1, -1, "empty", 29.0, 39.0) in clock.history()
     assert clock.wait_for_devices() is False
-    assert clock.now() == 39.0
+    assert clock.get_time_s() == 39.0
 
 
 def test_nobody_comes_back_to_an_empty_battery() -> None:
     """However long it goes on leaving and coming back; time stands still at the end of the last
     transmission, whatever was planned for later."""
-    own = hardware(2, sleep_w=0.5, circuit_w=4.0, battery_j=10.0, charge_j=10.0)
+    own = make_battery_hardware(2, sleep_w=0.5, circuit_w=4.0, battery_j=10.0, charge_j=10.0)
     life = ((float(t), bool(t % 2 == 0)) for t in itertools.count(1))
     clock = TrialClock(own, lives=[life, None])
     clock.start(0, [0, 1], [0.0, 0.0], [0.5, 0.5], [0.0, 0.0])
     clock.admit()
     clock.transmit(4.0)
     assert clock.wait_for_devices() is False
-    assert clock.now() == 4.5
+    assert clock.get_time_s() == 4.5
 
 
 def test_a_transmission_that_the_battery_cannot_finish() -> None:
     """4 J for 2 s of 1 W circuits and 6 J radiated: 4 W, so it ends after 1 s, half done."""
-    own = hardware(1, circuit_w=1.0, battery_j=4.0, charge_j=4.0)
+    own = make_battery_hardware(1, circuit_w=1.0, battery_j=4.0, charge_j=4.0)
     clock = TrialClock(own, log=True)
     clock.start(0, [0], [0.0], [1.0], [0.0])
     clock.admit()
     clock.transmit(2.0, [6.0])
     assert spent(clock)["transmit"] == [3.0]
     assert spent(clock)["circuit"] == [1.0]
-    assert clock.power.charge_j().tolist() == [0.0]
+    assert clock.power.compute_charge_j().tolist() == [0.0]
     assert Interval(0, 0, "transmit", 1.0, 2.0) in clock.history()
     assert Interval(0, -1, "empty", 2.0, 3.0) in clock.history()
 
 
 def test_who_leaves_and_comes_back_while_it_transmits_pays_for_the_transmission() -> None:
     """From 1 to 5 s at 1 W, away from 2 to 3 s: 4 J all the same, and asleep at 0.5 W after."""
-    own = hardware(1, circuit_w=1.0, sleep_w=0.5, battery_j=8.0, charge_j=8.0)
+    own = make_battery_hardware(1, circuit_w=1.0, sleep_w=0.5, battery_j=8.0, charge_j=8.0)
     clock = TrialClock(own, lives=[iter([(2.0, False), (3.0, True)])])
     clock.start(0, [0], [0.0], [1.0], [0.0])
     clock.admit()
@@ -124,17 +124,17 @@ def test_who_leaves_and_comes_back_while_it_transmits_pays_for_the_transmission(
     clock.start(1, [], [], [], [], 2.0)
     clock.admit()
     assert spent(clock) | {"idle": [1.0], "circuit": [4.0]} == spent(clock)
-    assert clock.power.charge_j().tolist() == [3.0]
+    assert clock.power.compute_charge_j().tolist() == [3.0]
 
 
 def test_circuits_of_a_short_transmission() -> None:
-    own = hardware(2, circuit_w=1.0, battery_j=[np.inf, 8.0], charge_j=[np.inf, 8.0])
+    own = make_battery_hardware(2, circuit_w=1.0, battery_j=[np.inf, 8.0], charge_j=[np.inf, 8.0])
     clock = TrialClock(own)
     clock.start(0, [0, 1], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0])
     clock.admit()
     clock.transmit(4.0, [1.0, 1.0], [1.0, 2.0])
     assert spent(clock)["circuit"] == [1.0, 2.0]
-    assert clock.power.charge_j()[1] == pytest.approx(5.0, rel=1e-12)
+    assert clock.power.compute_charge_j()[1] == pytest.approx(5.0, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -144,7 +144,7 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
     rng = np.random.default_rng(seed)
     devices = 8
     charge = rng.uniform(1.0, 6.0, devices)
-    own = hardware(
+    own = make_battery_hardware(
         devices,
         receive_w=rng.random(devices),
         idle_w=0.3 * rng.random(devices),
@@ -162,14 +162,14 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
     rules = [
         Rules(deadline_s=2.0),
         Rules(deadline_s=2.0, late="next"),
-        Rules(1, most=1, late="next", broadcast_first=False),
+        Rules(1, max_ready=1, late="next", broadcast_first=False),
         Rules(0, 1.5, late="next", broadcast_first=False),
     ]
     clock = TrialClock(own, rules[seed], lives, log=True)
     sent = 0
     for round in range(120):
         assert clock.wait_for_devices()
-        who = clock.available().nonzero()[0].tolist()
+        who = clock.get_available().nonzero()[0].tolist()
         down = rng.random(len(who)).tolist()
         seconds = rng.exponential(1.0, len(who)).tolist()
         clock.start(round, who, down, seconds, rng.random(len(who)).tolist())
@@ -179,11 +179,11 @@ def test_energy_spent_is_energy_drawn(seed: int) -> None:
         joules = rng.random(devices).tolist()
         clock.transmit(airtime_s, joules, on_air_s.tolist(), crashed.tolist(), 3.0)
         sent += len(slot.on_time)
-        left = clock.power.charge_j()
-        came = clock.power.harvested_j()
+        left = clock.power.compute_charge_j()
+        came = clock.power.compute_harvested_j()
         gave = charge + came - left
         np.testing.assert_allclose(clock.compute_spent_j().sum(1), gave, rtol=1e-9, atol=1e-9)
-    assert clock.started == sent + clock.lost + len(clock.at_work())
+    assert clock.started == sent + clock.lost + len(clock.get_busy())
     kinds = {one.activity for one in clock.history()}
     assert {"lost", "left", "empty", "crashed", "transmit", "receive", "compute"} <= kinds
     assert clock.lost > 10

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from contract.small import engine
 from support import crowds
-from support.made_devices import mains
+from support.made_devices import make_mains_hardware
 
 from otafl.clock import presence
 from otafl.clock.presence import Course, Presence
@@ -73,7 +73,7 @@ def test_lives_that_were_forgotten_are_gone_through_again(monkeypatch: pytest.Mo
     monkeypatch.setattr(presence, "KEPT", 3)
     for now_s in np.linspace(0.0, 60.0, 40).tolist():
         for device in range(DEVICES):
-            one, other = few.at(device, now_s), whole.at(device, now_s)
+            one, other = few.get_course(device, now_s), whole.get_course(device, now_s)
             assert (one.there, one.next_s) == (other.there, other.next_s)
             assert len(few._known) <= 3
 
@@ -82,7 +82,7 @@ RULES = [
     Rules(),
     Rules(deadline_s=2.0),
     Rules(deadline_s=2.0, late="next"),
-    Rules(1, most=2, late="next", broadcast_first=False),
+    Rules(1, max_ready=2, late="next", broadcast_first=False),
     Rules(0, 1.5, late="next", broadcast_first=False),
 ]
 
@@ -93,15 +93,15 @@ def test_a_trial_is_one_of_processes(
     seed: int, mean_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who is there, which updates are lost, and when what happens, to the bit; some crash."""
-    followed = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    followed = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, mean_s))
     monkeypatch.setattr(presence, "MANY", 0)
-    asked = TrialClock(mains(DEVICES), RULES[seed], Drawn(seed, mean_s))
+    asked = TrialClock(make_mains_hardware(DEVICES), RULES[seed], Drawn(seed, mean_s))
     assert asked.must_ask
     assert not followed.must_ask
     rng, clocks = np.random.default_rng(seed), (followed, asked)
     for round in range(80):
         assert {clock.wait_for_devices() for clock in clocks} == {True}
-        free, other = (clock.available().nonzero()[0].tolist() for clock in clocks)
+        free, other = (clock.get_available().nonzero()[0].tolist() for clock in clocks)
         assert free == other
         order = rng.permutation(DEVICES).tolist()
         chosen = asked.select_first_available(order, 4)
@@ -114,12 +114,12 @@ def test_a_trial_is_one_of_processes(
         assert followed.admit() == asked.admit()
         for clock in clocks:
             clock.transmit(airtime_s, [0.5] * DEVICES, None, crashed, 3.0)
-        assert followed.now() == asked.now()
-        assert followed.at_work() == asked.at_work()
+        assert followed.get_time_s() == asked.get_time_s()
+        assert followed.get_busy() == asked.get_busy()
         assert (followed.started, followed.lost) == (asked.started, asked.lost)
         assert np.array_equal(followed.compute_spent_j(), asked.compute_spent_j())
     assert asked.lost > 0 or mean_s > 1.0
-    assert math.isnan(asked.present())
+    assert math.isnan(asked.count_present())
 
 
 def test_nobody_ever_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,14 +129,14 @@ def test_nobody_ever_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
         def _yield_life(self, device: int) -> Iterator[tuple[float, bool]]:
             yield from [(0.0, False), (4.0 + device, True), (10.0, False)]
 
-    clock = TrialClock(mains(3), Rules(), Ending(0, 1.0, 3))
+    clock = TrialClock(make_mains_hardware(3), Rules(), Ending(0, 1.0, 3))
     assert clock.wait_for_devices()
-    assert clock.now() == 4.0
-    assert clock.available().tolist() == [True, False, False]
+    assert clock.get_time_s() == 4.0
+    assert clock.get_available().tolist() == [True, False, False]
     clock.start(0, [0], [0.0], [9.0], [1.0])
     assert clock.admit().on_time == []
     assert not clock.wait_for_devices()
-    assert (clock.lost, clock.now()) == (1, 10.0)
+    assert (clock.lost, clock.get_time_s()) == (1, 10.0)
 
 
 @pytest.mark.parametrize("selection", ["uniform", "round_robin"])
@@ -172,10 +172,10 @@ def test_a_run_is_one_of_processes(
 def record(keys: dict[str, Any], rounds: int = 12) -> dict[str, np.ndarray]:
     one = engine(keys)
     recorder = Recorder(one, 1, 3)
-    recorder.take(0, 0.0)
+    recorder.take_record(0, 0.0)
     for t in range(rounds):
-        one.round(t)
-        recorder.take(t + 1, 0.0)
+        one.run_round(t)
+        recorder.take_record(t + 1, 0.0)
     return recorder.record(True).variables
 
 
@@ -184,10 +184,10 @@ def test_few_of_a_large_population_are_asked() -> None:
     """A tenth of 10^5 devices is there: finding 20 takes some 200 questions a round."""
     devices = {"count": 10**5, "participants": crowds.PARTICIPANTS}
     away = {"name": "markov", "mean_on_s": 10.0, "mean_off_s": 90.0}
-    (point,) = crowds.points(10**5, devices=devices | {"availability": away})
+    (point,) = crowds.make_points(10**5, devices=devices | {"availability": away})
     one = Engine(assemble([point], [0]))
     for t in range(crowds.ROUNDS):
-        one.round(t)
+        one.run_round(t)
     (clock,) = one.parts.clock.trials
     assert clock._presence is not None
     assert len(clock._presence._known) < 400 * crowds.ROUNDS

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.made_devices import hardware
+from support.made_devices import make_battery_hardware
 
 from otafl.clock.resting import Resting
 from otafl.clock.trial_clock import TrialClock
@@ -30,7 +30,7 @@ def sleepers(seed: int) -> Hardware:
     rng = np.random.default_rng(seed)
     charge = rng.uniform(0.0, 6.0, DEVICES)
     charge[3] = 0.0
-    own = hardware(
+    own = make_battery_hardware(
         DEVICES,
         receive_w=rng.random(DEVICES),
         idle_w=0.3 * rng.random(DEVICES),
@@ -60,13 +60,13 @@ def test_charges_are_those_of_batteries() -> None:
     has = np.isfinite(own.battery_j)
     assert np.array_equal(resting.empty_s[has], np.array(empty_s)[has])
     for now_s in at:
-        charge = resting.settle(now_s)
-        assert charge[has].tolist() == [each[k].settle(now_s) for k in np.flatnonzero(has)]
+        charge = resting.update_charge(now_s)
+        assert charge[has].tolist() == [each[k].update_charge(now_s) for k in np.flatnonzero(has)]
         assert np.isinf(charge[~has]).all()
     for device in np.flatnonzero(has).tolist():
-        taken = resting.taken(device)
+        taken = resting.remove_device(device)
         assert taken.harvested_j == each[device].harvested_j
-        assert taken.settle(at[-1] + 3.0) == each[device].settle(at[-1] + 3.0)
+        assert taken.update_charge(at[-1] + 3.0) == each[device].update_charge(at[-1] + 3.0)
 
 
 def life(seed: int) -> Any:
@@ -78,7 +78,11 @@ def life(seed: int) -> Any:
 @pytest.mark.parametrize("leave", [False, True])
 def test_a_trial_is_one_of_a_battery_each(seed: int, leave: bool) -> None:
     """Three of thirty devices work at a time: charges, joules and who is there, to the bit."""
-    rules = [Rules(), Rules(deadline_s=2.0), Rules(1, most=2, late="next", broadcast_first=False)]
+    rules = [
+        Rules(),
+        Rules(deadline_s=2.0),
+        Rules(1, max_ready=2, late="next", broadcast_first=False),
+    ]
     own = sleepers(seed)
     lives = [[life(100 * seed + k) for k in range(DEVICES)] if leave else [] for _ in range(2)]
     lazy, each = (TrialClock(own, rules[seed % 3], one, log=True) for one in lives)
@@ -90,7 +94,7 @@ def test_a_trial_is_one_of_a_battery_each(seed: int, leave: bool) -> None:
     for round in range(60):
         clocks = (lazy, each)
         assert {clock.wait_for_devices() for clock in clocks} == {True}
-        free, other = (clock.available().nonzero()[0] for clock in clocks)
+        free, other = (clock.get_available().nonzero()[0] for clock in clocks)
         assert free.tolist() == other.tolist()
         who = sorted(rng.choice(free, min(3, len(free)), replace=False).tolist())
         down, seconds, watts = (rng.exponential(1.0, (3, len(who)))).tolist()
@@ -100,9 +104,9 @@ def test_a_trial_is_one_of_a_battery_each(seed: int, leave: bool) -> None:
         assert lazy.admit() == each.admit()
         for clock in clocks:
             clock.transmit(airtime_s, joules)
-        assert np.array_equal(lazy.power.charge_j(), each.power.charge_j())
+        assert np.array_equal(lazy.power.compute_charge_j(), each.power.compute_charge_j())
         assert np.array_equal(lazy.compute_spent_j(), each.compute_spent_j())
-        harvested = (clock.power.harvested_j() for clock in clocks)
+        harvested = (clock.power.compute_harvested_j() for clock in clocks)
         np.testing.assert_array_equal(*(h[np.isfinite(own.battery_j)] for h in harvested))
     assert lazy.history() == each.history()
     assert any(one.activity == "empty" for one in lazy.history())

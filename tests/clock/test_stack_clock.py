@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contract.small import scenario
-from support.made_devices import mains
+from support.made_devices import make_mains_hardware
 
 from otafl.clock import build
 from otafl.clock.local_work import Slot
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.exact
 
 
 def cells(trials: int, devices: int) -> Hardware:
-    return Hardware.stack([mains(devices)] * trials)
+    return Hardware.stack([make_mains_hardware(devices)] * trials)
 
 
 def test_trials_are_independent_and_equal_to_themselves_alone():
@@ -36,14 +36,16 @@ def test_trials_are_independent_and_equal_to_themselves_alone():
         rules = [Rules(deadline_s=deadline[s], late="next") for s in trials]
         clock, seen = Clock(cells(len(trials), 5), rules, [()] * len(trials)), [[] for _ in trials]
         for r in range(6):
-            free = clock.available()
+            free = clock.get_available()
             who = [row.nonzero()[0] for row in free]
             rows = down[r, trials][free.nonzero()[0]]
             own = seconds[r, trials][free]
             clock.begin(r, who, rows, own, np.ones_like(own), down[r, trials])
-            slots, at_work = clock.open_slot(), clock.at_work()
+            slots, at_work = clock.open_slot(), clock.get_busy()
             clock.close_slot(airtime[r, trials])
-            for entry, slot, rest, now in zip(seen, slots, at_work, clock.now(), strict=True):
+            for entry, slot, rest, now in zip(
+                seen, slots, at_work, clock.get_time_s(), strict=True
+            ):
                 entry.append((now, slot, rest.nonzero()[0].tolist()))
         return seen
 
@@ -62,7 +64,7 @@ def test_rows_are_taken_trial_by_trial():
     assert clock.open_slot() == [Slot(2.0, [0, 2], [0, 0]), Slot(5.5, [1], [0])]
     joules = np.arange(6.0).reshape(2, 3)
     clock.close_slot(np.array([1.0, 2.0]), joules)
-    assert clock.now().tolist() == [3.0, 7.5]
+    assert clock.get_time_s().tolist() == [3.0, 7.5]
     spent = clock.compute_spent_j()
     assert spent[..., CAUSES.index("compute")].tolist() == [[3.0, 0.0, 3.0], [0.0, 3.0, 0.0]]
     assert spent[..., CAUSES.index("transmit")].tolist() == [[0.0, 0.0, 2.0], [0.0, 4.0, 0.0]]
@@ -76,8 +78,8 @@ def test_a_stopped_trial_stands_still_and_the_others_go_on():
         clock.close_slot(0.5)
         if round == 0:
             clock.stop(0)
-    assert clock.now().tolist() == [1.5, 3.0]
-    assert clock.available().tolist() == [[False, False], [True, True]]
+    assert clock.get_time_s().tolist() == [1.5, 3.0]
+    assert clock.get_available().tolist() == [[False, False], [True, True]]
     assert slots == [Slot(1.5, [], []), Slot(2.5, [0, 1], [1, 1])]
 
 
@@ -92,6 +94,6 @@ def test_a_clock_is_made_of_the_sections_of_its_trials() -> None:
     assert [one.rules for one in made.trials] == [Rules(deadline_s=2.0), Rules()]
     for trial, seed in enumerate((0, 1)):
         alone = build(sections[trial:][:1], cells(1, 4), Streams([3], [seed]), log=False)
-        np.testing.assert_array_equal(alone.available()[0], made.available()[trial])
-        assert alone.timeline() is None
-    assert made.timeline() is not None
+        np.testing.assert_array_equal(alone.get_available()[0], made.get_available()[trial])
+        assert alone.build_timeline() is None
+    assert made.build_timeline() is not None

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.made_devices import mains
+from support.made_devices import make_mains_hardware
 
 from otafl.clock.local_work import Interval, Slot
 from otafl.clock.trial_clock import TrialClock
@@ -32,7 +32,7 @@ class Cell(TrialClock):
     joule of computing."""
 
     def __init__(self, speeds: np.ndarray, late: Late = "drop", log: bool = False) -> None:
-        super().__init__(mains(len(speeds)), Rules(late=late), log=log)
+        super().__init__(make_mains_hardware(len(speeds)), Rules(late=late), log=log)
         self.speeds = speeds
 
     def ask(self, round: int, devices: np.ndarray, flops: np.ndarray, downlink_s: float) -> None:
@@ -61,20 +61,20 @@ def check(
     assert slot.opened_s == opened
     assert slot.on_time == list(on_time)
     assert slot.started_round == list(started)
-    assert clock.at_work() == list(at_work)
+    assert clock.get_busy() == list(at_work)
 
 
 def test_slot_waits_for_all_without_a_deadline():
     clock = Cell(SPEEDS)
     clock.ask(0, ALL, WORK, 0.5)
-    assert clock.now() == 0.0
+    assert clock.get_time_s() == 0.0
     check(clock, clock.slot(), 4.5, [0, 1, 2], [0, 0, 0], [])
-    assert clock.now() == 4.5
+    assert clock.get_time_s() == 4.5
     clock.transmit(1.25)
-    assert clock.now() == 5.75
-    assert clock.available().all()
+    assert clock.get_time_s() == 5.75
+    assert clock.get_available().all()
     clock.transmit(1.0)  # nothing to send: the server idles
-    assert clock.now() == 6.75
+    assert clock.get_time_s() == 6.75
 
 
 def test_times_go_on_from_round_to_round_and_only_participants_count():
@@ -119,8 +119,8 @@ def test_nobody_ready_leaves_the_slot_empty():
     assert clock.done() == [0.0, 0.0, 0.0]
     assert clock.lost == 3
     clock.transmit(0.0)
-    assert clock.now() == 0.25
-    assert clock.available().all()
+    assert clock.get_time_s() == 0.25
+    assert clock.get_available().all()
 
 
 def test_nobody_takes_part():
@@ -135,7 +135,7 @@ def test_dropped_work_is_gone():
     clock.ask(0, ALL, WORK, 0.5)
     clock.slot(2.5)
     clock.transmit(1.0)
-    assert clock.available().all()
+    assert clock.get_available().all()
     clock.ask(1, np.array([0]), np.array([8.0]), 0.5)
     check(clock, clock.slot(3.0), 6.5, [], [])
     clock.transmit(0.5)
@@ -147,21 +147,21 @@ def test_late_work_goes_on_and_makes_a_later_slot():
     clock = Cell(SPEEDS, late="next")
     clock.ask(0, ALL, WORK, 0.5)
     check(clock, clock.slot(2.5), 2.5, [1, 2], [0, 0], [0])
-    assert clock.available().tolist() == [False, False, False]
+    assert clock.get_available().tolist() == [False, False, False]
     clock.transmit(1.0)
-    assert clock.available().tolist() == [False, True, True]
+    assert clock.get_available().tolist() == [False, True, True]
 
     clock.ask(1, np.array([1, 2]), np.full(2, 4.0), 0.5)
     slot = clock.slot(0.875)  # device 0 at 4.5, device 2 at 5, device 1 at 6
     check(clock, slot, 4.375, [], [], [0, 1, 2])
     assert clock.done() == [3.875 / 4, 1.0 + 0.375 / 2, 1.0 + 0.375]
     clock.transmit(0.0)
-    assert not clock.available().any()
+    assert not clock.get_available().any()
 
     clock.ask(2, ALL[:0], WORK[:0], 0.0)
     check(clock, clock.slot(0.625), 5.0, [0, 2], [0, 1], [1])
     clock.transmit(0.25)
-    assert clock.available().tolist() == [True, False, True]
+    assert clock.get_available().tolist() == [True, False, True]
 
     clock.ask(3, np.array([2]), np.array([2.0]), 0.0)
     check(clock, clock.slot(), 6.0, [1, 2], [1, 3], [])
@@ -172,11 +172,11 @@ def test_ready_during_a_transmission_keeps_its_update_for_the_next_slot():
     clock.ask(0, ALL, WORK, 0.5)
     clock.slot(2.5)
     clock.transmit(10.0)  # device 0 gets ready at 4.5
-    assert clock.available().tolist() == [False, True, True]
+    assert clock.get_available().tolist() == [False, True, True]
     clock.ask(1, ALL[:0], WORK[:0], 2.0)
     check(clock, clock.slot(), 14.5, [0], [0], [])  # once the broadcast is over
     clock.transmit(1.0)
-    assert clock.available().all()
+    assert clock.get_available().all()
 
 
 def test_the_slot_does_not_open_during_the_broadcast_unless_at_the_deadline():
@@ -207,14 +207,14 @@ def test_against_a_plain_loop(late):
     now, busy = 0.0, {}  # device -> (ready time, round)
     ever_late = ever_stale = 0
     for round in range(60):
-        assert clock.available().tolist() == [k not in busy for k in range(12)]
+        assert clock.get_available().tolist() == [k not in busy for k in range(12)]
         free = [k for k in range(12) if k not in busy]
         devices = np.array([k for k in free if rng.random() < 0.7], dtype=np.int64)
         flops, down, airtime = rng.random(len(devices)), rng.random() * 0.1, rng.random() * 0.1
         deadline = np.inf if round % 7 == 6 else rng.random() * 2
         clock.ask(round, devices, flops, down)
         slot = clock.slot(deadline)
-        at_work = clock.at_work()
+        at_work = clock.get_busy()
         clock.transmit(airtime)
 
         for k, work in zip(devices.tolist(), flops, strict=True):
@@ -229,7 +229,7 @@ def test_against_a_plain_loop(late):
         ever_stale += sum(busy[k][1] < round for k in on_time)
         busy = {k: busy[k] for k in missed} if late == "next" else {}
         now = opened + airtime
-        assert clock.now() == now
+        assert clock.get_time_s() == now
     assert ever_late > 50
     assert (ever_stale > 20) == (late == "next")
 
@@ -264,12 +264,12 @@ def test_no_intervals_unless_asked_for():
 
 
 def test_misuse_is_refused():
-    clock = TrialClock(mains(3), Rules(late="next"))
+    clock = TrialClock(make_mains_hardware(3), Rules(late="next"))
     with pytest.raises(RuntimeError, match="admit before start"):
         clock.admit()
     for seconds in (np.nan, -1.0, np.inf):
         with pytest.raises(ValueError, match="seconds must be finite and not negative"):
-            TrialClock(mains(1)).start(0, [0], [0.0], [seconds], [0.0])
+            TrialClock(make_mains_hardware(1)).start(0, [0], [0.0], [seconds], [0.0])
     clock.start(0, [0, 1], [0.0, 0.0], [1.0, 9.0], [0.0, 0.0])
     with pytest.raises(RuntimeError, match="start before"):
         clock.start(0, [2], [0.0], [1.0], [0.0])

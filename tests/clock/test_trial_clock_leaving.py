@@ -7,7 +7,7 @@ transmits loses it; the clock does not wait for devices to come.
 from __future__ import annotations
 
 import pytest
-from support.cells import Lives, ask, cell
+from support.cells import Lives, make_clock, start_round
 
 from otafl.clock.local_work import Interval, Slot
 from otafl.devices.protocols.rounds import Rounds
@@ -17,19 +17,19 @@ pytestmark = pytest.mark.exact
 
 def test_a_device_that_leaves_loses_its_update_and_the_round_goes_on() -> None:
     """Device 1 leaves at 2 s, half done, and is back at 6; the slot does not wait for it."""
-    clock = cell(Rounds(), [None, [(2.0, False), (6.0, True)], None])
-    ask(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
+    clock = make_clock(Rounds(), [None, [(2.0, False), (6.0, True)], None])
+    start_round(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
     assert clock.admit() == Slot(3.0, [0, 2], [0, 0])
     clock.transmit(1.0)
     assert (clock.started, clock.lost) == (3, 1)
-    assert clock.available().tolist() == [True, False, True]
+    assert clock.get_available().tolist() == [True, False, True]
     with pytest.raises(ValueError, match="device 1 is busy with an earlier update, or away"):
-        ask(clock, 1, {1: 1.0})
-    clock = cell(Rounds(), [None, [(2.0, False), (6.0, True)], None])
-    ask(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
+        start_round(clock, 1, {1: 1.0})
+    clock = make_clock(Rounds(), [None, [(2.0, False), (6.0, True)], None])
+    start_round(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
     clock.admit()
     clock.transmit(4.0)  # until 7
-    assert clock.available().all()
+    assert clock.get_available().all()
     assert [one for one in clock.history() if one.device == 1] == [
         Interval(1, 0, "lost", 0.0, 2.0),
         Interval(1, -1, "left", 2.0, 6.0),
@@ -37,58 +37,58 @@ def test_a_device_that_leaves_loses_its_update_and_the_round_goes_on() -> None:
 
 
 def test_a_ready_device_that_leaves_is_not_in_the_slot() -> None:
-    clock = cell(Rounds(), [None, None, [(2.0, False)]])
-    ask(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
+    clock = make_clock(Rounds(), [None, None, [(2.0, False)]])
+    start_round(clock, 0, {0: 3.0, 1: 4.0, 2: 1.0})
     assert clock.admit() == Slot(4.0, [0, 1], [0, 0])
     assert clock.lost == 1
 
 
 def test_who_leaves_while_it_transmits_finishes_first() -> None:
-    clock = cell(Rounds(), [[(3.5, False), (9.0, True)], None, None])
-    ask(clock, 0, {0: 3.0, 1: 1.0, 2: 1.0})
+    clock = make_clock(Rounds(), [[(3.5, False), (9.0, True)], None, None])
+    start_round(clock, 0, {0: 3.0, 1: 1.0, 2: 1.0})
     assert clock.admit() == Slot(3.0, [0, 1, 2], [0, 0, 0])
     clock.transmit(1.0)
     assert clock.lost == 0
-    assert clock.available().tolist() == [False, True, True]
+    assert clock.get_available().tolist() == [False, True, True]
     assert Interval(0, 0, "transmit", 3.0, 4.0) in clock.history()
 
 
 def test_who_comes_back_while_it_transmits_is_available() -> None:
-    clock = cell(Rounds(), [[(3.25, False), (3.75, True)], None, None])
-    ask(clock, 0, {0: 3.0})
+    clock = make_clock(Rounds(), [[(3.25, False), (3.75, True)], None, None])
+    start_round(clock, 0, {0: 3.0})
     clock.admit()
     clock.transmit(1.0)
-    assert clock.available().all()
+    assert clock.get_available().all()
 
 
 def test_the_server_waits_for_somebody_to_come() -> None:
     lives: Lives = [[(0.0, False), (7.0, True)], [(0.0, False), (5.0, True), (6.0, False)]]
-    clock = cell(Rounds(), lives, devices=2)
-    assert not clock.available().any()
+    clock = make_clock(Rounds(), lives, devices=2)
+    assert not clock.get_available().any()
     assert clock.wait_for_devices()
-    assert clock.now() == 5.0
-    assert clock.available().tolist() == [False, True]
+    assert clock.get_time_s() == 5.0
+    assert clock.get_available().tolist() == [False, True]
     assert clock.wait_for_devices()  # it need not wait
-    assert clock.now() == 5.0
-    ask(clock, 0, {1: 3.0})
+    assert clock.get_time_s() == 5.0
+    start_round(clock, 0, {1: 3.0})
     assert clock.admit() == Slot(6.0, [], [])  # the only one is gone
     clock.transmit(0.0)
     assert clock.wait_for_devices()
-    assert clock.now() == 7.0
-    gone = cell(Rounds(), [[(0.0, False)]], devices=1)
+    assert clock.get_time_s() == 7.0
+    gone = make_clock(Rounds(), [[(0.0, False)]], devices=1)
     assert not gone.wait_for_devices()
 
 
 def test_a_crash_cuts_the_slot_short_and_takes_the_device_away() -> None:
-    clock = cell(Rounds())
-    ask(clock, 0, {0: 1.0, 1: 1.0, 2: 1.0})
+    clock = make_clock(Rounds())
+    start_round(clock, 0, {0: 1.0, 1: 1.0, 2: 1.0})
     clock.admit()
     clock.transmit(2.0, on_air_s=[2.0, 0.5, 2.0], crashed=[False, True, False], downtime_s=5.0)
-    assert clock.now() == 3.0
-    assert clock.available().tolist() == [True, False, True]
-    ask(clock, 1, {0: 10.0})
+    assert clock.get_time_s() == 3.0
+    assert clock.get_available().tolist() == [True, False, True]
+    start_round(clock, 1, {0: 10.0})
     clock.admit()
-    assert clock.available().tolist() == [False, True, True]
+    assert clock.get_available().tolist() == [False, True, True]
     history = [one for one in clock.history() if one.device == 1]
     assert Interval(1, 0, "transmit", 1.0, 1.5) in history
     assert Interval(1, -1, "crashed", 3.0, 8.0) in history

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.made_devices import mains
+from support.made_devices import make_mains_hardware
 
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.protocols import Rules
@@ -27,7 +27,7 @@ def waits(rules: Rules, devices: int, mean_s: float, slots: int, seed: int) -> n
     """Seconds from ready to the slot of every update, of devices that compute for exponential
     times and start anew after each transmission."""
     rng = np.random.default_rng(seed)
-    clock = TrialClock(mains(devices), rules, log=True)
+    clock = TrialClock(make_mains_hardware(devices), rules, log=True)
     free = list(range(devices))
     for round in range(slots):
         rows = len(free)
@@ -58,7 +58,7 @@ def test_asynchronous_uplink_is_an_m_d_1_queue(load: float) -> None:
     2 W^2 + load D^2 / (3 (1 - load)). 2,000 devices that compute for long make arrivals Poisson but
     for those (under 0.5 %) that wait; 20,000 slots, the first tenth left out; batch means, Student
     with 39 degrees of freedom at 1e-4 on 1 % more or less."""
-    rules = Rules(1, most=1, late="next", broadcast_first=False)
+    rules = Rules(1, max_ready=1, late="next", broadcast_first=False)
     waited = waits(rules, 2000, 2000 * SERVICE / load, 20_000, 5)[2000:]
     mean = load * SERVICE / (2 * (1 - load))
     second = 2 * mean**2 + load * SERVICE**2 / (3 * (1 - load))
@@ -73,7 +73,7 @@ def test_asynchronous_cell_of_few_devices() -> None:
     is either served next or computing. By the two-state chain, with q = exp(-D / a) the chance that
     the other, at work when a slot begins, is not ready by its end, a slot is followed by a waiting
     device with probability 1 - q; such a device has waited D - t for t exponential given t < D."""
-    rules = Rules(1, most=1, late="next", broadcast_first=False)
+    rules = Rules(1, max_ready=1, late="next", broadcast_first=False)
     mean_s = 1.5
     waited = waits(rules, 2, mean_s, 40_000, 6)[1000:]
     q = np.exp(-SERVICE / mean_s)

@@ -14,8 +14,8 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from otafl.codecs.amp import amp, compute_default_threshold, compute_minimax_threshold
-from otafl.factorised.shrinkage import soft
+from otafl.codecs.amp import compute_default_threshold, compute_minimax_threshold, run_amp
+from otafl.factorised.shrinkage import soft_threshold
 
 pytestmark = pytest.mark.exact
 
@@ -28,19 +28,19 @@ def test_at_8_by_256_it_diverges_and_the_best_is_kept() -> None:
         row[rng.choice(256, 8, replace=False)] = rng.standard_normal(8)
     matrix = torch.from_numpy(rng.standard_normal((8, 256)) / math.sqrt(8))
     y = torch.from_numpy(x) @ matrix.T
-    best = amp(y, matrix, 300, 1.5)
+    best = run_amp(y, matrix, 300, 1.5)
     assert best.isfinite().all()
     assert ((y - best @ matrix.T).norm(dim=1) <= y.norm(dim=1)).all()
 
 
 def test_zero_is_recovered_as_zero() -> None:
     matrix = torch.randn(100, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    assert amp(torch.zeros(8, 100, dtype=torch.float64), matrix / 10.0, 10, 1.5).eq(0).all()
+    assert run_amp(torch.zeros(8, 100, dtype=torch.float64), matrix / 10.0, 10, 1.5).eq(0).all()
 
 
 def test_soft_threshold_by_hand() -> None:
     r = torch.tensor([-3.0, -1, -0.5, 0, 0.5, 1, 3])
-    assert soft(r, torch.tensor([1.0])).tolist() == [-2, 0, 0, 0, 0, 0, 2]
+    assert soft_threshold(r, torch.tensor([1.0])).tolist() == [-2, 0, 0, 0, 0, 0, 2]
 
 
 @pytest.mark.slow

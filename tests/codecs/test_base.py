@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
-from support.codec_bench import encode, made, normal
+from support.codec_bench import draw_normal, encode, make_codec
 
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.codecs.identity import Identity
@@ -44,12 +44,12 @@ def test_bits_by_hand() -> None:
         (TopK, TopK.Settings(keep=1.0), 384),
         (CompressedSensing, CompressedSensing.Settings(), 384),
     ):
-        assert made(cls, config).bits(group) == bits
+        assert make_codec(cls, config).count_bits(group) == bits
 
 
 def test_identity_changes_nothing() -> None:
     group = Group({"a": torch.arange(6.0).view(2, 3)})
-    (coded,), memory = encode(made(Identity, Identity.Settings()), (group,))
+    (coded,), memory = encode(make_codec(Identity, Identity.Settings()), (group,))
     assert coded is group
     assert memory == {}
 
@@ -57,28 +57,28 @@ def test_identity_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "codec",
     [
-        made(Uniform, Uniform.Settings(bits=1)),
-        made(Uniform, Uniform.Settings(bits=6)),
-        made(Qsgd, Qsgd.Settings(bits=2, norm="max")),
-        made(Qsgd, Qsgd.Settings(bits=6, norm="max", bucket=4)),
+        make_codec(Uniform, Uniform.Settings(bits=1)),
+        make_codec(Uniform, Uniform.Settings(bits=6)),
+        make_codec(Qsgd, Qsgd.Settings(bits=2, norm="max")),
+        make_codec(Qsgd, Qsgd.Settings(bits=6, norm="max", bucket=4)),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_words_and_back(codec: Any, dtype: torch.dtype) -> None:
     """Words tell the quantised values, are in range, and one bit off is one level off."""
     assert codec.word_bits is not None
-    block = normal(5, 2, 9).to(dtype)
+    block = draw_normal(5, 2, 9).to(dtype)
     block[2] = 0.25
     payload = (Group({"a": block, "b": 10.0 * block[:, 0]}),)
     (coded,), _ = encode(codec, payload)
-    words = codec.words(coded)
+    words = codec.to_words(coded)
     assert {name: word.shape for name, word in words.items()} == {"a": (5, 2, 9), "b": (5, 9)}
     assert all(word.min() >= 0 for word in words.values())
     assert all(word.max() < 2**codec.word_bits for word in words.values())
-    for name, value in codec.values(coded, words).items():
-        torch.testing.assert_close(value, coded.blocks[name])
+    for name, value in codec.from_words(coded, words).items():
+        torch.testing.assert_close(value, coded.tensors[name])
     words["a"][1, 0, 3] ^= 1
-    off = codec.values(coded, words)["a"] - coded.blocks["a"]
+    off = codec.from_words(coded, words)["a"] - coded.tensors["a"]
     spread = block[1].amax() - block[1].amin()
     step = spread / (2**codec.word_bits - 1)
     if isinstance(codec, Qsgd):
@@ -92,17 +92,17 @@ def test_words_and_back(codec: Any, dtype: torch.dtype) -> None:
 
 
 def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:
-    block = normal(2, 10)
+    block = draw_normal(2, 10)
     payload = (Group({"b": block}, route="ideal", reason="a test"), Group({"a": block}))
     for codec in (
-        made(TopK, TopK.Settings()),
-        made(CompressedSensing, CompressedSensing.Settings()),
-        made(Qsgd, Qsgd.Settings()),
+        make_codec(TopK, TopK.Settings()),
+        make_codec(CompressedSensing, CompressedSensing.Settings()),
+        make_codec(Qsgd, Qsgd.Settings()),
     ):
         coded, memory = encode(codec, payload)
-        assert torch.equal(coded[0].blocks["b"], block)
+        assert torch.equal(coded[0].tensors["b"], block)
         assert set(memory) <= {"rest/1"}
-        mean = tuple({n: b[:1] for n, b in group.blocks.items()} for group in coded)
+        mean = tuple({n: b[:1] for n, b in group.tensors.items()} for group in coded)
         one = torch.ones(1)
         back = codec.decode(Received(mean, (one, one), None, None))
         assert torch.equal(back.mean[0]["b"], block[:1])
@@ -110,17 +110,17 @@ def test_the_ideal_route_has_no_memory_and_is_not_coded() -> None:
 
 
 def test_what_codecs_refuse() -> None:
-    twice = (Group({"a": normal(3, 8)}, rows=torch.tensor([0, 1, 1])),)
+    twice = (Group({"a": draw_normal(3, 8)}, row_index=torch.tensor([0, 1, 1])),)
     for cls, config in (
         (Qsgd, Qsgd.Settings()),
         (TopK, TopK.Settings()),
         (CompressedSensing, CompressedSensing.Settings()),
     ):
         with pytest.raises(UserError, match="several rows of a device"):
-            encode(made(cls, config), twice)
-    masked = (Group({"a": normal(2, 8)}, mask={"a": torch.ones(8)}),)
+            encode(make_codec(cls, config), twice)
+    masked = (Group({"a": draw_normal(2, 8)}, mask={"a": torch.ones(8)}),)
     with pytest.raises(UserError, match="know only some"):
-        encode(made(CompressedSensing, CompressedSensing.Settings()), masked)
+        encode(make_codec(CompressedSensing, CompressedSensing.Settings()), masked)
     with pytest.raises(ValidationError, match="fewer measurements"):
         CompressedSensing.Settings(keep=0.3, ratio=0.2)
 
@@ -128,19 +128,19 @@ def test_what_codecs_refuse() -> None:
 def test_the_weight_that_arrived_in_parts() -> None:
     """Of a payload of which devices were silent in a part: real by real where a codec keeps reals
     apart, the least where it mixes them, and none where it sent nothing."""
-    block = normal(2, 4, 6)
+    block = draw_normal(2, 4, 6)
     payload = (Group({"a": block}),)
     for codec, name in (
-        (made(Qsgd, Qsgd.Settings()), "a"),
-        (made(MatrixSensing, MatrixSensing.Settings(rows=2)), "a"),
-        (made(CompressedSensing, CompressedSensing.Settings(chunk=8)), "measured"),
-        (made(SharedSubset, SharedSubset.Settings(keep=0.5)), "sent"),
+        (make_codec(Qsgd, Qsgd.Settings()), "a"),
+        (make_codec(MatrixSensing, MatrixSensing.Settings(rows=2)), "a"),
+        (make_codec(CompressedSensing, CompressedSensing.Settings(chunk=8)), "measured"),
+        (make_codec(SharedSubset, SharedSubset.Settings(keep=0.5)), "sent"),
     ):
         (coded,), _ = encode(codec, payload)
-        shape = coded.blocks[name].shape[1:]
+        shape = coded.tensors[name].shape[1:]
         some = torch.linspace(0.25, 1.0, shape.numel()).view(1, *shape)
-        mean = {name: coded.blocks[name][:1]}
-        got = Received((mean,), (torch.ones(1),), None, None, reached=({name: some},))
+        mean = {name: coded.tensors[name][:1]}
+        got = Received((mean,), (torch.ones(1),), None, None, coordinate_weight=({name: some},))
         received = codec.decode(got)
         weight = received.delivered_weight(0, "a")
         assert weight.shape == received.mean[0]["a"].shape == (1, 4, 6)

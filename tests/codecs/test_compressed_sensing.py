@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import encode, made, normal, received
+from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 
 from otafl.codecs.compressed_sensing import CompressedSensing
 from otafl.core.contracts import Group, Received
 from otafl.core.rng import Streams
-from otafl.scenario import load_scenario, scenario_hash
+from otafl.scenario import compute_scenario_hash, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -24,37 +24,39 @@ def sparse_rows(rows: int, reals: int, count: int) -> torch.Tensor:
     """[rows, reals] with the same `count` of non-zero coordinates."""
     out = torch.zeros(rows, reals).double()
     place = torch.randperm(reals, generator=torch.Generator().manual_seed(3))[:count]
-    out[:, place] = normal(rows, count, seed=4)
+    out[:, place] = draw_normal(rows, count, seed=4)
     return out
 
 
 def test_compressed_sensing_projects_every_cth_real() -> None:
     """50 reals in three chunks of 17 (the last real is padding): chunk c has reals c, c + 3, ..."""
     config = CompressedSensing.Settings(keep=0.2, ratio=0.5, chunk=20, matrix_seed=9)
-    codec, x = made(CompressedSensing, config), normal(4, 5, 10)
+    codec, x = make_codec(CompressedSensing, config), draw_normal(4, 5, 10)
     (coded,), memory = encode(codec, (Group({"a": x[:, :2], "b": x[:, 2:]}),))
-    assert coded.blocks["measured"].shape == (4, 24)
-    matrix = Streams([9], [0], dtype=torch.float64).normal("matrix", 0, (8, 17))[0].numpy() / 8**0.5
+    assert coded.tensors["measured"].shape == (4, 24)
+    matrix = (
+        Streams([9], [0], dtype=torch.float64).draw_normal("matrix", 0, (8, 17))[0].numpy() / 8**0.5
+    )
     for k in range(4):
         row = x[k].flatten().numpy()
         kept = np.where(np.abs(row) >= np.sort(np.abs(row))[-10], row, 0)
         padded = np.append(kept, 0.0)
         hand = np.concatenate([matrix @ padded[c::3] for c in range(3)])
-        np.testing.assert_allclose(coded.blocks["measured"][k].numpy(), hand, rtol=1e-10)
-        now = received(codec, (coded,), memory)["rest/0"][k].numpy()
+        np.testing.assert_allclose(coded.tensors["measured"][k].numpy(), hand, rtol=1e-10)
+        now = acknowledge(codec, (coded,), memory)["rest/0"][k].numpy()
         np.testing.assert_allclose(now, row - kept, atol=1e-15)
 
 
 def test_compressed_sensing_recovers_the_mean_and_each() -> None:
     """60 of 999 reals in two chunks, half as many measurements: error below 1e-6 of the whole."""
     config = CompressedSensing.Settings(keep=0.06, chunk=500, iterations=100)
-    codec, x = made(CompressedSensing, config), sparse_rows(3, 999, 60)
+    codec, x = make_codec(CompressedSensing, config), sparse_rows(3, 999, 60)
     payload = (Group({"a": x[:, :400].view(3, 20, 20), "b": x[:, 400:]}),)
     (coded,), _ = encode(codec, payload)
-    mean = {name: block.mean(0, keepdim=True) for name, block in coded.blocks.items()}
-    back = codec.decode(Received((mean,), (torch.ones(1),), (coded.blocks,), None))
-    assert back.each is not None
-    for got, true in ((back.mean[0], x.mean(0, keepdim=True)), (back.each[0], x)):
+    mean = {name: block.mean(0, keepdim=True) for name, block in coded.tensors.items()}
+    back = codec.decode(Received((mean,), (torch.ones(1),), (coded.tensors,), None))
+    assert back.per_device is not None
+    for got, true in ((back.mean[0], x.mean(0, keepdim=True)), (back.per_device[0], x)):
         assert got["a"].shape == (len(true), 20, 20)
         flat = torch.cat([got["a"].flatten(1), got["b"]], 1)
         assert ((flat - true).norm(dim=1) <= 1e-6 * true.norm(dim=1)).all()
@@ -63,9 +65,9 @@ def test_compressed_sensing_recovers_the_mean_and_each() -> None:
 def test_compressed_sensing_has_no_numbers_from_nowhere() -> None:
     """8 x 256 with 8 non-zero reals cannot be recovered (AMP diverges), nor can noise."""
     config = CompressedSensing.Settings(keep=8 / 256, ratio=8 / 256, chunk=256, iterations=200)
-    codec, x = made(CompressedSensing, config), sparse_rows(2, 256, 8)
+    codec, x = make_codec(CompressedSensing, config), sparse_rows(2, 256, 8)
     (coded,), _ = encode(codec, (Group({"a": x}),))
-    back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))
+    back = codec.decode(Received((coded.tensors,), (torch.ones(2),), None, None))
     assert back.mean[0]["a"].isfinite().all()
     assert back.mean[0]["a"].norm() < 10 * x.norm()
 
@@ -78,9 +80,9 @@ def test_few_measurements_recover_what_they_can() -> None:
         config = CompressedSensing.Settings(
             keep=0.003, ratio=0.027, chunk=2048, threshold=threshold, error_feedback=False
         )
-        codec = made(CompressedSensing, config)
+        codec = make_codec(CompressedSensing, config)
         (coded,), _ = encode(codec, (Group({"a": x}),))
-        back = codec.decode(Received((coded.blocks,), (torch.ones(16),), None, None))
+        back = codec.decode(Received((coded.tensors,), (torch.ones(16),), None, None))
         errors[threshold] = float((back.mean[0]["a"] - x).square().sum() / x.square().sum())
     assert CompressedSensing.Settings().threshold == "auto"
     assert errors["auto"] < 0.2
@@ -93,7 +95,7 @@ def test_hash_tells_the_default_threshold_from_the_former_one() -> None:
 
     def digest(**codec: object) -> str:
         tree = {"name": "x", "codec": {"name": "compressed_sensing"} | codec}
-        return scenario_hash(load_scenario(tree))
+        return compute_scenario_hash(load_scenario(tree))
 
     assert digest(threshold=1.5) == former
     assert digest() == digest(threshold="auto") != former
@@ -101,12 +103,12 @@ def test_hash_tells_the_default_threshold_from_the_former_one() -> None:
 
 def test_measurements_that_are_not_all_received_tell_nothing() -> None:
     """Of three devices the first is heard, the second is not, of the third all but one number."""
-    codec = made(CompressedSensing, CompressedSensing.Settings(keep=0.2))
-    x = normal(3, 50)
+    codec = make_codec(CompressedSensing, CompressedSensing.Settings(keep=0.2))
+    x = draw_normal(3, 50)
     (coded,), memory = encode(codec, (Group({"a": x}),))
-    heard = torch.ones(3, coded.reals, dtype=torch.bool)
+    heard = torch.ones(3, coded.num_coordinates, dtype=torch.bool)
     heard[1], heard[2, 7] = False, False
-    after = received(codec, (coded,), memory, heard)["rest/0"]
+    after = acknowledge(codec, (coded,), memory, heard)["rest/0"]
     assert (after[0] == 0).sum() == 10
     assert torch.equal(after[0][after[0] != 0], x[0][after[0] != 0])
     assert torch.equal(after[1:], x[1:])

@@ -24,15 +24,15 @@ class Halved(Codec):
     """Sends half of each number, which takes 5 bits."""
 
     def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
-        return replace(group, blocks={n: 0.5 * b for n, b in group.blocks.items()}), memory
+        return replace(group, tensors={n: 0.5 * b for n, b in group.tensors.items()}), memory
 
-    def bits(self, group: Any) -> float:
-        return 5.0 * group.reals
+    def count_bits(self, group: Any) -> float:
+        return 5.0 * group.num_coordinates
 
 
 class Fewer(Codec):
     def encode_group(self, group: Any, index: int, memory: Any, context: Any) -> Any:
-        return replace(group, blocks={n: b[1:] for n, b in group.blocks.items()}), memory
+        return replace(group, tensors={n: b[1:] for n, b in group.tensors.items()}), memory
 
 
 class Alone(Codec):
@@ -50,7 +50,7 @@ def test_what_it_sends_and_how_many_bits_that_is() -> None:
     plain, half = engine(keys), engine({**keys, "codec": f"{__name__}:Halved"})
     start = plain.server["model"].clone()
     for one in (plain, half):
-        one.round(0)
+        one.run_round(0)
     torch.testing.assert_close(half.server["model"] - start, 0.5 * (plain.server["model"] - start))
     bits = [one.means.take()["uplink_bits"] for one in (plain, half)]
     assert bits[1] / bits[0] == pytest.approx(5 / 32)
@@ -72,5 +72,5 @@ def test_what_it_sends_and_how_many_bits_that_is() -> None:
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
-        engine({"codec": f"{__name__}:{name}"}).round(0)
+        engine({"codec": f"{__name__}:{name}"}).run_round(0)
     assert str(error.value).startswith(f"codec.name: encode_group of '{__name__}:{name}' ")

@@ -19,7 +19,7 @@ from torch import Tensor
 from twins import baselines as twin
 
 from otafl.codecs import amp as amp_module
-from otafl.codecs.amp import amp, compute_default_threshold
+from otafl.codecs.amp import compute_default_threshold, run_amp
 from otafl.codecs.matrix_sensing import MatrixSensing
 from otafl.core.contracts import Cohort, Group, Payload, Received
 from otafl.core.errors import UserError
@@ -40,10 +40,10 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def encode(codec: MatrixSensing, payload: Payload) -> Payload:
-    rows = len(next(iter(payload[0].blocks.values())))
+    rows = len(next(iter(payload[0].tensors.values())))
     device = torch.arange(rows)
     weight = torch.full((rows,), 1.0 / rows, dtype=torch.float64)
-    cohort = Cohort.fresh(torch.zeros_like(device), device, weight, (rows,), rows)
+    cohort = Cohort.create(torch.zeros_like(device), device, weight, (rows,), rows)
     streams = Streams([5], [0], dtype=torch.float64)
     coded, memory = codec.encode(payload, codec.init(payload), cohort, 0, streams)
     assert memory == {}
@@ -51,7 +51,7 @@ def encode(codec: MatrixSensing, payload: Payload) -> Payload:
 
 
 def gaussian(name: str, rows: int, side: int, seed: int = 0) -> Tensor:
-    draw = Streams([seed], [0], dtype=torch.float64).normal(f"matrix/{name}", 0, (rows, side))
+    draw = Streams([seed], [0], dtype=torch.float64).draw_normal(f"matrix/{name}", 0, (rows, side))
     return draw[0] / rows**0.5
 
 
@@ -60,8 +60,8 @@ def test_reals_of_the_paper_s_network(rows: int, reals: int) -> None:
     """Fact 18: 1,050 reals a row of A, the last layer's side of 10 and the first's of 784 kept."""
     blocks = {name: torch.zeros(1, *shape) for name, shape in PAPER.items()}
     (coded,) = encode(made(torch.float32, rows=rows), (Group(blocks),))
-    assert coded.reals == reals
-    shapes = {name: tuple(block.shape[1:]) for name, block in coded.blocks.items()}
+    assert coded.num_coordinates == reals
+    shapes = {name: tuple(block.shape[1:]) for name, block in coded.tensors.items()}
     assert shapes == {"weight0": (784, rows), "weight1": (rows, 256), "weight2": (rows, 10)}
 
 
@@ -81,7 +81,7 @@ def test_the_side_that_is_measured(side: int | None, measured: str) -> None:
         name, which = text.split()
         matrix = gaussian(name, 5, side or 30)
         expected[name] = matrix @ blocks[name] if which == "first" else blocks[name] @ matrix.mT
-    torch.testing.assert_close(dict(coded.blocks), expected)
+    torch.testing.assert_close(dict(coded.tensors), expected)
 
 
 def test_matrices() -> None:
@@ -92,12 +92,12 @@ def test_matrices() -> None:
     for group, repeated, same, seeded in zip(
         first, second, encode(again, payload), encode(other, payload), strict=True
     ):
-        ((name, block),) = group.blocks.items()
-        assert torch.equal(block, repeated.blocks[name])
-        assert torch.equal(block, same.blocks[name])
-        assert not torch.allclose(block, seeded.blocks[name])
+        ((name, block),) = group.tensors.items()
+        assert torch.equal(block, repeated.tensors[name])
+        assert torch.equal(block, same.tensors[name])
+        assert not torch.allclose(block, seeded.tensors[name])
         torch.testing.assert_close(
-            block, gaussian(name, 10, 40) @ next(iter(payload[name == "b"].blocks.values()))
+            block, gaussian(name, 10, 40) @ next(iter(payload[name == "b"].tensors.values()))
         )
     assert not torch.allclose(gaussian("a", 10, 40), gaussian("b", 10, 40))
 
@@ -115,20 +115,20 @@ def test_sparse_matrices_come_back() -> None:
     free = Group({"b": normal(3, 256, 4)}, route="ideal", reason="a test")
     codec = made(rows=200)
     coded, ideal = encode(codec, (sent, free))
-    assert coded.reals == 20 * 200 + 7 + 200 * 6
-    assert torch.equal(ideal.blocks["b"], free.blocks["b"])
+    assert coded.num_coordinates == 20 * 200 + 7 + 200 * 6
+    assert torch.equal(ideal.tensors["b"], free.tensors["b"])
     # columns of the mean of three have up to 24 non-zeros, which 200 rows recover too
-    mean = {name: block.mean(0, keepdim=True) for name, block in coded.blocks.items()}
-    free_mean = {"b": free.blocks["b"].mean(0, keepdim=True)}
+    mean = {name: block.mean(0, keepdim=True) for name, block in coded.tensors.items()}
+    free_mean = {"b": free.tensors["b"].mean(0, keepdim=True)}
     received = Received(
-        (mean, free_mean), (torch.ones(1),) * 2, (coded.blocks, dict(ideal.blocks)), None
+        (mean, free_mean), (torch.ones(1),) * 2, (coded.tensors, dict(ideal.tensors)), None
     )
     back = codec.decode(received)
-    assert back.each is not None
+    assert back.per_device is not None
     for name in ("a", "filters"):
         for ours, block in (
-            (back.each[0][name], sent.blocks[name]),
-            (back.mean[0][name], sent.blocks[name].mean(0, keepdim=True)),
+            (back.per_device[0][name], sent.tensors[name]),
+            (back.mean[0][name], sent.tensors[name].mean(0, keepdim=True)),
         ):
             assert ours.shape == block.shape
             assert float((ours - block).square().sum() / block.square().sum()) < 1e-8
@@ -143,8 +143,8 @@ def test_threshold_may_follow_the_rows() -> None:
     for keys, threshold in (({}, 1.5), ({"threshold": "auto"}, compute_default_threshold(20, 256))):
         codec = made(rows=20, **keys)
         (coded,) = encode(codec, payload)
-        back = codec.decode(Received((coded.blocks,), (torch.ones(2),), None, None))
-        hand = amp(coded.blocks["a"].mT, gaussian("a", 20, 256), 50, threshold).mT
+        back = codec.decode(Received((coded.tensors,), (torch.ones(2),), None, None))
+        hand = run_amp(coded.tensors["a"].mT, gaussian("a", 20, 256), 50, threshold).mT
         torch.testing.assert_close(back.mean[0]["a"], hand)
 
 
@@ -158,7 +158,7 @@ def test_too_few_measurements_stay_finite(dtype: torch.dtype) -> None:
     scales = (1.0, big, 1.0 / big, 0.0)
     for scale in scales:
         y = (scale * x) @ matrix.mT
-        ours = amp(y, matrix, 1000, 1.5)
+        ours = run_amp(y, matrix, 1000, 1.5)
         assert ours.isfinite().all()
         misfit = torch.linalg.vector_norm(y - ours @ matrix.mT, dim=1)
         assert (misfit <= torch.linalg.vector_norm(y, dim=1) * (1 + 1e-5)).all()
@@ -174,7 +174,7 @@ def test_equals_the_looped_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
         for count, column in enumerate(x, 1):
             column[rng.choice(60, count, replace=False)] = rng.standard_normal(count)
         y = x @ matrix.T + 0.01 * rng.standard_normal((18, rows))
-        ours = amp(torch.from_numpy(y), torch.from_numpy(matrix), 25, 1.3).numpy()
+        ours = run_amp(torch.from_numpy(y), torch.from_numpy(matrix), 25, 1.3).numpy()
         theirs = np.stack([twin.amp(column, matrix, 25, 1.3) for column in y])
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-8)
 
@@ -193,7 +193,7 @@ def test_what_diverges_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows, least, most in ((8, 0.1, 0.2), (200, 1.0, 1.0)):
         done[0] = 0
         matrix = gaussian("a", rows, 256)
-        amp(normal(784, 256) @ matrix.mT, matrix, 50, 1.5)
+        run_amp(normal(784, 256) @ matrix.mT, matrix, 50, 1.5)
         assert least <= done[0] / (784 * 50) <= most
 
 

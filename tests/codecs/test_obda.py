@@ -49,7 +49,7 @@ def cohort(devices: int, weight: list[float] | None = None, trials: int = 2) -> 
     trial = torch.arange(trials).repeat_interleave(devices)
     device = torch.arange(devices).repeat(trials)
     w = torch.ones(devices) if weight is None else torch.tensor(weight)
-    return Cohort.fresh(trial, device, w.double().repeat(trials), (devices,) * trials, devices)
+    return Cohort.create(trial, device, w.double().repeat(trials), (devices,) * trials, devices)
 
 
 def delivered(made: Obda, group: Group, who: Cohort) -> tuple[Group, Received]:
@@ -57,7 +57,7 @@ def delivered(made: Obda, group: Group, who: Cohort) -> tuple[Group, Received]:
     (coded,), _ = made.encode((group,), {}, who, 0, Streams([0, 0], [0, 1]))
     sent = make_signal(coded, who)
     mean, count = compute_error_free(sent)
-    return coded, made.decode(Received((mean,), (count,), (coded.blocks,), None))
+    return coded, made.decode(Received((mean,), (count,), (coded.tensors,), None))
 
 
 BLOCK = torch.tensor([[3.0, -1, 0, -2], [1, -9, -1, -2], [-1, 0.1, -2, 1], [-8, 5, 0, -4]]).double()
@@ -66,12 +66,12 @@ BLOCK = torch.tensor([[3.0, -1, 0, -2], [1, -9, -1, -2], [-1, 0.1, -2, 1], [-8, 
 
 def test_vote_by_hand() -> None:
     coded, received = delivered(codec(), Group({"a": BLOCK.repeat(2, 1)}), cohort(4))
-    assert coded.blocks["a"][0].tolist() == [0.5, -0.5, 0.5, -0.5]
-    assert coded.blocks["a"][5].tolist() == [2, -2, -2, -2]
+    assert coded.tensors["a"][0].tolist() == [0.5, -0.5, 0.5, -0.5]
+    assert coded.tensors["a"][5].tolist() == [2, -2, -2, -2]
     assert received.mean[0]["a"].tolist() == [[0.5, 0.5, 0.5, -0.5], [2, 2, 2, -2]]
-    assert received.count[0].tolist() == [1, 1]
-    assert received.each is not None
-    assert torch.equal(received.each[0]["a"], coded.blocks["a"])
+    assert received.group_weight[0].tolist() == [1, 1]
+    assert received.per_device is not None
+    assert torch.equal(received.per_device[0]["a"], coded.tensors["a"])
 
 
 def test_weighted_votes() -> None:
@@ -96,7 +96,7 @@ def test_nobodys_coordinate_gets_no_step() -> None:
     group = Group({"a": BLOCK.repeat(2, 1)}, mask={"a": mask})
     _, received = delivered(codec(), group, cohort(4))
     assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0.5, 0], [2, -2, 2, 0]]
-    count = received.count[0]
+    count = received.group_weight[0]
     assert isinstance(count, dict)
     assert count["a"][0].tolist() == [1, 0.5, 0.25, 0]
 
@@ -107,7 +107,9 @@ def test_no_step_where_a_part_of_the_payload_did_not_arrive() -> None:
     made.encode((Group({"a": BLOCK.repeat(2, 1)}),), {}, who, 0, Streams([0, 0], [0, 1]))
     total = torch.tensor([[2.0, -2, 0, 0], [2, -2, 0, 0]]).double()
     weight = torch.tensor([[0.5, 0.5, 0, 0], [1, 1, 0.25, 0]]).double()
-    sums = Received(({"a": total},), (weight[:, 0],), None, None, reached=({"a": weight},))
+    sums = Received(
+        ({"a": total},), (weight[:, 0],), None, None, coordinate_weight=({"a": weight},)
+    )
     received = made.decode(sums)
     assert received.mean[0]["a"].tolist() == [[0.5, -0.5, 0, 0], [2, -2, 2, 0]]
     assert received.delivered_weight(0, "a") is weight
@@ -123,7 +125,7 @@ def test_the_ideal_route_keeps_its_values() -> None:
 
 
 def test_one_bit_a_real() -> None:
-    assert codec().bits(Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})) == 12
+    assert codec().count_bits(Group({"a": torch.zeros(4, 2, 3), "b": torch.zeros(4, 6)})) == 12
 
 
 def test_what_it_refuses() -> None:
@@ -131,7 +133,7 @@ def test_what_it_refuses() -> None:
     with pytest.raises(UserError, match="asks for the sum"):
         delivered(codec(), Group({"a": block}, weighting="none"), cohort(4))
     with pytest.raises(UserError, match="several rows of a device"):
-        delivered(codec(), Group({"a": block}, rows=torch.tensor([0] * 8)), cohort(4))
+        delivered(codec(), Group({"a": block}, row_index=torch.tensor([0] * 8)), cohort(4))
 
 
 class FullPower:
@@ -143,10 +145,10 @@ class FullPower:
 
     def prepare(self, *_: Any) -> None: ...
 
-    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
-        p = (link.budget[:, None] / link.power).sqrt() * torch.ones_like(link.h)
-        eta = torch.full_like(link.power[..., 0], 0.25)
-        return state, Coefficients(p, eta, link.sends[:, None].expand_as(link.power))
+    def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+        p = (link.budget[:, None] / link.symbol_power).sqrt() * torch.ones_like(link.h)
+        eta = torch.full_like(link.symbol_power[..., 0], 0.25)
+        return state, Coefficients(p, eta, link.transmit_mask[:, None].expand_as(link.symbol_power))
 
 
 class OneAntenna:
@@ -157,7 +159,7 @@ class OneAntenna:
 
 
 class Known:
-    pilot_symbols: ClassVar[int] = 0
+    num_pilot_symbols: ClassVar[int] = 0
     variance = None
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import STREAMS, cohort, encode, made, normal
+from support.codec_bench import STREAMS, draw_normal, encode, make_codec, make_cohort
 
 from otafl.codecs.qsgd import Qsgd
 from otafl.core.contracts import Group
@@ -35,36 +35,38 @@ def qsgd_twin(v: np.ndarray, levels: int, order: float, draw: np.ndarray) -> np.
 @pytest.mark.parametrize("bucket", [None, 5])
 @pytest.mark.parametrize("bits", [2, 3, 8])
 def test_qsgd_against_a_loop(bits: int, bucket: int | None, norm: Any) -> None:
-    block, round = normal(4, 3, 4), 6
-    codec = made(Qsgd, Qsgd.Settings(bits=bits, bucket=bucket, norm=norm))
+    block, round = draw_normal(4, 3, 4), 6
+    codec = make_codec(Qsgd, Qsgd.Settings(bits=bits, bucket=bucket, norm=norm))
     payload = (Group({"a": block, "b": 1e3 * block}),)
     (coded,), _ = encode(codec, payload, round=round)
-    who = cohort(4)
+    who = make_cohort(4)
     for name, scale in (("a", 1.0), ("b", 1e3)):
-        draw = STREAMS.device_uniform(f"qsgd/0/{name}", round, who.trial, who.device, (3, 4))
+        draw = STREAMS.draw_device_uniform(f"qsgd/0/{name}", round, who.trial, who.device, (3, 4))
         for k in range(4):
             v, u = scale * block[k].flatten().numpy(), draw[k].flatten().numpy()
             size = bucket or 12
             parts = [slice(i, i + size) for i in range(0, 12, size)]
             order = 2 if norm == "l2" else np.inf
             hand = [qsgd_twin(v[p], 2 ** (bits - 1) - 1, order, u[p]) for p in parts]
-            got = coded.blocks[name][k].flatten().numpy()
+            got = coded.tensors[name][k].flatten().numpy()
             np.testing.assert_allclose(got, np.concatenate(hand), rtol=1e-12)
 
 
 def test_qsgd_of_nothing_is_nothing() -> None:
-    (coded,), _ = encode(made(Qsgd, Qsgd.Settings()), (Group({"a": torch.zeros(2, 5).double()}),))
-    assert coded.blocks["a"].eq(0).all()
+    (coded,), _ = encode(
+        make_codec(Qsgd, Qsgd.Settings()), (Group({"a": torch.zeros(2, 5).double()}),)
+    )
+    assert coded.tensors["a"].eq(0).all()
 
 
 def test_qsgd_keeps_what_is_unknown_out_of_the_norm() -> None:
     """3 and 4 have norm 5; with one level, each is 0 or 5."""
     block, mask = torch.tensor([[3.0, -4.0, 1e6]]).double(), torch.tensor([[1.0, 1.0, 0.0]])
     (coded,), _ = encode(
-        made(Qsgd, Qsgd.Settings(bits=2)), (Group({"a": block}, mask={"a": mask}),)
+        make_codec(Qsgd, Qsgd.Settings(bits=2)), (Group({"a": block}, mask={"a": mask}),)
     )
-    assert set(coded.blocks["a"].abs().flatten().tolist()) <= {0.0, 5.0}
+    assert set(coded.tensors["a"].abs().flatten().tolist()) <= {0.0, 5.0}
 
 
 def test_qsgd_with_the_euclidean_norm_makes_no_words() -> None:
-    assert made(Qsgd, Qsgd.Settings()).word_bits is None
+    assert make_codec(Qsgd, Qsgd.Settings()).word_bits is None

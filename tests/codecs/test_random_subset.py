@@ -44,40 +44,40 @@ def test_an_exact_number_of_values_and_zeros() -> None:
     group = payload_of(8)
     (out,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT)
     assert out.mask is None
-    flat, old = (torch.cat([g.blocks["w"].flatten(1), g.blocks["b"]], 1) for g in (out, group))
+    flat, old = (torch.cat([g.tensors["w"].flatten(1), g.tensors["b"]], 1) for g in (out, group))
     some = flat != 0
     assert some.sum(1).tolist() == [75] * 8
     assert torch.equal(flat, old * some)
     assert len({tuple(row.tolist()) for row in some}) == 8
     (other,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT, round=1)
-    assert not torch.equal(other.blocks["w"] != 0, out.blocks["w"] != 0)
+    assert not torch.equal(other.tensors["w"] != 0, out.tensors["w"] != 0)
     (again,) = sent(RandomSubset.Settings(keep=0.3), (group,), COHORT)
-    assert torch.equal(again.blocks["w"], out.blocks["w"])
+    assert torch.equal(again.tensors["w"], out.tensors["w"])
 
 
 def test_groups_draw_apart_and_ideal_ones_pass() -> None:
     group = payload_of(8)
-    ideal = Group(group.blocks, route="ideal", reason="a test")
+    ideal = Group(group.tensors, route="ideal", reason="a test")
     one, two, three = sent(RandomSubset.Settings(keep=0.5), (group, group, ideal), COHORT)
-    assert not torch.equal(one.blocks["w"], two.blocks["w"])
+    assert not torch.equal(one.tensors["w"], two.tensors["w"])
     assert three is ideal
     (whole,) = sent(RandomSubset.Settings(keep=1.0), (group,), COHORT)
-    assert torch.equal(whole.blocks["w"], group.blocks["w"])
+    assert torch.equal(whole.tensors["w"], group.tensors["w"])
 
 
 def test_keep_leaves_what_is_not_sent_to_those_who_send_it() -> None:
     group = payload_of(8)
     known = torch.ones(8, 20, 10)
     known[:, :5] = 0.0
-    masked = Group(group.blocks, mask={"w": known})
+    masked = Group(group.tensors, mask={"w": known})
     (out,) = sent(RandomSubset.Settings(keep=0.5, fill="keep"), (masked,), COHORT)
     assert out.mask is not None
-    for name, block in out.blocks.items():
+    for name, block in out.tensors.items():
         assert torch.equal(out.mask[name] != 0, block != 0)
     assert not out.mask["w"][:, :5].any()
     assert 0.3 < out.mask["w"][:, 5:].mean() < 0.7
     (zero,) = sent(RandomSubset.Settings(keep=0.5), (masked,), COHORT)
-    assert torch.equal(zero.blocks["w"], out.blocks["w"])
+    assert torch.equal(zero.tensors["w"], out.tensors["w"])
 
 
 @pytest.mark.parametrize(("rate", "values"), [(2.0, 39_755), (1.5, 53_007)])
@@ -88,11 +88,11 @@ def test_bits_in_tdpfeds_proportion(rate: float, values: int) -> None:
     for positions, extra in ((False, 0), (True, 79_510)):
         config = RandomSubset.Settings(keep=1 / rate, positions=positions)
         codec = RandomSubset(config, {}, Streams([1], [0]))
-        assert codec.bits(group) == 32 * values + extra
+        assert codec.count_bits(group) == 32 * values + extra
     few = RandomSubset(RandomSubset.Settings(keep=0.001), {}, Streams([1], [0]))
-    assert few.bits(group) == 80 * (32 + math.ceil(math.log2(79_510)))
+    assert few.count_bits(group) == 80 * (32 + math.ceil(math.log2(79_510)))
     whole = RandomSubset(RandomSubset.Settings(keep=1.0), {}, Streams([1], [0]))
-    assert whole.bits(group) == 32 * 79_510
+    assert whole.count_bits(group) == 32 * 79_510
 
 
 def test_both_ways_train() -> None:
@@ -103,5 +103,5 @@ def test_both_ways_train() -> None:
 
 
 def test_it_is_registered() -> None:
-    assert registry.settings("codec", "random_subset") is RandomSubset.Settings
-    assert registry.component("codec", "random_subset") is RandomSubset
+    assert registry.load_settings_class("codec", "random_subset") is RandomSubset.Settings
+    assert registry.load_component("codec", "random_subset") is RandomSubset

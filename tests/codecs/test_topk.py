@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.codec_bench import encode, made, normal, received
+from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 
 from otafl.codecs.topk import TopK
 from otafl.core.contracts import Cohort, Group
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.exact
 
 def test_topk_with_memory_by_hand() -> None:
     """Two of five. Round 0 leaves (0, 1, 0, -2, 0); round 1 sends 3 + 1 and -1 - 2."""
-    codec = made(TopK, TopK.Settings(keep=0.4))
+    codec = make_codec(TopK, TopK.Settings(keep=0.4))
     first, second = torch.tensor([[-5.0, 1, 3, -2, 0]]), torch.tensor([[1.0, 3, 1, -1, 0]])
     (sent,), memory = encode(codec, (Group({"a": first}),))
-    assert sent.blocks["a"].tolist() == [[-5, 0, 3, 0, 0]]
-    memory = received(codec, (sent,), memory)
+    assert sent.tensors["a"].tolist() == [[-5, 0, 3, 0, 0]]
+    memory = acknowledge(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0]]
     (sent,), memory = encode(codec, (Group({"a": second}),), memory)
-    assert sent.blocks["a"].tolist() == [[0, 4, 0, -3, 0]]
-    memory = received(codec, (sent,), memory)
+    assert sent.tensors["a"].tolist() == [[0, 4, 0, -3, 0]]
+    memory = acknowledge(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[1, 0, 1, 0, 0]]
 
 
 @pytest.mark.parametrize("scope", ["payload", "block"])
 def test_topk_against_sorting(scope: Any) -> None:
-    blocks = {"a": normal(3, 4, 5), "b": 10.0 * normal(3, 10, seed=1)}
+    blocks = {"a": draw_normal(3, 4, 5), "b": 10.0 * draw_normal(3, 10, seed=1)}
     kept = blocks | {}
-    codec = made(TopK, TopK.Settings(keep=0.25, scope=scope, error_feedback=False))
+    codec = make_codec(TopK, TopK.Settings(keep=0.25, scope=scope, error_feedback=False))
     (sent,), memory = encode(codec, (Group(blocks),))
     assert memory == {}
     for k in range(3):
@@ -51,55 +51,55 @@ def test_topk_against_sorting(scope: Any) -> None:
             least = {"a": np.sort(np.abs(rows["a"]))[-5], "b": np.sort(np.abs(rows["b"]))[-2]}
         for name, row in rows.items():
             hand = np.where(np.abs(row) >= least[name], row, 0)
-            np.testing.assert_array_equal(sent.blocks[name][k].flatten().numpy(), hand)
+            np.testing.assert_array_equal(sent.tensors[name][k].flatten().numpy(), hand)
 
 
 def test_nothing_is_lost_with_error_feedback() -> None:
     """What was sent so far and what is remembered is all there was."""
-    codec, memory = made(TopK, TopK.Settings(keep=0.2)), None
+    codec, memory = make_codec(TopK, TopK.Settings(keep=0.2)), None
     total, sent_so_far = torch.zeros(3, 10).double(), torch.zeros(3, 10).double()
     for round in range(20):
-        x = normal(3, 10, seed=round)
+        x = draw_normal(3, 10, seed=round)
         total += x
         (sent,), memory = encode(codec, (Group({"a": x}),), memory, round)
-        memory = received(codec, (sent,), memory)
-        sent_so_far += sent.blocks["a"]
-        assert (sent.blocks["a"] != 0).sum(1).tolist() == [2, 2, 2]
+        memory = acknowledge(codec, (sent,), memory)
+        sent_so_far += sent.tensors["a"]
+        assert (sent.tensors["a"] != 0).sum(1).tolist() == [2, 2, 2]
     torch.testing.assert_close(sent_so_far + memory["rest/0"], total)
 
 
 def test_memory_of_explicit_rows_and_of_unknown_coordinates() -> None:
     """Rows 2 and 0 of three devices; the second knows only coordinates 1 and 2. Device 1 keeps its
     memory, as does device 0 for the coordinate that it does not know."""
-    codec = made(TopK, TopK.Settings(keep=1 / 3))
+    codec = make_codec(TopK, TopK.Settings(keep=1 / 3))
     block = torch.tensor([[1.0, 2, -3], [9, 1, 2]])
     mask = torch.tensor([[1.0, 1, 1], [0, 1, 1]])
-    group = Group({"a": block}, rows=torch.tensor([2, 0]), mask={"a": mask})
+    group = Group({"a": block}, row_index=torch.tensor([2, 0]), mask={"a": mask})
     before = torch.tensor([[10.0, 0, -4], [7, 7, 7], [0, 0, 0]])
     (sent,), memory = encode(codec, (group,), {"rest/0": before})
-    assert sent.blocks["a"].tolist() == [[0, 0, -3], [0, 0, -2]]
-    memory = received(codec, (sent,), memory)
+    assert sent.tensors["a"].tolist() == [[0, 0, -3], [0, 0, -2]]
+    memory = acknowledge(codec, (sent,), memory)
     assert memory["rest/0"].tolist() == [[10, 1, 0], [7, 7, 7], [1, 2, 0]]
     assert before.tolist() == [[10, 0, -4], [7, 7, 7], [0, 0, 0]]
 
 
 def test_what_is_not_received_stays_whole_in_the_memory() -> None:
     """Three devices send two of five reals: one is heard, one is not, of one the first half is."""
-    codec = made(TopK, TopK.Settings(keep=0.4))
+    codec = make_codec(TopK, TopK.Settings(keep=0.4))
     x = torch.tensor([[-5.0, 1, 3, -2, 0]]).repeat(3, 1)
     (sent,), memory = encode(codec, (Group({"a": x}),))
     assert memory["rest/0"].tolist() == x.tolist()
     heard = torch.tensor([[True] * 5, [False] * 5, [True, True, False, False, False]])
-    memory = received(codec, (sent,), memory, heard)
+    memory = acknowledge(codec, (sent,), memory, heard)
     assert memory["rest/0"].tolist() == [[0, 1, 0, -2, 0], [-5, 1, 3, -2, 0], [0, 1, 3, -2, 0]]
-    assert made(TopK, TopK.Settings()).has_memory
-    assert not made(TopK, TopK.Settings(error_feedback=False)).has_memory
+    assert make_codec(TopK, TopK.Settings()).has_memory
+    assert not make_codec(TopK, TopK.Settings(error_feedback=False)).has_memory
 
 
 def everyone(devices: int) -> Cohort:
     device = torch.arange(devices)
     zero = torch.zeros_like(device)
-    return Cohort.fresh(zero, device, torch.ones(devices).double(), (devices,), devices)
+    return Cohort.create(zero, device, torch.ones(devices).double(), (devices,), devices)
 
 
 def test_error_feedback_bounds_what_is_left_out() -> None:
@@ -114,8 +114,8 @@ def test_error_feedback_bounds_what_is_left_out() -> None:
     sent = torch.zeros_like(x)
     for round in range(400):
         (coded,), memory = codec.encode((Group({"a": x}),), memory, everyone(1), round, streams)
-        memory = received(codec, (coded,), memory)
-        sent += coded.blocks["a"]
+        memory = acknowledge(codec, (coded,), memory)
+        sent += coded.tensors["a"]
         assert memory["rest/0"].norm() <= 2 * 20 / 2 * x.norm()
     torch.testing.assert_close(sent / 400, x, rtol=0, atol=2 * 20 / 2 * float(x.norm()) / 400)
     assert (sent[0, 2:] > 0).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.codec_bench import encode, made, normal, quantised
+from support.codec_bench import draw_normal, encode, make_codec, quantise
 
 from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import Group
@@ -21,19 +21,19 @@ def test_two_bits_by_hand() -> None:
     """Extremes 0 and 3: levels 0, 1, 2, 3. The second device's own extremes are -1 and 0.5."""
     block = torch.tensor([[0.0, 3.0, 1.4, 1.6], [-1.0, 0.5, -0.7, 0.2]])
     expected = torch.tensor([[0.0, 3.0, 1.0, 2.0], [-1.0, 0.5, -0.5, 0.0]])
-    torch.testing.assert_close(quantised(block, 2), expected)
+    torch.testing.assert_close(quantise(block, 2), expected)
 
 
 def test_one_bit_keeps_the_extremes_only() -> None:
     block = torch.tensor([[0.1, 0.9, 0.4, 0.6]])
-    torch.testing.assert_close(quantised(block, 1), torch.tensor([[0.1, 0.9, 0.1, 0.9]]))
+    torch.testing.assert_close(quantise(block, 1), torch.tensor([[0.1, 0.9, 0.1, 0.9]]))
 
 
 @pytest.mark.parametrize("bits", [1, 2, 8, 16])
 def test_idempotent_with_bounded_error(bits: int) -> None:
     block = torch.randn(5, 3, 40, generator=torch.Generator().manual_seed(bits)).double()
-    once = quantised(block, bits)
-    torch.testing.assert_close(quantised(once, bits), once)
+    once = quantise(block, bits)
+    torch.testing.assert_close(quantise(once, bits), once)
     spread = block.flatten(1).amax(1) - block.flatten(1).amin(1)
     worst = (once - block).abs().flatten(1).amax(1)
     assert (worst <= spread / (2 * (2**bits - 1)) * (1 + 1e-9)).all()
@@ -42,16 +42,16 @@ def test_idempotent_with_bounded_error(bits: int) -> None:
 
 def test_a_constant_block_stays_as_it_is() -> None:
     block = torch.full((2, 6), 0.37)
-    assert torch.equal(quantised(block, 8), block)
+    assert torch.equal(quantise(block, 8), block)
 
 
 def test_uniform_codec_encodes_each_block_and_leaves_the_ideal_route_alone() -> None:
-    blocks = {"a": normal(3, 7), "b": 100.0 * normal(3, 7, seed=1)}
+    blocks = {"a": draw_normal(3, 7), "b": 100.0 * draw_normal(3, 7, seed=1)}
     payload = (Group(blocks), Group({"c": blocks["a"]}, route="ideal", reason="a test"))
-    coded, memory = encode(made(Uniform, Uniform.Settings(bits=4)), payload)
+    coded, memory = encode(make_codec(Uniform, Uniform.Settings(bits=4)), payload)
     for name, block in blocks.items():
-        torch.testing.assert_close(coded[0].blocks[name], quantised(block, 4))
-    assert torch.equal(coded[1].blocks["c"], blocks["a"])
+        torch.testing.assert_close(coded[0].tensors[name], quantise(block, 4))
+    assert torch.equal(coded[1].tensors["c"], blocks["a"])
     assert memory == {}
 
 
@@ -60,7 +60,7 @@ def test_uniform_range_is_that_of_what_a_row_knows() -> None:
     block = torch.tensor([[0.0, 3.0, 1.4, 99.0, -99.0], [5.0, 6.0, 7.0, 8.0, 9.0]])
     mask = torch.tensor([[1.0, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
     (coded,), _ = encode(
-        made(Uniform, Uniform.Settings(bits=2)), (Group({"a": block}, mask={"a": mask}),)
+        make_codec(Uniform, Uniform.Settings(bits=2)), (Group({"a": block}, mask={"a": mask}),)
     )
-    assert coded.blocks["a"][0, :3].tolist() == [0.0, 3.0, 1.0]
-    assert coded.blocks["a"].isfinite().all()
+    assert coded.tensors["a"][0, :3].tolist() == [0.0, 3.0, 1.0]
+    assert coded.tensors["a"].isfinite().all()

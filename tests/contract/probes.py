@@ -53,7 +53,7 @@ class Probe(Algorithm):
     block, and keeps what it was given. Devices count the rounds in which they trained."""
 
     def __init__(self, parts: Parts, width: int = 2) -> None:
-        super().__init__(self.Settings(), parts.model, parts.samples.share.shape[1])
+        super().__init__(self.Settings(), parts.model, parts.samples.sample_share.shape[1])
         self.parts, self.width = parts, width
         self.heard: list[Heard] = []
 
@@ -61,8 +61,8 @@ class Probe(Algorithm):
         return {"x": self.width}
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
-        trials, devices = self.parts.samples.share.shape
-        new = self.parts.samples.share.new_zeros
+        trials, devices = self.parts.samples.sample_share.shape
+        new = self.parts.samples.sample_share.new_zeros
         server = {name: new(trials, width) for name, width in self.widths().items()}
         return server, {"trained": new(trials, devices, 1)}
 
@@ -72,7 +72,7 @@ class Probe(Algorithm):
     def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
         return (Group({"x": of_rows(cohort, round)[:, None].repeat(1, self.width)}),)
 
-    def local(
+    def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> tuple[Tensors, Payload, Tensor]:
         payload = self.payload(broadcast, context.cohort, context.round)
@@ -82,14 +82,14 @@ class Probe(Algorithm):
             of_rows(context.cohort, context.round),
         )
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         self.heard.append(Heard(context.round, context.cohort, received))
         sums = dict(server)
         for blocks in received.mean:
             sums |= {name: sums[name] + mean for name, mean in blocks.items()}
         return sums
 
-    def views(self, server: Tensors, devices: Tensors) -> dict[str, View]:
+    def build_views(self, server: Tensors, devices: Tensors) -> dict[str, View]:
         classes = self.parts.samples.data.classes
 
         def predict(blocks: Tensors, x: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ class Probe(Algorithm):
 
         return {"global": View(server, predict)}
 
-    def flops(self, load: Workload) -> np.ndarray:
-        return np.ones_like(load.samples)
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        return np.ones_like(workload.num_samples)
 
 
 class Ranks(Probe):
@@ -112,7 +112,7 @@ class Ranks(Probe):
         for parity, (name, width) in enumerate(self.widths().items()):
             rows = (cohort.device % 2 == parity).nonzero().squeeze(1)
             block = of_rows(cohort, round)[rows, None].repeat(1, width)
-            groups.append(Group({name: block}, rows=rows))
+            groups.append(Group({name: block}, row_index=rows))
         return tuple(groups)
 
 
@@ -124,12 +124,12 @@ class Atoms(Probe):
 
     def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
         numbers = of_rows(cohort, round)
-        twice = torch.arange(cohort.size).repeat_interleave(2)
+        twice = torch.arange(cohort.num_rows).repeat_interleave(2)
         draft = torch.arange(len(twice)) % 2
         first = (numbers[twice] + 3.0 * draft)[:, None].repeat(1, 2)
         others = cohort.device.nonzero().squeeze(1)
         second = -numbers[others, None].repeat(1, 2)
-        return Group({"first": first}, rows=twice), Group({"second": second}, rows=others)
+        return Group({"first": first}, row_index=twice), Group({"second": second}, row_index=others)
 
 
 class Widths(Probe):
@@ -144,11 +144,11 @@ class Widths(Probe):
         (group,) = super().payload(broadcast, cohort, round)
         knows = torch.arange(self.width) <= cohort.device[:, None]
         knows[:, -1] = False
-        return (Group(group.blocks, mask={"x": knows.double()}),)
+        return (Group(group.tensors, mask={"x": knows.double()}),)
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         self.heard.append(Heard(context.round, context.cohort, received))
-        count = received.count[0]
+        count = received.group_weight[0]
         assert isinstance(count, dict)
         return {"x": torch.where(count["x"] > 0, received.mean[0]["x"], server["x"])}
 
@@ -157,23 +157,25 @@ class OwnModels(Probe):
     """FedAMP: the server keeps a model of each device, sends each its own and gets each back."""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
-        trials, devices = self.parts.samples.share.shape
-        return {"bank": self.parts.samples.share.new_zeros(trials, devices, self.width)}, {}
+        trials, devices = self.parts.samples.sample_share.shape
+        return {"bank": self.parts.samples.sample_share.new_zeros(trials, devices, self.width)}, {}
 
     def broadcast(self, server: Tensors, cohort: Cohort) -> Broadcast:
-        own = server["bank"].flatten(0, 1).index_select(0, cohort.cell)
+        own = server["bank"].flatten(0, 1).index_select(0, cohort.flat_index)
         return Broadcast({"x": own}, per_device=True)
 
-    def local(
+    def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext
     ) -> tuple[Tensors, Payload, Tensor]:
         numbers = of_rows(context.cohort, context.round)
-        return {}, (Group({"x": 2.0 * broadcast.blocks["x"] + numbers[:, None]}),), numbers
+        return {}, (Group({"x": 2.0 * broadcast.tensors["x"] + numbers[:, None]}),), numbers
 
-    def combine(self, server: Tensors, received: Received, context: Context) -> Tensors:
-        assert received.each is not None
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+        assert received.per_device is not None
         bank = (
-            server["bank"].flatten(0, 1).index_copy(0, context.cohort.cell, received.each[0]["x"])
+            server["bank"]
+            .flatten(0, 1)
+            .index_copy(0, context.cohort.flat_index, received.per_device[0]["x"])
         )
         return {"bank": bank.view_as(server["bank"])}
 
@@ -181,7 +183,7 @@ class OwnModels(Probe):
 class Quiet(Probe):
     """pFedBreD: of the devices that train, the server aggregates some; here every second one."""
 
-    def sends(self, context: Context) -> Tensor:
+    def select_transmitters(self, context: Context) -> Tensor:
         return (context.cohort.device + context.round) % 2 == 0
 
 
@@ -194,7 +196,7 @@ class TwoScales(Probe):
         return {"big": self.width, "small": self.width}
 
     def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        one = broadcast.blocks["big"].new_ones(cohort.size, self.width)
+        one = broadcast.tensors["big"].new_ones(cohort.num_rows, self.width)
         return (Group({"big": self.big * one, "small": self.small * one}),)
 
 
@@ -218,16 +220,16 @@ class Residual(Codec):
         super().__init__(self.Settings(), {}, streams)
 
     def init(self, payload: Payload) -> Tensors:
-        return {"rest": torch.zeros_like(payload[0].blocks["x"])}
+        return {"rest": torch.zeros_like(payload[0].tensors["x"])}
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
-        whole = group.blocks["x"] + memory["rest"]
+        whole = group.tensors["x"] + memory["rest"]
         sent = torch.zeros_like(whole)
         place = context.round % whole.shape[1]
         sent[:, place] = whole[:, place]
         return Group({"x": sent}), {"rest": whole - sent}
 
-    def bits(self, group: Group) -> float:
+    def count_bits(self, group: Group) -> float:
         return 64.0

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from otafl import channels
-from otafl.channels.trace import export
+from otafl.channels.trace import export_trace
 from otafl.core import registry
 from otafl.core.rng import Streams
-from otafl.engine.assembly import Parts, assemble, load_of
+from otafl.engine.assembly import Parts, assemble, make_workload
 from otafl.engine.engine import Engine
-from otafl.engine.sizes import Sizes
+from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.scenario import Point, Scenario, expand, load_scenario
 
 BASE: dict[str, Any] = {
@@ -46,16 +46,16 @@ def trace() -> str:
     """The path of a trace of 12 rounds of Rayleigh fading of ten devices."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
-    config = registry.settings("channel", "rayleigh")()
+    config = registry.load_settings_class("channel", "rayleigh")()
     _, channel = channels.build([config], 10, Streams([3], [0]))
     path = f"{folder.name}/trace.nc"
-    export(channel, range(12), path, carrier_hz=config.carrier_hz, bandwidth_hz=1e6)
+    export_trace(channel, range(12), path, carrier_hz=config.carrier_hz, bandwidth_hz=1e6)
     return path
 
 
 def section(channel: str) -> dict[str, Any]:
     """The channel's section with what it needs, kept small."""
-    settings = registry.settings("channel", channel)
+    settings = registry.load_settings_class("channel", channel)
     if "path" in settings.reads:
         return {"name": channel, "path": trace()}
     wide = "subcarrier_groups" in settings.model_fields
@@ -65,7 +65,7 @@ def section(channel: str) -> dict[str, Any]:
 def chosen(table: str, name: str) -> dict[str, Any]:
     """The section that chooses a component, as its settings' example fills it in."""
     path = f"{registry.TABLES[table].section}."
-    example = registry.settings(table, name).example
+    example = registry.load_settings_class(table, name).example
     own = {key.removeprefix(path): at for key, at in example.items() if key.startswith(path)}
     return {"name": name, **own}
 
@@ -73,7 +73,7 @@ def chosen(table: str, name: str) -> dict[str, Any]:
 def small(table: str, name: str) -> dict[str, Any]:
     """The section that chooses a component, for few rounds of few devices."""
     own = section(name) if table == "channel" else chosen(table, name)
-    return own | dict(registry.settings(table, name).small)
+    return own | dict(registry.load_settings_class(table, name).small)
 
 
 def model(name: str) -> dict[str, Any]:
@@ -91,25 +91,25 @@ def normed(
     return torch.nn.Sequential(first, torch.nn.LayerNorm(width), torch.nn.ReLU(), last)
 
 
-ALGORITHMS = registry.names("algorithm")
-TRANSPORTS = registry.names("transport")
+ALGORITHMS = registry.list_names("algorithm")
+TRANSPORTS = registry.list_names("transport")
 
 
 def needs(algorithm: str) -> str:
     """What the server must get of the updates, under default settings."""
-    kind = registry.component("algorithm", algorithm)
-    return kind.needs_of(kind.Settings())
+    kind = registry.load_component("algorithm", algorithm)
+    return kind.get_needs(kind.Settings())
 
 
 def delivers(transport: str, algorithm: str) -> bool:
     """Whether the transport gives the algorithm what it needs."""
-    link = registry.component("transport", transport)
-    method = registry.component("algorithm", algorithm)
-    return needs(algorithm) in link.gives and (link.provides_sums or not method.sends_sums)
+    link = registry.load_component("transport", transport)
+    method = registry.load_component("algorithm", algorithm)
+    return needs(algorithm) in link.provides and (link.provides_sums or not method.needs_sums)
 
 
 def uses_fading(transport: str) -> bool:
-    return bool(registry.component("transport", transport).uses_fading)
+    return bool(registry.load_component("transport", transport).uses_fading)
 
 
 def over_fading(algorithm: str) -> str:
@@ -120,21 +120,21 @@ def over_fading(algorithm: str) -> str:
 def first_of_each(table: str, kind: Callable[[type[Any]], Any]) -> list[str]:
     """The first component of a table of each kind."""
     found: dict[Any, str] = {}
-    for name in registry.names(table):
-        found.setdefault(kind(registry.component(table, name)), name)
+    for name in registry.list_names(table):
+        found.setdefault(kind(registry.load_component(table, name)), name)
     return list(found.values())
 
 
 def payload_kind(method: type[Any]) -> tuple[Any, ...]:
     """What makes the payload of a method unlike others'."""
     settings = method.Settings
-    return method.needs_of(settings()), method.sends_sums, "levels" in settings.model_fields
+    return method.get_needs(settings()), method.needs_sums, "levels" in settings.model_fields
 
 
 EVERY_METHOD = [
     name
-    for name in first_of_each("transport", lambda one: (one.gives, one.counts))
-    if registry.component("transport", name).is_unbiased
+    for name in first_of_each("transport", lambda one: (one.provides, one.counts))
+    if registry.load_component("transport", name).is_unbiased
 ]
 EVERY_PAYLOAD = [name for name in first_of_each("algorithm", payload_kind) if needs(name) == "mean"]
 """Transports that every method is tried over, and methods that every transport is tried with: they
@@ -188,14 +188,14 @@ def tree(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     transport = out.get("transport", {})
     name = transport.get("name") if isinstance(transport, dict) else transport
     if name in TRANSPORTS:  # with what it cannot do without
-        for key, value in registry.settings("transport", name).example.items():
+        for key, value in registry.load_settings_class("transport", name).example.items():
             section, _, own = key.partition(".")
             out.setdefault(section, {own: value})
     algorithm = out.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else algorithm
     if name in ALGORITHMS:
-        method = registry.component("algorithm", name)
-        if method.needs_norms and "model" not in (changes or {}):
+        method = registry.load_component("algorithm", name)
+        if method.needs_normalisation and "model" not in (changes or {}):
             out["model"] = {"name": "contract.small:normed", "hidden": [4]}
         if algorithm == name:
             out["algorithm"] = {"name": name, **method.Settings.small}
@@ -224,14 +224,16 @@ def engine(
     parts = assemble(stacked, list(numbers))
     if probe is not None:
         made = probe(parts)
-        sizes = Sizes(made, None, parts.link.channel, load_of(parts.scenario, parts.samples))
-        parts = dataclasses.replace(parts, algorithm=made, sizes=sizes)
+        sizes = SubmodelWorkload(
+            made, None, parts.link.channel, make_workload(parts.scenario, parts.samples)
+        )
+        parts = dataclasses.replace(parts, algorithm=made, submodels=sizes)
     return Engine(parts)
 
 
 def run(one: Engine, rounds: int) -> Engine:
     for t in range(rounds):
-        one.round(t)
+        one.run_round(t)
     return one
 
 
@@ -239,12 +241,12 @@ def run(one: Engine, rounds: int) -> Engine:
 def scores(one: Engine) -> dict[str, Tensor]:
     """What every view predicts, [S, models of a trial, 20, classes]: unlike the parameters of a
     factored model, it is unique. On the CPU."""
-    x = torch.from_numpy(one.parts.samples.data.x_test[:20]).to(one.share)
-    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    x = torch.from_numpy(one.parts.samples.data.x_test[:20]).to(one.sample_share)
+    views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
     out = {}
     for name, view in views.items():
-        value = view.predict(view.params, x[None])
-        out[name] = value.view(one.trials, -1, *value.shape[1:]).cpu()
+        value = view.predict_fn(view.params, x[None])
+        out[name] = value.view(one.num_trials, -1, *value.shape[1:]).cpu()
     return out
 
 

@@ -67,7 +67,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for table, new in WRITTEN.items():
         module = home / "otafl" / registry.TABLES[table].folder / f"{new}.py"
         shutil.copy(Path(__file__).parent / "added" / f"{new}.py", module)
-        name(words, table, registry.names(table)[0], new, module)
+        name(words, table, registry.list_names(table)[0], new, module)
         tests = home / "tests" / registry.TABLES[table].folder
         (tests / f"test_{new}.py").write_text(f"import otafl.{registry.TABLES[table].folder}.{new}")
     return home

@@ -16,7 +16,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
 from otafl.results.record import Record
-from otafl.running.checkpoints import Checkpoint, Kept
+from otafl.running.checkpoints import Checkpoint, CheckpointState
 
 BEFORE, ROUNDS, TRIALS = 3, 6, [0, 1]
 
@@ -36,13 +36,13 @@ TABLES += ("compute", "availability", "frequency")
 CASES = [
     pytest.param(table, name, marks=() if table in QUICK else pytest.mark.slow)
     for table in TABLES
-    for name in registry.names(table)
+    for name in registry.list_names(table)
 ]
 
 
 def changes(table: str, name: str) -> dict[str, Any]:
     """A scenario with the component and late updates, where the two go together."""
-    example = registry.settings(table, name).example
+    example = registry.load_settings_class(table, name).example
     keys = {**example, registry.TABLES[table].section: small(table, name)}
     keys = {key: value for key, value in keys.items() if key not in _inside(table, keys)}
     if table == "algorithm":
@@ -66,8 +66,8 @@ def ran(recorder: Recorder, first: int, last: int) -> Record:
     for t in range(first, last):
         if not recorder.engine.running.any():  # as where channel knowledge misleads from the start
             break
-        recorder.engine.round(t)
-        recorder.take(t + 1, 0.0)
+        recorder.engine.run_round(t)
+        recorder.take_record(t + 1, 0.0)
     return recorder.record(complete=True)
 
 
@@ -86,13 +86,13 @@ def test_goes_on_as_if_nobody_had_stopped_it(table: str, name: str, files: Path)
     engine = Engine(assemble(one, TRIALS))
     engine.parts.clock.journal = []
     recorder = Recorder(engine, 1, len(TRIALS))
-    recorder.take(0, 0.0)
+    recorder.take_record(0, 0.0)
     ran(recorder, 0, BEFORE)
     checkpoint = Checkpoint(files / "kept.pt", 1)
-    checkpoint.save(Kept(recorder, BEFORE, 0.0), one, TRIALS)
+    checkpoint.save(CheckpointState(recorder, BEFORE, 0.0), one, TRIALS)
     whole = ran(recorder, BEFORE, ROUNDS)
     kept = checkpoint.load(one, TRIALS)
-    assert kept is not None, checkpoint.refused
+    assert kept is not None, checkpoint.refusal
     assert kept.rounds == BEFORE
     again = ran(kept.recorder, BEFORE, ROUNDS)
     assert again.rounds == whole.rounds

@@ -16,7 +16,7 @@ import otafl
 from otafl.analysis import chance
 from otafl.core import registry
 from otafl.core.settings import list_former_defaults
-from otafl.results.ending import ended
+from otafl.results.end_values import select_end_total
 from otafl.scenario.yaml_source import parse
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,9 @@ training:
 """
 NORMED = "{name: 'contract.small:normed', hidden: [100]}"
 CHANGED = [
-    name for name in ALGORITHMS if list_former_defaults(registry.settings("algorithm", name))
+    name
+    for name in ALGORITHMS
+    if list_former_defaults(registry.load_settings_class("algorithm", name))
 ]
 """Methods with a default that is not their paper's: also tried over the air."""
 
@@ -49,14 +51,14 @@ CHANGED = [
 )
 def test_what_a_method_trains_is_above_60_percent(algorithm: str, transport: str) -> None:
     assert delivers(transport, algorithm)
-    method = registry.component("algorithm", algorithm)
-    model = NORMED if method.needs_norms else "mlp"
+    method = registry.load_component("algorithm", algorithm)
+    model = NORMED if method.needs_normalisation else "mlp"
     text = TEN_LINES.format(model=model, algorithm=algorithm, transport=transport)
     assert len(text.splitlines()) == 10
     result = otafl.run(otafl.load_scenario(parse(text).data))
-    trained = [name for name in chance.judge(result) if name not in method.late_scores]
+    trained = [name for name in chance.judge(result) if name not in method.slow_metrics]
     assert trained
     for name in trained:
-        assert float(ended(result, name).mean()) > 0.6, name
+        assert float(select_end_total(result, name).mean()) > 0.6, name
     said = chance.describe(result)
-    assert ("the learning shows in local_test_accuracy" in said) == bool(method.late_scores), said
+    assert ("the learning shows in local_test_accuracy" in said) == bool(method.slow_metrics), said

@@ -70,7 +70,7 @@ LINKS: dict[str, dict[str, Any]] = {
     "reed": {"transport": "reed"},
 }
 
-NAMES = [*(name for name in registry.names("codec") if name != "obda"), *VOTES]
+NAMES = [*(name for name in registry.list_names("codec") if name != "obda"), *VOTES]
 
 
 def a_round(method: str, codec: str, link: str, *, absent: bool) -> Engine:
@@ -93,25 +93,25 @@ def a_round(method: str, codec: str, link: str, *, absent: bool) -> Engine:
         keys["power"] = "ci"
     one = engine(keys)
     if absent:
-        select = one.select
+        select = one.select_cohort
 
         def three(*given: Any) -> Any:
             cohort = select(*given)
             who = torch.isin(cohort.device, torch.tensor(HEARD)).nonzero().squeeze(1)
             return cohort.take(who)
 
-        one.select = three  # type: ignore[method-assign]
+        one.select_cohort = three  # type: ignore[method-assign]
     else:
-        carry = one.parts.link.transport.carry
+        carry = one.parts.link.transport.transmit
         energy = torch.zeros(2, DEVICES, dtype=torch.float64)
         energy[:, list(HEARD)] = 1e300
 
         def short(delivery: Delivery) -> None:
-            delivery.limits = replace(delivery.limits, energy=energy)
+            delivery.limits = replace(delivery.limits, energy_budget=energy)
             carry(delivery)
 
-        one.parts.link.transport.carry = short  # type: ignore[method-assign]
-    one.round(0)
+        one.parts.link.transport.transmit = short  # type: ignore[method-assign]
+    one.run_round(0)
     return one
 
 
@@ -181,7 +181,7 @@ def test_a_vote_that_tells_a_weight_of_one(monkeypatch: pytest.MonkeyPatch) -> N
 
     def one(self: Obda, received: Received) -> Received:
         made = decode(self, received)
-        return replace(made, count=tuple(map(all_heard, made.count)))
+        return replace(made, group_weight=tuple(map(all_heard, made.group_weight)))
 
     def given(
         self: Delivery, sent: Signal, mean: Tensors, count: Any, *more: Any, **keys: Any

@@ -43,7 +43,7 @@ class Drawn:
     def __init__(self, states: list[ChannelState]) -> None:
         self.states = states
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         return self.states[round]
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
@@ -73,22 +73,22 @@ def operations(algorithm: str, transport: str, trials: int, devices: int) -> int
             "engine.chunk_mb": 1000,
         }
     )
-    states = [one.parts.link.channel.state(t) for t in range(WARM_UP + ROUNDS)]
+    states = [one.parts.link.channel.get_state(t) for t in range(WARM_UP + ROUNDS)]
     link = dataclasses.replace(one.parts.link, channel=Drawn(states))
     one.parts = dataclasses.replace(one.parts, link=link)
     for t in range(WARM_UP):
-        one.round(t)
+        one.run_round(t)
     with Counter() as counter:
         for t in range(WARM_UP, WARM_UP + ROUNDS):
-            one.round(t)
+            one.run_round(t)
     return counter.count
 
 
 def is_long(algorithm: str) -> bool:
     """Whether a method takes long to count: it has models of several sizes, or a row for each
     device at the server."""
-    method = registry.component("algorithm", algorithm)
-    return bool(method.device_rows) or "levels" in method.Settings.model_fields
+    method = registry.load_component("algorithm", algorithm)
+    return bool(method.per_device_state) or "levels" in method.Settings.model_fields
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from otafl.engine.engine import Engine
 from otafl.scenario import ScenarioError
 from otafl.uplink import Uplink, build
 
-CHANNELS, POWERS = registry.names("channel"), registry.names("power")
+CHANNELS, POWERS = registry.list_names("channel"), registry.list_names("power")
 
 
 def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
@@ -30,7 +30,7 @@ def fading_kind(channel: type[Any]) -> tuple[bool, bool]:
 
 
 FADES = first_of_each("channel", fading_kind)
-KEPT = first_of_each("power", lambda policy: (policy().keeps, policy.may_be_silent))
+KEPT = first_of_each("power", lambda policy: (policy().power_constraint, policy.may_be_silent))
 PAIRS = [(power, channel) for power in POWERS for channel in FADES] + [
     (power, channel) if (place + turn) % 2 else pytest.param(power, channel, marks=pytest.mark.slow)
     for turn, power in enumerate(KEPT)
@@ -56,7 +56,7 @@ def uplink(trials: list[int], devices: int = 4, dtype: str = "float32", **keys: 
 def test_channel(name: str, dtype: str) -> None:
     channel = uplink([0, 1, 2], dtype=dtype, channel=section(name)).channel
     rounds = [-65, -1, 0, 1, 70]
-    states = {t: channel.state(t) for t in rounds}
+    states = {t: channel.get_state(t) for t in rounds}
     for state in states.values():
         assert state.h.shape[:2] == (3, 4)
         assert state.h.dim() == 5
@@ -69,9 +69,9 @@ def test_channel(name: str, dtype: str) -> None:
     alone = uplink([1], dtype=dtype, channel=section(name)).channel
     fewer = uplink([0, 1, 2], devices=2, dtype=dtype, channel=section(name)).channel
     for t in reversed(rounds):  # a round's state does not depend on which came before
-        assert torch.equal(again.state(t).h, states[t].h)
-        assert torch.equal(alone.state(t).h[0], states[t].h[1])
-        assert torch.equal(fewer.state(t).h, states[t].h[:, :2])
+        assert torch.equal(again.get_state(t).h, states[t].h)
+        assert torch.equal(alone.get_state(t).h[0], states[t].h[1])
+        assert torch.equal(fewer.get_state(t).h, states[t].h[:, :2])
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)
@@ -82,7 +82,7 @@ def test_who_hears_no_fading_gives_the_same_over_any(name: str) -> None:
     taken, again = one.means.take(), other.means.take()
     parts = (one.server, other.server), (taken, again)
     same = all(torch.equal(a[name], b[name]) for a, b in parts for name in a)
-    assert same != registry.component("transport", name).uses_fading
+    assert same != registry.load_component("transport", name).uses_fading
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_fading_that_nobody_hears_is_not_drawn(
     def among(self: Rayleigh, t: int, devices: Tensor) -> ChannelState:
         return state(self, t) if len(devices) else true(self, t, devices)
 
-    monkeypatch.setattr(Rayleigh, "state", state)
+    monkeypatch.setattr(Rayleigh, "get_state", state)
     monkeypatch.setattr(Rayleigh, "get_state_of_devices", among)
     run(one, 2)
     assert rounds == asked
 
 
-@pytest.mark.parametrize("name", registry.names("csi"))
+@pytest.mark.parametrize("name", registry.list_names("csi"))
 @pytest.mark.parametrize("channel", [*FADES, "umi"])
 def test_csi(name: str, channel: str) -> None:
     keys = {"csi": name, "channel": section(channel), "output.save_link": True}
@@ -129,7 +129,7 @@ def test_csi(name: str, channel: str) -> None:
         assert whole["h/0"].shape[::2] == (3, 4)
         assert whole["h_hat/0"].isfinite().all()
         assert torch.equal(part["h_hat/0"][0], whole["h_hat/0"][1])
-    if registry.component("csi", name).exact:
+    if registry.load_component("csi", name).is_perfect:
         assert all(torch.equal(saved["h_hat/0"], saved["h/0"]) for saved in one.link)
     elif channel != FADES[0]:  # whose phase and past are what they are
         assert not torch.equal(one.link[-1]["h_hat/0"], one.link[-1]["h/0"])
@@ -162,7 +162,7 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     of 10 devices; truncated inversion's |p|^2 has a relative standard deviation of 1.1 under
     Rayleigh fading, so 1,600 draws are within 15 % of their mean in 5 standard deviations."""
     keys = {"transport": {"name": "over_the_air", "normalise": normalise}}
-    peak = registry.settings("power", power)(name=power).keeps == "peak"
+    peak = registry.load_settings_class("power", power)(name=power).power_constraint == "peak"
     one, saved = saved_link(power, channel, 10 if peak else 40, **keys)
     budget = one.parts.link.budget.budget
     spent = saved["p/0"].abs().square() * saved["m/0"] / budget[:, None]
@@ -171,9 +171,9 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     assert spent[silent].eq(0).all()
     assert spent.max() > 0
     assert saved["eta/0"].gt(0).all()
-    if policy.keeps == "peak":
+    if policy.power_constraint == "peak":
         assert spent.max() <= 1 + 1e-9
-    elif policy.keeps == "average":
+    elif policy.power_constraint == "average":
         assert spent.mean() <= 1.15
     if not policy.may_be_silent:
         assert saved["active/0"].any(-1).all()
@@ -181,7 +181,7 @@ def test_power_is_within_budget(power: str, channel: str, normalise: str) -> Non
     mean_power = one.means.take()["tx_power"] / budget
     if normalise == "payload" and spent.shape[2] == 1:
         torch.testing.assert_close(mean_power, spent.mean(0).squeeze(1), rtol=1e-9, atol=0)
-    if policy.keeps == "peak":
+    if policy.power_constraint == "peak":
         assert (mean_power <= 1 + 1e-9).all()
 
 
@@ -191,7 +191,7 @@ def test_error_follows_from_the_saved_link(power: str, channel: str) -> None:
     sqrt(eta), and the Gram matrices G of the signals, segments added up, beside a noise 200 dB
     down."""
     loud: dict[str, Any] = {"channel.snr_db": 200.0}
-    own = registry.component("power", power).example_without_noise
+    own = registry.load_component("power", power).example_without_noise
     loud |= {f"power.{field}": value for field, value in own.items()}
     one, saved = saved_link(power, channel, 8, **loud)
     weight, gram, on_air = saved["weight/0"][:, :, None], saved["gram/0"], saved["active/0"]
@@ -219,10 +219,12 @@ def test_noise_part_of_the_error() -> None:
     assert float(measured) == pytest.approx(float(hand.mean()), rel=0.03)
 
 
-@pytest.mark.parametrize("transport", registry.names("transport"))
-@pytest.mark.parametrize("codec", registry.names("codec"))
+@pytest.mark.parametrize("transport", registry.list_names("transport"))
+@pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_codec_over_transport(codec: str, transport: str) -> None:
-    link, code = (registry.component(*at) for at in (("transport", transport), ("codec", codec)))
+    link, code = (
+        registry.load_component(*at) for at in (("transport", transport), ("codec", codec))
+    )
     keys = {"codec": small("codec", codec), "transport": transport}
     if code.sends_sums and not link.provides_sums:
         with pytest.raises(UserError, match="gives the server a vote"):
@@ -239,7 +241,7 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     for name, block in one.server.items():
         assert torch.equal(block, other.server[name])
         assert block.isfinite().all()
-        assert torch.equal(block, plain.server[name]) == code.exact
+        assert torch.equal(block, plain.server[name]) == code.is_lossless
     taken = one.means.take()
     assert taken["uplink_symbols"].gt(0).all()
     assert taken["airtime_s"].gt(0).all()
@@ -247,31 +249,31 @@ def test_codec_over_transport(codec: str, transport: str) -> None:
     assert taken["uplink_bits"].gt(0).all() == (link.counts == "all")
 
 
-@pytest.mark.parametrize("codec", registry.names("codec"))
+@pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_codec_keeps_devices_apart(codec: str) -> None:
     """What is encoded of a device does not depend on the other rows, and nothing is overwritten."""
     one = engine({"codec": small("codec", codec)})
-    cohort = one.select(None, 0)
+    cohort = one.select_cohort(None, 0)
     generator = torch.Generator().manual_seed(0)
-    block = torch.randn(cohort.size, 3, 5, generator=generator)
+    block = torch.randn(cohort.num_rows, 3, 5, generator=generator)
     made = one.parts.link.codec
     payload = (Group({"x": block.clone()}),)
     memory = made.init(payload)
-    assert all(m.shape[0] == cohort.size for m in memory.values())
+    assert all(m.shape[0] == cohort.num_rows for m in memory.values())
     (whole,), _ = made.encode(payload, memory, cohort, 0, one.parts.streams)
-    assert torch.equal(payload[0].blocks["x"], block)
+    assert torch.equal(payload[0].tensors["x"], block)
     rows = torch.tensor([2, 7])
     part = (Group({"x": block[rows]}),)
     (some,), _ = made.encode(part, made.init(part), cohort.take(rows), 0, one.parts.streams)
-    for name, value in some.blocks.items():
-        torch.testing.assert_close(value, whole.blocks[name][rows])
-    assert 0 < made.bits(whole) <= 64 * whole.reals + 64
+    for name, value in some.tensors.items():
+        torch.testing.assert_close(value, whole.tensors[name][rows])
+    assert 0 < made.count_bits(whole) <= 64 * whole.num_coordinates + 64
 
 
 FAITHFUL = [
     name
-    for name in registry.names("transport")
-    if registry.component("transport", name).is_unbiased
+    for name in registry.list_names("transport")
+    if registry.load_component("transport", name).is_unbiased
 ]
 
 

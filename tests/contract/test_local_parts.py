@@ -10,7 +10,7 @@ import pytest
 import torch
 from contract import small
 from contract.small import engine, run, scenario
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl import models
 from otafl.core import registry
@@ -20,7 +20,7 @@ from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware
 from otafl.models.base import Model
 
-MODELS = pytest.mark.parametrize("name", registry.names("model"))
+MODELS = pytest.mark.parametrize("name", registry.list_names("model"))
 SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 
@@ -28,9 +28,9 @@ def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor]
     """A model, parameters that differ from row to row, and a minibatch."""
     model = models.build(scenario({"model": small.model(name)}).model, SHAPE, CLASSES)
     streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
-    params = model.init(lambda key, shape: streams.uniform(key, 0, shape))
+    params = model.init(lambda key, shape: streams.draw_uniform(key, 0, shape))
     params = {
-        key: (value + 0.1 * streams.normal(f"shift/{key}", 0, value.shape[1:])).clone()
+        key: (value + 0.1 * streams.draw_normal(f"shift/{key}", 0, value.shape[1:])).clone()
         for key, value in params.items()
     }
     generator = torch.Generator().manual_seed(0)
@@ -44,9 +44,9 @@ def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor]
 def test_model_shapes(name: str, dtype: torch.dtype) -> None:
     model, params, batch = built(name, dtype)
     assert {key: tuple(value.shape[1:]) for key, value in params.items()} == model.shapes
-    assert model.size == sum(value[0].numel() for value in params.values())
+    assert model.num_params == sum(value[0].numel() for value in params.values())
     assert model.macs > 0
-    loss, grads = model.gradients(params, batch)
+    loss, grads = model.compute_gradients(params, batch)
     assert loss.shape == (ROWS,)
     assert {key: grad.shape for key, grad in grads.items()} == {
         key: value.shape for key, value in params.items()
@@ -60,13 +60,13 @@ def test_model_shapes(name: str, dtype: torch.dtype) -> None:
 def test_model_rows_are_apart(name: str) -> None:
     """A row alone gives what it gives among others, also where all rows see the same samples."""
     model, params, batch = built(name, torch.float64)
-    whole, (loss, grads) = model.logits(params, batch.x), model.gradients(params, batch)
+    whole, (loss, grads) = model.logits(params, batch.x), model.compute_gradients(params, batch)
     shared = model.logits(params, batch.x[:1])
     for row in range(ROWS):
         at = slice(row, row + 1)
         own = {key: value[at] for key, value in params.items()}
         alone = Batch(batch.x[at], batch.y[at], None)
-        own_loss, own_grads = model.gradients(own, alone)
+        own_loss, own_grads = model.compute_gradients(own, alone)
         torch.testing.assert_close(model.logits(own, alone.x), whole[at])
         torch.testing.assert_close(model.logits(own, batch.x[:1]), shared[at])
         torch.testing.assert_close(own_loss, loss[at])
@@ -80,20 +80,20 @@ def test_model_gradients_and_step(name: str) -> None:
     model, params, batch = built(name, torch.float64)
     weight = torch.rand(ROWS, BATCH, dtype=torch.float64) + 0.1
     batch = Batch(batch.x, batch.y, weight / weight.sum(1, keepdim=True))
-    loss, grads = model.gradients(params, batch)
+    loss, grads = model.compute_gradients(params, batch)
     generator = torch.Generator().manual_seed(1)
     towards = {
         key: torch.randn(value.shape, dtype=torch.float64, generator=generator)
         for key, value in params.items()
     }
     h = 1e-6
-    ahead, _ = model.gradients({k: v + h * towards[k] for k, v in params.items()}, batch)
-    behind, _ = model.gradients({k: v - h * towards[k] for k, v in params.items()}, batch)
+    ahead, _ = model.compute_gradients({k: v + h * towards[k] for k, v in params.items()}, batch)
+    behind, _ = model.compute_gradients({k: v - h * towards[k] for k, v in params.items()}, batch)
     slope = sum((grads[key] * towards[key]).flatten(1).sum(1) for key in grads)
     torch.testing.assert_close((ahead - behind) / (2 * h), slope, rtol=1e-5, atol=1e-7)
     moved = {key: value.clone() for key, value in params.items()}
     step = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
-    torch.testing.assert_close(model.sgd_(moved, batch, step), loss)
+    torch.testing.assert_close(model.take_sgd_step_(moved, batch, step), loss)
     for key, grad in grads.items():
         by = step.view(-1, *[1] * (grad.dim() - 1)) * grad
         torch.testing.assert_close(moved[key], params[key] - by)
@@ -101,8 +101,8 @@ def test_model_gradients_and_step(name: str) -> None:
 
 PARTITIONS = [
     pytest.param(name, marks=pytest.mark.slow) if name == "flower" else name
-    for name in registry.names("partition")
-    if not registry.settings("partition", name).by_user
+    for name in registry.list_names("partition")
+    if not registry.load_settings_class("partition", name).groups_users
 ]
 
 
@@ -111,11 +111,11 @@ def test_partition(name: str) -> None:
     if name == "flower":
         pytest.importorskip("flwr_datasets")
     keys = small.chosen("partition", name)
-    config = registry.settings("partition", name)(**keys)
+    config = registry.load_settings_class("partition", name)(**keys)
     labels = np.random.default_rng(0).integers(0, 10, 500)
-    parts = dealt(config, labels, 7, np.random.default_rng(1))
-    again = dealt(config, labels, 7, np.random.default_rng(1))
-    other = dealt(config, labels, 7, np.random.default_rng(2))
+    parts = assign_samples(config, labels, 7, np.random.default_rng(1))
+    again = assign_samples(config, labels, 7, np.random.default_rng(1))
+    other = assign_samples(config, labels, 7, np.random.default_rng(2))
     together = np.concatenate(parts)
     assert len(parts) == 7
     assert all(len(part) for part in parts)
@@ -126,17 +126,17 @@ def test_partition(name: str) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
     one = run(engine({"data.partition": keys}), 1)
     assert all(block.isfinite().all() for block in one.server.values())
-    assert one.share.ge(1).all()
+    assert one.sample_share.ge(1).all()
 
 
-@pytest.mark.parametrize("name", registry.names("compute"))
+@pytest.mark.parametrize("name", registry.list_names("compute"))
 def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
     monkeypatch.chdir(tmp_path)
     keys = small.chosen("compute", name)
     config = scenario({"devices.compute": keys}).devices.compute
-    hardware = config.hardware(6, np.random.default_rng(3))
-    fewer = config.hardware(4, np.random.default_rng(3))
+    hardware = config.build_hardware(6, np.random.default_rng(3))
+    fewer = config.build_hardware(4, np.random.default_rng(3))
     for field in fields(Hardware):
         values = getattr(hardware, field.name)
         assert values.shape == (6,)
@@ -148,4 +148,4 @@ def test_compute(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (hardware.charge_j <= hardware.battery_j).all()
     one = run(engine({"devices.compute": keys}), 2)
     assert (one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")] > 0).all()
-    assert (one.parts.clock.now() > 0).all()
+    assert (one.parts.clock.get_time_s() > 0).all()

@@ -26,7 +26,7 @@ def of(algorithm: str, transport: str, **keys: Any) -> dict[str, Any]:
 
 
 def state(one: Engine) -> Tensors:
-    devices = {f"device {name}": block for name, block in one.devices.blocks().items()}
+    devices = {f"device {name}": block for name, block in one.devices.get_all().items()}
     return {**one.server, **devices}
 
 
@@ -42,7 +42,7 @@ def test_shapes_and_dtypes(algorithm: str, transport: str, dtype: str) -> None:
     assert {block.dtype for block in one.server.values() if block.is_floating_point()} <= {
         getattr(torch, dtype)
     }
-    for name, view in one.parts.algorithm.views(one.server, one.devices.blocks()).items():
+    for name, view in one.parts.algorithm.build_views(one.server, one.devices.get_all()).items():
         assert name in ("global", "local", "personal", "mean") or re.fullmatch(r"level\d", name)
         rows = 3 if view.owner == "trial" else 12
         assert {block.shape[0] for block in view.params.values()} == {rows}
@@ -82,7 +82,7 @@ def test_stacked_is_alone(algorithm: str, transport: str, dtype: str) -> None:
     keys["sweep"] = {"channel.snr_db": [0, 20, 40]}
     rounds = 1 if dtype == "float32" else 2
     together = run(engine(keys), rounds)
-    assert together.trials == 6
+    assert together.num_trials == 6
     whole = scores(together)
     report = together.means.take()
     for point in range(3):
@@ -110,7 +110,7 @@ def test_point_alone_with_both_trials(algorithm: str, transport: str) -> None:
 def test_cohort_of_one(algorithm: str, transport: str, keys: dict[str, int]) -> None:
     one = run(engine(of(algorithm, transport, **keys)), 3)
     assert all(value.isfinite().all() for value in scores(one).values())
-    sends = float(registry.component("algorithm", algorithm).sends_updates)
+    sends = float(registry.load_component("algorithm", algorithm).sends_updates)
     assert one.means.take()["participants"].tolist() == [sends] * 3
 
 
@@ -119,26 +119,26 @@ def test_draws_do_not_depend_on_who_takes_part(algorithm: str, transport: str) -
     """Each device of a smaller cohort trains and sends what it does in the whole."""
     keys = of(algorithm, transport, **{"engine.dtype": "float64"})
     everyone = engine(keys)
-    cohort = everyone.select(None, 0)
+    cohort = everyone.select_cohort(None, 0)
     broadcast = everyone.parts.algorithm.broadcast(everyone.server, cohort)
-    payload, loss = everyone.local_work(broadcast, cohort, 0)
+    payload, loss = everyone.train_cohort(broadcast, cohort, 0)
 
     some = engine(keys)
     rows = torch.tensor([1, 3, 4, 10])
     part = cohort.take(rows)
     if broadcast.per_device:  # else it is one for all, which may say whose turn it is
         broadcast = some.parts.algorithm.broadcast(some.server, part)
-    smaller, some_loss = some.local_work(broadcast, part, 0)
+    smaller, some_loss = some.train_cohort(broadcast, part, 0)
 
     torch.testing.assert_close(some_loss, loss[rows], rtol=1e-12, atol=0)
     compared = 0
     for whole, group in zip(payload, smaller, strict=True):
-        at = torch.arange(len(cohort.trial)) if whole.rows is None else whole.rows
-        own = rows if group.rows is None else rows[group.rows]
-        for name, block in group.blocks.items():
+        at = torch.arange(len(cohort.trial)) if whole.row_index is None else whole.row_index
+        own = rows if group.row_index is None else rows[group.row_index]
+        for name, block in group.tensors.items():
             for row, cell in enumerate(own.tolist()):
                 torch.testing.assert_close(
-                    block[row], whole.blocks[name][at == cell][0], rtol=1e-9, atol=1e-12
+                    block[row], whole.tensors[name][at == cell][0], rtol=1e-9, atol=1e-12
                 )
                 compared += 1
     assert compared or not payload
@@ -160,7 +160,7 @@ def test_stopped_trial_leaves_the_others_alone(algorithm: str, transport: str) -
     one = run(engine(keys), 1)
     one.stop(1)
     for t in (1, 2):
-        one.round(t)
+        one.run_round(t)
     whole = scores(run(engine(keys), 3))
     kept = torch.tensor([0, 2])
     close(

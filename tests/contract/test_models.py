@@ -35,7 +35,7 @@ def met(name: str, algorithm: str) -> bool:
         return True
     if next(other for other in MODULES if MODULES[other] == MODULES[name]) != name:
         return False
-    section = registry.settings("model", name).model_validate(model(name))
+    section = registry.load_settings_class("model", name).model_validate(model(name))
     made = build(section, SHAPE, CLASSES)
     if not isinstance(made, LayeredModel):
         return algorithm not in LAYERED
@@ -46,6 +46,8 @@ MET = [(name, algorithm) for name in MODELS for algorithm in KINDS if met(name, 
 PAIRS = pytest.mark.parametrize(("name", "algorithm"), MET)
 ONE = {"float32": 1e-5, "float64": 1e-10}
 """Largest relative difference that a round may make, by precision."""
+
+SLOW = pytest.mark.slow  # an LSTM takes many steps for one
 
 
 def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
@@ -61,9 +63,7 @@ def of(name: str, algorithm: str, **keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "algorithm"),
     [
-        pytest.param(*pair, marks=pytest.mark.slow)
-        if pair[0] == "lstm" and pair[1] in ("pfedbred", "fedem")  # many steps, each of many steps
-        else pair
+        pair if pair[0] != "lstm" or pair[1] == "fedavg" else pytest.param(*pair, marks=[SLOW])
         for pair in MET
     ],
 )
@@ -102,12 +102,12 @@ def test_chunked_is_unchunked(name: str, algorithm: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_a_model_keeps_its_contract(name: str) -> None:
     """Sizes and the start are said alike, and scores do not depend on the other rows."""
-    section = registry.settings("model", name).model_validate(model(name))
+    section = registry.load_settings_class("model", name).model_validate(model(name))
     made = build(section, SHAPE, CLASSES)
     assert made.macs > 0
-    assert made.size == sum(math.prod(shape) for shape in made.shapes.values())
+    assert made.num_params == sum(math.prod(shape) for shape in made.shapes.values())
     streams = Streams([1, 2], [0, 0], dtype=torch.float64)
-    params = made.init(lambda key, shape: streams.uniform(f"init/{key}", 0, shape).clone())
+    params = made.init(lambda key, shape: streams.draw_uniform(f"init/{key}", 0, shape).clone())
     assert {key: tuple(block.shape) for key, block in params.items()} == {
         key: (2, *shape) for key, shape in made.shapes.items()
     }

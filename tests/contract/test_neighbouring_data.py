@@ -2,7 +2,7 @@
 sets: what reaches the servers differs by no more than the noise is charged for.
 
 A combination counts as accepted if nothing refuses the scenario before or in its first rounds. What
-a component cannot do without is in its settings (`example`, `Reveals.instead`).
+a component cannot do without is in its settings (`example`, `DataDisclosure.instead`).
 
 Mutations that make a test here fail are executed at the end of the file.
 """
@@ -16,13 +16,13 @@ import pytest
 from contract.small import delivers
 from contract.small import scenario as small
 from contract.small import small as small_section
-from support.covering import Row, covering
-from support.neighbouring import differences
+from support.covering import Row, build_covering_rows
+from support.neighbouring import compare_neighbours
 from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import reveals
+from otafl.core.settings import iterate_disclosures
 from otafl.privacy.mechanism import Privacy
 from otafl.uplink.layout import Slot
 from otafl.uplink.signal import Signal
@@ -56,10 +56,10 @@ transports."""
 
 def component(table: str, name: str, **more: Any) -> dict[str, Any]:
     """The section of a component, without a choice that reveals a device's data."""
-    kind = registry.settings(table, name)
+    kind = registry.load_settings_class(table, name)
     quiet = {
         field: mark.instead
-        for field, mark in reveals(kind)
+        for field, mark in iterate_disclosures(kind)
         if kind.model_fields[field].default == mark.choice
     }
     return small_section(table, name) | quiet | more
@@ -71,7 +71,7 @@ def keys(**components: Any) -> dict[str, Any]:
     for table, one in components.items():
         own = component(table, one) if isinstance(one, str) else one
         out[registry.TABLES[table].section] = own
-        if table == "algorithm" and registry.component(table, own["name"]).needs_norms:
+        if table == "algorithm" and registry.load_component(table, own["name"]).needs_normalisation:
             out["model"] = {"name": "contract.small:normed", "hidden": [16]}
     return out
 
@@ -80,19 +80,19 @@ def told(changes: Mapping[str, Any]) -> tuple[list[str], float] | None:
     """What the servers learn besides, and the largest share of the charge that they see; None
     where the scenario is refused."""
     try:
-        return differences(small(changes), ROUNDS)
+        return compare_neighbours(small(changes), ROUNDS)
     except UserError:
         return None
 
 
 def sends(algorithm: str) -> bool:
     """Whether devices send something to the server."""
-    return bool(registry.component("algorithm", algorithm).sends_updates)
+    return bool(registry.load_component("algorithm", algorithm).sends_updates)
 
 
 def algorithms() -> Iterator[str]:
     """Algorithms that can do with the sum that privacy is accounted for."""
-    for name in registry.names("algorithm"):
+    for name in registry.list_names("algorithm"):
         if delivers("over_the_air", name):
             yield name
 
@@ -100,7 +100,7 @@ def algorithms() -> Iterator[str]:
 def private(table: str) -> list[str]:
     """Components of a table of which fedavg's combination, for one, is not refused for privacy."""
     out = []
-    for name in registry.names(table):
+    for name in registry.list_names(table):
         try:
             small(keys(**{table: name}))
         except UserError as error:
@@ -116,13 +116,13 @@ AXES: dict[str, list[Hashable]] = {
     "selection": list(private("selection")),
     "codec": list(private("codec")),
 }
-ROWS = covering(AXES)
+ROWS = build_covering_rows(AXES)
 
 
 def test_axes() -> None:
     """What is refused as a whole: it would be found, as the mutations below are."""
     refused = {
-        table: sorted(set(registry.names(table)) - set(AXES[table]))
+        table: sorted(set(registry.list_names(table)) - set(AXES[table]))
         for table in ("topology", "selection", "codec")
     }
     assert refused == {"topology": ["graph"], "selection": ["update_norm"], "codec": []}
@@ -137,7 +137,9 @@ def test_pairs(algorithm: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", AXES["algorithm"])
 def test_triples(algorithm: str) -> None:
-    accepted = close_by([row for row in covering(AXES, 3) if row["algorithm"] == algorithm])
+    accepted = close_by(
+        [row for row in build_covering_rows(AXES, 3) if row["algorithm"] == algorithm]
+    )
     assert len(accepted) >= 3  # fewer codecs go with methods that send models
     assert not sends(algorithm) or max(one[1] for one in accepted) > 1e-4
 
@@ -153,7 +155,7 @@ OTHERS = [
     pytest.param(table, name, marks=pytest.mark.slow if table == "channel" else ())
     for table in registry.TABLES
     if table not in ALONE and table not in AXES
-    for name in registry.names(table)
+    for name in registry.list_names(table)
 ]
 
 
@@ -166,7 +168,7 @@ def test_other_components(table: str, name: str) -> None:
 
 def choices(table: str, name: str) -> Iterator[dict[str, Any]]:
     """The section of a component with one other choice than by default, for every choice."""
-    for field, info in registry.settings(table, name).model_fields.items():
+    for field, info in registry.load_settings_class(table, name).model_fields.items():
         kind, each = info.annotation, ()
         if kind is bool:
             each = (True, False)
@@ -181,7 +183,7 @@ def choices(table: str, name: str) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("table", sorted(set(registry.TABLES) - (ALONE - {"transport"})))
 def test_choices(table: str) -> None:
     leaks = {}
-    for name in registry.names(table):
+    for name in registry.list_names(table):
         for own in choices(table, name):
             parts = {"algorithm": "heterofl" if table == "levels" else "fedavg", table: own}
             one = told(keys(**parts))
@@ -289,9 +291,17 @@ def as_it_is(self: Privacy, sent: Signal) -> Signal:
 
 
 UNDERCOUNTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "other servers": ("_power_gains", own_server, {"topology": {"name": "cells", **SERVERS}}),
-    "other antennas": ("_power_gains", select_first_antenna, {"channel": BLOCKS | {"antennas": 8}}),
-    "nothing is clipped": ("clip", as_it_is, {}),
+    "other servers": (
+        "_compute_power_gains",
+        own_server,
+        {"topology": {"name": "cells", **SERVERS}},
+    ),
+    "other antennas": (
+        "_compute_power_gains",
+        select_first_antenna,
+        {"channel": BLOCKS | {"antennas": 8}},
+    ),
+    "nothing is clipped": ("clip_rows", as_it_is, {}),
 }
 
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.exact
 ROUNDS, DEAD = 3, 1
 """DEAD is the one of four devices that has no channel, where the others have one."""
 
-RECEIVERS = [name for name in registry.names("receiver") if name != "auto"]
+RECEIVERS = [name for name in registry.list_names("receiver") if name != "auto"]
 
 DIGITAL: dict[str, dict[str, Any]] = {
     "shannon": {},
@@ -45,7 +45,7 @@ def faded(draw: Draws, dead: int = 1, scale: float = 0.0, antennas: int = 1) -> 
     """Rayleigh fading, `scale` of it for device DEAD, or for all where `dead` is 4."""
     amplitude = torch.ones(draw.devices, 1)
     amplitude[DEAD if dead == 1 else slice(None)] = scale
-    return draw.complex_normal(antennas) * amplitude
+    return draw.draw_complex_normal(antennas) * amplitude
 
 
 faded.unit_power = False  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def check(keys: dict[str, Any], dead: int) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("scale", [0.0, 1e-9])
 @pytest.mark.parametrize("dead", [1, 4])
-@pytest.mark.parametrize("power", registry.names("power"))
+@pytest.mark.parametrize("power", registry.list_names("power"))
 def test_policies(power: str, dead: int, scale: float) -> None:
     check({"power": power, "channel": channel(dead, scale)}, dead)
 
@@ -91,16 +91,18 @@ def test_policies(power: str, dead: int, scale: float) -> None:
 @pytest.mark.parametrize("dead", [1, 4])
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_receivers(receiver: str, dead: int, scale: str) -> None:
-    power = registry.settings("receiver", receiver).example.get("power.name", "ci")
+    power = registry.load_settings_class("receiver", receiver).example.get("power.name", "ci")
     keys = {"power": power, "receiver": {"name": receiver, "scale": scale}}
     check(keys | {"channel": channel(dead, antennas=3)}, dead)
 
 
-@pytest.mark.parametrize("power", [*registry.names("power"), "none, 3 antennas"])
+@pytest.mark.parametrize("power", [*registry.list_names("power"), "none, 3 antennas"])
 def test_a_silent_update_plays_no_part(power: str) -> None:
     """Bit for bit, an update a thousand times as large makes the same estimate."""
     name, *antennas = power.split(", 3")
-    options = registry.settings("power", name).small  # a variation of all updates is smcv's own
+    options = registry.load_settings_class(
+        "power", name
+    ).small  # a variation of all updates is smcv's own
     updates = np.random.default_rng(0).standard_normal((4, 50))
     louder = updates.copy()
     louder[DEAD] *= 1000
@@ -148,31 +150,31 @@ def test_digital_mean_is_that_of_the_others(access: str) -> None:
     uplink = otafl.WirelessUplink(4, channel=channel(1), transport=transport)
     sent = uplink.deliver(0, updates)
     np.testing.assert_allclose(sent.mean, np.delete(updates, DEAD, 0).mean(0))
-    assert sent.each is not None
-    assert [one is None for one in sent.each] == [k == DEAD for k in range(4)]
+    assert sent.per_device is not None
+    assert [one is None for one in sent.per_device] == [k == DEAD for k in range(4)]
     assert sent.report.participants == 3
     assert sent.report.bits == 3 * 50 * 32
 
 
 @pytest.mark.parametrize("transport", [one for one in EVERY_METHOD if uses_fading(one)])
-@pytest.mark.parametrize("csi", registry.names("csi"))
+@pytest.mark.parametrize("csi", registry.list_names("csi"))
 def test_a_path_loss_beyond_all_measure(csi: str, transport: str) -> None:
     """1,000 dB are a gain of zero in single precision, whatever is believed of the fading."""
     far = {"name": "rayleigh", "path_loss_db": 1000.0}
     check({"channel": far, "csi": csi, "transport": transport, "power": "tci"}, 4)
 
 
-@pytest.mark.parametrize("power", registry.names("power"))
+@pytest.mark.parametrize("power", registry.list_names("power"))
 def test_plans_of_a_channel_without_gain(power: str) -> None:
     """Long-term statistics in closed form, of zero."""
     check({"channel": {"name": "awgn", "path_loss_db": 1000.0}, "power": power}, 4)
 
 
-@pytest.mark.parametrize("selection", registry.names("selection"))
+@pytest.mark.parametrize("selection", registry.list_names("selection"))
 def test_selections(selection: str) -> None:
     """Whoever is chosen."""
     keys = {"devices.selection": chosen("selection", selection), "devices.participants": 2}
-    if registry.settings("selection", selection)().assumes_increments:
+    if registry.load_settings_class("selection", selection)().assumes_increments:
         keys["algorithm"] = "fedavg"
     check(keys | {"channel": channel(1), "transport": "digital"}, 1)
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(Path(__file__).parent.rglob("*.py"))
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 MARK = re.compile(r"(?:#|<!--) examples: \w+ \w+ \w+")
-NAMES = {table: set(registry.names(table)) - set(registry.TABLES) for table in registry.TABLES}
+NAMES = {table: set(registry.list_names(table)) - set(registry.TABLES) for table in registry.TABLES}
 
 
 def listed(words: set[str]) -> bool:

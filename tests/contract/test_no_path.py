@@ -44,21 +44,21 @@ def channel(**options: Any) -> dict[str, Any]:
     return {"name": "trace", "path": traced(), "antennas": 1, "snr_db": 30.0, **options}
 
 
-@pytest.mark.parametrize("power", registry.names("power"))
+@pytest.mark.parametrize("power", registry.list_names("power"))
 def test_policies(power: str) -> None:
     check({"power": power, "channel": channel()}, 1)
 
 
 @pytest.mark.parametrize("receiver", RECEIVERS)
 def test_receivers(receiver: str) -> None:
-    power = registry.settings("receiver", receiver).example.get("power.name", "ci")
+    power = registry.load_settings_class("receiver", receiver).example.get("power.name", "ci")
     check({"power": power, "receiver": receiver, "channel": channel(antennas=3)}, 1)
 
 
 @pytest.mark.parametrize(
     "transport", [pytest.param("over_the_air", marks=pytest.mark.slow), "digital"]
 )
-@pytest.mark.parametrize("csi", registry.names("csi"))
+@pytest.mark.parametrize("csi", registry.list_names("csi"))
 def test_estimates(csi: str, transport: str) -> None:
     """Where the large-scale gain is zero, so is what is believed of the channel."""
     check({"channel": channel(), "csi": csi, "transport": transport, "power": "tci"}, 1)
@@ -73,7 +73,7 @@ def test_digital(rule: str) -> None:
     check({"transport": transport, "codec": codec, "channel": channel()}, 1)
 
 
-@pytest.mark.parametrize("selection", registry.names("selection"))
+@pytest.mark.parametrize("selection", registry.list_names("selection"))
 def test_selections(selection: str) -> None:
     keys: dict[str, Any] = {
         "devices.selection": chosen("selection", selection),
@@ -83,7 +83,7 @@ def test_selections(selection: str) -> None:
     check(keys | {"channel": channel(), "transport": "digital"}, 1)
 
 
-@pytest.mark.parametrize("downlink", registry.names("downlink"))
+@pytest.mark.parametrize("downlink", registry.list_names("downlink"))
 def test_downlinks(downlink: str) -> None:
     one = run(engine({"channel": channel(), "downlink": downlink}), 3)
     assert all(block.isfinite().all() for block in one.server.values())

@@ -17,22 +17,22 @@ from contract.small import engine, run, scenario, small
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import stackable_fields
-from otafl.scenario import stack_key
-from otafl.user_code.own import OwnClass
+from otafl.core.settings import list_stackable_fields
+from otafl.scenario import make_stack_key
+from otafl.user_code.custom_part import CustomClass
 
 pytestmark = pytest.mark.exact
 
 TABLES = [
     table
     for table, one in registry.TABLES.items()
-    if one.custom and issubclass(registry.settings(table, ":"), OwnClass)
+    if one.supports_custom and issubclass(registry.load_settings_class(table, ":"), CustomClass)
 ]
 ENTRIES = [
     pytest.param(table, name, marks=() if place == 1 else pytest.mark.slow)
     for table in TABLES
     if table != "algorithm"  # whose classes' tests are in tests/algorithms
-    for place, name in enumerate(registry.names(table))
+    for place, name in enumerate(registry.list_names(table))
 ]
 """The second of each table, and all others as slow tests."""
 
@@ -45,7 +45,7 @@ def changes(table: str, section: dict[str, Any]) -> dict[str, Any]:
 
 
 def own(table: str, name: str) -> str:
-    kind = registry.component(table, name)
+    kind = registry.load_component(table, name)
     return f"{kind.__module__}:{kind.__name__}"
 
 
@@ -55,7 +55,7 @@ def test_tables() -> None:
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_a_class_does_what_it_does_by_its_name(table: str, name: str) -> None:
-    section, example = small(table, name), registry.settings(table, name).example
+    section, example = small(table, name), registry.load_settings_class(table, name).example
     elsewhere = {key: value for key, value in example.items() if not key.startswith(f"{table}.")}
     named = section | {"name": own(table, name)}
     built_in, users = (
@@ -84,17 +84,17 @@ def test_numbers_that_are_stacked(
 ) -> None:
     """They share a stack, where they do so for the built-in component; a key that is none is its
     own stack."""
-    kind = registry.settings(table, name)
+    kind = registry.load_settings_class(table, name)
     few, more = (scenario(changes(table, {"name": own(table, name), key: one})) for one in numbers)
-    assert (stack_key(few) == stack_key(more)) is (key in stackable_fields(kind))
+    assert (make_stack_key(few) == make_stack_key(more)) is (key in list_stackable_fields(kind))
     if other is not None:
         apart = scenario(changes(table, {"name": own(table, name), other[0]: other[1]}))
-        assert stack_key(apart) != stack_key(few)
+        assert make_stack_key(apart) != make_stack_key(few)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_keys_and_classes_that_do_not_fit(table: str) -> None:
-    section, name = registry.TABLES[table].section, registry.names(table)[1]
+    section, name = registry.TABLES[table].section, registry.list_names(table)[1]
     for keys, said in (
         ({"name": own(table, name), "no_such_key": 1}, f"{section}.no_such_key: unknown key"),
         ({"name": "math:pi"}, f"{section}.name: 'math:pi': 'pi' is not callable in module 'math'"),
@@ -104,7 +104,7 @@ def test_keys_and_classes_that_do_not_fit(table: str) -> None:
         with pytest.raises(UserError) as error:
             scenario(changes(table, keys))
         assert str(error.value).startswith(said)
-    contract = registry.settings(table, ":").contract  # type: ignore[attr-defined]
+    contract = registry.load_settings_class(table, ":").base_class  # type: ignore[attr-defined]
     if getattr(contract, "__abstractmethods__", ()):
         with pytest.raises(UserError, match=f"^{section}.name: .* has no "):
             scenario(changes(table, {"name": f"{contract.__module__}:{contract.__name__}"}))

@@ -40,14 +40,14 @@ Values = dict[str, np.ndarray]
 
 def taken(one: Engine, rounds: int = 3) -> Values:
     """What a run records, and what it leaves with server, devices and codecs."""
-    recorder = Recorder(one, 1, one.trials)
-    recorder.take(0, 0.0)
+    recorder = Recorder(one, 1, one.num_trials)
+    recorder.take_record(0, 0.0)
     for t in range(rounds):
         if not one.running.any():  # all have diverged
             break
-        one.round(t)
-        recorder.take(t + 1, 0.0)
-    blocks = {**one.server, **one.devices.blocks(), **one.memory.blocks()}
+        one.run_round(t)
+        recorder.take_record(t + 1, 0.0)
+    blocks = {**one.server, **one.devices.get_all(), **one.memory.get_all()}
     left = {f"left {name}": block.numpy() for name, block in blocks.items()}
     return recorder.record(True).variables | left
 
@@ -59,7 +59,7 @@ def same(one: Values, other: Values) -> None:
 
 
 def keys_of(algorithm: str) -> dict[str, Any]:
-    example = registry.settings("algorithm", algorithm).example
+    example = registry.load_settings_class("algorithm", algorithm).example
     return {"algorithm": algorithm, **example, "transport": over_fading(algorithm), **FEW}
 
 
@@ -69,36 +69,36 @@ def test_state_of_who_takes_part_is_state_of_all(
     algorithm: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = keys_of(algorithm) | {"engine.device_state": place}
-    if place == "disk" and not engine(keys).devices.reals:
+    if place == "disk" and not engine(keys).devices.num_coordinates:
         pytest.skip("devices keep nothing")
     sparse = engine(keys)
     ours = taken(sparse)
-    assert sparse.devices.allocated <= 18
-    monkeypatch.setattr(DeviceStore, "_rows", _rows_of_all)
+    assert sparse.devices.num_allocated <= 18
+    monkeypatch.setattr(DeviceStore, "_allocate_rows", _rows_of_all)
     dense = engine(keys)
     same(ours, taken(dense))
-    assert dense.devices.allocated in (0, 80)
+    assert dense.devices.num_allocated in (0, 80)
 
 
-@pytest.mark.parametrize("codec", registry.names("codec"))
+@pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_memory_of_who_takes_part_is_memory_of_all(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = small("codec", codec)
-    if "error_feedback" in registry.settings("codec", codec).model_fields:
+    if "error_feedback" in registry.load_settings_class("codec", codec).model_fields:
         own["error_feedback"] = True
-    keys = {**registry.settings("codec", codec).example, "codec": own, **FEW}
+    keys = {**registry.load_settings_class("codec", codec).example, "codec": own, **FEW}
     sparse = engine(keys)
     ours = taken(sparse)
-    assert sparse.memory.allocated <= 18
-    monkeypatch.setattr(DeviceStore, "_rows", _rows_of_all)
+    assert sparse.memory.num_allocated <= 18
+    monkeypatch.setattr(DeviceStore, "_allocate_rows", _rows_of_all)
     same(ours, taken(engine(keys)))
 
 
 def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
     """A dense table: the old way."""
-    store._give_all()
-    return cohort.cell
+    store._write_all()
+    return cohort.flat_index
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def _rows_of_all(store: DeviceStore, cohort: Any) -> Tensor:
     [
         pytest.param(table, name, marks=pytest.mark.slow if place else ())
         for table in LINKS
-        for place, name in enumerate(registry.names(table))
+        for place, name in enumerate(registry.list_names(table))
     ],
 )
 def test_only_the_channels_of_who_sends_matter(
@@ -114,7 +114,7 @@ def test_only_the_channels_of_who_sends_matter(
 ) -> None:
     """Others' may be anything: ones, as most of these are, or what they really are."""
     path = registry.TABLES[table].section
-    keys = {**registry.settings(table, name).example, path: chosen(table, name)}
+    keys = {**registry.load_settings_class(table, name).example, path: chosen(table, name)}
     keys |= {**FEW, "devices.count": 200, "data.train_samples": 300, "output.save_link": False}
     keys |= {"data.partition": "iid"}
     ours = taken(engine(keys))
@@ -131,23 +131,23 @@ def test_fading_of_some_is_theirs_among_all(kind: str, antennas: int) -> None:
     channel = one.parts.link.channel
     some = torch.tensor([3, 40, 41, 199])
     for t in (0, 5, 70):
-        all_of_them, theirs = channel.state(t), channel.get_state_of_devices(t, some)
+        all_of_them, theirs = channel.get_state(t), channel.get_state_of_devices(t, some)
         for symbols in (1, 20, 40):
-            h = theirs.over(symbols)
-            assert torch.equal(h[:, some], all_of_them.over(symbols)[:, some])
+            h = theirs.extend_to(symbols)
+            assert torch.equal(h[:, some], all_of_them.extend_to(symbols)[:, some])
             assert h.isfinite().all()
         assert not torch.equal(theirs.h, all_of_them.h)
 
 
-@pytest.mark.parametrize("channel", registry.names("channel"))
+@pytest.mark.parametrize("channel", registry.list_names("channel"))
 def test_every_channel_knows_some_of_its_devices(channel: str) -> None:
     one = engine({"channel": section(channel)}).parts.link.channel
     some = torch.tensor([1, 3])
     theirs: ChannelState = one.get_state_of_devices(1, some)
-    assert torch.equal(theirs.h[:, some], one.state(1).h[:, some])
-    outline = one.outline(1)
-    assert outline.h.shape == one.state(1).h.shape
-    assert torch.equal(outline.gain, one.state(1).gain)
+    assert torch.equal(theirs.h[:, some], one.get_state(1).h[:, some])
+    outline = one.get_large_scale_state(1)
+    assert outline.h.shape == one.get_state(1).h.shape
+    assert torch.equal(outline.gain, one.get_state(1).gain)
 
 
 # examples: a few methods and channels, others do alike
@@ -161,14 +161,14 @@ def test_devices_at_the_start_are_tested_together(
     each = taken(engine(keys))
     monkeypatch.setattr(device_store, "MODELS_CHUNK", 0)
     asked = []
-    different = DeviceStore.different
+    different = DeviceStore.get_distinct
 
     def counted(store: DeviceStore, model_reals: int) -> Any:
         blocks, whose = different(store, model_reals)
         asked.append(whose is not None and next(iter(blocks.values())).shape[1])
         return blocks, whose
 
-    monkeypatch.setattr(DeviceStore, "different", counted)
+    monkeypatch.setattr(DeviceStore, "get_distinct", counted)
     together = taken(engine(keys))
     assert asked[0] == 1
     assert 3 <= asked[-1] <= 10
@@ -185,21 +185,23 @@ def test_a_large_population_costs_what_takes_part(algorithm: str) -> None:
     """Of 10^5 devices 60 take part: no more have rows, batteries, fading or a place in the
     record."""
     devices = 10**5
-    (point,) = crowds.points(
+    (point,) = crowds.make_points(
         devices, algorithm=algorithm, codec={"name": "topk", "error_feedback": True}
     )
     one = Engine(assemble([point], [0]))
     recorder = Recorder(one, 1, 1)
-    recorder.take(0, 0.0)
+    recorder.take_record(0, 0.0)
     came: set[int] = set()
     for t in range(crowds.ROUNDS):
-        came |= set(np.flatnonzero(one.select(None, t).device.bincount(minlength=devices)).tolist())
-        one.round(t)
-        recorder.take(t + 1, 0.0)
+        came |= set(
+            np.flatnonzero(one.select_cohort(None, t).device.bincount(minlength=devices)).tolist()
+        )
+        one.run_round(t)
+        recorder.take_record(t + 1, 0.0)
     assert len(came) <= crowds.ROUNDS * crowds.PARTICIPANTS
-    stores = [one.memory, one.devices] if one.devices.reals else [one.memory]
+    stores = [one.memory, one.devices] if one.devices.num_coordinates else [one.memory]
     for store in stores:
-        assert store.allocated == len(came)
+        assert store.num_allocated == len(came)
         assert all(len(rows) <= 2 * len(came) for rows in store._table.values())
     (clock,) = one.parts.clock.trials
     assert not clock.power.batteries

@@ -22,7 +22,7 @@ from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.evaluation.recorder import Recorder
-from otafl.running.running import run_stack
+from otafl.running.stack_run import run_stack
 from otafl.scenario import expand
 
 EXACT = {"engine.dtype": "float64", "transport": "ideal"}
@@ -44,7 +44,7 @@ def probed(link: dict[str, Any], probe: Callable[..., Any], **keys: Any) -> Engi
 
 def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], float]) -> float:
     """Of the devices that send, by their numbers of samples."""
-    share = one.share[trial]
+    share = one.sample_share[trial]
     devices = list(devices)
     total = sum(float(share[k]) for k in devices)
     return sum(float(share[k]) * of(k) for k in devices) / total
@@ -52,7 +52,7 @@ def mean(one: Engine, trial: int, devices: Iterable[int], of: Callable[[int], fl
 
 def test_samples_are_unequal() -> None:
     """Else the weights of the means below would go unchecked."""
-    share = engine(EXACT).share
+    share = engine(EXACT).sample_share
     assert all(len(set(row.tolist())) == 4 for row in share)
 
 
@@ -88,9 +88,9 @@ def test_rows_that_repeat(link: dict, within: float, chunk_mb: float) -> None:
 def test_masks(link: dict, within: float, chunk_mb: float) -> None:
     keys = {"devices.count": 3, "engine.chunk_mb": chunk_mb}
     one = run(probed(link | keys, lambda parts: probes.Widths(parts, width=4)), 1)
-    count = one.parts.algorithm.heard[0].received.count[0]["x"]
+    count = one.parts.algorithm.heard[0].received.group_weight[0]["x"]
     for trial in range(3):
-        share = one.share[trial] / one.share[trial].sum()
+        share = one.sample_share[trial] / one.sample_share[trial].sum()
         for at in range(3):
             hand = mean(one, trial, range(at, 3), lambda k, s=trial: probes.value(s, k, 0))
             assert float(one.server["x"][trial, at]) == pytest.approx(hand, rel=within)
@@ -106,7 +106,7 @@ def test_a_model_for_each_device(link: dict, chunk_mb: float) -> None:
     keys = {"engine.chunk_mb": chunk_mb, "devices.participants": 2}
     one = run(probed(link | keys, probes.OwnModels), 3)
     bank = np.zeros((3, 4))
-    for t, cohort in enumerate(one.select(None, t) for t in range(3)):
+    for t, cohort in enumerate(one.select_cohort(None, t) for t in range(3)):
         for s, k in zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True):
             bank[s, k] = 2.0 * bank[s, k] + probes.value(s, k, t)
     np.testing.assert_allclose(one.server["bank"][..., 0].numpy(), bank, rtol=1e-12)
@@ -117,7 +117,7 @@ def test_a_model_for_each_device(link: dict, chunk_mb: float) -> None:
 @LINKS
 def test_devices_that_train_but_do_not_send(link: dict, within: float) -> None:
     one = run(probed(link, probes.Quiet), 2)
-    assert one.devices.blocks()["trained"].eq(2).all()
+    assert one.devices.get_all()["trained"].eq(2).all()
     assert one.means.take()["participants"].tolist() == [2.0] * 3
     for trial in range(3):
         hand = sum(
@@ -134,7 +134,7 @@ def test_trials_with_other_participants(link: dict, within: float) -> None:
     before = one.server["x"][1].clone()
     one.stop(1)
     for t in (1, 2):
-        one.round(t)
+        one.run_round(t)
     assert torch.equal(one.server["x"][1], before)
     hand = np.zeros(3)
     sets = set()
@@ -183,7 +183,7 @@ def test_stale_updates(link: dict, within: float) -> None:
         for s in range(3):
             hand[s] += mean(one, s, devices, lambda k, s=s, v=sent: probes.value(s, k, v[k]))
     np.testing.assert_allclose(one.server["x"][:, 0].numpy(), hand, rtol=within)
-    assert one.devices.blocks()["trained"][0, :, 0].tolist() == [2.0, 6.0, 6.0, 6.0]
+    assert one.devices.get_all()["trained"][0, :, 0].tolist() == [2.0, 6.0, 6.0, 6.0]
 
 
 @LINKS
@@ -206,14 +206,14 @@ def test_participants_are_chosen_from_those_available() -> None:
     one = probed(keys | EXACT, probes.Probe)
     counts = []
     for t in range(6):
-        available = one.plan(t)
-        cohort = one.select(available, t)
+        available = one.find_available(t)
+        cohort = one.select_cohort(available, t)
         counts.append(cohort.counts)
         if available is not None:
             assert available[cohort.trial, cohort.device].all()
             expected = np.minimum(available.sum(1), 3)
             assert cohort.counts == tuple(expected.tolist())
-        one.round(t)
+        one.run_round(t)
     assert counts[0] == (3, 3, 3)
     assert 2 in np.unique(counts)
 
@@ -241,7 +241,7 @@ def test_memory_of_a_codec_follows_its_device() -> None:
                 sent[k], rest[s, k, place] = rest[s, k, place], 0.0
             server[s, place] += mean(one, s, sent, sent.__getitem__)
     assert (rest[..., 0] != 0).any()
-    np.testing.assert_allclose(one.memory.blocks()["rest"].numpy(), rest, rtol=1e-12)
+    np.testing.assert_allclose(one.memory.get_all()["rest"].numpy(), rest, rtol=1e-12)
     np.testing.assert_allclose(one.server["x"].numpy(), server, rtol=1e-12)
 
 
@@ -256,8 +256,8 @@ def test_blocks_of_different_scale(normalise: str) -> None:
         "transport": {"name": "over_the_air", "normalise": normalise},
     }
     one = probed(keys, lambda parts: probes.TwoScales(parts, width=2000))
-    assert one.share.unique().tolist() == [75.0]
-    one.round(0)
+    assert one.sample_share.unique().tolist() == [75.0]
+    one.run_round(0)
     big, small = probes.TwoScales.big, probes.TwoScales.small
     both = (big**2 + small**2) / 2
     for name, level in (("big", big), ("small", small)):
@@ -284,7 +284,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
     weights = generator.standard_normal((2, 3, 64, 10))
 
     class Mixture(probes.Probe):
-        def views(self, server: Any, devices: Any) -> dict[str, Any]:
+        def build_views(self, server: Any, devices: Any) -> dict[str, Any]:
             params = {name: torch.from_numpy(w) for name, w in zip("ab", weights, strict=True)}
 
             def predict(blocks: Any, x: torch.Tensor) -> torch.Tensor:
@@ -294,7 +294,7 @@ def test_view_with_a_prediction_of_its_own() -> None:
 
     one = probed(EXACT, Mixture)
     recorder = Recorder(one, 1, 3)
-    recorder.take(0, 0.0)
+    recorder.take_record(0, 0.0)
     x, y = one.parts.samples.data.x_test[:40], one.parts.samples.data.y_test[:40]
     for s in range(3):
         exps = np.exp(np.einsum("bi,mic->mbc", x, weights[:, s]))
@@ -309,7 +309,7 @@ def test_each_is_refused_where_only_the_mean_arrives(monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError, match=r"needs each of them; use one of the transports ideal, d"):
         load_scenario(tree({"transport": "over_the_air"}))
     one = run(probed(DIGITAL, probes.Probe), 1)
-    each = one.parts.algorithm.heard[0].received.each
+    each = one.parts.algorithm.heard[0].received.per_device
     hand = [probes.value(s, k, 0) for s in range(3) for k in range(4)]
     assert each[0]["x"][:, 0].tolist() == pytest.approx(hand, rel=1e-12)
 
@@ -334,4 +334,4 @@ def test_nobody_transmits(cause: str, algorithm: str) -> None:
     assert taken["radio_j"].eq(0).all()
     if cause == "deadline":
         assert taken["uplink_symbols"].tolist() == [0.0] * 3
-        assert one.parts.clock.now().tolist() == pytest.approx([3e-9] * 3)
+        assert one.parts.clock.get_time_s().tolist() == pytest.approx([3e-9] * 3)

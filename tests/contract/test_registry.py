@@ -13,24 +13,24 @@ import pytest
 
 from otafl.core import registry
 from otafl.core.errors import UserError
-from otafl.core.settings import Settings
-from otafl.core.words import closest
+from otafl.core.settings import Settings, list_stackable_fields
+from otafl.core.suggestions import find_closest
 from otafl.results import variables
-from otafl.scenario import Scenario, json_schema, load_scenario
-from otafl.scenario.axes import NOT_SWEPT, coordinates, read
-from otafl.scenario.keys import CHOICES, fields, put
+from otafl.scenario import Scenario, build_json_schema, load_scenario
+from otafl.scenario.axes import NOT_SWEPT, build_axes, read
+from otafl.scenario.keys import CHOICES, iterate_fields, set_value
 from otafl.user_code import loading
-from otafl.user_code.own import OwnPart, stackable_fields
+from otafl.user_code.custom_part import CustomPart
 
-ENTRIES = [(table, name) for table in registry.TABLES for name in registry.names(table)]
+ENTRIES = [(table, name) for table in registry.TABLES for name in registry.list_names(table)]
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_an_entry_has_settings_an_implementation_and_one_line(table: str, name: str) -> None:
-    config, about = registry.settings(table, name), registry.about(table, name)
+    config, about = registry.load_settings_class(table, name), registry.read_info(table, name)
     assert issubclass(config, Settings)
     assert name in get_args(config.model_fields["name"].annotation)
-    assert callable(registry.component(table, name))
+    assert callable(registry.load_component(table, name))
     assert about.summary
     assert "\n" not in about.summary
     assert len(about.summary) <= 96
@@ -39,13 +39,13 @@ def test_an_entry_has_settings_an_implementation_and_one_line(table: str, name: 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_a_component_is_made_of_its_settings(table: str, name: str) -> None:
     """The component is its settings, or a class that has them nested."""
-    kind = registry.component(table, name)
-    assert registry.settings(table, name) is getattr(kind, "Settings", kind)
+    kind = registry.load_component(table, name)
+    assert registry.load_settings_class(table, name) is getattr(kind, "Settings", kind)
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
 def test_every_field_of_an_entry_says_what_it_means(table: str, name: str) -> None:
-    for key, info in registry.settings(table, name).model_fields.items():
+    for key, info in registry.load_settings_class(table, name).model_fields.items():
         assert info.description or key in ("name", "partition"), key
 
 
@@ -57,7 +57,7 @@ def test_every_table_is_a_section_with_a_default() -> None:
         for part in path:
             section = getattr(section, str(part))
         default = registry.TABLES[choice.table].default
-        assert section == registry.settings(choice.table, default)(name=default)
+        assert section == registry.load_settings_class(choice.table, default)(name=default)
 
 
 @pytest.mark.parametrize(("table", "name"), ENTRIES)
@@ -68,13 +68,13 @@ def test_an_entry_can_be_named_alone_or_in_a_mapping(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "devices.csv").write_text("flops_per_s\n1e9\n")
     path = registry.TABLES[table].path
-    example = dict(registry.settings(table, name).example)
+    example = dict(registry.load_settings_class(table, name).example)
     assert all(key.split(".")[0] in Scenario.model_fields for key in example)
     found = []
     for section in (name, {"name": name}):
-        tree = put({"name": "x"}, path, section)
+        tree = set_value({"name": "x"}, path, section)
         for key, value in example.items():
-            tree = put(tree, tuple(key.split(".")), value)
+            tree = set_value(tree, tuple(key.split(".")), value)
         scenario = load_scenario({"transport": "ideal"} | tree)
         found.append(functools.reduce(getattr, path, scenario))
     assert found[0] == found[1]
@@ -82,13 +82,13 @@ def test_an_entry_can_be_named_alone_or_in_a_mapping(
 
 
 def test_no_key_gives_an_axis_the_name_of_something_else_in_a_result() -> None:
-    keys = {key for key, _ in fields(Scenario) if key.split(".")[0] not in NOT_SWEPT}
+    keys = {key for key, _ in iterate_fields(Scenario) if key.split(".")[0] not in NOT_SWEPT}
     used = {*variables.VARIABLES, "trial", "round", "device", "point", "point_index", "final_round"}
     for key in keys:
         if key in ("data", "devices", "training"):
             continue
         sweep, problems = read({key: ["a"]}, Scenario, {})
-        assert not used & set(coordinates(sweep)), key
+        assert not used & set(build_axes(sweep)), key
         assert all("is a section" in problem.message for problem in problems), problems
 
 
@@ -100,12 +100,12 @@ def test_the_schema_marks_stackable_fields_and_describes_entries(table: str, nam
     assert own["description"]
     properties = referred(own)["properties"]
     marked = {key for key, info in properties.items() if info.get("stackable")}
-    assert marked == set(stackable_fields(registry.settings(table, name)))
+    assert marked == set(list_stackable_fields(registry.load_settings_class(table, name)))
 
 
 @functools.cache
 def schema() -> dict[str, Any]:
-    return json_schema()
+    return build_json_schema()
 
 
 def referred(node: dict[str, Any]) -> dict[str, Any]:
@@ -135,13 +135,13 @@ def section_of(path: tuple[str, ...]) -> dict[str, Any]:
     ],
 )
 def test_closest(word: str, candidates: tuple[str, ...], found: str | None) -> None:
-    assert closest(word, candidates) == found
+    assert find_closest(word, candidates) == found
 
 
 def test_an_unknown_name_is_refused_with_the_closest() -> None:
     with pytest.raises(UserError) as error:
-        registry.component("power", "gbam")
-    known = ", ".join(registry.names("power"))
+        registry.load_component("power", "gbam")
+    known = ", ".join(registry.list_names("power"))
     assert str(error.value) == (
         f"power: unknown power policy 'gbam'; did you mean 'gbma'? known: {known}, or "
         "module:callable of your own"
@@ -150,8 +150,8 @@ def test_an_unknown_name_is_refused_with_the_closest() -> None:
 
 def test_a_callable_of_the_users_own() -> None:
     for table in ("model", "data"):
-        assert issubclass(registry.settings(table, "a:b"), OwnPart)
-        assert registry.component(table, "a:b") is registry.component(table, "c:d")
+        assert issubclass(registry.load_settings_class(table, "a:b"), CustomPart)
+        assert registry.load_component(table, "a:b") is registry.load_component(table, "c:d")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,8 @@ def _imports(code: str, *modules: str) -> str:
 
 
 def test_names_are_listed_with_what_they_are_without_torch() -> None:
-    code = "import otafl.core.registry as r; [r.about(t, n) for t in r.TABLES for n in r.names(t)]"
+    names = "for t in r.TABLES for n in r.list_names(t)"
+    code = f"import otafl.core.registry as r; [r.read_info(t, n) {names}]"
     assert _imports(code, "torch", "numpy", "sionna").split() == ["False"] * 3
 
 

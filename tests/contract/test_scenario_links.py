@@ -15,13 +15,13 @@ import torch
 import yaml
 from torch import Tensor
 
-from otafl.algorithms.custom import class_of
+from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.contracts import Group, Tensors
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.models.base import flatten
-from otafl.scenario import Point, expand, load_scenario, stack_key
+from otafl.scenario import Point, expand, load_scenario, make_stack_key
 from otafl.uplink.delivery import Delivery
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.yaml"))
@@ -37,11 +37,11 @@ def uplinks(path: Path) -> list[Point]:
         del sweep[key]
     tree |= {"engine": {"dtype": "float64", "device": "cpu"}, "output": {"save_link": True}}
     tree["training"] = {"rounds": 1, "batch_size": 5}
-    first = {stack_key(p.scenario): p for p in reversed(expand(load_scenario(tree)))}
+    first = {make_stack_key(p.scenario): p for p in reversed(expand(load_scenario(tree)))}
     single = [p for p in first.values() if p.scenario.topology.name == "star"]
     points = [p for p in single if p.scenario.transport.name == "over_the_air"]
-    others = [registry.component("transport", p.scenario.transport.name) for p in single]
-    assert points or not any("each" in one.gives and one.uses_fading for one in others)
+    others = [registry.load_component("transport", p.scenario.transport.name) for p in single]
+    assert points or not any("each" in one.provides and one.uses_fading for one in others)
     return points
 
 
@@ -53,14 +53,14 @@ def test_power_and_error(path: Path) -> None:
     for point in uplinks(path):
         engine = Engine(assemble([point], [0]))
         payload = spied(engine)
-        engine.round(0)
+        engine.run_round(0)
         link = engine.link[0]
         saved = {name[:-2]: value[0] for name, value in link.items() if name.endswith("/0")}
-        if not saved and not class_of(point.scenario.algorithm).sends_updates:
+        if not saved and not get_class(point.scenario.algorithm).sends_updates:
             continue
         p, m, active, w = (saved[name] for name in ("p", "m", "active", "weight"))
         budget = engine.parts.link.budget.budget[0]
-        if point.scenario.power.keeps == "peak":
+        if point.scenario.power.power_constraint == "peak":
             assert (p.abs().square() * m / budget).max() <= 1 + 1e-9, point.coords
         taken = engine.means.take()
         if not active.any() or "h/1" in link:  # of two groups the error is told in sum alone
@@ -94,13 +94,13 @@ def spied(engine: Engine) -> list[Group]:
     """Where the groups of the payload that is transmitted will be."""
     groups: list[Group] = []
     transport = engine.parts.link.transport
-    carry = transport.carry
+    carry = transport.transmit
 
     def spy(delivery: Delivery) -> None:
         groups.extend(delivery.payload)
         carry(delivery)
 
-    transport.carry = spy  # type: ignore[method-assign]
+    transport.transmit = spy  # type: ignore[method-assign]
     return groups
 
 
@@ -111,7 +111,7 @@ def by_coordinate(
     devices take part in their order; c: [K] gains, 0 of silent ones. v: variance of the sum's
     noise over the scale."""
     mask = flatten(group.full_mask or {})
-    sent, w = flatten(group.blocks) * mask, w.reshape(-1, 1)
+    sent, w = flatten(group.tensors) * mask, w.reshape(-1, 1)
     w, c, active = w[w[:, 0] > 0], c[w[:, 0] > 0, None], active[w[:, 0] > 0, None]
     known, reached = (w * mask).sum(0), (w * active * mask).sum(0)
     target = (w * sent).sum(0) / known.clamp_min(1e-30)

@@ -1,8 +1,8 @@
 """Every registered method and codec: what its devices and its server keep of an update that the
 server has not received.
 
-A method whose devices keep something says what: `own_state`, which they keep whatever the uplink
-does, or `acknowledged_state`, which changes by what was received.
+A method whose devices keep something says what: `private_state`, which they keep whatever the
+uplink does, or `acknowledged_state`, which changes by what was received.
 
 Mutations that make a test here fail: SCAFFOLD's c_i written in local work; a server's table that
 takes lost rows, or a step without updates; a codec that forgets what was not heard.
@@ -26,13 +26,13 @@ from otafl.uplink.delivery import Delivery
 SENDING = [
     pair
     for pair in IN_TURN
-    if registry.component("algorithm", getattr(pair, "values", pair)[0]).sends_updates  # type: ignore[index]
+    if registry.load_component("algorithm", getattr(pair, "values", pair)[0]).sends_updates  # type: ignore[index]
 ]
 
 
 def is_acknowledged(algorithm: str, block: str) -> bool:
     """Whether a method says that a block of its devices changes by what was received."""
-    said = registry.component("algorithm", algorithm).acknowledged_state
+    said = registry.load_component("algorithm", algorithm).acknowledged_state
     return any(
         block == one or block.removeprefix(one)[:1] in {".", *"0123456789"}
         for one in said
@@ -45,24 +45,24 @@ def heard_by_few(method: str, transport: str, silent: list[int]) -> tuple[Engine
     and whether the transport knows of that."""
     one = engine({"algorithm": method, "transport": transport, "engine.dtype": "float64"})
     run(one, 1)
-    carry = one.parts.link.transport.carry
+    carry = one.parts.link.transport.transmit
     energy = torch.full((3, 4), 1e30, dtype=torch.float64)
     energy[:, silent] = 0.0
     came = []
 
     def without(delivery: Delivery) -> None:
-        delivery.limits = replace(delivery.limits, energy=energy)
+        delivery.limits = replace(delivery.limits, energy_budget=energy)
         carry(delivery)
-        heard = delivery.report().heard[:1]
+        heard = delivery.report().delivered_mask_fns[:1]
         came.append(any(bool(of_group()[:, silent].any()) for of_group in heard))
 
-    one.parts.link.transport.carry = without  # type: ignore[method-assign]
-    one.round(1)
+    one.parts.link.transport.transmit = without  # type: ignore[method-assign]
+    one.run_round(1)
     return one, not came[0]
 
 
 def state(one: Engine) -> Tensors:
-    return {name: block.clone() for name, block in one.devices.blocks().items()}
+    return {name: block.clone() for name, block in one.devices.get_all().items()}
 
 
 @pytest.mark.parametrize(("algorithm", "transport"), SENDING)
@@ -73,7 +73,7 @@ def test_a_round_that_nobody_is_heard_in(algorithm: str, transport: str) -> None
     before, after = run(engine(keys), 1), run(engine(keys), 2)
     lost, silent = heard_by_few(algorithm, transport, [0, 1, 2, 3])
     if not silent:  # nothing is lost on it
-        assert not registry.component("transport", transport).loses_updates
+        assert not registry.load_component("transport", transport).loses_updates
         equal(lost.server, after.server)
         return
     equal(lost.server, before.server)
@@ -84,7 +84,7 @@ def test_a_round_that_nobody_is_heard_in(algorithm: str, transport: str) -> None
             assert torch.equal(now, was)
             assert not torch.equal(heard, was)
         else:
-            said = registry.component("algorithm", algorithm).own_state
+            said = registry.load_component("algorithm", algorithm).private_state
             assert said, f"say in own_state or acknowledged_state whose block '{name}' is"
             assert torch.equal(now, heard)
 
@@ -96,7 +96,7 @@ def test_a_device_that_is_not_heard(algorithm: str, transport: str) -> None:
     before, (one, silent) = run(engine(keys), 1), heard_by_few(algorithm, transport, [1])
     if not silent:
         return
-    rows = registry.component("algorithm", algorithm).device_rows
+    rows = registry.load_component("algorithm", algorithm).per_device_state
     for name in tables_of(algorithm, transport):
         was, now = before.server[name], one.server[name]
         assert torch.equal(now[:, 1], was[:, 1]) == (name in rows)
@@ -116,24 +116,26 @@ def tables_of(algorithm: str, transport: str) -> list[str]:
     return [name for name, block in few.items() if block.shape != more[name].shape]
 
 
-@pytest.mark.parametrize("codec", registry.names("codec"))
+@pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     """All of it, of a codec with memory, and less where it was heard."""
     chosen = small("codec", codec)
-    layers = bool(registry.settings("codec", codec).example)  # it codes matrices of weights
+    layers = bool(
+        registry.load_settings_class("codec", codec).example
+    )  # it codes matrices of weights
     method = {"name": "fedavg", "sends": "model"} if layers else "fedavg"
     keys = {"algorithm": method, "codec": chosen, "engine.dtype": "float64"}
     seen, silent = run(engine(keys), 1), engine(keys | {"power": {"name": "tci", "threshold": 1e9}})
     made, encode = [], silent.parts.link.codec.encode
 
     def noted(payload: Any, *more: Any) -> Any:
-        made.append(flatten(payload[0].blocks).clone())
+        made.append(flatten(payload[0].tensors).clone())
         return encode(payload, *more)
 
     silent.parts.link.codec.encode = noted  # type: ignore[method-assign]
-    silent.round(0)
-    heard = seen.memory.blocks()
+    silent.run_round(0)
+    heard = seen.memory.get_all()
     assert bool(heard) == seen.parts.link.codec.has_memory
-    for name, kept in silent.memory.blocks().items():
+    for name, kept in silent.memory.get_all().items():
         assert torch.equal(kept.flatten(0, 1), made[0])
         assert (heard[name] == 0).sum() > (kept == 0).sum()

@@ -15,10 +15,10 @@ import torch
 from contract.small import engine
 from torch import Tensor
 
-from otafl.algorithms.low_rank_layers import point
+from otafl.algorithms.low_rank_layers import get_point
 from otafl.core.contracts import MODEL, Group, Payload, Tensors
 from otafl.engine.engine import Engine
-from otafl.factorised.lowrank import dense
+from otafl.factorised.lowrank import to_dense
 from otafl.models.base import flatten, unflatten
 from otafl.uplink.delivery import Delivery
 
@@ -41,16 +41,16 @@ def a_round(algorithm: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple
     """An engine after its first round, and what its devices have sent."""
     one = engine({"algorithm": algorithm, **KEYS})
     transport, sent = one.parts.link.transport, []
-    carry = transport.carry
+    carry = transport.transmit
 
     def listening(delivery: Delivery) -> None:
         for group in delivery.payload:
-            blocks = {name: block.clone() for name, block in group.blocks.items()}
+            blocks = {name: block.clone() for name, block in group.tensors.items()}
             sent.append(Group(blocks, weighting=group.weighting))
         carry(delivery)
 
-    monkeypatch.setattr(transport, "carry", listening)
-    one.round(0)
+    monkeypatch.setattr(transport, "transmit", listening)
+    one.run_round(0)
     return one, tuple(sent)
 
 
@@ -58,10 +58,10 @@ def heard_of(one: Engine, payload: Payload) -> list[Tensor]:
     """Who was on air at each real of each group, [S, K, P]."""
     out, first = [], 0
     for index, group in enumerate(payload):
-        fade = torch.arange(first, first + group.reals) // FADE
+        fade = torch.arange(first, first + group.num_coordinates) // FADE
         active = one.link[0][f"active/{index}"].mT  # [S, K, Q]
         out.append(active[:, :, fade - fade[0]])
-        first += group.reals
+        first += group.num_coordinates
     assert any(bool((~each.any(1)).any()) for each in out)  # a stretch of nobody's
     assert any(bool((each.any(1) & ~each.all(1)).any()) for each in out)
     return out
@@ -69,7 +69,7 @@ def heard_of(one: Engine, payload: Payload) -> list[Tensor]:
 
 def mean_of_heard(group: Group, heard: Tensor) -> tuple[Tensor, Tensor]:
     """The mean over those who were heard of each real, 0 where nobody was; and how many: [S, P]."""
-    rows = flatten(group.blocks).unflatten(0, (-1, DEVICES))
+    rows = flatten(group.tensors).unflatten(0, (-1, DEVICES))
     number = heard.sum(1)
     return (rows * heard).sum(1) / number.clamp_min(1), number
 
@@ -100,7 +100,7 @@ def test_whole_models(
     start = engine({"algorithm": algorithm, **KEYS})
     one, payload = a_round(algorithm, monkeypatch)
     for group, heard in zip(payload, heard_of(one, payload), strict=True):
-        names = list(group.blocks)
+        names = list(group.tensors)
         old, new = (blocks_of(each, names) for each in (start, one))
         mean, number = mean_of_heard(group, heard)
         if group.weighting == "none":
@@ -124,7 +124,7 @@ def test_increments_of_equal_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     start = engine({"algorithm": algorithm, **KEYS})
     one, payload = a_round(algorithm, monkeypatch)
     for group, heard in zip(payload, heard_of(one, payload), strict=True):
-        names = list(group.blocks)
+        names = list(group.tensors)
         moved = blocks_of(one, names) - blocks_of(start, names)
         mean, _ = mean_of_heard(group, heard)
         torch.testing.assert_close(moved, mean * DEVICES, rtol=1e-7, atol=1e-9)
@@ -138,12 +138,14 @@ def test_coded_factors(monkeypatch: pytest.MonkeyPatch) -> None:
     one, payload = a_round(algorithm, monkeypatch)
     coded, biases = heard_of(one, payload)
     mean, number = mean_of_heard(payload[0], coded)
-    shapes = {name: block.shape[1:] for name, block in payload[0].blocks.items()}
+    shapes = {name: block.shape[1:] for name, block in payload[0].tensors.items()}
     factors = unflatten(mean * (number * DEVICES).sqrt(), shapes)
     for layer in range(2):
         law = factors[f"u{layer}"].mT @ factors[f"v{layer}"]
-        torch.testing.assert_close(dense(point(one.server, layer)), law, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(
+            to_dense(get_point(one.server, layer)), law, rtol=1e-7, atol=1e-9
+        )
     mean, number = mean_of_heard(payload[1], biases)
-    names = list(payload[1].blocks)
+    names = list(payload[1].tensors)
     law = torch.where(number > 0, mean, blocks_of(start, names))
     torch.testing.assert_close(blocks_of(one, names), law, rtol=1e-7, atol=1e-9)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 import torch
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 
 pytestmark = pytest.mark.exact
 CPU = torch.device("cpu")
 
 
 def test_it_is_the_same_tensor_again() -> None:
-    one = constant((1, 2.5), torch.float64, CPU)
+    one = get_constant((1, 2.5), torch.float64, CPU)
     assert torch.equal(one, torch.tensor([1.0, 2.5], dtype=torch.float64))
-    assert constant((1, 2.5), torch.float64, CPU) is one
-    assert constant((1, 2.5), torch.float32, CPU).dtype is torch.float32
+    assert get_constant((1, 2.5), torch.float64, CPU) is one
+    assert get_constant((1, 2.5), torch.float32, CPU).dtype is torch.float32
 
 
 def test_gradients_pass_it_even_if_a_round_made_it() -> None:
     with torch.inference_mode():
-        made = constant(4.75, torch.float32, CPU)
+        made = get_constant(4.75, torch.float32, CPU)
     x = torch.ones((), requires_grad=True)
     (x * made).backward()
     assert x.grad == 4.75

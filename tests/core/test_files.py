@@ -19,23 +19,23 @@ import pytest
 
 from otafl.core import files
 from otafl.core.errors import WriteError
-from otafl.core.files import write_text, written
+from otafl.core.files import write_atomically, write_text
 
 pytestmark = pytest.mark.exact
 
 KILLED = """\
 import os, signal, sys
 from pathlib import Path
-from otafl.core.files import written
+from otafl.core.files import write_atomically
 
-with written(Path(sys.argv[1])) as temporary:
+with write_atomically(Path(sys.argv[1])) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 def half_written(path: Path) -> None:
-    with written(path) as temporary:
+    with write_atomically(path) as temporary:
         temporary.write_text("half")
         raise OSError(28, "no room")
 
@@ -58,7 +58,7 @@ def test_what_a_killed_program_left_is_removed_by_the_next(tmp_path: Path) -> No
 
 def test_what_others_write_at_the_same_time_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with written(path) as mine:
+    with write_atomically(path) as mine:
         mine.write_text("mine")
         dead = mine.name.replace(f"-{os.getpid()}.", "-999999999.")
         living = mine.name.replace(f"-{os.getpid()}.", f"-{os.getppid()}.")
@@ -83,7 +83,7 @@ def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.Monk
     victim.write_text("precious")
     tokens = iter(["planted0", "planted0", "free0000"])
     monkeypatch.setattr(files.secrets, "token_hex", lambda _: next(tokens))
-    with written(path) as right:
+    with write_atomically(path) as right:
         right.write_text("first")
     guessable = f".a.txt.{socket.gethostname()}-{os.getpid()}.tmp"
     for name in (guessable, right.name):
@@ -141,12 +141,12 @@ def test_a_living_file_of_another_container_stays_until_it_is_old(
     """Of the same host name, and of a process whose number nobody has here."""
     path = tmp_path / "a.txt"
     with monkeypatch.context() as there:
-        there.setattr(files, "_namespace", lambda: 12 * "0")
+        there.setattr(files, "_hash_process_namespace", lambda: 12 * "0")
         there.setattr(os, "getpid", lambda: 999999999)
         other = files.create_beside(path)
     write_text(path, "mine")
     assert other.exists()
-    old = path.stat().st_mtime - files.LEFT_S - 1
+    old = path.stat().st_mtime - files.STALE_AFTER_S - 1
     os.utime(other, (old, old))
     write_text(path, "mine")
     assert names(tmp_path) == ["a.txt"]
@@ -154,6 +154,6 @@ def test_a_living_file_of_another_container_stays_until_it_is_old(
 
 def test_a_pipe_in_the_place_of_a_file_of_otafls_own_is_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "f")
-    with written(tmp_path / "f", replaces=True) as temporary:
+    with write_atomically(tmp_path / "f", replaces=True) as temporary:
         temporary.write_text("whole")
     assert (tmp_path / "f").read_text() == "whole"

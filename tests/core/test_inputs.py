@@ -43,7 +43,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "scenario": load_scenario,
     "result": open_results,
     "devices": lambda path: csv_table.read(str(path), "devices.compute.path", ["flops_per_s"]),
-    "weights": lambda path: mixing.of_file(str(path)),
+    "weights": lambda path: mixing.read_weights(str(path)),
     "pixels": lambda path: idx.read(path, "labels"),
 }
 

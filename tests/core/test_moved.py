@@ -13,7 +13,7 @@ from otafl import moved
 
 @pytest.mark.parametrize("old", [*moved.MODULES, *moved.PACKAGES])
 def test_an_old_name_gives_the_module_with_a_warning(old: str) -> None:
-    new = moved.new_name(f"otafl.{old}")
+    new = moved.get_new_name(f"otafl.{old}")
     assert new is not None
     true = importlib.import_module(new)
     spec = true.__spec__
@@ -48,4 +48,4 @@ def test_a_part_of_a_user_imports_what_it_did() -> None:
     "name", ["otafl.nothing", "otafl.uplink.coherent", "otafl.uplink.base", "os.transport", "otafl"]
 )
 def test_what_has_not_moved_is_not_found(name: str) -> None:
-    assert moved.new_name(name) is None
+    assert moved.get_new_name(name) is None

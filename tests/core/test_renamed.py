@@ -7,29 +7,55 @@ names that names nothing.
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 
+import otafl
+from otafl import data, plots
 from otafl.algorithms.base import Algorithm
+from otafl.channels.base import Channel
+from otafl.channels.custom import Draws
 from otafl.codecs.base import Codec
 from otafl.codecs.identity import Identity
-from otafl.core import contracts
+from otafl.core import contracts, settings
 from otafl.core.contracts import Context, Link
-from otafl.core.renamed import Renamed
+from otafl.core.renamed import OLD_NAMES, Renamed, list_old_names
+from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
+from otafl.downlink.base import Delivery
+from otafl.models.base import Model
+from otafl.own_loop import differentiable
 from otafl.power.custom import CustomPolicy
+from otafl.results import end_values
+from otafl.selection import base as selection_base
 from otafl.selection.base import Selection
+from otafl.server.base import ServerOptimiser
+
+CONTRACTS = [
+    *(getattr(contracts, name) for name in contracts.__all__ if name in OLD_NAMES),
+    *(Algorithm, Channel, Codec, Csi, Delivery, Draws, Model, Selection, ServerOptimiser, Stateful),
+]
+
+
+def list_annotations(kind: type[Any]) -> dict[str, Any]:
+    return vars(kind).get("__annotations__", {})
 
 
 class Contract(Renamed):
-    old_names: ClassVar = {"told": "report"}
+    """Its old names are those of `contract`."""
 
     def report(self) -> int:
         return 0
 
 
+@pytest.fixture
+def contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OLD_NAMES, "Contract", {"told": "report"})  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("contract")
 def test_a_method_by_its_old_name() -> None:
     with pytest.warns(DeprecationWarning, match=r"Old\.told is now called report; rename it"):
 
@@ -71,12 +97,15 @@ def test_a_codec_by_its_old_names() -> None:
     assert not Identity.has_memory.fget(None)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("contract", [Algorithm, Codec, Csi, Selection])
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.__name__)
 def test_new_names_exist(contract: Any) -> None:
-    assert contract.old_names
-    for old, new in contract.old_names.items():
-        assert hasattr(contract, new)
-        assert not hasattr(contract, old)
+    known = {name for kind in contract.__mro__ for name in (*vars(kind), *list_annotations(kind))}
+    assert set(list_old_names(contract).values()) <= known
+    assert not known & list_old_names(contract).keys()
+
+
+def test_every_old_name_is_of_a_contract() -> None:
+    assert {contract.__name__ for contract in CONTRACTS} == OLD_NAMES.keys()
 
 
 @pytest.mark.parametrize(("old", "new"), contracts._OLD_NAMES.items())
@@ -116,3 +145,15 @@ def test_attributes_of_a_function_by_their_old_names(old: str, new: str) -> None
     setattr(mine, old, True)
     with pytest.warns(DeprecationWarning, match=f"the attribute {old} of 'mine' is now"):
         assert getattr(policy, new)
+
+
+@pytest.mark.parametrize(
+    "module", [otafl, contracts, data, differentiable, end_values, plots, selection_base, settings]
+)
+def test_functions_by_their_old_names(module: Any) -> None:
+    assert module._OLD_NAMES
+    for old, new in module._OLD_NAMES.items():
+        with pytest.warns(DeprecationWarning, match=rf"\.{old} is now called {new}"):
+            assert getattr(module, old) is getattr(module, new)
+    with pytest.raises(AttributeError, match="Nothing"):
+        _ = module.Nothing

@@ -57,9 +57,9 @@ def test_against_plain_integers(
     pair = torch.tensor([0]), torch.tensor([device])
     own = plain_uniform(plain_words(seed, trial, "fading", round, device))
     shared = plain_uniform(plain_words(seed, trial, "fading", round, None))
-    assert streams.device_uniform("fading", round, *pair, (6,))[0].tolist() == own
-    assert streams.uniform("fading", round, (6,))[0].tolist() == shared
-    normal = streams.device_normal("fading", round, *pair, (2, 3))[0]
+    assert streams.draw_device_uniform("fading", round, *pair, (6,))[0].tolist() == own
+    assert streams.draw_uniform("fading", round, (6,))[0].tolist() == shared
+    normal = streams.draw_device_normal("fading", round, *pair, (2, 3))[0]
     radius = [math.sqrt(-2 * math.log(u)) for u in own[:3]]
     angle = [2 * math.pi * u for u in own[3:]]
     rows = [f(a) * r for f in (math.cos, math.sin) for r, a in zip(radius, angle, strict=True)]
@@ -80,7 +80,7 @@ def draw(streams: Streams, law: str, *args: object) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 32, 101])
 def test_alone_is_stacked(law: str, count: int, dtype: torch.dtype) -> None:
     seeds, trials = [3, 3, 8, 5, 3], [0, 1, 0, 4, 2]
@@ -91,27 +91,37 @@ def test_alone_is_stacked(law: str, count: int, dtype: torch.dtype) -> None:
         same(draw(Streams([seed], [trial], dtype=dtype), law, "x", 9, (count,))[0], stack[row], law)
 
 
-@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
 @pytest.mark.parametrize("count", [1, 3, 64])
 def test_any_subset_and_order_of_pairs(law: str, count: int) -> None:
     streams = Streams([1, 1, 2], [0, 1, 0])
     trial, device = torch.arange(3).repeat_interleave(20), torch.arange(20).repeat(3)
-    everyone = draw(streams, f"device_{law}", "x", 4, trial, device, (count,))
+    everyone = draw(streams, law.replace("draw_", "draw_device_"), "x", 4, trial, device, (count,))
     some = torch.tensor([59, 0, 21, 20, 7, 7, 40])
-    part = draw(streams, f"device_{law}", "x", 4, trial[some], device[some], (count,))
+    part = draw(
+        streams, law.replace("draw_", "draw_device_"), "x", 4, trial[some], device[some], (count,)
+    )
     same(part, everyone[some], law)
     alone = Streams([1], [1])
-    one = draw(alone, f"device_{law}", "x", 4, torch.tensor([0]), torch.tensor([1]), (count,))
+    one = draw(
+        alone,
+        law.replace("draw_", "draw_device_"),
+        "x",
+        4,
+        torch.tensor([0]),
+        torch.tensor([1]),
+        (count,),
+    )
     same(one[0], everyone[21], law)
 
 
-@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
 @pytest.mark.parametrize("with_devices", [False, True])
 def test_drawn_ahead_is_drawn_singly(law: str, with_devices: bool) -> None:
     """Rounds read in order are drawn 64 ahead; reading them out of order, again, or from a new
     object (as after a resume) gives the same numbers."""
     pairs = (torch.tensor([0, 0, 1]), torch.tensor([4, 9, 4])) if with_devices else ()
-    name = f"device_{law}" if with_devices else law
+    name = law.replace("draw_", "draw_device_") if with_devices else law
     ahead = Streams([1, 2], [0, 0])
     values = [draw(ahead, name, "x", round, *pairs, (5,)).clone() for round in range(150)]
     for round in (149, 0, 63, 64, 65, 64, 64, 128, 3):
@@ -120,7 +130,7 @@ def test_drawn_ahead_is_drawn_singly(law: str, with_devices: bool) -> None:
         same(fresh, values[round], law)
 
 
-@pytest.mark.parametrize("law", ["uniform", "normal"])
+@pytest.mark.parametrize("law", ["draw_uniform", "draw_normal"])
 def test_long_draws_are_the_same_in_any_company(law: str) -> None:
     """Long draws are made in blocks whose length depends on how many rows there are."""
     count = 150_001
@@ -133,9 +143,9 @@ def test_rows_that_change_between_rounds_are_not_read_ahead() -> None:
     for round in range(6):
         device = torch.tensor([round % 3, 5])
         trial = torch.zeros_like(device)
-        got = streams.device_uniform("x", round, trial, device, (3,))
+        got = streams.draw_device_uniform("x", round, trial, device, (3,))
         single = [
-            fresh.device_uniform("x", round, trial[i : i + 1], device[i : i + 1], (3,))[0]
+            fresh.draw_device_uniform("x", round, trial[i : i + 1], device[i : i + 1], (3,))[0]
             for i in range(2)
         ]
         assert torch.equal(got, torch.stack(single))
@@ -145,26 +155,30 @@ def test_several_rounds_at_once() -> None:
     streams = Streams([1, 6], [0, 3])
     trial, device = torch.tensor([0, 1, 1]), torch.tensor([2, 0, 8])
     rounds = torch.tensor([5, 0, 77])
-    block = streams.device_uniform_rounds("x", rounds, trial, device, (2, 2))
+    block = streams.draw_device_uniform_rounds("x", rounds, trial, device, (2, 2))
     for row, round in enumerate(rounds.tolist()):
-        assert torch.equal(block[row], streams.device_uniform("x", round, trial, device, (2, 2)))
+        assert torch.equal(
+            block[row], streams.draw_device_uniform("x", round, trial, device, (2, 2))
+        )
 
 
 def test_interleaved_streams_do_not_disturb_each_other() -> None:
     streams = Streams([1], [0])
     for round in range(5):
-        a, b = streams.uniform("a", round, (4,)), streams.uniform("b", round, (4,))
-        wide = streams.uniform("a", round, (9,))
-        assert torch.equal(a, Streams([1], [0]).uniform("a", round, (4,)))
-        assert torch.equal(b, Streams([1], [0]).uniform("b", round, (4,)))
-        assert torch.equal(wide, Streams([1], [0]).uniform("a", round, (9,)))
+        a, b = streams.draw_uniform("a", round, (4,)), streams.draw_uniform("b", round, (4,))
+        wide = streams.draw_uniform("a", round, (9,))
+        assert torch.equal(a, Streams([1], [0]).draw_uniform("a", round, (4,)))
+        assert torch.equal(b, Streams([1], [0]).draw_uniform("b", round, (4,)))
+        assert torch.equal(wide, Streams([1], [0]).draw_uniform("a", round, (9,)))
 
 
 def test_both_precisions_are_the_same_numbers() -> None:
     single, double = (Streams([4], [1], dtype=t) for t in (torch.float32, torch.float64))
-    assert torch.equal(single.uniform("x", 2, (99,)).double(), double.uniform("x", 2, (99,)))
-    normal = single.normal("x", 2, (99,)).double()
-    torch.testing.assert_close(normal, double.normal("x", 2, (99,)), rtol=1e-5, atol=2e-6)
+    assert torch.equal(
+        single.draw_uniform("x", 2, (99,)).double(), double.draw_uniform("x", 2, (99,))
+    )
+    normal = single.draw_normal("x", 2, (99,)).double()
+    torch.testing.assert_close(normal, double.draw_normal("x", 2, (99,)), rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -172,24 +186,24 @@ def test_uniform_lies_in_the_open_interval(dtype: torch.dtype) -> None:
     """23 bits, in the middle of their cell: among four million numbers some are within a few cells
     of either end, none is an end, and no normal number is infinite."""
     streams = Streams([0], [0], dtype=dtype)
-    values = streams.uniform("x", 0, (4_000_000,))
+    values = streams.draw_uniform("x", 0, (4_000_000,))
     assert 0 < values.min() < 1e-5
     assert 1 - 1e-5 < values.max() < 1
     cells = values.double() * 2**23 - 0.5
     assert torch.equal(cells, cells.round())
-    assert streams.normal("x", 0, (4_000_000,)).abs().max() < math.sqrt(2 * 24 * math.log(2))
+    assert streams.draw_normal("x", 0, (4_000_000,)).abs().max() < math.sqrt(2 * 24 * math.log(2))
 
 
 def test_every_word_of_the_key_counts() -> None:
     pair = torch.tensor([0]), torch.tensor([1])
-    base = Streams([1], [1]).device_uniform("x", 1, *pair, (4,))
+    base = Streams([1], [1]).draw_device_uniform("x", 1, *pair, (4,))
     others = [
-        Streams([2], [1]).device_uniform("x", 1, *pair, (4,)),
-        Streams([1], [2]).device_uniform("x", 1, *pair, (4,)),
-        Streams([1], [1]).device_uniform("y", 1, *pair, (4,)),
-        Streams([1], [1]).device_uniform("x", 2, *pair, (4,)),
-        Streams([1], [1]).device_uniform("x", 1, pair[0], torch.tensor([2]), (4,)),
-        Streams([1], [1]).uniform("x", 1, (4,)),
+        Streams([2], [1]).draw_device_uniform("x", 1, *pair, (4,)),
+        Streams([1], [2]).draw_device_uniform("x", 1, *pair, (4,)),
+        Streams([1], [1]).draw_device_uniform("y", 1, *pair, (4,)),
+        Streams([1], [1]).draw_device_uniform("x", 2, *pair, (4,)),
+        Streams([1], [1]).draw_device_uniform("x", 1, pair[0], torch.tensor([2]), (4,)),
+        Streams([1], [1]).draw_uniform("x", 1, (4,)),
     ]
     seen = {tuple(row.flatten().tolist()) for row in [base, *others]}
     assert len(seen) == 7
@@ -198,35 +212,35 @@ def test_every_word_of_the_key_counts() -> None:
 
 def test_points_that_share_seed_and_trial_share_their_numbers() -> None:
     streams = Streams([5, 1, 5, 1], [0, 0, 0, 2])
-    values = streams.normal("x", 0, (3,))
+    values = streams.draw_normal("x", 0, (3,))
     assert torch.equal(values[0], values[2])
     assert len(torch.unique(values)) == 9
-    assert torch.equal(values[3], Streams([1], [2]).normal("x", 0, (3,))[0])
+    assert torch.equal(values[3], Streams([1], [2]).draw_normal("x", 0, (3,))[0])
     device = torch.tensor([3, 3])
-    rows = streams.device_uniform("x", 0, torch.tensor([0, 2]), device, (3,))
+    rows = streams.draw_device_uniform("x", 0, torch.tensor([0, 2]), device, (3,))
     assert torch.equal(rows[0], rows[1])
-    seeds = streams.seeds("x", 0)
+    seeds = streams.draw_seeds("x", 0)
     assert seeds[0] == seeds[2]
     assert len(set(seeds)) == 3
 
 
 def test_seeds_and_generators() -> None:
     streams = Streams([1, 1], [0, 1])
-    seeds = [seed for index in range(200) for seed in streams.seeds("x", index)]
+    seeds = [seed for index in range(200) for seed in streams.draw_seeds("x", index)]
     assert len(set(seeds)) == 400
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert streams.seeds("x", 7)[1] == Streams([1], [1]).seeds("x", 7)[0]
-    first = streams.generators("partition")[1].random(4)
-    again = Streams([1], [1]).generators("partition")[0].random(4)
+    assert streams.draw_seeds("x", 7)[1] == Streams([1], [1]).draw_seeds("x", 7)[0]
+    first = streams.make_generators("partition")[1].random(4)
+    again = Streams([1], [1]).make_generators("partition")[0].random(4)
     assert first.tolist() == again.tolist()
-    assert first.tolist() != streams.generators("partition", 1)[1].random(4).tolist()
+    assert first.tolist() != streams.make_generators("partition", 1)[1].random(4).tolist()
 
 
 def test_draws_leave_the_global_generators_alone() -> None:
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     streams = Streams([1], [0])
-    streams.normal("x", 0, (10,))
-    streams.generators("x")[0].random(3)
+    streams.draw_normal("x", 0, (10,))
+    streams.make_generators("x")[0].random(3)
     assert torch.equal(before, torch.get_rng_state())
     assert (numpy_before == np.random.get_state()[1]).all()  # noqa: NPY002
 
@@ -241,13 +255,13 @@ def test_words_have_even_bits_of_the_devices_own() -> None:
     device's words do not depend on who else draws."""
     streams = Streams([3, 3], [0, 1])
     trial, device = torch.tensor([0, 0, 1]), torch.tensor([0, 4, 4])
-    words = streams.device_words("words", 5, trial, device, 4000)
+    words = streams.draw_device_words("words", 5, trial, device, 4000)
     for bit in range(64):
         share = ((words >> bit) & 1).sum(1)
         assert ((share - 2000).abs() < 190).all()
-    alone = streams.device_words("words", 5, trial[1:2], device[1:2], 4000)
+    alone = streams.draw_device_words("words", 5, trial[1:2], device[1:2], 4000)
     assert torch.equal(alone[0], words[1])
     assert not torch.equal(words[1], words[2])
-    of_trials = streams.words("words", 5, 4000)
-    assert torch.equal(of_trials[0], Streams([3], [0]).words("words", 5, 4000)[0])
+    of_trials = streams.draw_words("words", 5, 4000)
+    assert torch.equal(of_trials[0], Streams([3], [0]).draw_words("words", 5, 4000)[0])
     assert not torch.equal(of_trials[0], of_trials[1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import ValidationError
 
-from otafl.core.settings import Settings, stackable
+from otafl.core.settings import Settings, declare_stackable
 
 pytestmark = pytest.mark.exact
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.exact
 class Described(Settings):
     """Settings whose field has a description of two lines, and a conflict."""
 
-    low: float = stackable(1.0, ge=0)
+    low: float = declare_stackable(1.0, ge=0)
     """a number that is described by so many words that they need
     two lines"""
     high: float = 2.0

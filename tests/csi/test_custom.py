@@ -47,7 +47,7 @@ def test_devices_believe_it_and_the_channel_is_what_it_is() -> None:
     true, turned = engine(keys), engine({**keys, "csi": "csi.test_custom:Turned"})
     start = true.server["model"].clone()
     for one in (true, turned):
-        one.round(0)
+        one.run_round(0)
     torch.testing.assert_close(turned.server["model"] - start, start - true.server["model"])
 
 
@@ -61,5 +61,5 @@ def test_devices_believe_it_and_the_channel_is_what_it_is() -> None:
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
-        engine({"csi": f"csi.test_custom:{name}"}).round(0)
+        engine({"csi": f"csi.test_custom:{name}"}).run_round(0)
     assert str(error.value).startswith(f"csi.name: estimate of 'csi.test_custom:{name}' returned ")

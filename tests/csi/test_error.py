@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.csi_bench import DOUBLE, Recorded, compute_link_budget, known, of_shape
+from support.csi_bench import DOUBLE, Recorded, compute_link_budget, draw_normal, make_csi
 
 from otafl import csi as package
 from otafl.core import registry
@@ -22,19 +22,19 @@ TRIALS, DEVICES = 2, 5
 
 def made(variance: tuple[float, ...] = (0.3, 0.01)) -> NormalError:
     ones = torch.ones(TRIALS, DEVICES, dtype=DOUBLE)
-    channel = Recorded(ChannelState(of_shape(TRIALS, DEVICES, 1, 1, 1), ones))
+    channel = Recorded(ChannelState(draw_normal(TRIALS, DEVICES, 1, 1, 1), ones))
     streams = Streams([5] * TRIALS, range(TRIALS), dtype=DOUBLE)
     hyper = {"variance": torch.tensor(variance, dtype=DOUBLE)}
-    return known("error", channel, compute_link_budget(ones, ones), streams, hyper)
+    return make_csi("error", channel, compute_link_budget(ones, ones), streams, hyper)
 
 
 @pytest.mark.twin
 def test_a_device_has_its_own_part_of_the_stream() -> None:
-    h, one = of_shape(TRIALS, DEVICES, 2, 3, 4), made()
+    h, one = draw_normal(TRIALS, DEVICES, 2, 3, 4), made()
     got = one.estimate(h, torch.ones(TRIALS, DEVICES), 7)
     for s, k in ((0, 0), (1, 3)):
         pair = torch.tensor([s]), torch.tensor([k])
-        draw = one.streams.device_normal("csi_error", 7, *pair, (2, 3, 4, 2))[0].numpy()
+        draw = one.streams.draw_device_normal("csi_error", 7, *pair, (2, 3, 4, 2))[0].numpy()
         error = (draw[..., 0] + 1j * draw[..., 1]) * np.sqrt((0.3, 0.01)[s] / 2)
         np.testing.assert_allclose(got[s, k].numpy(), h[s, k].numpy() + error, rtol=1e-12)
     assert one.variance.tolist() == [0.3, 0.01]
@@ -44,7 +44,7 @@ def test_a_device_has_its_own_part_of_the_stream() -> None:
 def test_trials_of_a_stack_have_sections_of_their_own() -> None:
     """As a stack of a sweep over the variance is built."""
     one = made()
-    kind = registry.settings("csi", "error")
+    kind = registry.load_settings_class("csi", "error")
     sections = [kind(variance=0.3), kind(variance=0.01)]
     built = package.build(sections, one.channel, one.budget, one.streams)
     assert isinstance(built, NormalError)

@@ -17,7 +17,7 @@ from otafl import channels, csi
 from otafl.core import registry
 from otafl.core.contracts import ChannelStatistics
 from otafl.core.rng import Streams
-from otafl.csi.long_term import statistics
+from otafl.csi.long_term import compute_statistics
 from otafl.receivers.scalar import Scalar
 
 STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
@@ -29,15 +29,15 @@ NUMBERS = ("amplitude", "power", "inverse", "share", "over")
 
 def known(name: str, csi_of: dict[str, Any], closed: bool = True, **keys: Any) -> ChannelStatistics:
     """Of two trials of four devices; closed: whether the channel may use its closed forms."""
-    kind = registry.settings("channel", name)
+    kind = registry.load_settings_class("channel", name)
     sections = [kind(name=name, **keys)] * 2
     budget, channel = channels.build(sections, 4, STREAMS)
     if not closed:
         channel.has_closed_form = False
-    believed = registry.settings("csi", csi_of["name"])(**csi_of)
+    believed = registry.load_settings_class("csi", csi_of["name"])(**csi_of)
     noise = torch.full((2,), 0.5, dtype=torch.float64)
     made = csi.build([believed] * 2, channel, budget, STREAMS)
-    return statistics(channel, made, Scalar(), budget, noise)
+    return compute_statistics(channel, made, Scalar(), budget, noise)
 
 
 def numbers(known: ChannelStatistics) -> dict[str, Tensor]:
@@ -95,9 +95,9 @@ def test_closed_forms_are_what_averages_tend_to(
 @pytest.mark.parametrize("name", ["cdl-a", "umi"])
 def test_a_channel_without_closed_forms_is_averaged(name: str) -> None:
     found = known(name, {"name": "perfect"}, subcarrier_groups=2)
-    draws = found.draws(5)
+    draws = found.draw_samples(5)
     assert draws.shape == (5, 2, 4)
-    assert torch.equal(draws, known(name, {"name": "perfect"}, subcarrier_groups=2).draws(5))
+    assert torch.equal(draws, known(name, {"name": "perfect"}, subcarrier_groups=2).draw_samples(5))
     power = found.mean_power()
     assert power.shape == (2, 4)
     assert (power / found.gain - 1.0).abs().max() < 0.5

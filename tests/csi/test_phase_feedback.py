@@ -18,8 +18,8 @@ from support.csi_bench import (
     TRIALS,
     Recorded,
     compute_link_budget,
-    known,
-    links,
+    make_csi,
+    make_links,
 )
 
 from otafl.core.contracts import ChannelState
@@ -32,7 +32,7 @@ def feedback(*bits: int, dtype: torch.dtype = DOUBLE) -> PhaseFeedback:
     ones = torch.ones(len(bits), 1, dtype=dtype)
     hyper = {"bits": torch.tensor(bits, dtype=dtype)}
     channel = Recorded(ChannelState(ones[:, :, None, None, None].to(dtype.to_complex()), ones))
-    return known("phase_feedback", channel, compute_link_budget(ones, ones), streams, hyper)
+    return make_csi("phase_feedback", channel, compute_link_budget(ones, ones), streams, hyper)
 
 
 @pytest.mark.exact
@@ -60,10 +60,10 @@ def test_phase_feedback(bits: int) -> None:
     cosine is sin(x) / x, its variance 1/2 + sin(2x) / (4x) - (sin(x) / x)^2. The false-alarm
     level over all is 1e-4."""
     ones = torch.ones(TRIALS, DEVICES, dtype=DOUBLE)
-    channel, link, streams = links(ones, ones)
+    channel, link, streams = make_links(ones, ones)
     hyper = {"bits": torch.full((TRIALS,), float(bits), dtype=DOUBLE)}
-    csi = known("phase_feedback", channel, link, streams, hyper)
-    h = torch.stack([channel.state(t).h for t in range(ROUNDS)])
+    csi = make_csi("phase_feedback", channel, link, streams, hyper)
+    h = torch.stack([channel.get_state(t).h for t in range(ROUNDS)])
     h_hat = torch.stack([csi.estimate(one, ones, t) for t, one in enumerate(h)])
     error = (h * h_hat.conj()).angle().flatten().numpy()
     x = np.pi / 2**bits

@@ -24,9 +24,9 @@ from support.csi_bench import (
     Recorded,
     S,
     compute_link_budget,
-    known,
-    links,
-    of_shape,
+    draw_normal,
+    make_csi,
+    make_links,
 )
 from torch import Tensor
 
@@ -53,7 +53,7 @@ def pilots(
     channel = Recorded(ChannelState(h, gain if state_gain is None else state_gain))
     streams = Streams([5] * len(trials), trials, dtype=budget.dtype)
     hyper = {"power_db": torch.full((len(trials),), power_db, dtype=budget.dtype)}
-    return known("pilots", channel, compute_link_budget(budget, gain), streams, hyper, **config)
+    return make_csi("pilots", channel, compute_link_budget(budget, gain), streams, hyper, **config)
 
 
 @pytest.mark.twin
@@ -61,32 +61,32 @@ def pilots(
 def test_pilots_twin(estimator: str) -> None:
     """h_ls = h + e / sqrt(L P beta), e ~ CN(0, 1) of each device's own; MMSE shrinks it by
     1 + 1 / (L P beta). P is twice the budget."""
-    h = of_shape(S, K, 2, 3, 4)
+    h = draw_normal(S, K, 2, 3, 4)
     csi = pilots(h, estimator=estimator, length=5, power_db=10 * math.log10(2))
     got = csi.estimate(h, GAIN, 7)
     streams = Streams([5, 5], [0, 1], dtype=DOUBLE)
     for s in range(S):
         for k in range(K):
             pair = torch.tensor([s]), torch.tensor([k])
-            draw = streams.device_normal("csi_pilots", 7, *pair, (2, 3, 4, 2))[0].numpy()
+            draw = streams.draw_device_normal("csi_pilots", 7, *pair, (2, 3, 4, 2))[0].numpy()
             energy = 5 * 2 * float(BUDGET[s, k] * GAIN[s, k])
             error = (draw[..., 0] + 1j * draw[..., 1]) / np.sqrt(2 * energy)
             expected = h[s, k].numpy() + error
             if estimator == "mmse":
                 expected = expected / (1 + 1 / energy)
             np.testing.assert_allclose(got[s, k].numpy(), expected, rtol=1e-12)
-    assert csi.pilot_symbols == 5 * 4
+    assert csi.num_pilot_symbols == 5 * 4
 
 
 def test_pilots_of_a_device_do_not_depend_on_the_others() -> None:
-    h = of_shape(S, K, 1, 1, 2)
+    h = draw_normal(S, K, 1, 1, 2)
     whole = pilots(h).estimate(h, GAIN, 3)
     part = pilots(h[1:, :2], BUDGET[1:, :2], GAIN[1:, :2], trials=(1,))
     assert torch.equal(part.estimate(h[1:, :2], GAIN[1:, :2], 3), whole[1:, :2])
 
 
 def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
-    flat, wide = of_shape(S, K, 1, 1, 1), of_shape(S, K, 1, 1, 4)
+    flat, wide = draw_normal(S, K, 1, 1, 1), draw_normal(S, K, 1, 1, 4)
     even = torch.tensor([[8.0] * K, [2.0] * K], dtype=DOUBLE)
     ones = torch.ones_like(even)
     csi = pilots(flat, even, ones, length=4)
@@ -106,10 +106,10 @@ def test_a_variance_is_claimed_where_it_is_one_and_independent_of_h() -> None:
 )
 def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: torch.dtype) -> None:
     """At 200 dB: linear between the pilots, extrapolated past the last two, constant with one."""
-    h = of_shape(S, K, 2, 3, groups).to(dtype.to_complex())
+    h = draw_normal(S, K, 2, 3, groups).to(dtype.to_complex())
     gain = torch.ones(S, K, dtype=dtype)
     csi = pilots(h, BUDGET.to(dtype), gain, power_db=200.0, comb=comb, length=6)
-    assert csi.pilot_symbols == 6 * carried
+    assert csi.num_pilot_symbols == 6 * carried
     got = csi.estimate(h, gain, 0)
     assert got.dtype == h.dtype
     at = np.arange(0, groups, comb)
@@ -139,8 +139,8 @@ def test_sionna_least_squares() -> None:
     within 4.1 standard deviations of it: |e|^2 is exponential, of relative variance 1."""
     cells, groups, power = 6000, 8, 5.0
     budget = torch.full((1, cells), power, dtype=DOUBLE)
-    channel, link, streams = links(budget, torch.ones_like(budget))
-    csi = known("pilots", channel, link, streams, {"power_db": torch.zeros(1, dtype=DOUBLE)})
+    channel, link, streams = make_links(budget, torch.ones_like(budget))
+    csi = make_csi("pilots", channel, link, streams, {"power_db": torch.zeros(1, dtype=DOUBLE)})
     generator = torch.Generator().manual_seed(1)
     h = torch.randn(1, cells, 1, 1, groups, dtype=torch.complex128, generator=generator)
     noise = torch.randn(cells, 1, 1, 1, groups, dtype=torch.complex128, generator=generator)
@@ -162,14 +162,14 @@ def test_sionna_between_the_pilots() -> None:
     that is linear in frequency. 16,000 errors, within 4.1 standard deviations."""
     devices, groups = 16000, 5
     budget = torch.full((1, devices), 4.0, dtype=DOUBLE)
-    channel, link, streams = links(budget, torch.ones_like(budget))
+    channel, link, streams = make_links(budget, torch.ones_like(budget))
     hyper = {"power_db": torch.zeros(1, dtype=DOUBLE)}
     ramp = torch.arange(groups, dtype=DOUBLE) * (1.0 - 0.5j)
     h = ramp.expand(1, devices, 1, 1, groups).contiguous()
-    state = channel.state(0)
+    state = channel.get_state(0)
     ramps = type(state)(h, state.gain)
     channel.get_state_of_devices = lambda round, devices: ramps  # type: ignore[method-assign]
-    csi = known("pilots", channel, link, streams, hyper, comb=2, length=3)
+    csi = make_csi("pilots", channel, link, streams, hyper, comb=2, length=3)
     power = (csi.estimate(h, link.gain, 0) - h).abs().square().mean((0, 1, 2, 3)) * 12.0
     expected = torch.tensor([1.0, 0.5, 1.0, 0.5, 1.0], dtype=DOUBLE)
     bound = stats.norm.isf(LEVEL / 10) / devices**0.5

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from otafl.core.contracts import Cohort
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.data.augment import Augmentation, AugmentSettings, augmentation
+from otafl.data.augment import Augmentation, AugmentSettings, make_augmentation
 from otafl.data.dataset import DataSet
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 
 pytestmark = pytest.mark.exact
 
@@ -41,14 +41,14 @@ def local_data(settings: AugmentSettings | None, shape: tuple[int, ...] = SHAPE)
     index = torch.arange(60).view(2, DEVICES, 10)
     count = torch.full((2, DEVICES), 10)
     black = BLACK if len(shape) == 3 else None
-    augment = augmentation(settings, images(shape, black), streams)
+    augment = make_augmentation(settings, images(shape, black), streams)
     return TrainingData(x, torch.arange(60) % 4, index, count, 4, streams, BATCH, STEPS, augment)
 
 
 def cohort(trial: list[int], device: list[int]) -> Cohort:
     weight = torch.ones(len(trial), dtype=torch.float64)
     counts = (trial.count(0), trial.count(1))
-    return Cohort.fresh(torch.tensor(trial), torch.tensor(device), weight, counts, DEVICES)
+    return Cohort.create(torch.tensor(trial), torch.tensor(device), weight, counts, DEVICES)
 
 
 EVERYBODY = cohort([0, 0, 0, 1, 1, 1], [0, 1, 2, 0, 1, 2])
@@ -69,17 +69,17 @@ def looped(image: np.ndarray, u: np.ndarray, pad: int, flip: bool, black: np.nda
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("crop", [0, 1, 3, 7])
 def test_equals_the_loop(crop: int, flip: bool) -> None:
-    plain = local_data(None).work(2, EVERYBODY)
-    work = local_data(AugmentSettings(crop=crop, flip=flip)).work(2, EVERYBODY)
+    plain = local_data(None).select_cohort(2, EVERYBODY)
+    work = local_data(AugmentSettings(crop=crop, flip=flip)).select_cohort(2, EVERYBODY)
     streams = Streams([3, 3], [0, 1], dtype=torch.float64)
     for step in range(STEPS):
         for draw in (0, 1):
-            seen, whole = work.batch(step, draw), plain.batch(step, draw)
+            seen, whole = work.draw_batch(step, draw), plain.draw_batch(step, draw)
             assert torch.equal(seen.y, whole.y)
             purpose = "augment" if draw == 0 else "augment/1"
             tick = torch.tensor([(2 << 32) + step])
             pair = EVERYBODY.trial, EVERYBODY.device
-            u = streams.device_uniform_rounds(purpose, tick, *pair, (3, BATCH))[0]
+            u = streams.draw_device_uniform_rounds(purpose, tick, *pair, (3, BATCH))[0]
             for row in range(6):
                 for b in range(BATCH):
                     image = whole.x[row, b].numpy()
@@ -90,10 +90,10 @@ def test_equals_the_loop(crop: int, flip: bool) -> None:
 def test_numbers_are_a_devices_own() -> None:
     """Whoever else takes part, however the cohort is cut; and other ones each step, draw, round."""
     settings = AugmentSettings(crop=2, flip=True)
-    whole = local_data(settings).work(5, EVERYBODY).batch(1)
-    few = local_data(settings).work(5, cohort([0, 1], [2, 1])).batch(1)
+    whole = local_data(settings).select_cohort(5, EVERYBODY).draw_batch(1)
+    few = local_data(settings).select_cohort(5, cohort([0, 1], [2, 1])).draw_batch(1)
     assert torch.equal(few.x, whole.x[[2, 4]])
-    chunk = local_data(settings).work(5, EVERYBODY.rows(3, 6)).batch(1)
+    chunk = local_data(settings).select_cohort(5, EVERYBODY.slice_rows(3, 6)).draw_batch(1)
     assert torch.equal(chunk.x, whole.x[3:])
 
     def offsets(round: int, step: int, draw: int) -> Tensor:
@@ -134,20 +134,22 @@ def test_grey_images_and_all_data() -> None:
     """A long vector is a square image; the whole local data are left as they are."""
     settings = AugmentSettings(crop=1)
     flat, square = local_data(settings, (9,)), local_data(settings, (3, 3))
-    batches = [data.work(0, EVERYBODY).batch(0) for data in (flat, square)]
+    batches = [data.select_cohort(0, EVERYBODY).draw_batch(0) for data in (flat, square)]
     assert batches[0].x.shape == (6, BATCH, 9)
     assert torch.equal(batches[0].x, batches[1].x.flatten(2))
-    whole = local_data(None, (9,)).work(0, EVERYBODY)
-    assert torch.equal(flat.work(0, EVERYBODY).full().x, whole.full().x)
-    assert not torch.equal(batches[0].x, whole.batch(0).x)
+    whole = local_data(None, (9,)).select_cohort(0, EVERYBODY)
+    assert torch.equal(
+        flat.select_cohort(0, EVERYBODY).load_full_batch().x, whole.load_full_batch().x
+    )
+    assert not torch.equal(batches[0].x, whole.draw_batch(0).x)
 
 
 def test_nothing_to_do_and_what_is_no_image() -> None:
     streams = Streams([0], [0])
-    assert augmentation(None, images((3, 3)), streams) is None
-    assert augmentation(AugmentSettings(), images((3, 3)), streams) is None
+    assert make_augmentation(None, images((3, 3)), streams) is None
+    assert make_augmentation(AugmentSettings(), images((3, 3)), streams) is None
     with pytest.raises(UserError, match=r"data.augment: .* shape \[10\]; leave the key out"):
-        augmentation(AugmentSettings(flip=True), images((10,)), streams)
+        make_augmentation(AugmentSettings(flip=True), images((10,)), streams)
 
 
 def test_operations_do_not_grow_with_rows() -> None:

@@ -16,15 +16,16 @@ pytestmark = pytest.mark.exact
 
 KNOWN = [
     name
-    for name in registry.names("data")
-    if registry.component("data", name).files or registry.component("data", name).ships_with
+    for name in registry.list_names("data")
+    if registry.load_component("data", name).files
+    or registry.load_component("data", name).ships_with
 ]
 """All but those of which the scenario says where they are."""
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_set_says_what_the_program_must_know(name: str) -> None:
-    kind = registry.component("data", name)
+    kind = registry.load_component("data", name)
     assert issubclass(kind, DataSource)
     source = kind()
     assert source.name == name
@@ -39,7 +40,7 @@ def test_a_set_says_what_the_program_must_know(name: str) -> None:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_what_is_read_is_as_it_says_or_says_how_to_get_it(name: str, tmp_path: Path) -> None:
-    kind = registry.component("data", name)
+    kind = registry.load_component("data", name)
     if kind.files is None:
         source = kind()
         data = load(source)

@@ -33,13 +33,13 @@ def built(trials: tuple[int, ...] = (0, 1, 2), **keys: Any) -> Samples:
 
 def held(samples: Samples, cell: int) -> set[int]:
     """The training samples of a device."""
-    data = samples.local_data
+    data = samples.training_data
     return set(data.index[cell, : data.count[cell]].tolist())
 
 
 def test_no_sample_is_both_trained_on_and_tested() -> None:
     samples = built(test="per_device", validation=0.2)
-    own, validation = samples.own_test, samples.own_validation
+    own, validation = samples.client_test, samples.client_validation
     assert own is not None
     assert validation is not None
     for cell in range(3 * DEVICES):
@@ -55,20 +55,20 @@ def test_no_sample_is_both_trained_on_and_tested() -> None:
 
 def test_own_classes_of_the_official_test_set() -> None:
     samples = built(own_test=True, partition=SKEWED, train_samples=None)
-    assert samples.own_test is not None
-    have = samples.local_data.count_classes(torch.arange(3 * DEVICES)) > 0
-    assert torch.equal(samples.own_test.count_classes() > 0, have)
+    assert samples.client_test is not None
+    have = samples.training_data.count_classes(torch.arange(3 * DEVICES)) > 0
+    assert torch.equal(samples.client_test.count_classes() > 0, have)
     in_test = np.bincount(samples.data.y_test, minlength=10)
     expected = torch.from_numpy(in_test) * have
-    assert torch.equal(samples.own_test.count_classes(), expected)
+    assert torch.equal(samples.client_test.count_classes(), expected)
 
 
 def test_devices_have_no_samples_of_their_own_unless_asked() -> None:
     samples = built()
-    assert samples.own_test is None
-    assert samples.own_validation is None
-    assert samples.share.tolist() == samples.local_data.count.view(3, DEVICES).tolist()
-    assert samples.share.sum(1).tolist() == [300.0] * 3
+    assert samples.client_test is None
+    assert samples.client_validation is None
+    assert samples.sample_share.tolist() == samples.training_data.count.view(3, DEVICES).tolist()
+    assert samples.sample_share.sum(1).tolist() == [300.0] * 3
 
 
 def test_trials_of_equal_numbers_share_a_partition() -> None:
@@ -87,7 +87,7 @@ def test_the_labels_are_those_that_the_partition_publishes() -> None:
     samples = built(test="per_device", partition=partition, train_samples=None)
     labels = load(Digits(test="per_device")).y_train
     assert (samples.data.y_train != labels).sum() == 10 * 2 * (DEVICES - 1)
-    assert torch.equal(samples.local_data.y, torch.from_numpy(samples.data.y_train))
+    assert torch.equal(samples.training_data.y, torch.from_numpy(samples.data.y_train))
 
 
 def test_a_class_without_test_samples() -> None:

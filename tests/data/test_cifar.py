@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from support.small_sets import EACH, batch, cifar_batch, write_cifar10
+from support.small_sets import EACH, encode_cifar_batch, make_batch, write_cifar10
 
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -24,7 +24,7 @@ from otafl.data import DataSet, cifar10, cifar100, load
 from otafl.data.cifar import read_batch
 from otafl.data.cifar10 import Cifar10
 from otafl.data.cifar100 import Cifar100
-from otafl.data.fetch import available
+from otafl.data.fetch import list_available
 
 pytestmark = pytest.mark.exact
 
@@ -32,10 +32,10 @@ pytestmark = pytest.mark.exact
 def test_cifar10(tmp_path: Path) -> None:
     write_cifar10(tmp_path / "cifar-10-batches-py")
     data = load(Cifar10(root=str(tmp_path), pixel_scale="raw"))
-    train = np.concatenate([batch(i)[0] for i in range(1, 6)])
+    train = np.concatenate([make_batch(i)[0] for i in range(1, 6)])
     assert_array_equal(data.x_train, train.reshape(-1, 3, 32, 32))
-    assert_array_equal(data.y_train, [label for i in range(1, 6) for label in batch(i)[1]])
-    assert_array_equal(data.x_test.reshape(EACH, -1), batch(0)[0])
+    assert_array_equal(data.y_train, [label for i in range(1, 6) for label in make_batch(i)[1]])
+    assert_array_equal(data.x_test.reshape(EACH, -1), make_batch(0)[0])
     assert_array_equal(data.y_test, [0, 1, 2])
     # Red comes first, row by row.
     assert data.x_train[0, 1, 0, 5] == train[0, 1024 + 5]
@@ -48,14 +48,14 @@ def test_cifar100(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()
     for name, number in (("train", 1), ("test", 2)):
-        pixels, labels = batch(number)
+        pixels, labels = make_batch(number)
         fine = [90 + one for one in labels]
-        content = cifar_batch(pixels, coarse_labels=labels, fine_labels=fine)
+        content = encode_cifar_batch(pixels, coarse_labels=labels, fine_labels=fine)
         (folder / name).write_bytes(content)
     data = load(Cifar100(root=str(tmp_path)))
     assert_array_equal(data.y_train, [91, 92, 93])
     assert_array_equal(data.y_test, [92, 93, 94])
-    assert_allclose(data.x_test.reshape(EACH, -1), batch(2)[0] / 255, rtol=1e-6)
+    assert_allclose(data.x_test.reshape(EACH, -1), make_batch(2)[0] / 255, rtol=1e-6)
     assert data.classes == 100
 
 
@@ -75,7 +75,7 @@ def test_cifar100(tmp_path: Path) -> None:
 def test_scales(tmp_path: Path, scale: Any, shift: Any, factor: Any) -> None:
     write_cifar10(tmp_path / "cifar-10-batches-py")
     data = load(Cifar10(root=str(tmp_path), pixel_scale=scale))
-    unit = batch(1)[0].reshape(EACH, 3, 32, 32) / 255
+    unit = make_batch(1)[0].reshape(EACH, 3, 32, 32) / 255
     expected = (unit.transpose(0, 2, 3, 1) - shift) * factor
     assert_allclose(data.x_train[:EACH].transpose(0, 2, 3, 1), expected, rtol=1e-5, atol=1e-5)
     assert data.black is not None
@@ -88,7 +88,7 @@ class Harmful:
         return os.mkdir, ("harmed",)
 
 
-GOOD = cifar_batch(*batch(0)[:1], labels=batch(0)[1])
+GOOD = encode_cifar_batch(*make_batch(0)[:1], labels=make_batch(0)[1])
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ GOOD = cifar_batch(*batch(0)[:1], labels=batch(0)[1])
         (pickle.dumps(Harmful()), "it asks for .*mkdir, which no batch needs"),
         (pickle.dumps({b"data": Harmful()}, 2), "it asks for .*mkdir, which no batch needs"),
         (pickle.dumps([1, 2]), "has no 'data' and 'labels'"),
-        (cifar_batch(batch(0)[0], fine_labels=[1, 2, 3]), "has no 'data' and 'labels'"),
-        (cifar_batch(batch(0)[0], labels=[1, 2]), "3 images but 2 labels"),
+        (encode_cifar_batch(make_batch(0)[0], fine_labels=[1, 2, 3]), "has no 'data' and 'labels'"),
+        (encode_cifar_batch(make_batch(0)[0], labels=[1, 2]), "3 images but 2 labels"),
         (
-            cifar_batch(batch(0)[0], labels=[1, 2, 10]),
+            encode_cifar_batch(make_batch(0)[0], labels=[1, 2, 10]),
             "'labels' are not a list of numbers from 0 to 9",
         ),
         (
-            cifar_batch(batch(0)[0][:, :3000], labels=[1, 2, 3]),
+            encode_cifar_batch(make_batch(0)[0][:, :3000], labels=[1, 2, 3]),
             r"shape \[3, 3000\]; wanted \[n, 3072\]",
         ),
         (pickle.dumps({b"data": [1], b"labels": [1]}, 2), "'data' are not an array of bytes"),
@@ -124,7 +124,7 @@ def test_what_is_no_batch(tmp_path: Path, content: bytes, message: str) -> None:
 
 
 def test_batches_as_python_3_writes_them(tmp_path: Path) -> None:
-    pixels, labels = batch(4)
+    pixels, labels = make_batch(4)
     for protocol in (2, 4):
         content = {b"data": pixels, b"labels": labels}
         (tmp_path / "batch").write_bytes(pickle.dumps(content, protocol))
@@ -145,9 +145,9 @@ def test_a_missing_batch_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_the_real_set(name: str) -> None:
     """Published sizes and channel means, where the files are on this machine."""
-    if not {a.name: a.present for a in available()}[name]:
+    if not {a.name: a.is_present for a in list_available()}[name]:
         pytest.skip(f"{name} is not on this machine")
-    data: DataSet = load(registry.settings("data", name)())
+    data: DataSet = load(registry.load_settings_class("data", name)())
     assert data.x_train.shape == (50_000, 3, 32, 32)
     assert data.x_test.shape == (10_000, 3, 32, 32)
     assert_array_equal(np.bincount(data.y_train), [50_000 // data.classes] * data.classes)

@@ -23,7 +23,7 @@ import pytest
 from support.small_sets import (
     EACH,
     TRAIN,
-    all_writers,
+    make_all_writers,
     write_cifar10,
     write_hosted,
     write_images,
@@ -36,9 +36,9 @@ from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.cifar10 import Cifar10
 from otafl.data.femnist import Femnist
-from otafl.data.fetch import available, fetch
+from otafl.data.fetch import fetch, list_available
 from otafl.data.files import Download
-from otafl.data.idx import image_files
+from otafl.data.idx import make_image_files
 from otafl.data.mnist import Mnist
 from otafl.data.sent140 import Sent140
 
@@ -57,7 +57,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     threading.Thread(target=web.serve_forever, args=(0.01,), daemon=True).start()
     md5 = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in NAMES}
     url = f"http://127.0.0.1:{web.server_address[1]}/"
-    monkeypatch.setattr(Mnist, "files", image_files("mnist", "", url, md5))
+    monkeypatch.setattr(Mnist, "files", make_image_files("mnist", "", url, md5))
     monkeypatch.setenv("NO_PROXY", "*")
     yield folder
     web.shutdown()
@@ -67,17 +67,17 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("server")
 def test_fetch(tmp_path: Path) -> None:
     root = tmp_path / "downloads"
-    assert [a.name for a in available(str(root)) if a.present] == ["digits"]
+    assert [a.name for a in list_available(str(root)) if a.is_present] == ["digits"]
     assert fetch("mnist", str(root)) == root / "mnist"
-    assert {a.name: a.present for a in available(str(root))}["mnist"]
+    assert {a.name: a.is_present for a in list_available(str(root))}["mnist"]
     assert len(load(Mnist(root=str(root))).y_train) == TRAIN
 
 
 def test_every_set_is_listed(tmp_path: Path) -> None:
-    lines = available(str(tmp_path))
-    assert tuple(line.name for line in lines) == registry.names("data")
+    lines = list_available(str(tmp_path))
+    assert tuple(line.name for line in lines) == registry.list_names("data")
     assert all(line.description for line in lines)
-    where = {line.name: line.where for line in lines}
+    where = {line.name: line.location for line in lines}
     assert where["digits"] == "ships with scikit-learn"
     assert where["fashion_mnist"] == str(tmp_path / "fashion-mnist")
 
@@ -142,7 +142,7 @@ def test_fetch_unpacks(served: Path, tmp_path: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert names == {"test_batch", *(f"data_batch_{i}" for i in range(1, 6))}
     assert len(load(Cifar10(root=str(root))).y_train) == 5 * EACH
-    assert {one.name: one.present for one in available(str(root))}["cifar10"]
+    assert {one.name: one.is_present for one in list_available(str(root))}["cifar10"]
     served.write_bytes(b"gone")  # what is there is not downloaded again
     fetch("cifar10", str(root))
     (folder / "test_batch").write_bytes(b"broken")
@@ -168,11 +168,11 @@ def test_fetch_refuses_what_is_broken(
     with pytest.raises(UserError, match=f"otafl data get cifar10: .*{message}"):
         fetch("cifar10", str(tmp_path / "data"))
     assert not list((tmp_path / "data").rglob("*.part"))
-    assert not {one.name: one.present for one in available(str(tmp_path))}["cifar10"]
+    assert not {one.name: one.is_present for one in list_available(str(tmp_path))}["cifar10"]
 
 
 def test_fetch_unpacks_the_hosted_femnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_hosted(tmp_path / "small.sqlite", all_writers())
+    write_hosted(tmp_path / "small.sqlite", make_all_writers())
     packed = lzma.compress((tmp_path / "small.sqlite").read_bytes(), lzma.FORMAT_ALONE)
 
     def retrieve(url: str, known_hash: str, fname: str, path: Path) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.small_sets import TRAIN, idx, write_images
+from support.small_sets import TRAIN, encode_idx, write_images
 
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.fashion_mnist import FashionMnist
-from otafl.data.fetch import available
+from otafl.data.fetch import list_available
 from otafl.data.idx import read
 from otafl.data.mnist import Mnist
 
@@ -31,7 +31,7 @@ def test_idx_by_hand(tmp_path: Path) -> None:
     assert_array_equal(read(tmp_path / "l.gz", "labels"), [7, 255])
 
 
-GOOD = idx(np.zeros((2, 3, 3)))
+GOOD = encode_idx(np.zeros((2, 3, 3)))
 ZIPPED = gzip.compress(GOOD, mtime=0)  # the same bytes at all times: they name tests
 
 
@@ -43,7 +43,7 @@ ZIPPED = gzip.compress(GOOD, mtime=0)  # the same bytes at all times: they name 
         ("a", GOOD[:9], "truncated, 9 bytes"),
         ("a", b"", "truncated, 0 bytes"),
         ("a", b"\0\0\x09\x03" + GOOD[4:], "magic number is 0x00000903, not 0x00000803"),
-        ("a", idx(np.zeros(30)), "magic number is 0x00000801, not 0x00000803"),
+        ("a", encode_idx(np.zeros(30)), "magic number is 0x00000801, not 0x00000803"),
         ("a", b"\0\0\x08\x03" + b"\xff\xff\xff\xff" + GOOD[8:], "truncated"),
         ("a.gz", GOOD, "not a gzip file"),
         ("a.gz", ZIPPED[:-9], "corrupt gzip"),
@@ -82,7 +82,7 @@ def test_image_files(tmp_path: Path, zipped: bool) -> None:
 def test_counts_of_images_and_labels_must_agree(tmp_path: Path) -> None:
     write_images(tmp_path / "fashion-mnist")
     path = tmp_path / "fashion-mnist" / "train-labels-idx1-ubyte.gz"
-    path.write_bytes(gzip.compress(idx(np.zeros(TRAIN - 1))))
+    path.write_bytes(gzip.compress(encode_idx(np.zeros(TRAIN - 1))))
     with pytest.raises(UserError, match=r"12 images but .*train-labels.* 11 labels"):
         load(FashionMnist(root=str(tmp_path)))
 
@@ -94,9 +94,9 @@ MEANS = {"fashion_mnist": 0.2860, "mnist": 0.1307}
 @pytest.mark.parametrize("name", list(MEANS))
 def test_the_real_set(name: str) -> None:
     """Published sizes, where the files are on this machine."""
-    if not {a.name: a.present for a in available()}[name]:
+    if not {a.name: a.is_present for a in list_available()}[name]:
         pytest.skip(f"{name} is not on this machine")
-    data = load(registry.settings("data", name)())
+    data = load(registry.load_settings_class("data", name)())
     assert data.x_train.shape == (60_000, 784)
     assert data.x_test.shape == (10_000, 784)
     assert data.x_train.min() == 0

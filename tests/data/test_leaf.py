@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.decks import dealt
+from support.decks import assign_samples
 from support.small_sets import (
     WRITERS,
-    expected_pixels,
-    first_pixels,
-    image,
-    leaf_content,
+    list_expected_pixels,
+    make_image,
+    make_leaf_content,
+    take_first_pixels,
     write,
     write_femnist,
 )
@@ -46,16 +46,16 @@ def test_leafs_own_split(root: Path) -> None:
     assert_array_equal(data.owner, [0] * 4 + [1] * 2 + [2] * 9)
     assert_array_equal(data.owner_test, [0, 1, 1, 2, 2, 2])
     for part, x in enumerate((data.x_train, data.x_test)):
-        assert first_pixels(x) == expected_pixels(part, WRITERS)
+        assert take_first_pixels(x) == list_expected_pixels(part, WRITERS)
     assert_array_equal(data.y_test, [60, 60, 59, 60, 59, 58])
-    assert_array_equal(data.x_train[0], np.array(image(0), np.float32))
+    assert_array_equal(data.x_train[0], np.array(make_image(0), np.float32))
 
 
 def test_natural_partition_of_it(root: Path) -> None:
     """Pooled, a device's training samples come before its test samples."""
     data = load(Femnist(root=str(root), test="per_device"))
     assert len(data.y_train) == 21
-    parts = dealt(Natural(), data.y_train, 3, np.random.default_rng(0), data.owner)
+    parts = assign_samples(Natural(), data.y_train, 3, np.random.default_rng(0), data.owner)
     assert [part.tolist() for part in parts] == [
         [0, 1, 2, 3, 15],
         [4, 5, 16, 17],
@@ -77,17 +77,17 @@ def test_owners_follow_the_samples(root: Path) -> None:
 @pytest.mark.parametrize("folder", ["all_data", "sampled_data", "rem_user_data", "data/all_data"])
 def test_unsplit_files(tmp_path: Path, folder: str) -> None:
     """A test sample of each writer, at least; the same whenever it is loaded."""
-    write(tmp_path / "femnist" / folder, "all_data.json", leaf_content(0, list(WRITERS)))
+    write(tmp_path / "femnist" / folder, "all_data.json", make_leaf_content(0, list(WRITERS)))
     data = load(Femnist(root=str(tmp_path)))
     assert data.owner is not None
     assert data.owner_test is not None
     assert_array_equal(np.bincount(data.owner), [3, 1, 8])
     assert_array_equal(np.bincount(data.owner_test), [1, 1, 1])
     for writer, name in enumerate(WRITERS):
-        train = first_pixels(data.x_train[data.owner == writer])
-        test = first_pixels(data.x_test[data.owner_test == writer])
-        assert sorted(train + test) == sorted(expected_pixels(0, [name]))
-        assert train == [pixel for pixel in expected_pixels(0, [name]) if pixel in train]
+        train = take_first_pixels(data.x_train[data.owner == writer])
+        test = take_first_pixels(data.x_test[data.owner_test == writer])
+        assert sorted(train + test) == sorted(list_expected_pixels(0, [name]))
+        assert train == [pixel for pixel in list_expected_pixels(0, [name]) if pixel in train]
     again = load(Femnist(root=str(tmp_path)))
     assert_array_equal(again.x_test, data.x_test)
 
@@ -97,7 +97,7 @@ def test_split_is_leafs(count: int, kept: int) -> None:
     x = np.arange(count)
     user = leaf.split(x, x + 100, np.random.default_rng(count))
     assert len(user.x_train) == kept
-    assert user.size == count
+    assert user.num_samples == count
     assert_array_equal(np.sort(np.concatenate([user.x_train, user.x_test])), x)
     assert_array_equal(user.y_train, user.x_train + 100)
     assert (np.diff(user.x_train) > 0).all()
@@ -107,14 +107,14 @@ def test_users_are_drawn_until_they_have_enough() -> None:
     sizes = np.random.default_rng(3).integers(1, 60, 500)
     for fraction in (0.05, 0.4, 1.0):
         for seed in range(5):
-            drawn = leaf.sample(sizes.tolist(), fraction, 1, np.random.default_rng(seed))
+            drawn = leaf.draw_users(sizes.tolist(), fraction, 1, np.random.default_rng(seed))
             held = sizes[drawn].sum()
             assert held >= fraction * sizes.sum() - 0.5
             assert held < fraction * sizes.sum() + 60
             assert (np.diff(drawn) > 0).all()
-    assert_array_equal(leaf.sample([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
+    assert_array_equal(leaf.draw_users([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
     with pytest.raises(UserError, match="none of the 3 users drawn has 10 samples"):
-        leaf.sample([5, 1, 9], 1.0, 10, np.random.default_rng(0))
+        leaf.draw_users([5, 1, 9], 1.0, 10, np.random.default_rng(0))
 
 
 def test_a_fraction_of_the_files(root: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_fraction_of_the_files(root: Path) -> None:
 
 
 def spoilt(**change: Any) -> dict[str, Any]:
-    one = leaf_content(0, ["f0"])
+    one = make_leaf_content(0, ["f0"])
     one["user_data"]["f0"].update(change)
     return one
 
@@ -159,9 +159,9 @@ def test_what_is_no_file_of_leaf(tmp_path: Path, value: Any, message: str) -> No
 
 
 def test_users_of_one_folder_alone(root: Path) -> None:
-    write(root / "femnist" / "test", "all_data_1_keep_0.json", leaf_content(1, []))
+    write(root / "femnist" / "test", "all_data_1_keep_0.json", make_leaf_content(1, []))
     with pytest.raises(UserError, match=r"user 'f1' is in one of .*preprocess.sh -t sample"):
         load(Femnist(root=str(root)))
-    write(root / "femnist" / "train", "more.json", leaf_content(0, ["f0"]))
+    write(root / "femnist" / "train", "more.json", make_leaf_content(0, ["f0"]))
     with pytest.raises(UserError, match="user 'f0' is in another file"):
         load(Femnist(root=str(root)))

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from support.small_sets import write_images
 
 from otafl.core.errors import UserError
-from otafl.data import load, loaded, loading
+from otafl.data import load, load_cached, loading
 from otafl.data.digits import Digits
 from otafl.data.fashion_mnist import FashionMnist
 
@@ -69,25 +69,25 @@ def test_split_refuses(root: Path, keys: dict[str, object], message: str) -> Non
 
 
 def test_the_last_two_are_kept() -> None:
-    loading._kept.cache_clear()
-    first = loaded(Digits())
-    assert loaded(Digits()) is first
-    loaded(Digits(validation=0.1))
-    loaded(Digits(validation=0.2))
-    assert loaded(Digits()) is not first
+    loading._load_from_cache.cache_clear()
+    first = load_cached(Digits())
+    assert load_cached(Digits()) is first
+    load_cached(Digits(validation=0.1))
+    load_cached(Digits(validation=0.2))
+    assert load_cached(Digits()) is not first
 
 
 def test_a_fingerprint_tells_data_sets_apart() -> None:
     """One label, the split, the shape; settings that change no sample do not count."""
     source = Digits()
     data = loading.load(source)
-    mark = loading._fingerprint(data)
-    assert loading.fingerprint(source) == mark
-    assert loading.fingerprint(source.model_copy(update={"own_test": True})) == mark
+    mark = loading._hash_dataset(data)
+    assert loading.compute_fingerprint(source) == mark
+    assert loading.compute_fingerprint(source.model_copy(update={"own_test": True})) == mark
     labels = data.y_train.copy()
     labels[-1] = (labels[-1] + 1) % 10
     flat = data.x_train.reshape(2, -1)
     others = [replace(data, y_train=labels), replace(data, x_train=flat)]
-    marks = {loading._fingerprint(one) for one in others}
-    marks.add(loading.fingerprint(source.model_copy(update={"validation": 0.1})))
+    marks = {loading._hash_dataset(one) for one in others}
+    marks.add(loading.compute_fingerprint(source.model_copy(update={"validation": 0.1})))
     assert len(marks | {mark}) == 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from otafl.data.pixels import scaled
+from otafl.data.pixels import scale_images
 
 pytestmark = pytest.mark.exact
 
@@ -14,16 +14,16 @@ pytestmark = pytest.mark.exact
 def test_scales_of_grey_images() -> None:
     """By hand: pixels 0, 2, 4, 6 of three images, and one pixel that never changes."""
     train, test = np.array([[0, 9], [2, 9]], np.uint8), np.array([[4, 9]], np.uint8)
-    by_pixel = scaled(train, test, "standardised_per_pixel")
+    by_pixel = scale_images(train, test, "standardised_per_pixel")
     deviation = (8 / 3) ** 0.5 + 0.001
     assert_allclose(by_pixel[0], [[-2 / deviation, 0], [0, 0]], rtol=1e-6)
     assert_allclose(by_pixel[1], [[2 / deviation, 0]], rtol=1e-6)
     assert_allclose(by_pixel[2], [-2 / deviation, -9 / 0.001], rtol=1e-6)
     values = np.array([0, 9, 2, 9, 4, 9])
-    one = scaled(train, test, "standardised")
+    one = scale_images(train, test, "standardised")
     expected = (values - values.mean()) / (values.std() + 0.001)
     assert_allclose(np.concatenate([one[0], one[1]]).ravel(), expected, rtol=1e-5)
     assert_allclose(one[2], expected[0], rtol=1e-5)
-    signed = scaled(train, test, "signed")
+    signed = scale_images(train, test, "signed")
     assert_allclose(signed[0], train / 127.5 - 1, atol=1e-6)
     assert signed[2] == -1

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.small_sets import VOCABULARY, vector, write_tweets, write_vectors
+from support.small_sets import VOCABULARY, make_vector, write_tweets, write_vectors
 
 from otafl.core.errors import UserError
 from otafl.data import load
-from otafl.data.sent140 import Sent140, words
+from otafl.data.sent140 import Sent140, tokenise
 
 pytestmark = pytest.mark.exact
 
@@ -41,17 +41,17 @@ def root(tmp_path: Path) -> Path:
 
 
 def sample(text: list[str], length: int) -> np.ndarray:
-    rows = [vector(word) if word in VOCABULARY else np.zeros(50) for word in text]
+    rows = [make_vector(word) if word in VOCABULARY else np.zeros(50) for word in text]
     return np.array(rows + [np.zeros(50)] * (length - len(text)), np.float32)
 
 
 def test_words() -> None:
-    assert words("I DON'T know... really?!", 25) == [
+    assert tokenise("I DON'T know... really?!", 25) == [
         *("i", "don't", "know", ".", ".", "."),
         *("really", "?", "!"),
     ]
-    assert words("a b c d", 2) == ["a", "b"]
-    assert words(" ()-- ", 5) == []
+    assert tokenise("a b c d", 2) == ["a", "b"]
+    assert tokenise(" ()-- ", 5) == []
 
 
 def test_the_authors_file(root: Path) -> None:

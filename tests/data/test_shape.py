@@ -8,7 +8,7 @@ import pytest
 
 from otafl.data.digits import Digits
 from otafl.data.femnist import Femnist
-from otafl.data.shape import declared_shape, read_shape
+from otafl.data.shape import get_declared_shape, read_shape
 
 pytestmark = pytest.mark.exact
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.exact
 )
 def test_the_declared_shape_is_the_one_that_is_read(keys: dict[str, Any]) -> None:
     source = Digits(**keys)
-    assert declared_shape(source) == read_shape(source)
+    assert get_declared_shape(source) == read_shape(source)
 
 
 def test_what_is_not_declared() -> None:
     """FEMNIST's number of samples is only in its file."""
-    shape = declared_shape(Femnist())
+    shape = get_declared_shape(Femnist())
     assert shape is not None
     assert (shape.classes, shape.samples) == (62, 0)

@@ -44,7 +44,7 @@ def byzantine(attack: Any, count: tuple[int, ...] = COUNT, **settings: Any) -> F
 def cohort() -> Cohort:
     """Devices 0, 1, 3 of the first trial, 1, 2 of the second: attackers are rows 0 and 3."""
     trial, device = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 3, 1, 2])
-    return Cohort.fresh(trial, device, torch.full((5,), 0.2, dtype=DOUBLE), (3, 2), K)
+    return Cohort.create(trial, device, torch.full((5,), 0.2, dtype=DOUBLE), (3, 2), K)
 
 
 ROWS = torch.tensor([4, 3, 0, 3])
@@ -58,7 +58,7 @@ def payload() -> Payload:
 
     return (
         Group({"a": random(5, 2, 3), "b": 10 * random(5, 4)}),
-        Group({"c": random(4, 3)}, rows=ROWS),
+        Group({"c": random(4, 3)}, row_index=ROWS),
         Group({"d": random(5, 1)}, route="ideal", reason="a test"),
     )
 
@@ -73,14 +73,14 @@ def test_scaled(attack: str, sign: float) -> None:
     given = payload()
     sent = byzantine(attack).tamper(given, cohort(), 0)
     for before, after, rows, scales in zip(payload(), sent, ATTACKED, SCALES, strict=True):
-        for name, block in before.blocks.items():
+        for name, block in before.tensors.items():
             expected = block.clone()
             for row, scale in zip(rows, scales, strict=True):
                 expected[row] *= sign * scale
-            assert torch.equal(after.blocks[name], expected)
+            assert torch.equal(after.tensors[name], expected)
         assert (after.route, after.weighting) == (before.route, before.weighting)
     for one, again in zip(given, payload(), strict=True):
-        equal(one.blocks, again.blocks)
+        equal(one.tensors, again.tensors)
 
 
 def test_gaussian() -> None:
@@ -88,23 +88,23 @@ def test_gaussian() -> None:
     streams, rows_of = Streams([4, 4], [0, 1], dtype=DOUBLE), cohort()
     sent = byzantine("gaussian").tamper(payload(), rows_of, 7)
     for g, (before, after) in enumerate(zip(payload(), sent, strict=True)):
-        honest = set(range(len(next(iter(before.blocks.values()))))) - set(ATTACKED[g])
-        for name, block in before.blocks.items():
-            assert torch.equal(after.blocks[name][sorted(honest)], block[sorted(honest)])
+        honest = set(range(len(next(iter(before.tensors.values()))))) - set(ATTACKED[g])
+        for name, block in before.tensors.items():
+            assert torch.equal(after.tensors[name][sorted(honest)], block[sorted(honest)])
         for row, scale in zip(ATTACKED[g], SCALES[g], strict=True):
-            at = row if before.rows is None else int(before.rows[row])
+            at = row if before.row_index is None else int(before.row_index[row])
             pair = rows_of.trial[at, None], rows_of.device[at, None]
             noise = {
-                name: streams.device_normal(f"fault/{g}/{name}", 7, *pair, block.shape[1:])[0]
-                for name, block in before.blocks.items()
+                name: streams.draw_device_normal(f"fault/{g}/{name}", 7, *pair, block.shape[1:])[0]
+                for name, block in before.tensors.items()
             }
             norms = [
                 np.sqrt(sum(float(block.square().sum()) for block in blocks))
-                for blocks in ([b[row] for b in before.blocks.values()], noise.values())
+                for blocks in ([b[row] for b in before.tensors.values()], noise.values())
             ]
             for name, z in noise.items():
                 expected = z * scale * norms[0] / norms[1]
-                torch.testing.assert_close(after.blocks[name][row], expected)
+                torch.testing.assert_close(after.tensors[name][row], expected)
 
 
 def test_gaussian_keeps_to_what_a_device_knows() -> None:
@@ -113,9 +113,9 @@ def test_gaussian_keeps_to_what_a_device_knows() -> None:
     other = torch.ones(5, 2, dtype=DOUBLE)
     group = Group({"x": x, "y": other}, mask={"x": mask})
     (sent,) = byzantine("gaussian").tamper((group,), cohort(), 0)
-    assert sent.blocks["x"][[0, 3], 2:].eq(0).all()
+    assert sent.tensors["x"][[0, 3], 2:].eq(0).all()
     for row, scale in ((0, 3.0), (3, 0.5)):
-        power = sent.blocks["x"][row].square().sum() + sent.blocks["y"][row].square().sum()
+        power = sent.tensors["x"][row].square().sum() + sent.tensors["y"][row].square().sum()
         assert float(power) == pytest.approx(4 * scale**2, rel=1e-12)
 
 
@@ -123,7 +123,9 @@ def test_noise_is_independent_over_devices_rounds_and_groups() -> None:
     block = torch.ones(5, 50, dtype=DOUBLE)
     groups = (Group({"x": block, "y": block}), Group({"x": block}))
     one, other = (byzantine("gaussian", (4, 4)).tamper(groups, cohort(), t) for t in (0, 1))
-    rows = [group.blocks[name] for sent in (one, other) for group in sent for name in group.blocks]
+    rows = [
+        group.tensors[name] for sent in (one, other) for group in sent for name in group.tensors
+    ]
     drawn = torch.nn.functional.normalize(torch.cat(rows), dim=1)
     likeness = (drawn @ drawn.T - torch.eye(len(drawn))).abs()
     assert len(drawn) == 30
@@ -140,7 +142,7 @@ def test_without_attackers_nothing_is_touched() -> None:
 def test_what_is_not_a_number_is_refused(attack: str, refuse: bool | None) -> None:
     """If not told, only where the attack is made of it."""
     faults, rows = byzantine(attack, refuse_nonfinite=refuse), cohort()
-    keep = faults.refuse(faults.tamper(payload(), rows, 0), rows)
+    keep = faults.select_finite(faults.tamper(payload(), rows, 0), rows)
     if refuse is False or (refuse is None and attack == "scale"):
         assert keep is None
         return
@@ -153,19 +155,19 @@ def test_refused_for_any_of_its_groups_and_blocks() -> None:
     """An infinity in row 1 of the third group, and in row 2 of the second, which is row 0 of the
     cohort, and one in the second block of row 4."""
     faults, rows, sent = byzantine("scale", refuse_nonfinite=True), cohort(), payload()
-    sent[2].blocks["d"][1] = torch.inf
-    sent[1].blocks["c"][2, 1] = -torch.inf
-    sent[0].blocks["b"][4, 3] = torch.nan
-    keep = faults.refuse(sent, rows)
+    sent[2].tensors["d"][1] = torch.inf
+    sent[1].tensors["c"][2, 1] = -torch.inf
+    sent[0].tensors["b"][4, 3] = torch.nan
+    keep = faults.select_finite(sent, rows)
     assert keep is not None
     assert keep.tolist() == [False, False, True, True, False]
 
 
 def test_without_faults_there_are_none() -> None:
     faults, rows = byzantine("nan", (0, 0)), cohort()
-    assert faults.refuse(payload(), rows) is None
-    assert faults.crashes(rows, 0) is None
-    assert faults.copies(rows, 0) is None
+    assert faults.select_finite(payload(), rows) is None
+    assert faults.draw_crashes(rows, 0) is None
+    assert faults.draw_copies(rows, 0) is None
     assert faults.draw_slowdown(np.array([0]), np.array([0]), 0) is None
     channel = ChannelState(torch.ones(S, K, 1, 1, 1, dtype=torch.complex128), torch.ones(S, K))
     assert faults.fade(channel, 0) is channel
@@ -201,7 +203,7 @@ def faults(seeds: tuple[int, ...] = (3, 3), **fields: tuple[float, ...]) -> Faul
 
 def of_many(trial: list[int], device: list[int]) -> Cohort:
     t, d = torch.tensor(trial), torch.tensor(device)
-    return Cohort.fresh(
+    return Cohort.create(
         t, d, torch.ones(len(t), dtype=DOUBLE), (t.tolist().count(0), t.tolist().count(1)), MANY
     )
 
@@ -210,7 +212,7 @@ EVERYONE = of_many([0] * MANY + [1] * MANY, [*range(MANY), *range(MANY)])
 SOME = of_many([0, 0, 1], [7, 30, 7])
 
 
-@pytest.mark.parametrize("method", ["crashes", "copies"])
+@pytest.mark.parametrize("method", ["draw_crashes", "draw_copies"])
 def test_a_draw_is_the_devices_own(method: str) -> None:
     """Whoever else takes part, stacked or alone; 1 for those who do not."""
     fields = {"crash_probability": (0.5, 0.5), "duplicate_probability": (0.5, 0.5)}
@@ -221,7 +223,7 @@ def test_a_draw_is_the_devices_own(method: str) -> None:
             assert some[s, k] == whole[s, k]
         assert (some != 1.0).sum() <= 3
     alone = faults((3,), **dict.fromkeys(fields, (0.5,)))
-    own = Cohort.fresh(
+    own = Cohort.create(
         torch.zeros(2, dtype=torch.int64), torch.tensor([7, 30]), torch.ones(2), (2,), MANY
     )
     assert torch.equal(getattr(alone, method)(own, 5)[0], getattr(one, method)(SOME, 5)[0])
@@ -267,7 +269,7 @@ def test_a_burst_by_hand() -> None:
     pair = torch.tensor([1]), torch.tensor([4])
     state, expected = False, []
     for t in range(60):
-        u = float(streams.device_uniform("fault/straggler", t, *pair, ())[0])
+        u = float(streams.draw_device_uniform("fault/straggler", t, *pair, ())[0])
         state = not u < 1 / 3.0 if state else u < 0.1
         expected.append(2.5 if state else 1.0)
     drawn = [one.draw_slowdown(np.array([1]), np.array([4]), t) for t in range(60)]
@@ -282,7 +284,7 @@ def test_a_fade_is_the_trials_own() -> None:
     gain, before = torch.rand(2, MANY, dtype=DOUBLE), h.clone()
     channel = ChannelState(h[..., :1, :], gain, 100, lambda blocks: h[..., :blocks, :])
     faded = both.fade(channel, 7)
-    assert torch.equal(faded.h, faded.over(250)[..., :1, :])
+    assert torch.equal(faded.h, faded.extend_to(250)[..., :1, :])
     assert faded.gain is gain
     assert torch.equal(h, before)
     alone = faults((3,), fade_probability=(0.2,), fade_db=(10.0,))

@@ -22,10 +22,10 @@ from support.broadcasts import (
     BANDWIDTH_HZ,
     RATE_BPS,
     SNR_DB,
-    cohort,
-    own,
-    setup,
-    shared,
+    make_cohort,
+    make_per_device,
+    make_setup,
+    make_shared,
 )
 
 from otafl.core.contracts import Broadcast
@@ -35,62 +35,62 @@ pytestmark = pytest.mark.exact
 
 
 def analog(**config: Any) -> AnalogDownlink:
-    return AnalogDownlink(AnalogDownlink.Settings(**config), setup())
+    return AnalogDownlink(AnalogDownlink.Settings(**config), make_setup())
 
 
-@pytest.mark.parametrize("sent", [shared(), own()], ids=["shared", "own"])
+@pytest.mark.parametrize("sent", [make_shared(), make_per_device()], ids=["shared", "own"])
 @pytest.mark.parametrize("fading", [False, True])
 @pytest.mark.parametrize("estimator", ["inversion", "mmse"])
 def test_analog_twin(sent: Broadcast, fading: bool, estimator: str) -> None:
     """Device k hears x + e, e of variance m / (2 gamma |h|^2), times s with mmse; m is the mean
     square over what is sent uncoded."""
-    round, rows, streams = 6, cohort(), setup().streams
+    round, rows, streams = 6, make_cohort(), make_setup().streams
     arrival = analog(fading=fading, estimator=estimator).send(sent, rows, round)
-    heard = arrival.rows(rows, 0, 4)
+    heard = arrival.expand_rows(rows, 0, 4)
     assert heard.per_device
     for row in range(4):
         trial, device = int(rows.trial[row]), int(rows.device[row])
         at = row if sent.per_device else trial
-        x = {n: b[at].numpy() for n, b in sent.blocks.items() if n != "count"}
+        x = {n: b[at].numpy() for n, b in sent.tensors.items() if n != "count"}
         m = np.mean(np.concatenate([block.ravel() for block in x.values()]) ** 2)
         pair = torch.tensor([trial]), torch.tensor([device])
         snr = 2 * 10 ** (SNR_DB[trial] / 10)
         if fading:
-            draw = streams.device_normal("downlink_fading", round, *pair, (2,))[0].numpy()
+            draw = streams.draw_device_normal("downlink_fading", round, *pair, (2,))[0].numpy()
             snr *= (draw[0] ** 2 + draw[1] ** 2) / 2
         shrink = snr / (1 + snr) if estimator == "mmse" else 1.0
         for name, block in x.items():
-            z = streams.device_normal(f"downlink/{name}", round, *pair, block.shape)[0].numpy()
+            z = streams.draw_device_normal(f"downlink/{name}", round, *pair, block.shape)[0].numpy()
             expected = shrink * (block + np.sqrt(m / snr) * z)
-            np.testing.assert_allclose(heard.blocks[name][row].numpy(), expected, rtol=1e-12)
-        if "count" in sent.blocks:
-            assert torch.equal(heard.blocks["count"][row], sent.blocks["count"][at])
+            np.testing.assert_allclose(heard.tensors[name][row].numpy(), expected, rtol=1e-12)
+        if "count" in sent.tensors:
+            assert torch.equal(heard.tensors["count"][row], sent.tensors["count"][at])
 
 
-@pytest.mark.parametrize("sent", [shared(), own()], ids=["shared", "own"])
+@pytest.mark.parametrize("sent", [make_shared(), make_per_device()], ids=["shared", "own"])
 def test_chunks_are_the_whole(sent: Broadcast) -> None:
-    rows = cohort()
+    rows = make_cohort()
     arrival = analog(fading=True, estimator="mmse").send(sent, rows, 2)
-    whole = arrival.rows(rows, 0, 4).blocks
+    whole = arrival.expand_rows(rows, 0, 4).tensors
     for start, stop in ((0, 1), (1, 3), (2, 4)):
-        part = arrival.rows(rows, start, stop).blocks
+        part = arrival.expand_rows(rows, start, stop).tensors
         equal(part, {name: block[start:stop] for name, block in whole.items()})
 
 
 def test_the_server_keeps_what_it_sent() -> None:
-    sent = shared()
-    analog().send(sent, cohort(), 0).rows(cohort(), 0, 4)
-    equal(sent.blocks, shared().blocks)
+    sent = make_shared()
+    analog().send(sent, make_cohort(), 0).expand_rows(make_cohort(), 0, 4)
+    equal(sent.tensors, make_shared().tensors)
 
 
 def test_the_cost_of_analog() -> None:
     """Ten reals a broadcast at a real a symbol, and four words: three integers and the mean square.
     Broadcasts that differ go out one after the other."""
-    arrival = analog().send(shared(), cohort(), 0)
+    arrival = analog().send(make_shared(), make_cohort(), 0)
     seconds = [10 / b + 4 * 32 / r for b, r in zip(BANDWIDTH_HZ, RATE_BPS, strict=True)]
     np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
     assert arrival.bits.tolist() == [4 * 32.0] * 2
-    arrival = analog().send(own(), cohort(), 0)
+    arrival = analog().send(make_per_device(), make_cohort(), 0)
     seconds = [n * (5 / b + 32 / r) for n, b, r in zip((3, 1), BANDWIDTH_HZ, RATE_BPS, strict=True)]
     np.testing.assert_allclose(arrival.seconds, seconds, rtol=1e-12)
     assert arrival.bits.tolist() == [3 * 32.0, 32.0]
@@ -131,7 +131,9 @@ def test_time_and_bits() -> None:
     compute = {"name": "fixed", "flops_per_s": 1e100}
     one = run(engine(NOISY | {"devices.compute": compute}), 2)
     up = 310 / 1e6
-    np.testing.assert_allclose(one.parts.clock.now(), 2 * (310 / 1e6 + 32 / 1e7 + up), rtol=1e-6)
+    np.testing.assert_allclose(
+        one.parts.clock.get_time_s(), 2 * (310 / 1e6 + 32 / 1e7 + up), rtol=1e-6
+    )
     assert one.downlink_bits.tolist() == [64.0] * 3
 
 

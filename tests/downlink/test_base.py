@@ -12,15 +12,15 @@ import torch
 from support.lossy_broadcasts import (
     FOUR,
     TEN,
-    seconds,
+    get_seconds,
+    make_setup,
     send,
-    setup,
 )
 from torch import Tensor
 
 from otafl.core.contracts import Broadcast, Cohort
 from otafl.downlink.analog import AnalogDownlink
-from otafl.downlink.base import Arrival
+from otafl.downlink.base import Delivery
 
 pytestmark = pytest.mark.exact
 
@@ -34,12 +34,12 @@ def test_taken() -> None:
         coordinates_per_row=torch.tensor([1, 2, 1, 2]),
     )
     whole = send(broadcast=own)
-    arrival = whole.taken(keep)
-    assert arrival.heard is None
-    assert arrival.rows(rows, 1, 3).blocks["a"].tolist() == [[4.0, 5.0], [6.0, 7.0]]
+    arrival = whole.select_rows(keep)
+    assert arrival.delivered_mask is None
+    assert arrival.expand_rows(rows, 1, 3).tensors["a"].tolist() == [[4.0, 5.0], [6.0, 7.0]]
     assert arrival.sent.coordinates_per_row is not None
     assert arrival.sent.coordinates_per_row.tolist() == [1, 1, 2]
-    assert seconds(arrival).tolist() == seconds(whole)[[0, 2, 3]].tolist()
+    assert get_seconds(arrival).tolist() == get_seconds(whole)[[0, 2, 3]].tolist()
     assert arrival.seconds is whole.seconds
     assert arrival.bits is whole.bits
 
@@ -48,12 +48,12 @@ def test_taken() -> None:
 def test_taken_noise(estimator: Any) -> None:
     """What a row hears does not depend on who is left out."""
     config = AnalogDownlink.Settings(fading=True, estimator=estimator)
-    made = AnalogDownlink(config, setup(snr_db=[10.0, 0.0]))
+    made = AnalogDownlink(config, make_setup(snr_db=[10.0, 0.0]))
     whole = made.send(TEN, FOUR, 3)
     keep = torch.tensor([False, True, True, True])
     rows = FOUR.take(keep.nonzero().squeeze(1))
 
-    def heard(arrival: Arrival, who: Cohort) -> Tensor:
-        return arrival.rows(who, 0, who.size).blocks["a"]
+    def heard(arrival: Delivery, who: Cohort) -> Tensor:
+        return arrival.expand_rows(who, 0, who.num_rows).tensors["a"]
 
-    assert torch.equal(heard(whole.taken(keep), rows), heard(whole, FOUR)[1:])
+    assert torch.equal(heard(whole.select_rows(keep), rows), heard(whole, FOUR)[1:])

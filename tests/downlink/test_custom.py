@@ -34,7 +34,7 @@ class Nothing(IdealDownlink):
 
 class Rows(IdealDownlink):
     def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
-        return replace(super().send(broadcast, cohort, round), seconds=np.ones(cohort.size))
+        return replace(super().send(broadcast, cohort, round), seconds=np.ones(cohort.num_rows))
 
 
 class Negative(IdealDownlink):
@@ -44,27 +44,29 @@ class Negative(IdealDownlink):
 
 class Heard(IdealDownlink):
     def send(self, broadcast: Any, cohort: Any, round: int) -> Any:
-        return replace(super().send(broadcast, cohort, round), heard=torch.ones(2, dtype=bool))
+        return replace(
+            super().send(broadcast, cohort, round), delivered_mask=torch.ones(2, dtype=bool)
+        )
 
 
 def test_what_it_takes() -> None:
     one = engine({"downlink": "downlink.test_custom:Slow"})
     for t in range(2):
-        one.round(t)
-    assert (one.parts.clock.now() >= 2.0).all()
+        one.run_round(t)
+    assert (one.parts.clock.get_time_s() >= 2.0).all()
     assert one.downlink_bits.tolist() == [14.0] * 3
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.Arrival"),
+        ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.Delivery"),
         ("Rows", "returned seconds of shape [12]; expected one number, or [3]"),
         ("Negative", "returned bits that are not numbers from 0 on; expected finite ones"),
-        ("Heard", "returned heard of shape [2]; expected [12], one row per device"),
+        ("Heard", "returned delivered_mask of shape [2]; expected [12], one row per device"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
-        engine({"downlink": f"downlink.test_custom:{name}"}).round(0)
+        engine({"downlink": f"downlink.test_custom:{name}"}).run_round(0)
     assert str(error.value).startswith(f"downlink.name: send of 'downlink.test_custom:{name}' ")

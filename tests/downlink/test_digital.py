@@ -24,8 +24,8 @@ from support.lossy_broadcasts import (
     RATE_BPS,
     TEN,
     S,
-    cohort,
-    seconds,
+    get_seconds,
+    make_cohort,
     send,
 )
 
@@ -38,18 +38,20 @@ pytestmark = pytest.mark.exact
 
 def test_broadcast() -> None:
     arrival = send()
-    assert arrival.heard is None
+    assert arrival.delivered_mask is None
     np.testing.assert_allclose(arrival.seconds, [0.1, 0.05])
-    np.testing.assert_allclose(seconds(arrival), [0.1, 0.1, 0.1, 0.05])
+    np.testing.assert_allclose(get_seconds(arrival), [0.1, 0.1, 0.1, 0.05])
     assert arrival.bits.tolist() == [320.0, 320.0]
-    torch.testing.assert_close(arrival.rows(FOUR, 1, 4).blocks["a"], torch.ones(3, 7, dtype=DOUBLE))
+    torch.testing.assert_close(
+        arrival.expand_rows(FOUR, 1, 4).tensors["a"], torch.ones(3, 7, dtype=DOUBLE)
+    )
 
 
 def test_unicast() -> None:
     """One after the other."""
     arrival = send(mode="unicast")
     np.testing.assert_allclose(arrival.seconds, [0.3, 0.05])
-    np.testing.assert_allclose(seconds(arrival), [0.1, 0.2, 0.3, 0.05])
+    np.testing.assert_allclose(get_seconds(arrival), [0.1, 0.2, 0.3, 0.05])
     assert arrival.bits.tolist() == [960.0, 320.0]
 
 
@@ -61,20 +63,24 @@ def test_copies_to_devices_without_a_link(rate: str, mode: str) -> None:
     got = send(numbers={"snr_db": [-100.0, 20.0]}, **config)
     plain = send(**config)
     assert got.seconds[0] == got.bits[0] == 0
-    assert got.heard is not None
-    assert got.heard[:3].logical_not().all()
+    assert got.delivered_mask is not None
+    assert got.delivered_mask[:3].logical_not().all()
     assert got.seconds[1] == plain.seconds[1] > 0
     assert got.bits[1] == plain.bits[1] > 0
-    assert bool(got.heard[3]) == (plain.heard is None or bool(plain.heard[3]))
-    assert np.isfinite(seconds(got)).all()
+    assert bool(got.delivered_mask[3]) == (
+        plain.delivered_mask is None or bool(plain.delivered_mask[3])
+    )
+    assert np.isfinite(get_seconds(got)).all()
 
 
 def test_times_do_not_depend_on_the_stack() -> None:
     """Bit for bit: the clock orders events by them."""
     thirds = {"snr_db": [3.0, 3.0]}
-    whole = send(cohort([0, 1, 2, 3], [0, 4, 5]), mode="unicast", rate="channel", numbers=thirds)
-    other = send(cohort([], [0, 4, 5]), mode="unicast", rate="channel", numbers=thirds)
-    assert seconds(whole)[4:].tolist() == seconds(other).tolist()
+    whole = send(
+        make_cohort([0, 1, 2, 3], [0, 4, 5]), mode="unicast", rate="channel", numbers=thirds
+    )
+    other = send(make_cohort([], [0, 4, 5]), mode="unicast", rate="channel", numbers=thirds)
+    assert get_seconds(whole)[4:].tolist() == get_seconds(other).tolist()
     assert whole.seconds[1] == other.seconds[1]
     assert other.seconds[0] == other.bits[0] == 0
 
@@ -83,11 +89,11 @@ def test_times_do_not_depend_on_the_stack() -> None:
 def test_a_model_for_each_goes_to_each(mode: str) -> None:
     own = Broadcast({"a": torch.arange(8.0).view(4, 2)}, per_device=True)
     arrival = send(broadcast=own, mode=mode)
-    np.testing.assert_allclose(seconds(arrival), [0.02, 0.04, 0.06, 0.01])
+    np.testing.assert_allclose(get_seconds(arrival), [0.02, 0.04, 0.06, 0.01])
     assert arrival.bits.tolist() == [192.0, 64.0]
-    parts = Broadcast(TEN.blocks, coordinates_per_row=torch.tensor([1, 10, 4, 2]))
+    parts = Broadcast(TEN.tensors, coordinates_per_row=torch.tensor([1, 10, 4, 2]))
     arrival = send(broadcast=parts, mode=mode)
-    np.testing.assert_allclose(seconds(arrival), [0.01, 0.11, 0.15, 0.01])
+    np.testing.assert_allclose(get_seconds(arrival), [0.01, 0.11, 0.15, 0.01])
     assert arrival.bits.tolist() == [15 * 32.0, 2 * 32.0]
 
 
@@ -96,7 +102,9 @@ def uniform(purpose: str, who: Cohort, attempts: int, round: int) -> np.ndarray:
     streams = Streams([2, 2], [0, 1], dtype=DOUBLE)
     rows = zip(who.trial.tolist(), who.device.tolist(), strict=True)
     draws = [
-        streams.device_uniform(purpose, round, torch.tensor([s]), torch.tensor([k]), (attempts,))
+        streams.draw_device_uniform(
+            purpose, round, torch.tensor([s]), torch.tensor([k]), (attempts,)
+        )
         for s, k in rows
     ]
     return torch.cat(draws).numpy()
@@ -111,8 +119,8 @@ class Twin:
 
     def __init__(self, who: Cohort, lost: np.ndarray, rate: np.ndarray, unicast: bool) -> None:
         trials, attempts = who.trial.numpy(), lost.shape[1]
-        self.heard = np.zeros(who.size, dtype=bool)
-        self.row_seconds = np.zeros(who.size)
+        self.heard = np.zeros(who.num_rows, dtype=bool)
+        self.row_seconds = np.zeros(who.num_rows)
         self.seconds, self.copies = np.zeros(S), np.zeros(S)
         for s in range(S):
             rows = np.flatnonzero(trials == s)
@@ -152,9 +160,9 @@ def test_against_a_plain_loop(mode: str, rate: str, attempts: int) -> None:
             bits_s = bandwidth * np.log2(1 + snr[trial, None] * gain)
         twin = Twin(who, lost, bits_s, mode == "unicast")
         arrival = send(who, round=round, numbers=numbers, mode=mode, rate=rate, attempts=attempts)
-        assert arrival.heard is not None
-        np.testing.assert_array_equal(arrival.heard.numpy(), twin.heard)
-        np.testing.assert_allclose(seconds(arrival), twin.row_seconds, rtol=1e-12)
+        assert arrival.delivered_mask is not None
+        np.testing.assert_array_equal(arrival.delivered_mask.numpy(), twin.heard)
+        np.testing.assert_allclose(get_seconds(arrival), twin.row_seconds, rtol=1e-12)
         np.testing.assert_allclose(arrival.seconds, twin.seconds, rtol=1e-12)
         np.testing.assert_array_equal(arrival.bits, 320 * twin.copies)
         some += int(twin.heard.sum())
@@ -164,7 +172,7 @@ def test_against_a_plain_loop(mode: str, rate: str, attempts: int) -> None:
 def test_a_known_channel_carries_its_rate() -> None:
     """Nothing is lost, whatever the attempts."""
     arrival = send(rate="channel", attempts=3)
-    assert arrival.heard is None
+    assert arrival.delivered_mask is None
     assert arrival.bits.tolist() == [320.0, 320.0]
 
 
@@ -179,12 +187,12 @@ def test_those_who_miss_the_broadcast_sit_the_round_out() -> None:
     keys = {"downlink": {"name": "digital", "loss": 0.7}, "transport": "ideal"}
     one = engine(keys | {"devices.compute": {"name": "fixed", "flops_per_s": 1e100}})
     made = DigitalDownlink(DigitalDownlink.Settings(loss=0.7), one.parts.downlink.setup)
-    everyone = one.select(None, 0)
+    everyone = one.select_cohort(None, 0)
     broadcast = one.parts.algorithm.broadcast(one.server, everyone)
     for t in range(6):
-        heard = made.send(broadcast, everyone, t).heard
+        heard = made.send(broadcast, everyone, t).delivered_mask
         assert heard is not None
-        one.round(t)
+        one.run_round(t)
         took_part = one.means.take()["participants"]
         assert took_part.tolist() == heard.view(3, 4).sum(1).tolist()
     assert one.server["model"].isfinite().all()
@@ -199,6 +207,6 @@ def test_stacked_is_alone(algorithm: str) -> None:
         "engine.dtype": "float64",
     }
     whole, alone = run(engine(keys), 4), run(engine(keys, trials=[1]), 4)
-    assert whole.parts.clock.now()[1] == alone.parts.clock.now()[0]
-    for name, block in alone.devices.blocks().items():
-        torch.testing.assert_close(whole.devices.blocks()[name][1], block[0])
+    assert whole.parts.clock.get_time_s()[1] == alone.parts.clock.get_time_s()[0]
+    for name, block in alone.devices.get_all().items():
+        torch.testing.assert_close(whole.devices.get_all()[name][1], block[0])

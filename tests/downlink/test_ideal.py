@@ -10,10 +10,10 @@ import pytest
 import torch
 from support.broadcasts import (
     RATE_BPS,
-    cohort,
-    own,
-    setup,
-    shared,
+    make_cohort,
+    make_per_device,
+    make_setup,
+    make_shared,
 )
 
 from otafl.downlink.ideal import IdealDownlink
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.exact
 
 
 def test_ideal() -> None:
-    ideal = IdealDownlink(IdealDownlink.Settings(), setup())
-    arrival = ideal.send(shared(), cohort(), 0)
-    rows = arrival.rows(cohort(), 1, 4)
-    for name, block in shared().blocks.items():
-        assert torch.equal(rows.blocks[name], block[[0, 0, 1]])
+    ideal = IdealDownlink(IdealDownlink.Settings(), make_setup())
+    arrival = ideal.send(make_shared(), make_cohort(), 0)
+    rows = arrival.expand_rows(make_cohort(), 1, 4)
+    for name, block in make_shared().tensors.items():
+        assert torch.equal(rows.tensors[name], block[[0, 0, 1]])
     np.testing.assert_array_equal(arrival.seconds, 13 * 32 / RATE_BPS)
     assert arrival.bits.tolist() == [13 * 32.0] * 2
-    assert ideal.send(own(), cohort(), 0).bits.tolist() == [3 * 5 * 32.0, 5 * 32.0]
+    assert ideal.send(make_per_device(), make_cohort(), 0).bits.tolist() == [3 * 5 * 32.0, 5 * 32.0]

@@ -33,8 +33,8 @@ def test_downlink() -> None:
     bits = 75 * 32 + 250
     assert arrival.bits.tolist() == [4 * bits] * 2
     assert arrival.seconds.tolist() == [4 * bits / 1e3, 4 * bits / 2e3]
-    assert arrival.reals == 250
-    rows = arrival.rows(COHORT, 0, 8).blocks
+    assert arrival.num_coordinates == 250
+    rows = arrival.expand_rows(COHORT, 0, 8).tensors
     flat = torch.cat([rows["w"].flatten(1), rows["b"]], 1)
     some = flat != 0
     assert some.sum(1).tolist() == [75] * 8
@@ -43,9 +43,9 @@ def test_downlink() -> None:
     whole = torch.cat([server["w"].flatten(1), server["b"]], 1)[COHORT.trial]
     assert torch.equal(flat, whole * some)
     assert all(torch.equal(server[name], block) for name, block in before.items())
-    part = arrival.rows(COHORT, 3, 6).blocks
+    part = arrival.expand_rows(COHORT, 3, 6).tensors
     assert all(torch.equal(block, rows[name][3:6]) for name, block in part.items())
-    later = downlink.send(Broadcast(server), COHORT, 6).rows(COHORT, 0, 8).blocks
+    later = downlink.send(Broadcast(server), COHORT, 6).expand_rows(COHORT, 0, 8).tensors
     assert not torch.equal(later["w"] != 0, rows["w"] != 0)
     assert downlink.send(
         Broadcast(server), COHORT.take(torch.tensor([0, 5, 6])), 5

@@ -42,7 +42,7 @@ def cohort(*devices: list[int]) -> Cohort:
     pairs = [(s, k) for s, some in enumerate(devices) for k in some]
     trial, device = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
     counts = tuple(map(len, devices))
-    return Cohort.fresh(trial, device, torch.ones(len(trial)), counts, K)
+    return Cohort.create(trial, device, torch.ones(len(trial)), counts, K)
 
 
 def random_cohort(generator: np.random.Generator, most: int) -> Cohort:
@@ -59,7 +59,7 @@ class Dense:
     def __init__(self) -> None:
         self.table = {n: b.expand(S, K, *b.shape[2:]).clone() for n, b in starts().items()}
 
-    def rows(self, some: Cohort) -> Tensors:
+    def get_rows(self, some: Cohort) -> Tensors:
         return {name: block[some.trial, some.device] for name, block in self.table.items()}
 
     def put(self, some: Cohort, rows: Tensors) -> None:
@@ -69,8 +69,8 @@ class Dense:
 
 def work(one: Any, some: Cohort) -> None:
     """Change each row by its own numbers, so that all devices come to differ."""
-    rows = {name: block.clone() for name, block in one.rows(some).items()}
-    rows["w"] = rows["w"] * 1.5 + some.cell[:, None]
+    rows = {name: block.clone() for name, block in one.get_rows(some).items()}
+    rows["w"] = rows["w"] * 1.5 + some.flat_index[:, None]
     rows["n"] = rows["n"] + 1.0
     one.put(some, rows)
 
@@ -91,21 +91,21 @@ def test_rows_are_those_of_a_table_of_all(place: str, most: int) -> None:
     for t in range(12):
         every = most == K and t % 3 == 2
         some = cohort([*range(K)], [*range(K)]) if every else random_cohort(generator, most)
-        equal(sparse.rows(some), dense.rows(some))
+        equal(sparse.get_rows(some), dense.get_rows(some))
         work(sparse, some), work(dense, some)
-        came |= set(some.cell.tolist())
-        assert sparse.allocated == (len(came) if 2 * len(came) <= S * K else S * K)
-        equal(sparse.blocks(), dense.table)
+        came |= set(some.flat_index.tolist())
+        assert sparse.num_allocated == (len(came) if 2 * len(came) <= S * K else S * K)
+        equal(sparse.get_all(), dense.table)
 
 
 def test_memory_grows_with_who_takes_part() -> None:
     sparse = store()
     for device in range(5):
         work(sparse, cohort([device], [device]))
-        assert sparse.allocated == 2 * (device + 1)
-        assert all(len(table) <= 2 * sparse.allocated for table in sparse._table.values())
+        assert sparse.num_allocated == 2 * (device + 1)
+        assert all(len(table) <= 2 * sparse.num_allocated for table in sparse._table.values())
     work(sparse, cohort([3], [4]))
-    assert sparse.allocated == 10
+    assert sparse.num_allocated == 10
 
 
 def test_the_start_is_a_copy() -> None:
@@ -113,30 +113,30 @@ def test_the_start_is_a_copy() -> None:
     one = DeviceStore(S, K, CPU)
     one.add(server)
     server["w"] += 5.0
-    assert one.rows(cohort([1], []))["w"].tolist() == [[1.0] * 3]
+    assert one.get_rows(cohort([1], []))["w"].tolist() == [[1.0] * 3]
 
 
 def test_a_start_of_each_devices_own() -> None:
     own = torch.arange(float(S * K)).view(S, K, 1)
     one = DeviceStore(S, K, CPU)
     one.add({"w": own})
-    assert one.rows(cohort([3], [4]))["w"].flatten().tolist() == [3.0, K + 4.0]
-    assert one.allocated == S * K
+    assert one.get_rows(cohort([3], [4]))["w"].flatten().tolist() == [3.0, K + 4.0]
+    assert one.num_allocated == S * K
 
 
 def test_a_block_that_comes_later_begins_at_its_start() -> None:
     one = store(hands_over=False)
     work(one, cohort([7], [2]))
     one.add({"late": torch.tensor([3.0, 4.0]).view(S, 1)})
-    assert one.rows(cohort([7, 9], [2]))["late"].tolist() == [3.0, 3.0, 4.0]
+    assert one.get_rows(cohort([7, 9], [2]))["late"].tolist() == [3.0, 3.0, 4.0]
 
 
 def test_nothing_is_kept_of_a_method_without_state() -> None:
     one = DeviceStore(S, K, CPU)
     one.add({})
-    assert one.rows(cohort([1], [])) == one.blocks() == {}
+    assert one.get_rows(cohort([1], [])) == one.get_all() == {}
     one.put(cohort([1], []), {})
-    assert one.allocated == one.reals == one.row_bytes == 0
+    assert one.num_allocated == one.num_coordinates == one.row_bytes == 0
 
 
 @pytest.mark.parametrize("most", [3, 30])
@@ -150,25 +150,25 @@ def test_it_goes_on_from_what_was_kept(place: str, most: int) -> None:
     again = DeviceStore(S, K, CPU, place)  # as the engine makes a codec's, before any block
     again.load_state_dict(one.state_dict())
     again.add(starts())
-    assert again.allocated == one.allocated
+    assert again.num_allocated == one.num_allocated
     for _ in range(4):
         some = random_cohort(generator, most)
         work(again, some), work(dense, some)
-        equal(again.blocks(), dense.table)
+        equal(again.get_all(), dense.table)
 
 
 def test_what_is_tested_is_the_start_and_who_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
     one = store()
     work(one, cohort([5, 30], [])), work(one, cohort([7], [6]))
-    blocks, whose = one.different(model_reals=4)
+    blocks, whose = one.get_distinct(model_coordinates=4)
     assert whose is None
     assert blocks["w"].shape == (S, K, 3)
     monkeypatch.setattr(device_store, "MODELS_CHUNK", 4 * S * K - 1)
-    some, whose = one.different(model_reals=4)
+    some, whose = one.get_distinct(model_coordinates=4)
     assert isinstance(whose, Tensor)
     assert some["w"].shape == (S, 4, 3)  # the start and three, of the second trial one
     equal({n: b.flatten(0, 1)[whose].view_as(blocks[n]) for n, b in some.items()}, blocks)
     monkeypatch.setattr(device_store, "MODELS_CHUNK", 4 * S * K)
-    assert one.different(model_reals=4)[1] is None
-    monkeypatch.setattr(device_store, "MANY", S * K - 1)
-    assert torch.equal(one.different(model_reals=4)[1], whose)
+    assert one.get_distinct(model_coordinates=4)[1] is None
+    monkeypatch.setattr(device_store, "MAX_COMPARED", S * K - 1)
+    assert torch.equal(one.get_distinct(model_coordinates=4)[1], whose)

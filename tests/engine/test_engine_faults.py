@@ -19,7 +19,7 @@ from contract import probes
 from contract.small import engine, equal, points, run
 
 from otafl.core.contracts import Broadcast, Cohort, Group, Payload
-from otafl.running.running import run_stack
+from otafl.running.stack_run import run_stack
 
 pytestmark = pytest.mark.exact
 
@@ -28,7 +28,7 @@ class Numbered(probes.Probe):
     """Device k's update is k + 1."""
 
     def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        rows = (cohort.device + 1.0).to(broadcast.blocks["x"].dtype)
+        rows = (cohort.device + 1.0).to(broadcast.tensors["x"].dtype)
         return (Group({"x": rows[:, None].repeat(1, self.width)}),)
 
 
@@ -50,15 +50,15 @@ def test_crashed_packets_are_lost_and_counted() -> None:
     """Of devices that send 1, 2, 3, 4, the mean of those that did not crash."""
     keys = BASE | {"transport": "digital", "faults": {"crash_probability": 0.5}}
     one, model = engine(keys, probe=Numbered), np.zeros(3)
-    everyone, crashed = one.select(None, 0), np.zeros(3)
+    everyone, crashed = one.select_cohort(None, 0), np.zeros(3)
     for t in range(6):
-        sent = one.parts.faults.crashes(everyone, t)
+        sent = one.parts.faults.draw_crashes(everyone, t)
         assert sent is not None
         whole = (sent == 1.0).numpy()
         count = whole.sum(1)
         model += (whole * np.arange(1.0, 5.0)).sum(1) / np.maximum(count, 1)
         crashed += 4 - count
-        one.round(t)
+        one.run_round(t)
         assert one.means.take()["participants"].tolist() == count.tolist()
         np.testing.assert_allclose(one.server["x"][:, 0].numpy(), model, rtol=1e-12)
         assert one.counts["crashed_updates"].tolist() == crashed.tolist()
@@ -69,7 +69,7 @@ def test_the_rest_of_a_crashed_update_is_missing_over_the_air() -> None:
     """Of 40 numbers each."""
     keys = BASE | {"faults": {"crash_probability": 0.5}}
     one = engine(keys, probe=lambda parts: Numbered(parts, width=40))
-    sent = one.parts.faults.crashes(one.select(None, 0), 0)
+    sent = one.parts.faults.draw_crashes(one.select_cohort(None, 0), 0)
     assert sent is not None
     run(one, 1)
     stops = np.floor(sent.numpy() * 40)[..., None]
@@ -90,11 +90,11 @@ def test_a_crashed_device_is_away() -> None:
     """For an hour: the second round is without those that crashed in the first."""
     faults = {"crash_probability": 0.5, "crash_downtime_s": 3600.0}
     one = engine(BASE | {"transport": "digital", "faults": faults}, probe=Numbered, trials=[0])
-    sent = one.parts.faults.crashes(one.select(None, 0), 0)
+    sent = one.parts.faults.draw_crashes(one.select_cohort(None, 0), 0)
     assert sent is not None
     assert 0 < int((sent < 1).sum()) < 4
-    one.round(0)
-    assert one.parts.clock.available().tolist() == (sent == 1).tolist()
+    one.run_round(0)
+    assert one.parts.clock.get_available().tolist() == (sent == 1).tolist()
 
 
 def test_bursts_take_time() -> None:
@@ -106,8 +106,8 @@ def test_bursts_take_time() -> None:
     ends = {id(one): [0.0] for one in (plain, slow)}
     for t in range(4):
         for one in (plain, slow):
-            one.round(t)
-            ends[id(one)].append(float(one.parts.clock.now()[0]))
+            one.run_round(t)
+            ends[id(one)].append(float(one.parts.clock.get_time_s()[0]))
     usual, taken = (np.diff(ends[id(one)]) for one in (plain, slow))
     assert usual[0] > 0.1
     air_s = 310 / 1e6
@@ -138,9 +138,9 @@ def test_selection_sees_fades() -> None:
     one = engine(keys | {"faults": {"fade_probability": 0.5}}, probe=Numbered)
     mixed = 0
     for t in range(4):
-        h = one.parts.faults.fade(one.parts.link.channel.state(t), t).h
+        h = one.parts.faults.fade(one.parts.link.channel.get_state(t), t).h
         faded, before = h.abs().flatten(2)[..., 0] < 1, one.server["x"][:, 0].clone()
-        one.round(t)
+        one.run_round(t)
         chosen = (one.server["x"][:, 0] - before).round().long() - 1
         some = ~faded.all(1)
         assert not (faded[torch.arange(3), chosen] & some).any()
@@ -200,7 +200,7 @@ def test_attackers_lie_about_their_norm_and_to_the_codec() -> None:
     (heard,) = one.parts.algorithm.heard
     assert heard.cohort.device.tolist() == [0, 0, 0]
     assert one.server["x"].tolist() == [[-10.0, 0.0]] * 3
-    assert one.memory.blocks()["rest"][:, 0].tolist() == [[0.0, -10.0]] * 3
+    assert one.memory.get_all()["rest"][:, 0].tolist() == [[0.0, -10.0]] * 3
 
 
 def test_an_attacker_keeps_to_the_power_limit() -> None:
@@ -230,7 +230,7 @@ def test_all_are_refused() -> None:
 @pytest.mark.parametrize("codec", ["topk", "qsgd"])
 def test_what_is_refused_does_not_reach_the_codec(codec: str) -> None:
     one = run(engine({"faults": {"byzantine": 1, "attack": "nan"}, "codec": codec}), 2)
-    assert all(table.isfinite().all() for table in one.memory.blocks().values())
+    assert all(table.isfinite().all() for table in one.memory.get_all().values())
     assert one.server["model"].isfinite().all()
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.exact
 def cohort(counts: tuple[int, ...], num_devices: int) -> Cohort:
     trial = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     device = torch.cat([torch.arange(n) for n in counts])
-    return Cohort.fresh(trial, device, torch.ones(len(trial)), counts, num_devices)
+    return Cohort.create(trial, device, torch.ones(len(trial)), counts, num_devices)
 
 
 @pytest.mark.law
@@ -46,21 +46,21 @@ def test_senders_alone_are_aggregated_and_all_train() -> None:
     """The server's step is the mean of the senders' increments; train loss is everyone's."""
     keys = {"transport": "ideal", "engine.dtype": "float64"}
     everyone, some = engine(keys), engine(keys | {"devices.senders": 2})
-    who = some.select(None, 0)
-    assert [int(part.sum()) for part in who.sends.split(4)] == [2, 2, 2]
+    who = some.select_cohort(None, 0)
+    assert [int(part.sum()) for part in who.transmit_mask.split(4)] == [2, 2, 2]
     before = everyone.server["model"].clone()
     broadcast = everyone.parts.algorithm.broadcast(everyone.server, who)
-    (group,), _ = everyone.local_work(broadcast, everyone.select(None, 0), 0)
-    weight = torch.where(who.sends, who.weight, 0.0).view(3, 4)
+    (group,), _ = everyone.train_cohort(broadcast, everyone.select_cohort(None, 0), 0)
+    weight = torch.where(who.transmit_mask, who.weight, 0.0).view(3, 4)
     weight = weight / weight.sum(1, keepdim=True)
-    expected = torch.einsum("sk,skp->sp", weight, group.blocks["model"].view(3, 4, -1))
+    expected = torch.einsum("sk,skp->sp", weight, group.tensors["model"].view(3, 4, -1))
     run(some, 1)
     torch.testing.assert_close(some.server["model"], before + expected, rtol=1e-10, atol=1e-13)
     run(everyone, 1)
     ours, all_of_them = some.means.take(), everyone.means.take()
     torch.testing.assert_close(ours["train_loss"], all_of_them["train_loss"])
     assert ours["participants"].tolist() == [2.0] * 3
-    assert not torch.equal(some.select(None, 1).sends, who.sends)
+    assert not torch.equal(some.select_cohort(None, 1).transmit_mask, who.transmit_mask)
 
 
 @pytest.mark.parametrize("chunk", [1000.0, 1e-6])
@@ -82,6 +82,6 @@ def test_where_device_state_lies_changes_nothing(place: str, keys: dict[str, Any
     keys = {"algorithm": "fedrlr", "engine.dtype": "float64", **keys}
     memory = run(engine(keys), 3)
     other = run(engine(keys | {"engine.device_state": place}), 3)
-    blocks, expected = other.devices.blocks(), memory.devices.blocks()
+    blocks, expected = other.devices.get_all(), memory.devices.get_all()
     torch.testing.assert_close(blocks, expected, rtol=1e-10, atol=1e-13)
     torch.testing.assert_close(other.server, memory.server, rtol=1e-10, atol=1e-13)

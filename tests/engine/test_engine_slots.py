@@ -22,8 +22,8 @@ import otafl
 from otafl.core.contracts import Cohort, Context, Payload, Workload
 from otafl.devices.activities import ACTIVITIES
 from otafl.engine.engine import Engine
-from otafl.results.ending import final
-from otafl.running.running import run_stack
+from otafl.results.end_values import select_final
+from otafl.running.stack_run import run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact
@@ -63,8 +63,8 @@ class Sent(probes.Probe):
         ]
         return super().payload(broadcast, cohort, round)
 
-    def flops(self, load: Workload) -> np.ndarray:
-        return np.full_like(load.samples, 1.4e4)  # 14 ms for the median device
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        return np.full_like(workload.num_samples, 1.4e4)  # 14 ms for the median device
 
 
 def delivered(one: Engine) -> list[tuple[int, int, int]]:
@@ -94,8 +94,8 @@ def test_every_update_is_used_once_or_lost(protocol: str, life: str) -> None:
     began, used = Counter(one.parts.algorithm.began), Counter(delivered(one))
     assert max(used.values()) == 1
     assert not used - began
-    started, lost = one.parts.clock.updates()
-    at_work = one.parts.clock.at_work().sum(1)
+    started, lost = one.parts.clock.count_updates()
+    at_work = one.parts.clock.get_busy().sum(1)
     for trial in range(3):
         mine = [cell for cell in used if cell[0] == trial]
         assert started[trial] == sum(cell[0] == trial for cell in began)
@@ -182,10 +182,10 @@ def test_no_more_devices_at_work_than_take_part(protocol: str) -> None:
     }
     one = engine(keys, probe=Sent)
     for t in range(20):
-        before = one.parts.clock.updates()[0]
-        free = 3 - one.parts.clock.at_work().sum(1)
-        one.round(t)
-        np.testing.assert_array_equal(one.parts.clock.updates()[0] - before, free)
+        before = one.parts.clock.count_updates()[0]
+        free = 3 - one.parts.clock.get_busy().sum(1)
+        one.run_round(t)
+        np.testing.assert_array_equal(one.parts.clock.count_updates()[0] - before, free)
 
 
 def test_weights_of_stale_updates() -> None:
@@ -198,15 +198,15 @@ def test_weights_of_stale_updates() -> None:
     }
     one = engine(keys)
     method, seen = one.parts.algorithm, []
-    combine = method.combine
+    combine = method.update_server
 
     def spy(server: Any, received: Any, context: Context) -> Any:
         seen.append(context.cohort)
         return combine(server, received, context)
 
-    method.combine = spy
+    method.update_server = spy
     run(one, 12)
-    share = one.share / one.share.sum(1, keepdim=True)
+    share = one.sample_share / one.sample_share.sum(1, keepdim=True)
     for cohort in seen:
         expected = share[cohort.trial, cohort.device] / (1.0 + cohort.staleness).sqrt()
         torch.testing.assert_close(cohort.weight, expected, rtol=1e-6, atol=0)
@@ -218,10 +218,10 @@ def test_joules_of_batteries_are_what_was_spent() -> None:
     keys = BATTERIES | PROTOCOLS["late"] | {"engine.dtype": "float64"}
     one = run(engine(keys), 40)
     clock, own = one.parts.clock, one.parts.hardware
-    spent, left = clock.compute_spent_j().sum(2), clock.charge_j()
-    came = [trial.power.harvested_j() for trial in clock.trials]
+    spent, left = clock.compute_spent_j().sum(2), clock.compute_charge_j()
+    came = [trial.power.compute_harvested_j() for trial in clock.trials]
     np.testing.assert_allclose(own.charge_j + np.array(came) - left, spent, rtol=1e-9)
-    assert (clock.charge_j() >= 0).all()
+    assert (clock.compute_charge_j() >= 0).all()
     assert (spent > 2e-4).any()
 
 
@@ -269,7 +269,7 @@ def test_round_budget() -> None:
 
 
 def test_trials_end_at_their_time_or_when_nobody_will_come() -> None:
-    """Each trial is recorded at its own last slot, and `final` finds it there."""
+    """Each trial is recorded at its own last slot, and `select_final` finds it there."""
     keys = PROTOCOLS["asynchronous"] | {
         "name": "ends",
         "devices.compute": SLOW,
@@ -286,13 +286,13 @@ def test_trials_end_at_their_time_or_when_nobody_will_come() -> None:
         assert times.sel(round=end) >= 0.05
         assert (times.sel(round=slice(None, end - 1)).dropna("round") < 0.05).all()
         assert times.sel(round=slice(end + 1, None)).isnull().all()
-    assert np.isfinite(final(result, "test_accuracy")).all()
+    assert np.isfinite(select_final(result, "test_accuracy")).all()
     dead = {"battery_j": 2e-4, "kappa": 1e-22, "receive_w": 1e-3}
     keys = {"training.rounds": 200, "devices.compute": SLOW | dead, "transport": "ideal"}
     result = otafl.run(tree(keys | {"training.eval_every": 100}))
     assert (result["end_round"] < 200).all()
-    assert (final(result, "present") == 0).all()
-    np.testing.assert_allclose(final(result, "charge_j"), 0.0, atol=1e-15)
+    assert (select_final(result, "present") == 0).all()
+    np.testing.assert_allclose(select_final(result, "charge_j"), 0.0, atol=1e-15)
 
 
 def test_timeline() -> None:

@@ -58,11 +58,11 @@ class Sender(probes.Probe):
         self.settled: list[Settled] = []
 
     def on_ack(
-        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+        self, devices: Tensors, sent: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        cohort, (group,), (came,) = context.cohort, sent, heard
+        cohort, (group,), (came,) = context.cohort, sent, delivered_masks
         rows = cohort.trial.tolist(), cohort.device.tolist(), came[:, 0].tolist()
-        numbers = group.blocks["x"][:, 0].tolist()
+        numbers = group.tensors["x"][:, 0].tolist()
         self.settled.append(Settled(context.round, *rows, numbers, len(self.heard)))
         return {"trained": devices["trained"] + 100.0 * ~came[:, :1]}
 
@@ -79,7 +79,7 @@ def test_senders_see_whether_they_were_heard(
     one = engine(keys | more, probe=Sender)
     method, lost, trained = one.parts.algorithm, np.zeros((3, 4)), np.zeros((3, 4))
     for t in range(6):
-        one.round(t)
+        one.run_round(t)
         now, sent = method.settled[-1], method.heard[-1].cohort
         assert (now.round, now.steps, len(method.settled)) == (t, t + 1, t + 1)
         assert now.trial == sent.trial.tolist()
@@ -91,7 +91,7 @@ def test_senders_see_whether_they_were_heard(
         np.add.at(lost, (now.trial, now.device), ~came)
         np.add.at(trained, (now.trial, now.device), 1.0)
     assert 0 < lost.sum() < trained.sum()
-    kept = one.devices.blocks()["trained"][..., 0].numpy()
+    kept = one.devices.get_all()["trained"][..., 0].numpy()
     assert (kept == trained + 100.0 * lost).all()
 
 
@@ -144,7 +144,7 @@ def test_an_update_of_a_device_that_leaves_settles_once() -> None:
     one = run(engine(BASE | late | ideal, probe=Sender), 1)
     for trial in one.parts.clock.trials:
         trial._remove_device(0, "left")
-    one.round(1)
+    one.run_round(1)
     settled = one.parts.algorithm.settled
     assert [(now.round, now.device, any(now.heard)) for now in settled] == [
         (0, [1, 2, 3] * 3, True),
@@ -184,4 +184,4 @@ def test_a_method_without_it_keeps_its_state() -> None:
     """Nothing is looked up or written for methods that do not settle."""
     one = engine(LOSSY, probe=probes.Probe)
     run(one, 3)
-    assert torch.equal(one.devices.blocks()["trained"], torch.full((3, 4, 1), 3.0).double())
+    assert torch.equal(one.devices.get_all()["trained"], torch.full((3, 4, 1), 3.0).double())

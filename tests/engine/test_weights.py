@@ -26,15 +26,15 @@ UNEQUAL = {
 def test_the_mean_is_weighted_as_asked(weights: str) -> None:
     """After a round the server has gone by the weighted mean of what devices send."""
     one = engine({**UNEQUAL, "training.weights": weights})
-    broadcast, cohort = one.first_work()
-    payload, _ = one.training.of(broadcast, cohort, 0)
-    sent = payload[0].blocks["model"].unflatten(0, (2, -1)).clone()
-    held = one.parts.samples.share
+    broadcast, cohort = one.prepare_first_round()
+    payload, _ = one.training.train_cohort(broadcast, cohort, 0)
+    sent = payload[0].tensors["model"].unflatten(0, (2, -1)).clone()
+    held = one.parts.samples.sample_share
     assert not torch.equal(held, held[:, :1].expand_as(held))
     share = held if weights == "samples" else torch.ones_like(held)
     hand = torch.einsum("sk,skp->sp", share / share.sum(1, keepdim=True), sent)
     start = one.server["model"].clone()
-    one.round(0)
+    one.run_round(0)
     torch.testing.assert_close(one.server["model"] - start, hand, rtol=0, atol=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_of_some_devices() -> None:
     """Of a cohort uniform weights are one over all devices, as shares of samples are of all."""
     some: dict[str, Any] = {"devices.participants": 2, "training.weights": "uniform"}
     one = engine({**UNEQUAL, **some})
-    _, cohort = one.first_work()
-    devices = one.parts.samples.share.shape[1]
-    assert cohort.size == 4 < 2 * devices
+    _, cohort = one.prepare_first_round()
+    devices = one.parts.samples.sample_share.shape[1]
+    assert cohort.num_rows == 4 < 2 * devices
     torch.testing.assert_close(cohort.weight, torch.full((4,), 1.0 / devices).to(cohort.weight))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Tensors, View
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.evaluation import batch_statistics
 from otafl.evaluation.batch_statistics import BatchStatistics
 from otafl.evaluation.evaluation import Evaluation
@@ -44,7 +44,7 @@ def moments(params: Tensors, x: Tensor) -> Tensors:
 
 def view(scale: list[float], owner: str = "trial") -> View:
     params = {"scale": torch.tensor(scale, dtype=DOUBLE)[:, None]}
-    return View(params, lambda blocks, x: x, owner, moments=moments)  # type: ignore[arg-type]
+    return View(params, lambda blocks, x: x, owner, moments_fn=moments)  # type: ignore[arg-type]
 
 
 def torch_statistics(batches: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def test_a_trial_passes_over_all_that_its_devices_hold(monkeypatch: pytest.Monke
     monkeypatch.setattr(batch_statistics, "BATCH", 3)
     x = torch.randn(12, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
     data = local_data([[[4, 0, 7], [2, 9]], [[1, 3, 2], [11, 5]]], x)
-    found = BatchStatistics(data, None).added(view([1.0, 2.0]))
+    found = BatchStatistics(data, None).add_statistics(view([1.0, 2.0]))
     for row, (scale, own) in enumerate([(1.0, [0, 2, 4, 7, 9]), (2.0, [1, 2, 3, 5, 11])]):
         close(found, row, [scale * x[own[:3]], scale * x[own[3:]]])
 
@@ -75,7 +75,7 @@ def test_a_trial_passes_over_all_that_its_devices_hold(monkeypatch: pytest.Monke
 def test_one_batch_gives_the_statistics_of_the_whole() -> None:
     x = torch.randn(40, 3, dtype=DOUBLE, generator=torch.Generator().manual_seed(2))
     data = local_data([[list(range(20)), list(range(20, 40))]], x)
-    found = BatchStatistics(data, None).added(view([1.0]))
+    found = BatchStatistics(data, None).add_statistics(view([1.0]))
     torch.testing.assert_close(found.params["mean"][0], x.mean(0))
     torch.testing.assert_close(found.params["variance"][0], x.var(0, correction=1))
 
@@ -83,32 +83,32 @@ def test_one_batch_gives_the_statistics_of_the_whole() -> None:
 def test_a_device_passes_over_its_own() -> None:
     x = torch.randn(9, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
     held = [[0, 5, 8], [1, 2, 3, 4, 6]]
-    found = BatchStatistics(local_data([held], x), None).added(view([1.0, 3.0], "device"))
+    found = BatchStatistics(local_data([held], x), None).add_statistics(view([1.0, 3.0], "device"))
     for row, scale in enumerate([1.0, 3.0]):
         close(found, row, [scale * x[held[row]]])
 
 
 def test_so_many_samples_are_spread_over_all() -> None:
     x = torch.randn(10, 2, dtype=DOUBLE, generator=torch.Generator().manual_seed(4))
-    found = BatchStatistics(local_data([[list(range(10))]], x), 4).added(view([1.0]))
+    found = BatchStatistics(local_data([[list(range(10))]], x), 4).add_statistics(view([1.0]))
     close(found, 0, [x[[0, 2, 5, 7]]])
 
 
 def test_a_model_without_normalisation_stays_as_it_is() -> None:
     x = torch.zeros(2, 2, dtype=DOUBLE)
     plain = View({}, lambda blocks, x: x)
-    assert BatchStatistics(local_data([[[0, 1]]], x), None).added(plain) is plain
+    assert BatchStatistics(local_data([[[0, 1]]], x), None).add_statistics(plain) is plain
 
 
 def test_before_the_round_a_model_is_tested_on_its_test_batch() -> None:
     one = engine({"model": BN[1], "training.norm_from_round": 2, "trials": 1})
     evaluation = Evaluation(one.parts.samples, one.parts.scenario.training)
-    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
     at = {round: evaluation.take(views, round, one.running)["test_loss"][0] for round in (0, 1, 2)}
     x, y = one.parts.samples.data.x_test[:40], torch.from_numpy(one.parts.samples.data.y_test[:40])
-    scores = views["global"].predict(views["global"].params, torch.from_numpy(x)[None])[0]
+    scores = views["global"].predict_fn(views["global"].params, torch.from_numpy(x)[None])[0]
     assert at[0] == at[1] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
-    known = BatchStatistics(one.parts.samples.local_data, None).added(views["global"])
-    scores = known.predict(known.params, torch.from_numpy(x)[None])[0]
+    known = BatchStatistics(one.parts.samples.training_data, None).add_statistics(views["global"])
+    scores = known.predict_fn(known.params, torch.from_numpy(x)[None])[0]
     assert at[2] == pytest.approx(torch.nn.functional.cross_entropy(scores, y).item())
     assert at[2] != at[1]

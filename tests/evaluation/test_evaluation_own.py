@@ -15,11 +15,11 @@ import torch
 from contract.small import engine, run
 
 from otafl.core.contracts import FineTuneSpec, View
-from otafl.data.own import OwnSamples
+from otafl.data.client_samples import ClientSamples
 from otafl.engine.assembly import Parts
 from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.recorder import Recorder
-from otafl.evaluation.scoring import evaluate_own
+from otafl.evaluation.scoring import evaluate_client
 from otafl.models.base import unflatten
 from otafl.scenario import ScenarioError
 
@@ -37,20 +37,20 @@ def evaluation(parts: Parts) -> Evaluation:
     return Evaluation(parts.samples, parts.scenario.training)
 
 
-def samples() -> OwnSamples:
+def samples() -> ClientSamples:
     """Two trials of two devices, with 1, 3, 2 and 4 of ten samples."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(10, 2, generator=generator, dtype=torch.float64)
     y = torch.randint(0, 3, (10,), generator=generator)
     parts = [[np.array([0]), np.array([1, 2, 3])], [np.array([4, 5]), np.array([6, 7, 8, 9])]]
-    return OwnSamples.of(x, y, parts, 3)
+    return ClientSamples.from_parts(x, y, parts, 3)
 
 
 def test_each_device_on_its_own_samples() -> None:
     own = samples()
     weights = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     cells = torch.tensor([3, 0, 1])
-    scores = evaluate_own(linear_view(weights), own, cells)
+    scores = evaluate_client(linear_view(weights), own, cells)
     held = [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9]]
     for row, cell in enumerate(cells.tolist()):
         z = own.x[held[cell]] @ weights[cell]
@@ -68,8 +68,8 @@ def test_a_trial_s_model_on_each_device_s_samples() -> None:
     own = samples()
     weights = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     cells = torch.arange(4)
-    ours = evaluate_own(linear_view(weights, "trial"), own, cells)
-    expected = evaluate_own(linear_view(weights[[0, 0, 1, 1]]), own, cells)
+    ours = evaluate_client(linear_view(weights, "trial"), own, cells)
+    expected = evaluate_client(linear_view(weights[[0, 0, 1, 1]]), own, cells)
     assert torch.equal(ours.loss, expected.loss)
 
 
@@ -77,10 +77,10 @@ def test_results_are_pooled_over_samples() -> None:
     one = engine(PER_DEVICE)
     recorder = Recorder(one, 1, 3)
     run(one, 2)
-    recorder.take(2, 0.0)
+    recorder.take_record(2, 0.0)
     taken = recorder.taken[0]
-    assert one.parts.samples.own_test is not None
-    count = one.parts.samples.own_test.count.view(3, -1).numpy()
+    assert one.parts.samples.client_test is not None
+    count = one.parts.samples.client_test.count.view(3, -1).numpy()
     by_device = taken["device_own_test_accuracy"]
     pooled = (by_device * count).sum(1) / count.sum(1)
     np.testing.assert_allclose(taken["own_test_accuracy"], pooled)
@@ -93,19 +93,21 @@ def test_fine_tuning_is_a_step_of_sgd_and_leaves_no_trace() -> None:
     one = run(engine(keys | {"engine.dtype": "float64"}), 1)
     parts = one.parts
     before = {name: block.clone() for name, block in one.server.items()}
-    views = parts.algorithm.views(one.server, one.devices.blocks())
+    views = parts.algorithm.build_views(one.server, one.devices.get_all())
     out = evaluation(parts).take(views, 1, np.ones(3, bool))
     assert all(torch.equal(before[name], block) for name, block in one.server.items())
     cells = torch.arange(12)
     model, trial = parts.model, cells // 4
     flat = one.server["model"][trial]
     params = {n: b.clone() for n, b in unflatten(flat, model.shapes).items()}
-    batch = parts.samples.local_data.test_batch(1, 0, cells)
-    first = parts.samples.local_data.work(1, one.select(np.ones((3, 4), bool), 1)).batch(0)
+    batch = parts.samples.training_data.draw_test_batch(1, 0, cells)
+    first = parts.samples.training_data.select_cohort(
+        1, one.select_cohort(np.ones((3, 4), bool), 1)
+    ).draw_batch(0)
     assert not torch.equal(batch.x, first.x)
-    model.sgd_(params, batch, torch.full((12,), 0.5, dtype=torch.float64))
-    assert parts.samples.own_test is not None
-    scores = evaluate_own(View(params, model.logits, "device"), parts.samples.own_test, cells)
+    model.take_sgd_step_(params, batch, torch.full((12,), 0.5, dtype=torch.float64))
+    assert parts.samples.client_test is not None
+    scores = evaluate_client(View(params, model.logits, "device"), parts.samples.client_test, cells)
     expected = scores.loss.view(3, 4).sum(1) / scores.count.view(3, 4).sum(1)
     np.testing.assert_allclose(out["tuned_own_test_loss"], expected, rtol=1e-10)
     assert (out["tuned_own_test_loss"] != out["own_test_loss"]).all()
@@ -115,12 +117,12 @@ def test_a_view_s_own_fine_tuning_comes_first() -> None:
     """Two steps of the view and one of the trick: three in all, in turn."""
     keys = PER_DEVICE | {"training.fine_tune_steps": 1, "engine.dtype": "float64"}
     one = run(engine(keys), 1)
-    (view,) = one.parts.algorithm.views(one.server, one.devices.blocks()).values()
+    (view,) = one.parts.algorithm.build_views(one.server, one.devices.get_all()).values()
     rate = torch.full((3,), 0.01, dtype=torch.float64)
-    tuned = View(view.params, view.predict, "trial", FineTuneSpec(2, rate))
+    tuned = View(view.params, view.predict_fn, "trial", FineTuneSpec(2, rate))
     running = np.ones(3, bool)
     out = evaluation(one.parts).take({"personal": tuned}, 1, running)
-    three = View(view.params, view.predict, "trial", FineTuneSpec(3, rate))
+    three = View(view.params, view.predict_fn, "trial", FineTuneSpec(3, rate))
     expected = evaluation(one.parts).take({"personal": three}, 1, running)
     np.testing.assert_allclose(
         out["tuned_own_test_loss"], expected["personal_own_test_loss"], rtol=1e-12
@@ -131,12 +133,12 @@ def test_cross_tests_of_devices_models() -> None:
     """On the union of all devices' samples; class losses add up to the loss."""
     keys = PER_DEVICE | {"algorithm": "fedrlr", "training.cross_test": True}
     one = run(engine(keys), 2)
-    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
     out = evaluation(one.parts).take({"personal": views["local"]}, 2, np.ones(3, bool))
     assert out["device_personal_test_accuracy"].shape == (3, 4)
-    assert one.parts.samples.own_test is not None
-    union = one.parts.samples.own_test.together()
-    scores = evaluate_own(views["local"], union, torch.arange(12))
+    assert one.parts.samples.client_test is not None
+    union = one.parts.samples.client_test.pool_devices()
+    scores = evaluate_client(views["local"], union, torch.arange(12))
     expected = (scores.right / scores.count).view(3, 4)
     np.testing.assert_allclose(out["device_personal_test_accuracy"], expected)
     np.testing.assert_allclose(scores.class_loss.sum(1), scores.loss)
@@ -147,7 +149,7 @@ def test_stopped_trials_are_nan(keys: dict[str, Any]) -> None:
     keys = keys | {"algorithm": "fedrlr", "training.fine_tune_steps": 1}
     keys |= {"training.cross_test": True, "training.class_losses": True}
     one = run(engine(keys), 1)
-    views = one.parts.algorithm.views(one.server, one.devices.blocks())
+    views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
     views = views | {"personal": views["local"]}
     whole = evaluation(one.parts).take(views, 1, np.ones(3, bool))
     some = evaluation(one.parts).take(views, 1, np.array([True, False, True]))

@@ -14,7 +14,7 @@ from contract.small import points
 
 from otafl.core.errors import UserError
 from otafl.results.record import Record
-from otafl.running.running import run_stack
+from otafl.running.stack_run import run_stack
 
 pytestmark = pytest.mark.exact
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from otafl.exporting.measure import QUANTISED_LOSS, Scored, fault
+from otafl.exporting.measure import QUANTISED_LOSS, Scored, find_fault
 
 pytestmark = pytest.mark.exact
 
@@ -15,7 +15,7 @@ SCORES = np.eye(3)
 @pytest.mark.parametrize("change", [-0.5, -2 * QUANTISED_LOSS, -0.5 * QUANTISED_LOSS, 0.1])
 def test_a_quantised_model_may_lose_little(change: float) -> None:
     """A gain is none, and scores may be any."""
-    found = fault(Scored(SCORES, 0.8), Scored(2 * SCORES, 0.8 + change), quantised=True)
+    found = find_fault(Scored(SCORES, 0.8), Scored(2 * SCORES, 0.8 + change), quantised=True)
     if change < -QUANTISED_LOSS:
         assert found == f"the accuracy fell from 0.8000 to {0.8 + change:.4f}"
     else:
@@ -24,9 +24,11 @@ def test_a_quantised_model_may_lose_little(change: float) -> None:
 
 def test_others_keep_their_scores() -> None:
     before = Scored(SCORES, 1.0)
-    assert fault(before, Scored(SCORES + 1e-9, 1.0), quantised=False) is None
-    assert "scores differ by 0.1" in str(fault(before, Scored(SCORES + 0.1, 1.0), quantised=False))
+    assert find_fault(before, Scored(SCORES + 1e-9, 1.0), quantised=False) is None
+    assert "scores differ by 0.1" in str(
+        find_fault(before, Scored(SCORES + 0.1, 1.0), quantised=False)
+    )
     assert (
-        fault(before, Scored(SCORES, 0.5), quantised=False)
+        find_fault(before, Scored(SCORES, 0.5), quantised=False)
         == "the accuracy is 0.500000, not 1.000000"
     )

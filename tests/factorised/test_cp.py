@@ -12,7 +12,15 @@ import math
 
 import pytest
 import torch
-from support.cp_bench import BOTH, KERNEL, factors, near, normal, relative, unfold
+from support.cp_bench import (
+    BOTH,
+    KERNEL,
+    compute_relative_error,
+    draw_factors,
+    draw_normal,
+    perturb,
+    unfold,
+)
 
 from otafl.factorised import cp
 
@@ -21,19 +29,19 @@ pytestmark = pytest.mark.exact
 
 @BOTH
 def test_kruskal_by_its_definition(modes: tuple[int, ...], rank: int) -> None:
-    a = factors(1, modes, rank)
+    a = draw_factors(1, modes, rank)
     letters = "abcd"[: len(modes)]
     terms = ",".join(f"nr{i}" for i in letters)
     whole = torch.einsum(f"{terms}->n{letters}", *a)
     torch.testing.assert_close(cp.kruskal(a).view(2, *modes), whole)
     assert cp.kruskal(a).shape == (2, math.prod(modes[:-1]), modes[-1])
-    assert relative(cp.gram(a).sum((1, 2)), whole.flatten(1).square().sum(1)) < 1e-14
+    assert compute_relative_error(cp.gram(a).sum((1, 2)), whole.flatten(1).square().sum(1)) < 1e-14
 
 
 @BOTH
 def test_matricisation(modes: tuple[int, ...], rank: int) -> None:
     """Eq. (2), X_(n) = A^(n) H_n^T, in the row-major convention."""
-    a = factors(1, modes, rank)
+    a = draw_factors(1, modes, rank)
     x = cp.kruskal(a)
     for mode in range(len(modes)):
         others = cp.khatri_rao([f for m, f in enumerate(a) if m != mode])
@@ -50,30 +58,34 @@ def test_khatri_rao_is_a_kronecker_product_of_columns() -> None:
 def test_gradients_are_autograds_and_the_papers(modes: tuple[int, ...], rank: int) -> None:
     """Facts F3, F4: (25), by autograd, by the residual and by Gram matrices; (17) as printed, and
     an unfolding mixed with the other convention's product, are something else."""
-    a = factors(2, modes, rank)
-    target = normal(5, 2, math.prod(modes[:-1]), modes[-1])
+    a = draw_factors(2, modes, rank)
+    target = draw_normal(5, 2, math.prod(modes[:-1]), modes[-1])
     leaves = [f.clone().requires_grad_() for f in a]
     ((target - cp.kruskal(leaves)).square().sum() / 2).backward()
     memory = torch.empty_like(target)
-    ours = cp.factor_gradients(target, a, out=memory)
+    ours = cp.compute_factor_gradients(target, a, out=memory)
     products = [
         (unfold(target, modes, mode) @ cp.khatri_rao(a[:mode] + a[mode + 1 :]).mT).mT
         for mode in range(len(modes))
     ]
     for mode, (grad, leaf) in enumerate(zip(ours, leaves, strict=True)):
         assert leaf.grad is not None
-        assert relative(grad, leaf.grad) < 1e-14
+        assert compute_relative_error(grad, leaf.grad) < 1e-14
         v = cp.gram(a, (mode,))
-        assert relative(torch.bmm(v, a[mode]) - products[mode], leaf.grad) < 1e-13  # eq. (25)
-        assert relative(torch.bmm(v, a[mode]) + products[mode], leaf.grad) > 0.1  # eq. (17)
+        assert (
+            compute_relative_error(torch.bmm(v, a[mode]) - products[mode], leaf.grad) < 1e-13
+        )  # eq. (25)
+        assert (
+            compute_relative_error(torch.bmm(v, a[mode]) + products[mode], leaf.grad) > 0.1
+        )  # eq. (17)
         others = [f for m, f in enumerate(a) if m != mode]
         mixed = cp.khatri_rao(others[::-1]) @ unfold(target, modes, mode).mT
-        assert (relative(mixed, products[mode]) > 0.1) == (len(modes) > 2)
+        assert (compute_relative_error(mixed, products[mode]) > 0.1) == (len(modes) > 2)
 
 
 def test_a_residual_of_nothing_is_exactly_nothing() -> None:
-    a = [f.float() for f in factors(3, (50, 30), 11)]
-    assert all(not g.any() for g in cp.factor_gradients(cp.kruskal(a), a))
+    a = [f.float() for f in draw_factors(3, (50, 30), 11)]
+    assert all(not g.any() for g in cp.compute_factor_gradients(cp.kruskal(a), a))
 
 
 def test_ranks_of_table_1() -> None:
@@ -88,11 +100,11 @@ def test_ranks_of_table_1() -> None:
         (2.0, "vgg"): (vgg, [11, 90, 186, 378, 569, 64, 64, 5], 2.0008),
     }
     for (rate, _), (layers, ranks, whole) in table.items():
-        assert [cp.rank_for(modes, rate) for modes in layers] == ranks
+        assert [cp.compute_rank(modes, rate) for modes in layers] == ranks
         dense = sum(math.prod(modes) for modes in layers)
-        thin = sum(cp.reals(modes, r) for modes, r in zip(layers, ranks, strict=True))
+        thin = sum(cp.count_coordinates(modes, r) for modes, r in zip(layers, ranks, strict=True))
         assert dense / thin == pytest.approx(whole, abs=5e-5)
-    assert cp.rank_for((2, 2), 100.0) == 1
+    assert cp.compute_rank((2, 2), 100.0) == 1
     assert cp.largest_rank((784, 100)) == 100
     assert cp.largest_rank((3, 3, 3, 32)) == 27
 
@@ -106,7 +118,7 @@ def test_start_has_hes_variance(
 ) -> None:
     """Fact F10, and He's deviations of the DNN at x2."""
     deviation = cp.start_deviation(fan_in, rank, len(modes))
-    a = [deviation * f for f in factors(4, modes, rank, n=5)]
+    a = [deviation * f for f in draw_factors(4, modes, rank, n=5)]
     assert float(cp.kruskal(a).var()) == pytest.approx(2 / fan_in, rel=tolerance)
     assert cp.start_deviation(784, 44, 2) == pytest.approx(0.0873, abs=5e-5)
     assert cp.start_deviation(100, 5, 2) == pytest.approx(0.2515, abs=5e-5)
@@ -114,30 +126,30 @@ def test_start_has_hes_variance(
 
 def test_als_recovers_a_rank_and_never_gets_worse() -> None:
     """Fact F8, each row by itself: the first is exact, the second has a tail."""
-    true = factors(5, KERNEL, 4)
+    true = draw_factors(5, KERNEL, 4)
     target = cp.kruskal(true)
-    target[1] += 0.3 * normal(9, *target[1].shape)
-    start = near(true, 1, 0.1)
+    target[1] += 0.3 * draw_normal(9, *target[1].shape)
+    start = perturb(true, 1, 0.1)
     errors = []
     for sweeps in (0, 1, 2, 5, 20, 300):
-        found, error = cp.als(target, start, sweeps=sweeps, change=0.0)
+        found, error = cp.run_als(target, start, sweeps=sweeps, change=0.0)
         actual = (cp.kruskal(found) - target).flatten(1).norm(dim=1)
         torch.testing.assert_close(error, actual / target.flatten(1).norm(dim=1))
         errors.append(error)
     assert all((b <= a).all() for a, b in itertools.pairwise(errors))
     assert errors[-1][0] < 1e-8
     assert 0.05 < errors[-1][1] < errors[0][1]
-    alone, error = cp.als(target[:1], [f[:1] for f in start])
-    both, _ = cp.als(target, start)
+    alone, error = cp.run_als(target[:1], [f[:1] for f in start])
+    both, _ = cp.run_als(target, start)
     assert all(torch.equal(a, b[:1]) for a, b in zip(alone, both, strict=True))
     assert error < 1e-4
 
 
 def test_als_of_a_diverged_row_leaves_the_others() -> None:
-    target, start = cp.kruskal(factors(6, KERNEL, 3)), factors(7, KERNEL, 3)
+    target, start = cp.kruskal(draw_factors(6, KERNEL, 3)), draw_factors(7, KERNEL, 3)
     broken = target.clone()
     broken[1] = torch.nan
-    good, _ = cp.als(target, start, sweeps=5)
-    bad, error = cp.als(broken, start, sweeps=5)
+    good, _ = cp.run_als(target, start, sweeps=5)
+    bad, error = cp.run_als(broken, start, sweeps=5)
     assert all(torch.equal(a[0], b[0]) for a, b in zip(good, bad, strict=True))
     assert error[1].isnan()

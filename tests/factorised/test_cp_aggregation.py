@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.cp_bench import BOTH, MATRIX, derivative, factors, near, normal, relative
+from support.cp_bench import (
+    BOTH,
+    MATRIX,
+    compute_derivative,
+    compute_relative_error,
+    draw_factors,
+    draw_normal,
+    perturb,
+)
 from torch import Tensor
 
 from otafl.factorised import cp
@@ -20,7 +28,7 @@ pytestmark = pytest.mark.exact
 
 @BOTH
 def test_mean_tensor(modes: tuple[int, ...], rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    each = factors(8, modes, rank, n=5)
+    each = draw_factors(8, modes, rank, n=5)
     weight = torch.tensor([0.2, 0.8, 0.5, 0.3, 0.2], dtype=torch.float64)
     trial = torch.tensor([0, 0, 1, 1, 1])
     dense = cp.kruskal(each)
@@ -38,25 +46,27 @@ def act(each: list[Tensor], rank: int) -> tuple[list[Tensor], Tensor, Tensor]:
     trial = torch.zeros(n, dtype=torch.int64)
     mean = agg.mean_tensor(each, torch.full((n,), 1 / n, dtype=torch.float64), trial, 1)
     afm = [f.mean(0, keepdim=True) for f in each]
-    return *agg.factored(mean, (afm, [f[:1] for f in each]), rank), mean
+    return *agg.find_factors(mean, (afm, [f[:1] for f in each]), rank), mean
 
 
 def test_act_of_matrices_is_the_best_approximation() -> None:
     """Facts F6, F9, F17."""
-    each = factors(9, (20, 40), 3, n=6)
+    each = draw_factors(9, (20, 40), 3, n=6)
     found, residual, mean = act(each, 3)
     s = torch.linalg.svdvals(mean)
     assert int((s > 1e-10).sum()) == 18  # ranks add up
     assert float(residual) == pytest.approx(float(s[0, 3:].norm() / s.norm()), rel=1e-12)
-    assert relative(cp.kruskal(found), mean) == pytest.approx(float(residual), rel=1e-12)
+    assert compute_relative_error(cp.kruskal(found), mean) == pytest.approx(
+        float(residual), rel=1e-12
+    )
     grams = [f @ f.mT for f in found]
     torch.testing.assert_close(grams[0], grams[1])  # split evenly
     means = [f.mean(0, keepdim=True) for f in each]
     apart = [f - m for f, m in zip(each, means, strict=True)]
     covariance = cp.kruskal(apart).mean(0, keepdim=True)
-    assert relative(mean - cp.kruskal(means), covariance) < 1e-13
-    lossless, none, mean = act(factors(9, (20, 5), 5, n=6), 5)
-    assert relative(cp.kruskal(lossless), mean) < 1e-14
+    assert compute_relative_error(mean - cp.kruskal(means), covariance) < 1e-13
+    lossless, none, mean = act(draw_factors(9, (20, 5), 5, n=6), 5)
+    assert compute_relative_error(cp.kruskal(lossless), mean) < 1e-14
     assert float(none) < 1e-14
 
 
@@ -64,8 +74,8 @@ def test_act_of_matrices_is_the_best_approximation() -> None:
 def test_factors_of_one_tensor(modes: tuple[int, ...], rank: int) -> None:
     """Fact F7: one tensor, its columns permuted, rescaled and flipped at every device. ACT returns
     it and so do tangent coordinates, which are all the same; the mean of the factors does not."""
-    at = factors(10, modes, rank, n=1)
-    moved = near(at, 1, 0.01)
+    at = draw_factors(10, modes, rank, n=1)
+    moved = perturb(at, 1, 0.01)
     each = [torch.cat([f, f, f]) for f in moved]
     order = torch.tensor([(r + 1) % rank for r in range(rank)])
     scale = torch.linspace(0.5, -2.1, rank, dtype=torch.float64)[:, None]
@@ -74,11 +84,11 @@ def test_factors_of_one_tensor(modes: tuple[int, ...], rank: int) -> None:
     each[0][2] *= scale
     each[1][2] /= scale
     true = cp.kruskal(moved)
-    assert relative(cp.kruskal(each), true.expand(3, -1, -1)) < 1e-14
-    assert relative(cp.kruskal([f.mean(0, keepdim=True) for f in each]), true) > 0.4
+    assert compute_relative_error(cp.kruskal(each), true.expand(3, -1, -1)) < 1e-14
+    assert compute_relative_error(cp.kruskal([f.mean(0, keepdim=True) for f in each]), true) > 0.4
     found, _, _ = act(each, rank)
-    assert relative(cp.kruskal(found), true) < (1e-14 if len(modes) == 2 else 1e-4)
-    sent = agg.coordinates([f.expand(3, -1, -1) for f in at], each)
+    assert compute_relative_error(cp.kruskal(found), true) < (1e-14 if len(modes) == 2 else 1e-4)
+    sent = agg.compute_coordinates([f.expand(3, -1, -1) for f in at], each)
     for c in sent:
         torch.testing.assert_close(c, c[:1].expand_as(c), rtol=1e-7, atol=1e-9)
 
@@ -87,10 +97,10 @@ def test_factors_of_one_tensor(modes: tuple[int, ...], rank: int) -> None:
 def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], rank: int) -> None:
     """J(B) is the least-squares fit of the change in the span of all directions, found here by a
     dense solver on the Jacobian, and C the shortest vector that has it."""
-    at, own = factors(11, modes, rank, n=1), factors(12, modes, rank, n=1)
-    sent = agg.coordinates(at, own)
-    reached = derivative(at, agg.directions(at, sent)).flatten()
-    columns, roots = [], agg.whitening(at)
+    at, own = draw_factors(11, modes, rank, n=1), draw_factors(12, modes, rank, n=1)
+    sent = agg.compute_coordinates(at, own)
+    reached = compute_derivative(at, agg.expand_coordinates(at, sent)).flatten()
+    columns, roots = [], agg.compute_whitening(at)
     for mode, (f, root) in enumerate(zip(at, roots, strict=True)):
         v = cp.gram(at, (mode,))
         torch.testing.assert_close(root @ v @ root, torch.eye(rank, dtype=v.dtype)[None])
@@ -99,52 +109,52 @@ def test_coordinates_are_those_of_the_projected_change(modes: tuple[int, ...], r
             unit.view(-1)[place] = 1.0
             along = [torch.zeros_like(a) for a in at]
             along[mode] = root @ unit
-            columns.append(derivative(at, along).flatten())
+            columns.append(compute_derivative(at, along).flatten())
     jacobian = torch.stack(columns, 1)
     change = (cp.kruskal(own) - cp.kruskal(at)).flatten()
     tolerance = 1e-12 if len(modes) == 2 else 1e-6
     shortest = torch.linalg.pinv(jacobian, rtol=1e-6) @ change
     flat = torch.cat([c.flatten() for c in sent])
-    assert relative(reached, jacobian @ shortest) < tolerance
-    assert relative(flat, shortest) < 30 * tolerance
+    assert compute_relative_error(reached, jacobian @ shortest) < tolerance
+    assert compute_relative_error(flat, shortest) < 30 * tolerance
     assert float((change - reached).norm()) > 0.1  # a projection, and not the identity
 
 
 def test_matrices_in_closed_form_are_what_conjugate_gradients_find() -> None:
-    at, own = factors(13, MATRIX, 3), factors(14, MATRIX, 3)
-    roots = agg.whitening(at)
+    at, own = draw_factors(13, MATRIX, 3), draw_factors(14, MATRIX, 3)
+    roots = agg.compute_whitening(at)
     for one, other in zip(
-        agg._of_matrices(at, own, roots), agg._of_tensors(at, own, roots), strict=True
+        agg._solve_matrices(at, own, roots), agg._solve_tensors(at, own, roots), strict=True
     ):
-        assert relative(one, other) < 1e-6
+        assert compute_relative_error(one, other) < 1e-6
 
 
 @BOTH
 def test_coordinates_add(modes: tuple[int, ...], rank: int) -> None:
     """The mean of the coordinates is that of the mean change: exactly linear in the tensor."""
-    at = factors(15, modes, rank, n=1)
-    own = near([f.expand(4, -1, -1) for f in at], 2, 0.3)
+    at = draw_factors(15, modes, rank, n=1)
+    own = perturb([f.expand(4, -1, -1) for f in at], 2, 0.3)
     share = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)[:, None, None]
-    sent = agg.coordinates([f.expand(4, -1, -1) for f in at], own)
+    sent = agg.compute_coordinates([f.expand(4, -1, -1) for f in at], own)
     mean = [(share * c).sum(0, keepdim=True) for c in sent]
     # sum_k w_k [[A_k]] is itself a Kruskal tensor, of four times the rank
     stacked = [torch.cat(list(f[:, None]), 2 - 1) for f in own]
     stacked[0] = torch.cat(list((share * own[0])[:, None]), 1)
-    of_mean = agg.coordinates(at, stacked)
+    of_mean = agg.compute_coordinates(at, stacked)
     for one, other in zip(mean, of_mean, strict=True):
-        assert relative(one, other) < (1e-12 if len(modes) == 2 else 1e-6)
+        assert compute_relative_error(one, other) < (1e-12 if len(modes) == 2 else 1e-6)
 
 
 @BOTH
 def test_small_changes_come_back(modes: tuple[int, ...], rank: int) -> None:
     """First order: the retraction has the tensor of a device that drifted little, the error falling
     with the drift's square; with nothing to add it is A_t itself."""
-    at = factors(16, modes, rank, n=1)
+    at = draw_factors(16, modes, rank, n=1)
     errors = []
     for size in (1e-2, 1e-3, 0.0):
-        own = near(at, 3, size)
-        new = agg.retract(at, agg.coordinates(at, own))
-        errors.append(relative(cp.kruskal(new), cp.kruskal(own)))
+        own = perturb(at, 3, size)
+        new = agg.retract(at, agg.compute_coordinates(at, own))
+        errors.append(compute_relative_error(cp.kruskal(new), cp.kruskal(own)))
     fall = 1000 if len(modes) == 2 else 100  # a matrix's nearest of its rank is one order better
     assert errors[0] / errors[1] == pytest.approx(fall, rel=0.4)
     assert errors[1] < 1e-4
@@ -154,10 +164,10 @@ def test_small_changes_come_back(modes: tuple[int, ...], rank: int) -> None:
 def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
     """By SVD of the dense sum; its factors keep the ratio of norms and lie near the old ones. At
     full rank nothing is lost, however badly conditioned A_t is."""
-    at = factors(17, (9, 6), 3)
-    own = near(at, 4, 0.2)
-    sent = agg.coordinates(at, own)
-    target = cp.kruskal(at) + derivative(at, agg.directions(at, sent))
+    at = draw_factors(17, (9, 6), 3)
+    own = perturb(at, 4, 0.2)
+    sent = agg.compute_coordinates(at, own)
+    target = cp.kruskal(at) + compute_derivative(at, agg.expand_coordinates(at, sent))
     u, s, vt = torch.linalg.svd(target)
     best = (u[:, :, :3] * s[:, None, :3]) @ vt[:, :3]
     new = agg.retract(at, sent)
@@ -168,23 +178,30 @@ def test_a_retracted_matrix_is_the_nearest_of_its_rank() -> None:
     turned = [torch.flip(f, (1,)) for f in balanced]
     assert sum((f - a).norm() for f, a in zip(new, at, strict=True)) < 4.0
     assert sum((f - a).norm() for f, a in zip(turned, at, strict=True)) > 5.0
-    at = factors(18, (9, 6), 6)
+    at = draw_factors(18, (9, 6), 6)
     at[1][:, 5] = at[1][:, 4] + 1e-3 * at[1][:, 5]
-    own = near(at, 5, 0.5)
-    assert relative(cp.kruskal(agg.retract(at, agg.coordinates(at, own))), cp.kruskal(own)) < 1e-7
+    own = perturb(at, 5, 0.5)
+    assert (
+        compute_relative_error(
+            cp.kruskal(agg.retract(at, agg.compute_coordinates(at, own))), cp.kruskal(own)
+        )
+        < 1e-7
+    )
 
 
 @BOTH
 def test_noise_on_coordinates_is_noise_in_the_tensor(modes: tuple[int, ...], rank: int) -> None:
     """White noise on the coordinates reaches the tensor with the same energy in each direction of a
     mode; on the factors themselves, in proportion to the other factors."""
-    at = factors(19, modes, rank, n=1)
+    at = draw_factors(19, modes, rank, n=1)
     at[-1] *= torch.linspace(0.01, 3.0, rank, dtype=torch.float64)[:, None]
     many = [f.expand(3000, -1, -1) for f in at]
     for mode in range(len(modes)):
         z = [torch.zeros_like(f) for f in many]
-        z[mode] = normal(20 + mode, *z[mode].shape)
-        energy = derivative(many, agg.directions(many, z)).square().sum((1, 2)).mean()
+        z[mode] = draw_normal(20 + mode, *z[mode].shape)
+        energy = (
+            compute_derivative(many, agg.expand_coordinates(many, z)).square().sum((1, 2)).mean()
+        )
         assert float(energy) == pytest.approx(rank * modes[mode], rel=0.05)
 
 
@@ -193,17 +210,17 @@ def test_aggregates_of_drifted_devices_over_a_noisy_link(modes: tuple[int, ...],
     """Ten devices, 2 % from A_t, noise of a tenth of each payload's power: distances of the
     aggregates from the mean tensor, over that of A_t. Factors drown, increments and coordinates do
     not; without noise coordinates are nearer than the mean of the factors."""
-    at = factors(21, modes, rank, n=1)
-    own = near([f.expand(10, -1, -1) for f in at], 6, 0.02)
+    at = draw_factors(21, modes, rank, n=1)
+    own = perturb([f.expand(10, -1, -1) for f in at], 6, 0.02)
     mean = cp.kruskal(own).mean(0, keepdim=True)
-    moved = agg.coordinates([f.expand(10, -1, -1) for f in at], own)
+    moved = agg.compute_coordinates([f.expand(10, -1, -1) for f in at], own)
     drift = [a - b for a, b in zip(own, at, strict=True)]
 
     def received(sent: list[Tensor], noise: float) -> list[Tensor]:
         power = torch.cat([s.flatten(1) for s in sent], 1).square().mean()
         spread = (noise * power / 10).sqrt()
         return [
-            s.mean(0, keepdim=True) + spread * normal(30 + m, 1, *s.shape[1:])
+            s.mean(0, keepdim=True) + spread * draw_normal(30 + m, 1, *s.shape[1:])
             for m, s in enumerate(sent)
         ]
 

@@ -3,9 +3,9 @@ quantities of the FedRLR paper need them: projection (47), retraction (18)-(19),
 
 Mutations that must fail: in `project`, bu or bv without its minus term, h transposed, the normal
 part of a square basis as it is rounded; in `retract`, h, either normal part or s left out, 1 in
-place of T^-1, U and V swapped, no truncation; in `_gram_root`, no ridge (rank-deficient steps give
-NaN), or one a million times larger; in `compress`, truncation forgotten; in `truncate`, no
-rescaling; in `_orthonormal`, 1 and 0 for 1.5 and -0.5.
+place of T^-1, U and V swapped, no truncation; in `_factor_gram`, no ridge (rank-deficient steps
+give NaN), or one a million times larger; in `compress`, truncation forgotten; in `truncate`, no
+rescaling; in `_orthonormalise`, 1 and 0 for 1.5 and -0.5.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from otafl.factorised.lowrank import (
     LowRankMap,
     Tangent,
     compress,
-    dense,
     project,
     reorthonormalise,
     retract,
+    to_dense,
     truncate,
 )
 
@@ -87,14 +87,14 @@ def test_retraction_by_hand() -> None:
     """Fact 2: eta = 1."""
     point = unit_point(2.0)
     xi = scaled(tangent_of(point, G22), -1.0)
-    argument = dense(point) + dense_tangent(point, xi)
+    argument = to_dense(point) + dense_tangent(point, xi)
     assert torch.equal(argument, torch.tensor([[[1.0, -2.0], [-3.0, 0.0]]], dtype=F64))
     values = torch.linalg.svdvals(argument)[0].tolist()
     assert values == pytest.approx([3.256617, 1.842403], abs=5e-7)
     moved = retract([point], [xi])[0]
     assert moved.s.item() == pytest.approx(3.256617, abs=5e-7)
     expected = [[1.470725, -0.445300], [-2.748076, 0.832050]]
-    np.testing.assert_allclose(dense(moved)[0], expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(to_dense(moved)[0], expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("m", "n", "r"), SIZES)
@@ -111,7 +111,7 @@ def test_projection_is_the_orthogonal_one(m: int, n: int, r: int) -> None:
     close: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
     torch.testing.assert_close(p(p(g)), p(g), **close)
     torch.testing.assert_close((p(g) * other).sum((1, 2)), (g * p(other)).sum((1, 2)), **close)
-    torch.testing.assert_close(p(dense(point)), dense(point), **close)
+    torch.testing.assert_close(p(to_dense(point)), to_dense(point), **close)
     assert ((g - p(g)) * p(other)).sum((1, 2)).abs().max() < 1e-12
     assert (p(g).norm(dim=(1, 2)) <= g.norm(dim=(1, 2)) + 1e-12).all()
     assert torch.linalg.matrix_rank(p(g), rtol=1e-10).max() <= 2 * r
@@ -145,10 +145,10 @@ def test_retraction_is_the_truncated_svd(m: int, n: int, r: int, size: float) ->
     assert off_orthonormal(moved) < 1e-12
     assert (moved.s > 0).all()
     assert (moved.s.diff(dim=1) <= 0).all()
-    argument = (dense(point) + dense_tangent(point, xi)).numpy()
+    argument = (to_dense(point) + dense_tangent(point, xi)).numpy()
     for row in range(4):
         expected = twin.nearest(argument[row], r)
-        error = np.linalg.norm(dense(moved)[row].numpy() - expected)
+        error = np.linalg.norm(to_dense(moved)[row].numpy() - expected)
         assert error < 1e-10 * np.linalg.norm(expected)
 
 
@@ -158,12 +158,12 @@ def test_retraction_axioms() -> None:
     point = some_point(9, 7, 3)
     xi = tangent_of(point, normal(4, 9, 7))
     still = retract([point], [scaled(xi, 0.0)])[0]
-    torch.testing.assert_close(dense(still), dense(point), rtol=0, atol=1e-14)
+    torch.testing.assert_close(to_dense(still), to_dense(point), rtol=0, atol=1e-14)
 
     def gap(eta: float) -> Tensor:
         step = scaled(xi, eta)
-        moved = dense(retract([point], [step])[0])
-        return (moved - dense(point) - dense_tangent(point, step)).norm(dim=(1, 2))
+        moved = to_dense(retract([point], [step])[0])
+        return (moved - to_dense(point) - dense_tangent(point, step)).norm(dim=(1, 2))
 
     for eta in (1e-3, 1e-4):
         assert ((gap(eta) / gap(eta / 2) - 4.0).abs() < 0.4).all()
@@ -180,8 +180,8 @@ def test_layers_of_any_sizes_are_retracted_and_compressed_together() -> None:
     alone = [retract([p], [x])[0] for p, x in zip(points, steps, strict=True)]
     packed = compress([p.u * p.s[:, None] for p in points], [p.v for p in points], [3, 2, 3, 1])
     for got, one, same, point in zip(together, alone, packed, points, strict=True):
-        torch.testing.assert_close(dense(got), dense(one), rtol=0, atol=1e-14)
-        torch.testing.assert_close(dense(same), dense(point), rtol=0, atol=1e-13)
+        torch.testing.assert_close(to_dense(got), to_dense(one), rtol=0, atol=1e-14)
+        torch.testing.assert_close(to_dense(same), to_dense(point), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("columns", [3, 5, 12])
@@ -192,14 +192,14 @@ def test_compress_is_the_truncated_svd(columns: int) -> None:
     assert off_orthonormal(point) < 1e-12
     for row in range(4):
         expected = twin.nearest((left @ right.mT)[row].numpy(), 3)
-        np.testing.assert_allclose(dense(point)[row], expected, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(to_dense(point)[row], expected, rtol=0, atol=1e-11)
 
 
 def test_compress_is_the_identity_on_matrices_of_rank_r() -> None:
     """Fact 16: the projection in eq. (31) only refactors."""
     left, right = normal(4, 9, 3), normal(4, 7, 3, seed=1)
     point = compress([left], [right], [3])[0]
-    torch.testing.assert_close(dense(point), left @ right.mT, rtol=0, atol=1e-12)
+    torch.testing.assert_close(to_dense(point), left @ right.mT, rtol=0, atol=1e-12)
 
 
 def test_truncate_and_its_norm() -> None:
@@ -207,10 +207,10 @@ def test_truncate_and_its_norm() -> None:
     plain, whole = truncate(matrix, 3), truncate(matrix, 3, rescale=True)
     for row in range(4):
         expected = twin.nearest(matrix[row].numpy(), 3)
-        np.testing.assert_allclose(dense(plain)[row], expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(to_dense(plain)[row], expected, rtol=0, atol=1e-12)
     norm = matrix.norm(dim=(1, 2))
-    torch.testing.assert_close(dense(whole).norm(dim=(1, 2)), norm, rtol=1e-12, atol=0)
-    ratio = norm / dense(plain).norm(dim=(1, 2))
+    torch.testing.assert_close(to_dense(whole).norm(dim=(1, 2)), norm, rtol=1e-12, atol=0)
+    ratio = norm / to_dense(plain).norm(dim=(1, 2))
     torch.testing.assert_close(whole.s, plain.s * ratio[:, None], rtol=1e-12, atol=0)
     assert (ratio > 1.05).all()
 
@@ -220,15 +220,15 @@ def test_map_is_the_dense_weight_and_keeps_the_thin_products() -> None:
     point = some_point(9, 7, 3)
     x, g = normal(4, 6, 9), normal(4, 6, 7, seed=1)
     acting = LowRankMap(point)
-    torch.testing.assert_close(acting.forward(x), x @ dense(point), rtol=0, atol=1e-13)
-    torch.testing.assert_close(acting.backward(g), g @ dense(point).mT, rtol=0, atol=1e-13)
+    torch.testing.assert_close(acting.forward(x), x @ to_dense(point), rtol=0, atol=1e-13)
+    torch.testing.assert_close(acting.backward(g), g @ to_dense(point).mT, rtol=0, atol=1e-13)
     assert acting.xu is not None
     assert acting.gv is not None
     gradient = x.mT @ g
     torch.testing.assert_close(x.mT @ acting.gv, gradient @ point.v, rtol=0, atol=1e-12)
     torch.testing.assert_close(g.mT @ acting.xu, gradient.mT @ point.u, rtol=0, atol=1e-12)
     shared = LowRankMap(point).forward(x[:1])
-    torch.testing.assert_close(shared, x[:1] @ dense(point), rtol=0, atol=1e-13)
+    torch.testing.assert_close(shared, x[:1] @ to_dense(point), rtol=0, atol=1e-13)
 
 
 def gradient_of_rank(rank: int, m: int = 20) -> Callable[[int], Tensor]:
@@ -261,8 +261,8 @@ def test_drift_in_float32_is_bounded(m: int, n: int, r: int, rank: int) -> None:
         if step % 64 == 63:
             point = reorthonormalise(point)
             assert off_orthonormal(point) < 2e-6
-    error = (dense(point).double() - dense(exact)).norm(dim=(1, 2))
-    assert (error < 1e-4 * dense(exact).norm(dim=(1, 2))).all()
+    error = (to_dense(point).double() - to_dense(exact)).norm(dim=(1, 2))
+    assert (error < 1e-4 * to_dense(exact).norm(dim=(1, 2))).all()
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -272,10 +272,10 @@ def test_rank_deficient_steps_are_exact(rank: int) -> None:
     xi = tangent_of(point, gradient_of_rank(rank)(0).double())
     moved = retract([point], [xi])[0]
     assert off_orthonormal(moved) < 1e-13
-    argument = (dense(point) + dense_tangent(point, xi)).numpy()
+    argument = (to_dense(point) + dense_tangent(point, xi)).numpy()
     for row in range(4):
         np.testing.assert_allclose(
-            dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-13
+            to_dense(moved)[row], twin.nearest(argument[row], 4), rtol=0, atol=1e-13
         )
 
 

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 from twins import baselines as twin
 
-from otafl.factorised.shrinkage import numerical_rank, soft, svt, top
+from otafl.factorised.shrinkage import (
+    count_rank,
+    keep_largest,
+    soft_threshold,
+    threshold_singular_values,
+)
 
 pytestmark = pytest.mark.exact
 
@@ -22,12 +27,16 @@ def test_shrinkage_by_hand() -> None:
     two = torch.tensor([1.5, 0.5])
     diagonal = torch.diag_embed(torch.tensor([[3.0, 1.0], [3.0, 1.0]]))
     expected = torch.diag_embed(torch.tensor([[1.5, 0.0], [2.5, 0.5]]))
-    torch.testing.assert_close(svt(diagonal, two), expected, rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        threshold_singular_values(diagonal, two), expected, rtol=0, atol=1e-7
+    )
     row = torch.tensor([[3.0, -1.0], [-3.0, 1.0]])
-    torch.testing.assert_close(soft(row, torch.tensor(2.0)), torch.tensor([[1.0, 0], [-1, 0]]))
+    torch.testing.assert_close(
+        soft_threshold(row, torch.tensor(2.0)), torch.tensor([[1.0, 0], [-1, 0]])
+    )
     each = torch.tensor([[2.0], [0.5]])
-    torch.testing.assert_close(soft(row, each), torch.tensor([[1.0, 0], [-2.5, 0.5]]))
-    pruned = top(torch.tensor([[1.0, -5.0, 2.0, 4.0], [7.0, 7.0, -7.0, 7.0]]), 2)
+    torch.testing.assert_close(soft_threshold(row, each), torch.tensor([[1.0, 0], [-2.5, 0.5]]))
+    pruned = keep_largest(torch.tensor([[1.0, -5.0, 2.0, 4.0], [7.0, 7.0, -7.0, 7.0]]), 2)
     assert pruned[0].tolist() == [0.0, -5.0, 0.0, 4.0]
     assert int(torch.count_nonzero(pruned[1])) == 2
 
@@ -46,7 +55,9 @@ def test_svt_against_an_svd(
     exact[2] *= 1e-3
     u, spread, vt = np.linalg.svd(exact[3], full_matrices=False)
     exact[3] = u @ np.diag(np.geomspace(1.0, 1e-5, len(spread))) @ vt
-    ours = svt(torch.from_numpy(exact).to(dtype), torch.full((4,), threshold, dtype=dtype))
+    ours = threshold_singular_values(
+        torch.from_numpy(exact).to(dtype), torch.full((4,), threshold, dtype=dtype)
+    )
     assert ours.dtype == dtype
     assert ours.is_contiguous()
     for own, matrix in zip(ours.double().numpy(), exact, strict=True):
@@ -58,23 +69,23 @@ def test_svt_minimises_its_objective() -> None:
     """1/2 |X - W|^2 + t |X|_* grows in all of 200 random directions."""
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(1, 6, 4, dtype=torch.float64, generator=generator)
-    best = svt(w, torch.tensor([1.1], dtype=torch.float64))
+    best = threshold_singular_values(w, torch.tensor([1.1], dtype=torch.float64))
 
     def cost(x: Tensor) -> Tensor:
         return 0.5 * (x - w).square().sum((1, 2)) + 1.1 * torch.linalg.svdvals(x).sum(1)
 
     away = torch.randn(200, 6, 4, dtype=torch.float64, generator=generator)
     assert (cost(best + 1e-3 * away) > cost(best)).all()
-    assert int(numerical_rank(best)) < 4
+    assert int(count_rank(best)) < 4
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_diverged_trial_leaves_the_others_alone(bad: float) -> None:
     w = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
     half = torch.full((3,), 0.5)
-    whole, ranks = svt(w, half), numerical_rank(w)
+    whole, ranks = threshold_singular_values(w, half), count_rank(w)
     w[1, 2, 3] = bad
-    ours = svt(w, half)
+    ours = threshold_singular_values(w, half)
     assert torch.equal(ours[[0, 2]], whole[[0, 2]])
     assert not ours[1].isfinite().all()
-    assert torch.equal(numerical_rank(w)[[0, 2]], ranks[[0, 2]])
+    assert torch.equal(count_rank(w)[[0, 2]], ranks[[0, 2]])

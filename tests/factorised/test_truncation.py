@@ -38,15 +38,15 @@ def test_truncation_is_the_best_and_repeats_itself() -> None:
     factored again gives the same factors up to signs."""
     matrix = normal(3, 9, 7)
     s = torch.linalg.svdvals(matrix)
-    wide = truncation.spectral(matrix, 6)
+    wide = truncation.factorise(matrix, 6)
     for rank in (1, 3, 6):
-        narrow = truncation.spectral(matrix, rank)
+        narrow = truncation.factorise(matrix, rank)
         close(narrow.product, first(wide, rank).product)
         for a, b in zip(narrow, first(wide, rank), strict=True):
             close(a.abs(), b.abs())
         lost = (matrix - narrow.product).square().sum((1, 2))
         torch.testing.assert_close(lost, s[:, rank:].square().sum(1), rtol=1e-10, atol=0)
-        close(truncation.spectral(narrow.product, rank).product, narrow.product)
+        close(truncation.factorise(narrow.product, rank).product, narrow.product)
         close(narrow.left.mT @ narrow.left, narrow.right @ narrow.right.mT)  # balanced
     close(truncation.singular_values(wide), s[:, :6])
 
@@ -54,7 +54,7 @@ def test_truncation_is_the_best_and_repeats_itself() -> None:
 def test_eq_18_distance_of_padded_factors() -> None:
     """F7: the squared distance of zero-padded factors from their mean is twice that of the roots
     of their singular values."""
-    wide = truncation.spectral(normal(1, 9, 7), 7)
+    wide = truncation.factorise(normal(1, 9, 7), 7)
     root, ranks = truncation.singular_values(wide)[0].sqrt(), (7, 4, 2)
     padded = [torch.cat([wide.left[0], wide.right[0].mT]) * (torch.arange(7) < r) for r in ranks]
     mean = sum(padded) / 3
@@ -67,7 +67,7 @@ def test_eq_18_distance_of_padded_factors() -> None:
 def test_products_do_not_superpose() -> None:
     """F8: four clients of rank 3 have a mean of rank 7, the smaller side of 9 x 7."""
     left, right = normal(4, 9, 3), normal(4, 3, 7, seed=1)
-    mean = truncation.sum_of_products(
+    mean = truncation.sum_products(
         Factors(left, right), torch.full((4,), 0.25, dtype=DOUBLE), torch.zeros(4).long(), 1
     )[0]
     apart = mean - left.mean(0) @ right.mean(0)
@@ -78,41 +78,48 @@ def test_products_do_not_superpose() -> None:
 def test_coordinates_are_the_tangent_projection() -> None:
     """Of a change of any kind, idempotent, self-adjoint by its size, and of smaller rank in the
     first coordinates; the pair is the shortest."""
-    wide = truncation.spectral(normal(2, 9, 7), 5)
-    frame = truncation.vectors(wide)
+    wide = truncation.factorise(normal(2, 9, 7), 5)
+    frame = truncation.compute_singular_vectors(wide)
     close(frame.left.mT @ frame.left, torch.eye(5, dtype=DOUBLE).expand(2, -1, -1))
     change = normal(2, 9, 7, seed=1)
-    pair = truncation.coordinates_of_matrix(frame, change)
-    projected = truncation.along(frame, pair)
+    pair = truncation.compute_matrix_coordinates(frame, change)
+    projected = truncation.expand_coordinates(frame, pair)
     u, v = frame.left @ frame.left.mT, frame.right.mT @ frame.right
     close(projected, u @ change + change @ v - u @ change @ v)
-    again = truncation.coordinates_of_matrix(frame, projected)
+    again = truncation.compute_matrix_coordinates(frame, projected)
     close(again.left, pair.left)
     close(again.right, pair.right)
     close(frame.left.mT @ pair.left, pair.right @ frame.right.mT)  # the overlap is shared evenly
     old = first(wide, 3)
     new = Factors(old.left + normal(2, 9, 3, seed=2), old.right + normal(2, 3, 7, seed=3))
-    thin = truncation.coordinates_of_factors(truncation.vectors(old), old, new)
-    whole = truncation.coordinates_of_matrix(truncation.vectors(old), new.product - old.product)
+    thin = truncation.compute_factor_coordinates(truncation.compute_singular_vectors(old), old, new)
+    whole = truncation.compute_matrix_coordinates(
+        truncation.compute_singular_vectors(old), new.product - old.product
+    )
     close(thin.left, whole.left)
     close(thin.right, whole.right)
     padded = Factors(
         torch.nn.functional.pad(thin.left, (0, 2)),
         torch.nn.functional.pad(thin.right.mT, (0, 2)).mT,
     )
-    close(truncation.along(frame, padded), truncation.along(truncation.vectors(old), thin))
+    close(
+        truncation.expand_coordinates(frame, padded),
+        truncation.expand_coordinates(truncation.compute_singular_vectors(old), thin),
+    )
 
 
 def test_the_tangent_loses_second_order_only() -> None:
     """Halving the factors' step quarters what is lost of the change."""
-    old = truncation.spectral(normal(1, 30, 20), 4)
+    old = truncation.factorise(normal(1, 30, 20), 4)
     step = Factors(normal(1, 30, 4, seed=1), normal(1, 4, 20, seed=2))
-    frame = truncation.vectors(old)
+    frame = truncation.compute_singular_vectors(old)
     lost = []
     for size in (1e-2, 5e-3):
         new = Factors(old.left + size * step.left, old.right + size * step.right)
         change = new.product - old.product
-        own = truncation.along(frame, truncation.coordinates_of_factors(frame, old, new))
+        own = truncation.expand_coordinates(
+            frame, truncation.compute_factor_coordinates(frame, old, new)
+        )
         bare = size**2 * (step.left @ step.right)
         assert (change - own).norm() < bare.norm()  # less than without the second order
         lost.append(float((change - own).norm()))
@@ -121,24 +128,26 @@ def test_the_tangent_loses_second_order_only() -> None:
 
 def test_directions_without_a_singular_value_are_no_part_of_the_frame() -> None:
     matrix = normal(1, 9, 2) @ normal(1, 2, 7, seed=1)
-    frame = truncation.vectors(truncation.spectral(matrix, 4))
+    frame = truncation.compute_singular_vectors(truncation.factorise(matrix, 4))
     assert not frame.left[:, :, 2:].any()
     assert not frame.right[:, 2:].any()
     change = normal(1, 9, 7, seed=2)
-    pair = truncation.coordinates_of_matrix(frame, change)
-    first = truncation.vectors(truncation.spectral(matrix, 2))
-    expected = truncation.along(first, truncation.coordinates_of_matrix(first, change))
-    close(truncation.along(frame, pair), expected)
+    pair = truncation.compute_matrix_coordinates(frame, change)
+    first = truncation.compute_singular_vectors(truncation.factorise(matrix, 2))
+    expected = truncation.expand_coordinates(
+        first, truncation.compute_matrix_coordinates(first, change)
+    )
+    close(truncation.expand_coordinates(frame, pair), expected)
 
 
 def test_a_diverged_trial_does_not_end_the_others() -> None:
     matrix = normal(2, 5, 4)
     both = torch.stack([matrix[0], matrix[1] * torch.nan])
-    close(truncation.spectral(both, 2).product[0], truncation.spectral(matrix, 2).product[0])
-    assert truncation.spectral(both, 2).product[1].isnan().all()
+    close(truncation.factorise(both, 2).product[0], truncation.factorise(matrix, 2).product[0])
+    assert truncation.factorise(both, 2).product[1].isnan().all()
 
 
 def test_ranks() -> None:
-    assert truncation.rank_of(0.01, 8, (24, 24)) == 1
-    assert truncation.rank_of(0.3, 8, (24, 24)) == 2
-    assert truncation.rank_of(0.9, 64, (192, 27)) == 27
+    assert truncation.compute_rank(0.01, 8, (24, 24)) == 1
+    assert truncation.compute_rank(0.3, 8, (24, 24)) == 2
+    assert truncation.compute_rank(0.9, 64, (192, 27)) == 27

@@ -16,7 +16,7 @@ from support.command import SMALL, SWEEP, call
 
 import otafl
 from otafl import open_results
-from otafl.analysis.summary import number, spread
+from otafl.analysis.summary import format_mean_std, format_number
 from otafl.core.errors import UserError
 
 
@@ -196,7 +196,7 @@ def test_show_fits_the_terminal(
     assert max(map(len, shown.splitlines())) <= columns
     assert "small" in shown
     accuracy = open_results(swept)["test_accuracy"].sel(snr_db=10, power="ci").isel(round=-1)
-    cell = spread(accuracy.values)
+    cell = format_mean_std(accuracy.values)
     (row,) = [line for line in shown.splitlines() if re.match(r"\s*10\s+ci\s", line)]
     assert cell.split()[0] in row
     assert ("no room in this terminal" in shown) == (columns < 200)
@@ -226,12 +226,12 @@ def test_a_narrow_terminal(
 
 
 def test_numbers_of_the_summary() -> None:
-    assert spread(np.array([0.5, 0.6, np.nan])) == "0.550 ± 0.071"
-    assert spread(np.array([0.98761, 0.98763])) == "0.987620 ± 0.000014"
-    assert spread(np.array([1.2e7, 1.2e7])) == "1.2e+07 ± 0"
-    assert spread(np.array([3.14159])) == "3.142"
-    assert spread(np.array([np.nan])) == "-"
-    assert [number(v) for v in (0.0, 0.5, 1234.56, 3e-9)] == ["0", "0.5000", "1235", "3e-09"]
+    assert format_mean_std(np.array([0.5, 0.6, np.nan])) == "0.550 ± 0.071"
+    assert format_mean_std(np.array([0.98761, 0.98763])) == "0.987620 ± 0.000014"
+    assert format_mean_std(np.array([1.2e7, 1.2e7])) == "1.2e+07 ± 0"
+    assert format_mean_std(np.array([3.14159])) == "3.142"
+    assert format_mean_std(np.array([np.nan])) == "-"
+    assert [format_number(v) for v in (0.0, 0.5, 1234.56, 3e-9)] == ["0", "0.5000", "1235", "3e-09"]
 
 
 def test_plot(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -302,7 +302,9 @@ def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
     command = [sys.executable, str(program), "three"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     accuracy = open_results("three")["test_accuracy"].isel(round=-1)
-    expected = [spread(accuracy.sel(power="ci", device_count=3, snr_db=s).values) for s in (0, 20)]
+    expected = [
+        format_mean_std(accuracy.sel(power="ci", device_count=3, snr_db=s).values) for s in (0, 20)
+    ]
     (row,) = [line for line in done.stdout.splitlines() if re.match(r"ci +3 ", line)]
     assert re.split(" {2,}", row) == ["ci", "3", *expected]
     assert "Differences from power gbma, trial by trial" in done.stdout

@@ -95,9 +95,9 @@ def test_an_interruption_says_what_was_kept(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture,
 ) -> None:
-    from otafl.sweeping import working
+    from otafl.sweeping import stack_job
 
-    true = working.run_stack
+    true = stack_job.run_stack
     stacks = []
 
     def interrupted(*args: object, **kwargs: object) -> object:
@@ -106,7 +106,7 @@ def test_an_interruption_says_what_was_kept(
             signal.raise_signal(number)
         return true(*args, **kwargs)
 
-    monkeypatch.setattr(working, "run_stack", interrupted)
+    monkeypatch.setattr(stack_job, "run_stack", interrupted)
     monkeypatch.setattr(sys, "argv", ["otafl", command, "sweep.yaml", "--quiet"])
     with pytest.raises(SystemExit) as left:
         cli.main()

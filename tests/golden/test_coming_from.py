@@ -21,7 +21,7 @@ from otafl import cli
 from otafl.core import registry
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
-from otafl.scenario.keys import fields
+from otafl.scenario.keys import iterate_fields
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +121,8 @@ def test_sionna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_are_keys() -> None:
     """Single words of otafl's columns are components, keys, sections or variables, but for a method
     of a class, a value, a setting and two commands."""
-    names = {name for table in registry.TABLES for name in registry.names(table)}
-    keys = {key for key, _ in fields(Scenario)}
+    names = {name for table in registry.TABLES for name in registry.list_names(table)}
+    keys = {key for key, _ in iterate_fields(Scenario)}
     sections = {key.partition(".")[0] for key in keys}
     ours = " ".join(line.split("|")[2] for line in PAGE.splitlines() if line.startswith("| "))
     code = [re.sub(r"^[\w.]+: ", "", one) for one in re.findall(r"`([^`]+)`", ours)]

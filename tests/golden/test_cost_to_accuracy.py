@@ -20,7 +20,7 @@ from contract.small import tree
 from matplotlib.image import imread
 
 import otafl
-from otafl.analysis.overhead import soonest
+from otafl.analysis.overhead import select_soonest
 from otafl.devices.activities import CAUSES
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -165,13 +165,13 @@ def test_the_soonest_on_validation_data_is_kept(ran: Path) -> None:
     values = np.stack([slow, fast], 1)
     dims = ("zip", "learning_rate", "trial", "round")
     grown = ds.expand_dims(learning_rate=[0.1, 0.3]).assign(validation_accuracy=(dims, values))
-    best = soonest(grown.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
+    best = select_soonest(grown.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
     assert best["learning_rate"].values.tolist() == [0.3, 0.1]
     assert "learning_rate" not in best.dims
     # at rounds 0 and 4, and both at 2: equal in the mean, where the first is kept
     values[1, 0, 0], values[1, 0, 1, 3], values[1, 1, :, 2] = 0.8, 0.8, 0.8
     again = grown.assign(validation_accuracy=(dims, values))
-    again = soonest(again.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
+    again = select_soonest(again.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8)
     assert again["learning_rate"].values.tolist() == [0.3, 0.1]
     with pytest.raises(otafl.UserError, match=r"soonest: 'lr' is no axis of this result"):
-        soonest(grown, "lr", 0.8)
+        select_soonest(grown, "lr", 0.8)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from contract.small import engine
-from support.power_links import capped_errors, policy_of, random_links, solve
+from support.power_links import compute_capped_errors, draw_links, make_policy, solve
 
 from otafl import open_results
 from otafl.core.registry import TABLES
@@ -81,9 +81,9 @@ def test_what_was_not_received_is_owed(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(folder)
     keys = {"algorithm": "my_stubborn:Stubborn", "power": {"name": "tci", "threshold": 0.7}}
     one = engine(keys)
-    strong = one.parts.link.channel.state(0).h.abs().square().flatten(2)[..., 0] >= 0.7
-    one.round(0)
-    owed = one.devices.blocks()["owed"].abs().sum(2)
+    strong = one.parts.link.channel.get_state(0).h.abs().square().flatten(2)[..., 0] >= 0.7
+    one.run_round(0)
+    owed = one.devices.get_all()["owed"].abs().sum(2)
     assert 0 < strong.sum() < strong.numel()
     assert torch.equal(owed == 0, strong)
 
@@ -93,18 +93,18 @@ def test_the_policy_against_the_optimum(folder: Path, monkeypatch: pytest.Monkey
     the weakest in the mean error of 100 fading states."""
     monkeypatch.syspath_prepend(folder)
     own = CustomPolicy(CustomPolicy.Settings(name="my_power:quantile", share=0.2))
-    link = random_links(100, 10, seed=1)
+    link = draw_links(100, 10, seed=1)
     errors = {}
     for name, policy in {
         "own": own,
-        "optimum": policy_of("cao_static"),
-        "weakest": policy_of("ci"),
+        "optimum": make_policy("cao_static"),
+        "weakest": make_policy("ci"),
     }.items():
         got = solve(policy, link)
-        used = got.p.abs().square() * link.power / link.budget[:, None]
+        used = got.p.abs().square() * link.symbol_power / link.budget[:, None]
         assert used.max() <= 1 + 1e-9
         root = got.eta[:, 0].sqrt().numpy()
-        errors[name] = capped_errors(root, link).mean()
+        errors[name] = compute_capped_errors(root, link).mean()
     assert errors["optimum"] < errors["own"] < errors["weakest"]
 
 
@@ -113,7 +113,7 @@ def test_every_part_that_can_be_the_users_has_its_lines() -> None:
     text = DOC.read_text()
     said = {"algorithm": "method", "csi": "channel-knowledge"}
     elsewhere = {"tracker": "tracking.md#a-function-of-your-own"}
-    for noun in (one.noun for one in TABLES.values() if one.custom):
+    for noun in (one.noun for one in TABLES.values() if one.supports_custom):
         name = said.get(noun, noun.replace(" ", "-"))
         place = elsewhere.get(noun, rf"#(a-)?{name}-in-ten-lines")
         assert re.search(rf"\]\({place}\)", text), noun

@@ -21,7 +21,7 @@ import pytest
 from otafl.downlink.base import Downlink
 from otafl.engine.assembly import Parts
 from otafl.engine.engine import Engine
-from otafl.engine.pending import Update
+from otafl.engine.update import Update
 from otafl.uplink.base import deliver
 
 ROOT = Path(__file__).parents[2]
@@ -114,8 +114,8 @@ def test_the_layers_of_the_design_page_are_those_that_are_held() -> None:
 
 
 def test_the_round_of_the_design_page_is_the_engine_s() -> None:
-    """The steps are the methods that `Engine.round` calls, in the order of their first calls."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(Engine.round)))
+    """The steps are the methods that `Engine.run_round` calls, in order of their first calls."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(Engine.run_round)))
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     calls.sort(key=lambda call: (call.end_lineno, call.end_col_offset))
     names = [re.fullmatch(r"(?:self\.)?(\w+)", ast.unparse(call)) for call in calls]
@@ -157,7 +157,7 @@ def read_edges() -> list[tuple[set[str], str, set[str]]]:
     return [
         (nearest(range(at, 0, -1)), cell[1], nearest(range(at, len(lines))))
         for at, cell in enumerate(cells)
-        if cell is not None and cell[1] not in ("plan", "select")
+        if cell is not None and cell[1] not in ("find_available", "select_cohort")
     ]
 
 
@@ -171,7 +171,7 @@ def test_the_diagram_has_what_the_steps_take_and_give(
         assert {name.title() for name in Update.__annotations__} & takes == {"Payload", "Cohort"}
         assert {"ChannelState", "TransmitLimits"} < takes
         assert gives == {"Received", "LinkReport", "tuple"}
-    elif step in ("start_clock", "work", "admit"):
+    elif step in ("start_clock", "train_and_encode", "admit"):
         assert above <= takes
         assert below <= gives
     else:
@@ -179,20 +179,20 @@ def test_the_diagram_has_what_the_steps_take_and_give(
 
 
 def test_the_diagram_has_what_its_other_arrows_hand_on() -> None:
-    takes, gives = annotated(Engine.select)
+    takes, gives = annotated(Engine.select_cohort)
     assert "ChannelState" in takes
     assert {"Cohort"} == gives
-    assert "ChannelState" in annotated(Engine.channel)[1]
-    assert annotated(Engine.limits)[1] == {"TransmitLimits"}
-    assert "Received" in annotated(Engine.combine)[0]
-    assert "Arrival" in annotated(Downlink.send)[1]
+    assert "ChannelState" in annotated(Engine.draw_channel)[1]
+    assert annotated(Engine.compute_limits)[1] == {"TransmitLimits"}
+    assert "Received" in annotated(Engine.update_server)[0]
+    assert "Delivery" in annotated(Downlink.send)[1]
 
 
 def test_the_diagram_has_what_the_engine_keeps() -> None:
     """What is drawn in lower case besides is an attribute of the engine or its parts, or a name in
-    `Engine.round`."""
+    `Engine.run_round`."""
     source = inspect.getsource(Engine)
-    names = set(re.findall(r"\b[a-z_]+\b", inspect.getsource(Engine.round)))
+    names = set(re.findall(r"\b[a-z_]+\b", inspect.getsource(Engine.run_round)))
     names |= set(re.findall(r"self\.([a-z_]+) ?[:=(]", source)) | set(Parts.__annotations__)
     words = re.findall(r"[a-z_]+", re.sub(r"\(.*\)|[A-Z]\w+", "", " ".join(read_diagram())))
     assert set(words) <= names

@@ -23,7 +23,7 @@ from otafl.core import registry
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario, examples, load_scenario
-from otafl.scenario.keys import fields
+from otafl.scenario.keys import iterate_fields
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -94,7 +94,7 @@ def test_the_table_of_choices_is_the_registry(generated: dict[str, str]) -> None
     assert sorted(listed) == sorted(
         (table, name.replace("_", "-"))
         for table in registry.TABLES
-        for name in registry.names(table)
+        for name in registry.list_names(table)
     )
 
 
@@ -193,11 +193,11 @@ def test_every_paper_scenario_is_told() -> None:
         assert any(Path(file.name).match(pattern) for pattern in patterns), file.name
 
 
-@pytest.mark.parametrize(("table", "name"), examples.everything())
+@pytest.mark.parametrize(("table", "name"), examples.list_components())
 def test_scenario_of_an_entry(table: str, name: str, tmp_path: Path) -> None:
     """The scenario on the page of every entry is valid and uses it."""
     file = tmp_path / "scenario.yaml"
-    file.write_text(examples.example_yaml(table, name))
+    file.write_text(examples.format_example(table, name))
     node = load_scenario(file)
     assert attrgetter(TABLES[table].section)(node).name == name
 
@@ -205,17 +205,17 @@ def test_scenario_of_an_entry(table: str, name: str, tmp_path: Path) -> None:
 def test_entries_have_pages(generated: dict[str, str]) -> None:
     """A page or section for each, with summary, source, settings and scenario."""
     for table in TABLES:
-        for name in registry.names(table):
-            about = registry.about(table, name)
+        for name in registry.list_names(table):
+            about = registry.read_info(table, name)
             path, anchor = pages.entries.place(table, name)
             _, found, text = generated[f"{path}.rst"].partition(f".. _{anchor}:\n")
             assert found, name
             text = re.split(r"\n\.\. _entry-", text)[0]
             assert rst.escaped(about.summary) in text
             assert all(rst.escaped(one) in text for one in about.references)
-            example = rst.indented(examples.example_yaml(table, name).rstrip(), 3)
+            example = rst.indented(examples.format_example(table, name).rstrip(), 3)
             assert example in text
-            for key in registry.settings(table, name).model_fields:
+            for key in registry.load_settings_class(table, name).model_fields:
                 if key != "name":
                     assert f".. _{settings.label(f'{table}-{name}', key)}:" in text
 
@@ -224,7 +224,7 @@ def test_keys_have_places(generated: dict[str, str]) -> None:
     """Every dotted key that a scenario can have is in the reference."""
     everything = "\n".join(text for path, text in generated.items() if path.endswith(".rst"))
     labels = set(re.findall(r"\.\. _(key-[\w-]+):", everything))
-    keys = {key for key, _ in fields(Scenario) if not key.endswith(".name")}
+    keys = {key for key, _ in iterate_fields(Scenario) if not key.endswith(".name")}
     assert len(keys) > 300
     for key in keys:
         section, _, rest = key.rpartition(".")

@@ -38,7 +38,7 @@ def test_tables(tmp_path: Path) -> None:
 def test_values_are_read_where_so_much_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half-way between records; at the end of a run that spends less; a guess if it diverged."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    read = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["when_spent"]
+    read = runpy.run_path(str(ROOT / "scripts" / "tables.py"))["interpolate_at_cost"]
     nan = np.nan
     rounds = {"round": [0, 2, 4], "final_round": 4}
     accuracy = [[0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0.1, 0.8, nan]]

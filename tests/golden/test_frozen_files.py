@@ -21,10 +21,10 @@ import xarray as xr
 import otafl
 from otafl import open_results, sweeping
 from otafl.results import models as trained
-from otafl.results import plain
+from otafl.results import plain_data
 from otafl.running import checkpoints
 from otafl.scenario import load_scenario
-from otafl.sweeping import working
+from otafl.sweeping import stack_job
 
 pytestmark = pytest.mark.exact
 
@@ -62,14 +62,14 @@ def test_results_open(frozen: Path) -> None:
 
 def test_models_load_and_score_as_recorded(frozen: Path) -> None:
     """`export` compares each model's accuracy with the one in the result."""
-    from otafl.exporting.deployed import open_models, recorded, samples
+    from otafl.exporting.deployment import load_samples, open_models, read_recorded_accuracy
 
     for steps in (1, 2):
         chosen = open_models(frozen / "whole.nc", {"local_steps": steps}, 1, "global", None)
-        x, y = samples(chosen)
-        scores = chosen.module()(torch.from_numpy(x))
+        x, y = load_samples(chosen)
+        scores = chosen.build_module()(torch.from_numpy(x))
         accuracy = float((scores.argmax(1).numpy() == y).mean())
-        assert accuracy == pytest.approx(recorded(chosen))
+        assert accuracy == pytest.approx(read_recorded_accuracy(chosen))
     head = trained.read(frozen / "whole.models" / "00000.pt")[1]
     assert head["otafl_models"] == 1
     module = otafl.load_model(frozen / "interrupted", local_steps=1)
@@ -83,14 +83,14 @@ def test_a_sweep_goes_on_from_record_and_checkpoint(
     computed."""
     folder = frozen / "interrupted"
     (made,) = json.loads(open_results(folder).attrs["origins"])
-    for module in (checkpoints, working):
-        monkeypatch.setattr(module, "versions", lambda: made["versions"])
+    for module in (checkpoints, stack_job):
+        monkeypatch.setattr(module, "get_versions", lambda: made["versions"])
     scenario = load_scenario(folder / "scenario.yaml")
     told: list[str] = []
     calls: list[int] = []
-    true = working.Job
+    true = stack_job.Job
 
-    def of_those_versions(*rest: Any, **more: Any) -> working.Job:
+    def of_those_versions(*rest: Any, **more: Any) -> stack_job.Job:
         return true(*rest, **{**more, "versions": made["versions"]})
 
     monkeypatch.setattr(sweeping, "Job", of_those_versions)
@@ -104,11 +104,11 @@ def test_a_sweep_goes_on_from_record_and_checkpoint(
     assert [text for text in told if "computed by" not in text] == []
     assert calls == [16]  # of 16 rounds
     close(result, open_results(frozen / "whole.nc"))
-    assert len(list(trained.files_of(folder))) == 2
+    assert len(list(trained.list_model_files(folder))) == 2
 
 
 def test_records_are_plain_data(frozen: Path) -> None:
     (record,) = (frozen / "interrupted" / "running").glob("*.record.pt")
-    kept = plain.load(record)
+    kept = plain_data.load(record)
     assert set(kept) == {"identity", "record"}
     assert kept["record"]["rounds"] == [0, 2, 4]

@@ -1,7 +1,7 @@
 """Files that someone else may have written are data: nothing in them is run, whoever reads them.
 
 Mutations that make a test here fail: a checkpoint or a record read with `weights_only=False`, a
-journal that may name any method, `named_by` that does nothing, a module that need not be one.
+journal that may name any method, `guard_imports` that does nothing, a module that need not be one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 from contract.small import scenario
 from contract.test_sweeps import Kill, same
 from support.marks import first_is_fast
-from support.trained_bench import kept
+from support.trained_bench import make_trained_result
 
 import otafl
 from otafl import sweeping
@@ -30,7 +30,7 @@ from otafl.clock.stack_clock import Clock
 from otafl.core.errors import UserError
 from otafl.data import loading as data_loading
 from otafl.results import models as trained
-from otafl.results import plain
+from otafl.results import plain_data
 from otafl.results.files import write_part
 from otafl.scenario import Scenario
 from otafl.sweeping import plan_file
@@ -108,9 +108,9 @@ def test_a_journal_names_methods_of_a_clock_alone() -> None:
 def test_a_record_is_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
     """Of two batches of one stack the first is finished, as its file says."""
     one = scenario({"trials": 2})
-    (stack,) = plan_file.stored(one, tmp_path)
-    stack = plan_file.rebatched(tmp_path, stack, stack.batches[0].halves())
-    file = Folder(tmp_path).record(0, stack.batches[0])
+    (stack,) = plan_file.load_or_create(one, tmp_path)
+    stack = plan_file.replace_batches(tmp_path, stack, stack.batches[0].split_in_half())
+    file = Folder(tmp_path).get_record_path(0, stack.batches[0])
     file.parent.mkdir()
     way(file, mark)
     same(sweeping.sweep(one, tmp_path), sweeping.run(one), 1e-5)
@@ -123,7 +123,7 @@ def test_pickles_of_earlier_versions_are_named_and_left(
     name: str, tmp_path: Path, mark: Path
 ) -> None:
     one = scenario({"trials": 1})
-    plan_file.stored(one, tmp_path)
+    plan_file.load_or_create(one, tmp_path)
     (tmp_path / name).parent.mkdir(exist_ok=True)
     as_pickle(tmp_path / name, mark)
     said: list[str] = []
@@ -146,8 +146,8 @@ def test_no_file_of_a_folder_is_run(name: str, tmp_path: Path, mark: Path) -> No
 
 @pytest.mark.parametrize("way", [as_pickle, as_torch])
 def test_models_are_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
-    path = kept(tmp_path)
-    (file,) = trained.files_of(path)
+    path = make_trained_result(tmp_path)
+    (file,) = trained.list_model_files(path)
     way(file, mark)
     with pytest.raises(UserError, match="is damaged or holds no models"):
         otafl.load_model(path)
@@ -155,8 +155,8 @@ def test_models_are_not_run(way: Way, tmp_path: Path, mark: Path) -> None:
 
 def named(tmp_path: Path, code: str, **options: Any) -> Path:
     """A result whose model is what a stranger's code makes, as its file says."""
-    path = kept(tmp_path)
-    (file,) = trained.files_of(path)
+    path = make_trained_result(tmp_path)
+    (file,) = trained.list_model_files(path)
     content = torch.load(file, weights_only=True)
     model = {"kind": "module", "name": code, "options": options}
     content["views"]["global"]["recipe"]["model"] = model
@@ -196,16 +196,16 @@ def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     """`export` tests a model on the samples that the result's scenario names."""
     (tmp_path / "mine_to_run.py").write_text(
         "import os\n"
-        "from otafl.data import DataSet, loaded\n"
+        "from otafl.data import DataSet, load_cached\n"
         "from otafl.data.digits import Digits\n"
         "def data():\n"
         "    os.environ['OTAFL_TEST_WAS_RUN'] = '1'\n"
-        "    return loaded(Digits(train_samples=300))\n"
+        "    return load_cached(Digits(train_samples=300))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    path = kept(tmp_path, data="mine_to_run:data")
+    path = make_trained_result(tmp_path, data="mine_to_run:data")
     monkeypatch.delenv("OTAFL_TEST_WAS_RUN")
-    data_loading._kept.cache_clear()  # as in a program that has not run the scenario itself
+    data_loading._load_from_cache.cache_clear()  # as in a program that has not run it itself
     out = str(tmp_path / "model.pt2")
     command = ["export", str(path), "--to", "pytorch", "--out", out]
     with pytest.raises(SystemExit) as end:
@@ -247,8 +247,8 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
         "c": {1, 2},
         "d": (np.array(7), np.float64(0.1), np.zeros((0, 3), bool)),
     }
-    plain.save(tree, tmp_path / "kept.pt")
-    back = plain.load(tmp_path / "kept.pt")
+    plain_data.save(tree, tmp_path / "kept.pt")
+    back = plain_data.load(tmp_path / "kept.pt")
     np.testing.assert_array_equal(back["a"], tree["a"])
     assert back["b", 1][1:] == tree["b", 1][1:]
     assert back["c"] == {1, 2}
@@ -257,7 +257,7 @@ def test_plain_data_come_back(tmp_path: Path) -> None:
     assert back["d"][2].shape == (0, 3)
     assert back["d"][2].dtype == bool
     with pytest.raises(TypeError, match="Path is no plain data"):
-        plain.save({"x": [tmp_path]}, tmp_path / "other.pt")
+        plain_data.save({"x": [tmp_path]}, tmp_path / "other.pt")
 
 
 NAMED = ("algorithm", "channel", "power", "codec", "csi", "server", "downlink", "model", "data")
@@ -278,7 +278,7 @@ READERS = {
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: Path) -> Path:
     """A result with models whose scenario names a stranger's module throughout, in the sweep too,
     beside that module."""
-    path = kept(tmp_path)
+    path = make_trained_result(tmp_path)
     (tmp_path / "strangers.py").write_text(f"import os; os.mkdir({str(mark)!r})\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

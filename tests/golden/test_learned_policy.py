@@ -43,7 +43,7 @@ def policy(script: Any) -> Any:
 
 def held_out(script: Any, snr_db: float, states: int = 2000) -> Link:
     generator = torch.Generator().manual_seed(5)
-    link: Link = script.states(torch.full((states,), snr_db), DEVICES, generator)
+    link: Link = script.draw_states(torch.full((states,), snr_db), DEVICES, generator)
     return link
 
 
@@ -65,17 +65,24 @@ def test_it_ends_within_two_percent_of_the_optimum(script: Any, policy: Any, snr
 def test_budgets_are_kept_and_states_and_order_do_not_matter(script: Any, policy: Any) -> None:
     link = held_out(script, 10.0, 50)
     p, eta = policy(link)
-    assert (p.abs().square() * link.power <= link.budget[:, None] * (1 + 1e-5)).all()
+    assert (p.abs().square() * link.symbol_power <= link.budget[:, None] * (1 + 1e-5)).all()
     assert ((link.h * p).imag.abs() < 1e-5 * (link.h * p).real).all()
     order = torch.tensor([3, 1, 5, 0, 4, 2])
     turned = replace(
-        link, h=link.h[..., order], power=link.power[..., order], budget=link.budget[..., order]
+        link,
+        h=link.h[..., order],
+        symbol_power=link.symbol_power[..., order],
+        budget=link.budget[..., order],
     )
     again, same = policy(turned)
     torch.testing.assert_close(again, p[..., order])
     torch.testing.assert_close(same, eta)
     one = replace(
-        link, h=link.h[7:8], power=link.power[7:8], budget=link.budget[7:8], noise=link.noise[7:8]
+        link,
+        h=link.h[7:8],
+        symbol_power=link.symbol_power[7:8],
+        budget=link.budget[7:8],
+        noise_variance=link.noise_variance[7:8],
     )
     alone, own = policy(one)
     torch.testing.assert_close(alone[0], p[7])

@@ -81,7 +81,7 @@ def test_everything_that_reads_results_takes_it(
     call("convert", old, tmp_path / "a.csv")
     call("diff", old, old)
     assert (tmp_path / "a.csv").read_text().count("\n") == 1 + 2 * 2 * 2 * 3
-    assert packs.finished_stacks(old) == 2
+    assert packs.count_finished_stacks(old) == 2
 
 
 @pytest.mark.parametrize("old", VERSIONS[-1:], indirect=True)

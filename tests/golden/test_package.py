@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import otafl
-from otafl.cli.new import shipped
+from otafl.cli.new import list_shipped
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -107,7 +107,7 @@ def test_the_quickstart_runs_from_the_wheel(unpacked: Path, tmp_path: Path) -> N
     where = "import otafl; print(otafl.__file__)"
     assert program(sys.executable, "-c", where, folder=tmp_path, **path).startswith(str(unpacked))
     listed = program(*command, "new", "--list", folder=tmp_path, **path, COLUMNS="500")
-    assert [line.split()[0] for line in listed.splitlines()] == list(shipped())
+    assert [line.split()[0] for line in listed.splitlines()] == list(list_shipped())
     program(*command, "new", "quickstart.yaml", folder=tmp_path, **path)
     short = [f"--set={one}" for one in ("training.rounds=20", "trials=1", "channel.snr_db=0")]
     short.append("--set=sweep={}")
@@ -158,7 +158,7 @@ def test_what_is_said_of_docker_names_what_there_is() -> None:
     for words in runs:
         assert words[words.index("-v") + 1] == f"$PWD:{workdir}"
         command, name = words[words.index("otafl") + 1 :]
-        assert (ROOT / name).exists() if command == "run" else name in shipped()
+        assert (ROOT / name).exists() if command == "run" else name in list_shipped()
 
 
 def test_the_commands_of_uv_are_those_of_the_readme() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from matplotlib.image import imread
-from support.plot_bench import ramp, result
+from support.plot_bench import make_ramp, make_result
 
 from otafl import cli
 from otafl.results.files import write_part
@@ -17,11 +17,11 @@ from otafl.results.files import write_part
 def stored(tmp_path: Path) -> Path:
     """A result file over SNR and policy."""
     values = {
-        "test_accuracy": ramp("snr_db", "power"),
-        "tx_energy_j": ramp("snr_db", "power", tail=(2, 3, 4)) + 1,
-        "device_personal_own_test_accuracy": ramp("snr_db", "power", tail=(2, 3, 4)),
+        "test_accuracy": make_ramp("snr_db", "power"),
+        "tx_energy_j": make_ramp("snr_db", "power", tail=(2, 3, 4)) + 1,
+        "device_personal_own_test_accuracy": make_ramp("snr_db", "power", tail=(2, 3, 4)),
     }
-    write_part(result(values, ["snr_db", "power"]), tmp_path / "r.nc")
+    write_part(make_result(values, ["snr_db", "power"]), tmp_path / "r.nc")
     return tmp_path / "r.nc"
 
 

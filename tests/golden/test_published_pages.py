@@ -44,7 +44,7 @@ def test_plans_trade_bias_for_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alike devices: no bias; the more they differ, the more zero bias costs, and the pre-scaler
     never costs more than it."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    plans = runpy.run_path(str(ROOT / "scripts" / "published_power.py"))["plans"]
+    plans = runpy.run_path(str(ROOT / "scripts" / "published_power.py"))["compute_plans"]
     told = [plans(spread) for spread in (0, 10, 20, 40)]
     assert told[0][0] == pytest.approx(0, abs=1e-9)
     for bias, variance, none, unbiased in told:

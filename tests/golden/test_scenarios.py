@@ -18,8 +18,8 @@ from otafl.data import loading
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
-from otafl.results.ending import final
-from otafl.scenario import axes_of as axes
+from otafl.results.end_values import select_final
+from otafl.scenario import build_axes as axes
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -58,9 +58,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generated(images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The generated images in place of the real ones."""
     monkeypatch.setenv(DATA_DIR, str(images))
-    loading._kept.cache_clear()
+    loading._load_from_cache.cache_clear()
     yield
-    loading._kept.cache_clear()
+    loading._load_from_cache.cache_clear()
 
 
 def reduced(tree: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_scenario(
     there = np.zeros(results["final_round"].shape, bool)
     for name in ("test_loss", "personal_own_test_loss"):  # a method may have no global model
         if name in results:
-            loss = final(results, name).transpose(*results["final_round"].dims, "trial")
+            loss = select_final(results, name).transpose(*results["final_round"].dims, "trial")
             there |= np.isfinite(loss.values).all(-1)
     assert there.all()
     assert set(axes(load_scenario(small))) <= set(results.dims)

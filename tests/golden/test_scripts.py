@@ -20,9 +20,9 @@ import xarray as xr
 from golden.made_results import made, written
 from matplotlib.image import imread
 
-from otafl.analysis.paired import paired
-from otafl.analysis.summary import spread
-from otafl.analysis.tabulating import best, grid
+from otafl.analysis.paired import compare_pairs
+from otafl.analysis.summary import format_mean_std
+from otafl.analysis.tables import build_grid, find_best
 from otafl.scenario import Point
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -115,7 +115,7 @@ def test_snr_sweep(
     for power, count in (("ci", 4), ("gbma", 2)):
         (row,) = [line for line in told.splitlines() if re.match(rf"{power} +{count} ", line)]
         at = ends.sel(power=power, device_count=count)
-        expected = [spread(at.sel(snr_db=snr).values) for snr in (0, 10)]
+        expected = [format_mean_std(at.sel(snr_db=snr).values) for snr in (0, 10)]
         assert re.split(" {2,}", row) == [power, str(count), *expected]
     with table.open() as file:
         rows = list(csv.DictReader(file))
@@ -147,7 +147,7 @@ def test_device_scaling(
     head, _, two, _, eight, growth = map(cells, block.splitlines())
     assert head == ["devices", "test_accuracy", "aggregation_nmse", "tx_energy_j [J]"]
     at = ends.sel(power="gbma", snr_db=10, device_count=2)
-    assert two == ["2", spread(at.values), "0.2500 ± 0", "801.0 ± 0"]
+    assert two == ["2", format_mean_std(at.values), "0.2500 ± 0", "801.0 ± 0"]
     assert eight[2:] == ["0.01562 ± 0", "3228 ± 0"]
     means = ends.sel(power="gbma", snr_db=10).mean("trial")
     slope = np.polyfit(np.log([2, 4, 8]), np.log(means.values), 1)[0]
@@ -168,7 +168,7 @@ def test_compare_power(
     rows = {row[0]: row for row in map(cells, told.splitlines()) if len(row) == 7}
     assert len(rows) == 2 + 12
     with xr.open_dataset(ran, engine="h5netcdf") as ds:
-        tests = paired(ds.load(), "test_accuracy", "power", "tci(threshold=0.3)")
+        tests = compare_pairs(ds.load(), "test_accuracy", "power", "tci(threshold=0.3)")
     one = tests.sel(snr_db=10, power="ci", device_count=4)
     _, difference, interval, p, signed, pairs, times = rows["10, ci, 4"]
     assert float(difference) == pytest.approx(float(one["difference"]), rel=1e-2)
@@ -287,14 +287,16 @@ def test_latex_rows_units_and_markdown(
 def test_the_best_may_have_to_be_significant(ran: Path) -> None:
     """At 10 dB ci is best by 0.1, which five trials tell; at 0 dB somebody is by chance."""
     with xr.open_dataset(ran, engine="h5netcdf") as ds:
-        table = grid(ds.load(), "test_accuracy", ["snr_db"], ["power"])
-    marked = best(table, "power")
+        table = build_grid(ds.load(), "test_accuracy", ["snr_db"], ["power"])
+    marked = find_best(table, "power")
     assert marked.sum() == 6
-    sure = best(table, "power", level=0.05)
+    sure = find_best(table, "power", level=0.05)
     ci = [row[0] == "ci" for row in table.rows]
     np.testing.assert_array_equal(sure[:, 1], ci)
     assert sure[:, 0].sum() < 3
-    lowest = best(table, "power", largest=False)
+    lowest = find_best(table, "power", largest=False)
     assert not (marked & lowest).any()
-    few = best(grid(ds.isel(trial=[0, 2]), "test_accuracy", ["snr_db"]), "power", level=0.05)
+    few = find_best(
+        build_grid(ds.isel(trial=[0, 2]), "test_accuracy", ["snr_db"]), "power", level=0.05
+    )
     assert not few.any()

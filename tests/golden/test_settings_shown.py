@@ -24,10 +24,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from otafl import cli
-from otafl.core.choices import Choice, Section, of_field
+from otafl.core.choices import Choice, Section, get_choice
 from otafl.data.files import DATA_DIR
 from otafl.scenario import Scenario, load_scenario
-from otafl.scenario.keys import CHOICES, classes_in, put, split
+from otafl.scenario.keys import CHOICES, list_classes, set_value, split
 from otafl.scenario.yaml_source import parse
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ def read_commands(page: Path) -> Iterator[dict[str, Any]]:
             given = [b for a, b in itertools.pairwise(words) if a == "--set"]
             tree: dict[str, Any] = {}
             for key, _, value in (one.partition("=") for one in given):
-                tree = put(tree, split(key), parse(value).data if value else None)
+                tree = set_value(tree, split(key), parse(value).data if value else None)
             yield tree
 
 
@@ -98,7 +98,7 @@ def read_program(text: str) -> Iterator[dict[str, Any]]:
             if {key.partition(".")[0] for key in found} <= set(Scenario.model_fields):
                 tree: dict[str, Any] = {}
                 for key, value in found.items():
-                    tree = put(tree, path_of(key), value)
+                    tree = set_value(tree, path_of(key), value)
                 yield tree
 
 
@@ -130,22 +130,22 @@ def expand(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 continue  # a point has one value of an axis
             out = dict(tree)
             for key, value in (*choice.items(), *row.items()):
-                out = put(out, path_of(key), value)
+                out = set_value(out, path_of(key), value)
             yield out
 
 
 def inner_kinds(info: FieldInfo, value: Any) -> Iterable[Kind]:
     """Return the settings classes of the section that a field holds."""
-    found = of_field(info)
+    found = get_choice(info)
     if isinstance(found, Choice):
-        kind = found.settings(value)
+        kind = found.find_settings_class(value)
         return () if kind is None else (kind,)
-    return (found.kind,) if isinstance(found, Section) else classes_in(info.annotation)
+    return (found.settings_class,) if isinstance(found, Section) else list_classes(info.annotation)
 
 
 def owner_below(info: FieldInfo, kind: Kind, path: str) -> str:
     """Return the owner of the keys below a field."""
-    one_place = of_field(info) is not None or path in Scenario.model_fields
+    one_place = get_choice(info) is not None or path in Scenario.model_fields
     return path if one_place else kind.__qualname__
 
 
@@ -167,10 +167,14 @@ def given_keys(tree: Any, kinds: Iterable[Kind], owner: str = "") -> Iterator[Ke
 def every_key(kind: Kind, owner: str = "") -> Iterator[Key]:
     """Yield every key that a scenario may have; what chooses a component by its name is none."""
     for name, info in kind.model_fields.items():
-        found = of_field(info)
+        found = get_choice(info)
         if name != "name" and not isinstance(found, Choice):
             yield Key(owner, name, info.description)
-        every = found.every().values() if isinstance(found, Choice) else inner_kinds(info, None)
+        every = (
+            found.load_all_settings_classes().values()
+            if isinstance(found, Choice)
+            else inner_kinds(info, None)
+        )
         for inner in every:
             yield from every_key(inner, owner_below(info, inner, f"{owner}.{name}".strip(".")))
 

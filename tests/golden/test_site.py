@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from otafl.core.registry import TABLES
-from otafl.core.words import SYNONYMS
+from otafl.core.suggestions import SYNONYMS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 

@@ -39,7 +39,7 @@ def test_the_command(ran: Path, capsys: pytest.CaptureFixture) -> None:
     assert f"{ran.parent / 'small_timeline.png'}\n" in told
     assert (ran.parent / "small_timeline.png").stat().st_size > 10_000
     assert "updates of the whole trial: 12 started, " in told
-    events = otafl.timeline_of(otafl.open_results(ran), snr_db=10)
+    events = otafl.extract_timeline(otafl.open_results(ran), snr_db=10)
     lines = table.read_text().splitlines()
     assert lines[0] == "device,round,activity,start_s,end_s"
     assert len(lines) == 1 + events.sizes["event"]
@@ -79,8 +79,8 @@ def test_the_command_explains(
 
 def test_a_run_is_accounted_for(ran: Path) -> None:
     """No activity overlaps another, and with the sleep they are all there is."""
-    part = timeline.window(otafl.timeline_of(otafl.open_results(ran), snr_db=0))
-    table = timeline.totals(part)
+    part = timeline.select_window(otafl.extract_timeline(otafl.open_results(ran), snr_db=0))
+    table = timeline.sum_by_activity(part)
     whole = 3 * part.attrs["until_s"]
     assert float(table["seconds"].sum()) == pytest.approx(whole)
     assert float(table["share"].sum()) == pytest.approx(1.0)

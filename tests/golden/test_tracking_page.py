@@ -18,8 +18,8 @@ from contract.small import scenario
 from otafl import sweeping
 from otafl.cli import main
 from otafl.running.checkpoints import Checkpoint
-from otafl.running.following import Tracks
-from otafl.running.running import run_stack
+from otafl.running.run_tracking import TrackingOutput
+from otafl.running.stack_run import run_stack
 from otafl.scenario import expand
 
 pytestmark = pytest.mark.slow
@@ -51,8 +51,8 @@ def resumed(folder: Path, track: dict[str, Any]) -> list[int]:
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run_stack(points, killed, None, checkpoint, Tracks(folder / "track"))
-    return run_stack(points, None, None, checkpoint, Tracks(folder / "track")).rounds
+        run_stack(points, killed, None, checkpoint, TrackingOutput(folder / "track"))
+    return run_stack(points, None, None, checkpoint, TrackingOutput(folder / "track")).rounds
 
 
 def test_what_the_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

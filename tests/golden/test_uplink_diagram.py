@@ -28,7 +28,7 @@ TEXT = (ROOT / "docs" / "design.md").read_text().partition("## The uplink")[2]
 STEPS = re.findall(r"^  \| (\w+)\.(\w+) +(.+)$", TEXT, re.M)
 TYPES = re.findall(r"^  \| .+? {2,}(\w+): ", TEXT, re.M)
 CALLED_BY = {"lay_out_reals": "lay_out", "normalise_reals": "normalise", "_superpose": "superpose"}
-"""Functions of `carry` -> the step that they call."""
+"""Functions of `transmit` -> the step that they call."""
 
 HOLDS = re.compile(r"\b(Group|Signal|OnAir|OnPairs)\b")
 
@@ -53,7 +53,7 @@ def find_calls(function: Any) -> list[str]:
 
 
 def test_the_steps_are_those_of_the_code() -> None:
-    called = [*find_calls(Delivery.__init__), *find_calls(OverTheAir.carry)]
+    called = [*find_calls(Delivery.__init__), *find_calls(OverTheAir.transmit)]
     drawn = [step for _, step, _ in STEPS]
     names = [CALLED_BY.get(name, name) for name in called]
     assert [name for name in names if name in drawn] == drawn
@@ -81,9 +81,9 @@ def test_a_type_of_the_diagram_is_one_of_the_code(name: str) -> None:
     assert any(inspect.isclass(getattr(one, name, None)) for one in [*modules, contracts])
 
 
-@pytest.mark.parametrize("name", registry.names("transport"))
+@pytest.mark.parametrize("name", registry.list_names("transport"))
 def test_a_scheme_inherits_from_no_other(name: str) -> None:
-    assert registry.component("transport", name).__bases__ == (Transport,)
+    assert registry.load_component("transport", name).__bases__ == (Transport,)
 
 
 def test_the_ideal_link_imports_three_modules_of_the_uplink() -> None:

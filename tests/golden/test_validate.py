@@ -28,7 +28,7 @@ def test_docs_name_every_law() -> None:
     written = set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE))
     anyone = {"power": "policy", "channel": "channel"}
     found = set()
-    for one in suite.laws():
+    for one in suite.list_laws():
         subject, _, law = one.name.partition(": ")
         family = subject.split(" ")[0]
         names = {one.name, f"{family} <{anyone.get(family)}>: {law}"}
@@ -45,7 +45,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     call("validate", "--quick", "--only", "gbma", "--quiet", *files)
     captured = capsys.readouterr()
     assert captured.err == ""
-    chosen = suite.laws("gbma")
+    chosen = suite.list_laws("gbma")
     assert 5 < len(chosen) < 20
     assert captured.out.count("pass") == len(chosen) + 1  # and the heading
     assert f"{len(chosen)} laws hold" in captured.out
@@ -79,7 +79,7 @@ def test_a_failure_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         raise ValueError("no such thing")
 
     laws = [checks.Law("a wrong law", "nowhere", wrong), checks.Law("a broken law", "", broken)]
-    monkeypatch.setattr(suite, "laws", lambda only: laws)
+    monkeypatch.setattr(suite, "list_laws", lambda only: laws)
     call("validate", "--quiet", code=1)
     out = capsys.readouterr().out
     assert out.count("FAIL") == 3

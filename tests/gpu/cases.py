@@ -76,7 +76,7 @@ def _keys(table: str, name: str) -> dict[str, Any]:
     """A scenario with the component and what its settings' example says that it needs."""
     path = registry.TABLES[table].section
     own = section(name) if table == "channel" else chosen(table, name)
-    example = registry.settings(table, name).example
+    example = registry.load_settings_class(table, name).example
     others = {key: value for key, value in example.items() if not key.startswith(f"{path}.")}
     if name == "matrix_sensing":
         own = {**own, "rows": 2}
@@ -90,14 +90,14 @@ def _made() -> dict[str, dict[str, Any]]:
         for algorithm, transport in METHODS
     }
     for table in TABLES:
-        for name in registry.names(table):
+        for name in registry.list_names(table):
             if name == "lstm":  # its data set would be downloaded; `MORE` has it
                 continue
             cases[f"{table} {name}"] = _keys(table, name)
-    for codec in registry.names("codec"):
+    for codec in registry.list_names("codec"):
         keys = _keys("codec", codec)
         cases[f"codec {codec} over digital"] = {**keys, "transport": "digital"}
-    for power in registry.names("power"):
+    for power in registry.list_names("power"):
         for channel in ("awgn", "tdl-a"):
             keys = _keys("power", power)
             cases[f"power {power} over {channel}"] = {**keys, "channel": section(channel)}
@@ -115,12 +115,12 @@ LONG = {"csi delay", "csi phase_feedback", "receiver eigen"}
 QUICK = [
     *(
         f"{algorithm} over {next(over for one, over in METHODS if one == algorithm)}"
-        for algorithm in registry.names("algorithm")
+        for algorithm in registry.list_names("algorithm")
     ),
     *(
         case
         for table in TRIED
-        for case in (f"{table} {name}" for name in registry.names(table))
+        for case in (f"{table} {name}" for name in registry.list_names(table))
         if case not in LONG
     ),
     *MORE,

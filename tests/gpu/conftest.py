@@ -12,8 +12,8 @@ import os
 ON = os.environ.get("OTAFL_GPU_TESTS", "")
 
 if ON == "pretended":
-    from support.pretended import registered
+    from support.pretended import register_device
 
-    registered()
+    register_device()
 
 collect_ignore_glob = [] if ON in ("pretended", "cuda") else ["test_*.py"]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from contract.small import engine, run, scores
 from gpu.cases import CASES
-from support.pretended import caller, processor
+from support.pretended import find_caller, use_processor
 
 from otafl.core.contracts import Tensors
 from otafl.engine.engine import Engine
@@ -46,12 +46,12 @@ class Noted(NamedTuple):
 @functools.cache
 def pretended(case: str, trials: int = 3, devices: int = 4) -> Noted:
     """The same on a pretended GPU, with what is noted of the last round."""
-    with pytest.MonkeyPatch.context() as patch, processor(patch) as one:
+    with pytest.MonkeyPatch.context() as patch, use_processor(patch) as one:
         keys = {"trials": trials, "devices.count": devices}
         ran = run(made(case, "cuda", **keys), ROUNDS - 1)
         one.noted.clear()
         one.count.clear()
-        ran.round(ROUNDS - 1)
+        ran.run_round(ROUNDS - 1)
         lines, count = dict(one.noted), Counter(one.count)
         return Noted(lines, count, scores(ran))
 
@@ -61,7 +61,7 @@ def on_gpu(case: str) -> tuple[Tensors, Counter[str]]:
     counts it."""
     ran = run(made(case, "cuda"), ROUNDS - 1)
     with waits() as waited:
-        ran.round(ROUNDS - 1)
+        ran.run_round(ROUNDS - 1)
     return scores(ran), waited
 
 
@@ -72,7 +72,7 @@ def waits() -> Iterator[Counter[str]]:
 
     def note(message: Any, *_: Any, **__: Any) -> None:
         if "synchronizing" in str(message):
-            waited[caller(sys._getframe(1))[0]] += 1
+            waited[find_caller(sys._getframe(1))[0]] += 1
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 import torch
-from support.pretended import MAKES, READS, SENDS, Processor, processor
+from support.pretended import MAKES, READS, SENDS, Processor, use_processor
 from torch import Tensor
 
 from otafl.engine import assembly
@@ -15,12 +15,12 @@ from otafl.engine import assembly
 
 @pytest.fixture
 def one(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processor]:
-    with processor(monkeypatch) as mode, torch.inference_mode():
+    with use_processor(monkeypatch) as mode, torch.inference_mode():
         yield mode
 
 
 def there(*shape: int) -> Tensor:
-    return torch.ones(shape, device=assembly.torch_device("cuda"))
+    return torch.ones(shape, device=assembly.select_torch_device("cuda"))
 
 
 def noted(one: Processor, act: Callable[[Tensor], object]) -> set[str]:

@@ -19,10 +19,10 @@ from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.data import DataSet, load
+from otafl.data.device_splits import partition_samples
 from otafl.data.digits import Digits
-from otafl.data.hf import HuggingFace
+from otafl.data.hugging_face import HuggingFace
 from otafl.data.partitions.flower import Flower
-from otafl.data.shares import shared_out
 from otafl.scenario import ScenarioError, load_scenario
 
 pytestmark = pytest.mark.slow
@@ -196,7 +196,7 @@ def test_a_scenario_trains_on_it_dealt_out_by_flower() -> None:
 def parts(trials: list[int], count: int = 10, **keys: Any) -> list[list[np.ndarray]]:
     source = Digits(partition={"name": "flower", **keys})
     streams = Streams([7] * len(trials), trials)
-    return [list(one.train) for one in shared_out(source, load(source), count, streams)]
+    return [list(one.train) for one in partition_samples(source, load(source), count, streams)]
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,11 @@ def test_they_deal_out_by_the_labels() -> None:
 
 def test_users_are_a_column() -> None:
     """Of data that have them; a device a user."""
-    from otafl.data.partitions import Deck
+    from otafl.data.partitions import PartitionTask
 
     owner = np.arange(30) % 3
-    deck = Deck(np.zeros(30, np.int64), 3, np.random.default_rng(0), owner)
-    dealt = Flower(partitioner="NaturalIdPartitioner", partition_by="user").deal(deck)
+    deck = PartitionTask(np.zeros(30, np.int64), 3, np.random.default_rng(0), owner)
+    dealt = Flower(partitioner="NaturalIdPartitioner", partition_by="user").assign_samples(deck)
     assert sorted({tuple(np.unique(owner[part])) for part in dealt}) == [(0,), (1,), (2,)]
 
 
@@ -271,11 +271,11 @@ def test_a_wrong_partitioner_is_said_before_anything_is_read(
     keys: dict[str, Any], message: str
 ) -> None:
     from otafl.preflight import report
-    from otafl.preflight.rehearsal import rehearse
+    from otafl.preflight.first_round import find_problems
 
     data = {"name": "digits", "partition": {"name": "flower", **keys}}
     with pytest.raises(ScenarioError) as error:
-        report({"name": "x", "data": data}, look=rehearse).require_scenario()
+        report({"name": "x", "data": data}, look=find_problems).require_scenario()
     assert str(error.value).startswith(message)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.trained_bench import kept
+from support.trained_bench import make_trained_result
 from torch import nn
 
 from otafl.core.errors import UserError
-from otafl.exporting import deployed, litert, measure
+from otafl.exporting import deployment, litert, measure
 from otafl.models.modules import Mean, Mixture, Sum
 
 pytest.importorskip("tensorflow")
@@ -43,8 +43,8 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_scores_and_accuracy_stay(case: str, tmp_path: Path) -> None:
     changes, view, device = CASES[case]
-    chosen = deployed.open_models(kept(tmp_path, **changes), {}, 1, view, device)
-    made = deployed.export(chosen, "litert", tmp_path / "model.tflite")
+    chosen = deployment.open_models(make_trained_result(tmp_path, **changes), {}, 1, view, device)
+    made = deployment.export(chosen, "litert", tmp_path / "model.tflite")
     assert made.faults == []
     before, after = made.lines
     assert after.runtime == "LiteRT"
@@ -94,10 +94,10 @@ def test_a_layer_gives_what_it_gives_in_pytorch(name: str, tmp_path: Path) -> No
     module, shape = LAYERS[name]
     module = random(module)
     litert.write(module, shape, tmp_path / "layer.tflite")
-    run = litert.runner(tmp_path / "layer.tflite")
+    run = litert.make_runner(tmp_path / "layer.tflite")
     for batch in (1, 7):
         x = np.random.default_rng(batch).standard_normal((batch, *shape), dtype=np.float32)
-        wanted = measure.run_of(module)(x)
+        wanted = measure.make_run_fn(module)(x)
         if wanted.ndim == 4:
             wanted = wanted.transpose(0, 2, 3, 1)
         np.testing.assert_allclose(run(x), wanted, rtol=1e-4, atol=1e-5)
@@ -110,7 +110,7 @@ def test_a_mixture_of_far_scores_is_finite(tmp_path: Path) -> None:
             part.weight.copy_(torch.tensor([[400.0], [-400.0]]))
             part.bias.zero_()
     litert.write(module, (1,), tmp_path / "m.tflite")
-    scores = litert.runner(tmp_path / "m.tflite")(np.ones((1, 1), np.float32))
+    scores = litert.make_runner(tmp_path / "m.tflite")(np.ones((1, 1), np.float32))
     np.testing.assert_allclose(scores, [[0.0, -800.0]], atol=1e-3)
 
 
@@ -119,15 +119,15 @@ def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
     for rank in (2, 8, None):
         algorithm = "fedavg" if rank is None else {"name": "fedrlr", "rank": rank}
         (tmp_path / str(rank)).mkdir()
-        path = kept(
+        path = make_trained_result(
             tmp_path / str(rank),
             model={"name": "mlp", "hidden": [64, 64]},
             algorithm=algorithm,
             training={"rounds": 1},
             trials=1,
         )
-        chosen = deployed.open_models(path, {}, 0, "global", None)
-        made = deployed.export(chosen, "litert", tmp_path / f"{rank}.tflite", check=False)
+        chosen = deployment.open_models(path, {}, 0, "global", None)
+        made = deployment.export(chosen, "litert", tmp_path / f"{rank}.tflite", check=False)
         files.append(made.path.stat().st_size)
         work.append(made.macs)
         assert 4 * made.parameters < files[-1] < 4 * made.parameters + 5000
@@ -136,16 +136,16 @@ def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
 
 
 def test_quantised_weights_are_smaller(tmp_path: Path) -> None:
-    path = kept(tmp_path, model={"name": "mlp", "hidden": [64, 64]}, trials=1)
-    chosen = deployed.open_models(path, {}, 0, "global", None)
+    path = make_trained_result(tmp_path, model={"name": "mlp", "hidden": [64, 64]}, trials=1)
+    chosen = deployment.open_models(path, {}, 0, "global", None)
     sizes = []
     for how in (None, "float16", "dynamic"):
-        made = deployed.export(chosen, "litert", tmp_path / "model.tflite", how)
+        made = deployment.export(chosen, "litert", tmp_path / "model.tflite", how)
         assert made.faults == []
         sizes.append(made.path.stat().st_size)
     assert sizes[0] > 1.5 * sizes[1] > 2 * sizes[2]
     with pytest.raises(UserError, match="--quantise int4: must be dynamic or float16"):
-        deployed.export(chosen, "litert", tmp_path / "model.tflite", "int4")
+        deployment.export(chosen, "litert", tmp_path / "model.tflite", "int4")
 
 
 def test_what_has_no_translation_is_named(tmp_path: Path) -> None:

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 import typer
-from support.trained_bench import kept
+from support.trained_bench import make_trained_result
 from torch import nn
 
 from otafl.cli import exporting
 from otafl.core.errors import UserError
-from otafl.exporting import deployed, measure
+from otafl.exporting import deployment, measure
 from otafl.exporting.measure import Latency, Scored
-from otafl.models.modules import macs
+from otafl.models.modules import count_macs
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -46,8 +46,8 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("case", range(len(CASES)))
 def test_scores_and_accuracy_stay(case: int, tmp_path: Path) -> None:
     changes, view, device = CASES[case]
-    chosen = deployed.open_models(kept(tmp_path, **changes), {}, 1, view, device)
-    made = deployed.export(chosen, "onnx", tmp_path / "model.onnx")
+    chosen = deployment.open_models(make_trained_result(tmp_path, **changes), {}, 1, view, device)
+    made = deployment.export(chosen, "onnx", tmp_path / "model.onnx")
     assert made.faults == []
     assert [line.runtime for line in made.lines] == ["PyTorch", "onnxruntime"]
     before, after = made.lines
@@ -69,11 +69,11 @@ def test_files_and_multiplications_fall_with_the_rank(tmp_path: Path) -> None:
     for rank in (2, 8, None):
         algorithm = "fedavg" if rank is None else {"name": "fedrlr", "rank": rank}
         (tmp_path / str(rank)).mkdir()
-        path = kept(
+        path = make_trained_result(
             tmp_path / str(rank), model=wide, algorithm=algorithm, training={"rounds": 1}, trials=1
         )
-        chosen = deployed.open_models(path, {}, 0, "global", None)
-        made = deployed.export(chosen, "onnx", tmp_path / f"{rank}.onnx", check=False)
+        chosen = deployment.open_models(path, {}, 0, "global", None)
+        made = deployment.export(chosen, "onnx", tmp_path / f"{rank}.onnx", check=False)
         files.append(made.path.stat().st_size)
         work.append(made.macs)
         reals = sum(np.prod(one.dims) for one in onnx.load(made.path).graph.initializer)
@@ -95,7 +95,7 @@ def command(*args: str) -> int:
 
 
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = kept(tmp_path, algorithm="pfedbred", sweep={"seed": [0, 1]})
+    path = make_trained_result(tmp_path, algorithm="pfedbred", sweep={"seed": [0, 1]})
     out = tmp_path / "new" / "model.onnx"
     args = [str(path), "--to", "onnx", "--out", str(out)]
     assert command(*args, "--view", "personal", "--device", "1", "--sel", "seed=1") == 0
@@ -113,8 +113,8 @@ def test_a_failed_check_is_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The result says another accuracy than the model has."""
-    path = kept(tmp_path)
-    monkeypatch.setattr(deployed, "recorded", lambda chosen: 0.999)
+    path = make_trained_result(tmp_path)
+    monkeypatch.setattr(deployment, "read_recorded_accuracy", lambda chosen: 0.999)
     assert command(str(path), "--to", "onnx", "-o", str(tmp_path / "m.onnx")) == 1
     error = capfd.readouterr().err
     assert "check failed: PyTorch: the accuracy is" in error
@@ -122,16 +122,16 @@ def test_a_failed_check_is_exit_code_1(
 
 
 def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = deployed.open_models(kept(tmp_path), {}, 0, "global", None)
+    chosen = deployment.open_models(make_trained_result(tmp_path), {}, 0, "global", None)
     with pytest.raises(UserError, match=r"--out .*model\.tflite: must .* ends in \.onnx"):
-        deployed.export(chosen, "onnx", tmp_path / "model.tflite")
+        deployment.export(chosen, "onnx", tmp_path / "model.tflite")
     with pytest.raises(UserError, match=r"--quantise dynamic: only for LiteRT"):
-        deployed.export(chosen, "onnx", tmp_path / "model.onnx", "dynamic")
+        deployment.export(chosen, "onnx", tmp_path / "model.onnx", "dynamic")
     for missing in ("onnxscript", "onnxruntime"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, missing, None)
             with pytest.raises(UserError, match=missing + r" .*; run pip install 'otafl\[onnx\]'"):
-                deployed.export(chosen, "onnx", tmp_path / "model.onnx")
+                deployment.export(chosen, "onnx", tmp_path / "model.onnx")
 
 
 class TestFault:
@@ -139,31 +139,33 @@ class TestFault:
 
     def test_rounding_is_none(self) -> None:
         near = Scored(self.good.scores + 1e-5, 1.0)
-        assert measure.fault(self.good, near, quantised=False) is None
+        assert measure.find_fault(self.good, near, quantised=False) is None
 
     def test_scores(self) -> None:
         far = Scored(self.good.scores + 1e-3, 1.0)
-        assert "scores differ by 0.001" in str(measure.fault(self.good, far, quantised=False))
+        assert "scores differ by 0.001" in str(measure.find_fault(self.good, far, quantised=False))
         nothing = Scored(self.good.scores * np.nan, 1.0)
-        assert measure.fault(self.good, nothing, quantised=False) is not None
+        assert measure.find_fault(self.good, nothing, quantised=False) is not None
 
     def test_accuracy(self) -> None:
         """One sample of three is a tie, which rounding may decide."""
-        assert measure.ties(self.good.scores) == pytest.approx(1 / 3)
+        assert measure.compute_tie_share(self.good.scores) == pytest.approx(1 / 3)
         one, two = (Scored(self.good.scores, accuracy) for accuracy in (2 / 3, 1 / 3))
-        assert measure.fault(self.good, one, quantised=False) is None
-        assert "accuracy is 0.333333" in str(measure.fault(self.good, two, quantised=False))
+        assert measure.find_fault(self.good, one, quantised=False) is None
+        assert "accuracy is 0.333333" in str(measure.find_fault(self.good, two, quantised=False))
 
     def test_quantised_weights_may_cost_a_hundredth(self) -> None:
         for accuracy, fine in [(0.995, True), (0.985, False), (float("nan"), False)]:
-            found = measure.fault(self.good, Scored(self.good.scores * 2, accuracy), quantised=True)
+            found = measure.find_fault(
+                self.good, Scored(self.good.scores * 2, accuracy), quantised=True
+            )
             assert (found is None) == fine
 
 
 def test_latencies_are_of_each_model_in_turn() -> None:
     seen: list[str] = []
     runs = {name: lambda x, name=name: seen.append(name) or x for name in ("a", "b")}
-    times = measure.latencies(runs, np.zeros((1, 2), np.float32), rounds=3, calls=4)
+    times = measure.measure_latencies(runs, np.zeros((1, 2), np.float32), rounds=3, calls=4)
     block = measure.WARM_UP + 4
     assert seen == (["a"] * block + ["b"] * block) * 3
     assert times["a"].calls == 12
@@ -171,10 +173,12 @@ def test_latencies_are_of_each_model_in_turn() -> None:
 
 
 def test_a_torch_program(tmp_path: Path) -> None:
-    chosen = deployed.open_models(kept(tmp_path, model="cnn"), {}, 0, "global", None)
-    made = deployed.export(chosen, "pytorch", tmp_path / "model.pt2")
+    chosen = deployment.open_models(
+        make_trained_result(tmp_path, model="cnn"), {}, 0, "global", None
+    )
+    made = deployment.export(chosen, "pytorch", tmp_path / "model.pt2")
     assert made.faults == []
     program = torch.export.load(made.path).module()
     x = torch.rand(7, 64)
-    torch.testing.assert_close(program(x), chosen.module()(x))
-    assert macs(nn.Linear(3, 2), torch.zeros(1, 3)) == 6
+    torch.testing.assert_close(program(x), chosen.build_module()(x))
+    assert count_macs(nn.Linear(3, 2), torch.zeros(1, 3)) == 6

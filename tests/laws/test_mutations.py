@@ -11,8 +11,8 @@ from otafl.laws import mutations, privacy, suite
 from otafl.laws.bench import Bench
 from otafl.laws.checks import Law
 
-MUTATIONS = {f"{one.family}{one.name}": one for one in suite.mutations()}
-NEEDS_A_PACKAGE = {"privacy: sampled devices"} if privacy.left_out() else set()
+MUTATIONS = {f"{one.family}{one.name}": one for one in suite.list_mutations()}
+NEEDS_A_PACKAGE = {"privacy: sampled devices"} if privacy.list_left_out() else set()
 
 
 def statement(law: Law) -> Callable[..., Any]:
@@ -21,15 +21,15 @@ def statement(law: Law) -> Callable[..., Any]:
 
 
 def test_every_law_has_a_mutation() -> None:
-    every = suite.laws()
-    named = {name for one in MUTATIONS.values() for name in one.failing} - NEEDS_A_PACKAGE
+    every = suite.list_laws()
+    named = {name for one in MUTATIONS.values() for name in one.failing_laws} - NEEDS_A_PACKAGE
     assert named <= {law.name for law in every}
     noticed = {statement(law) for law in every if law.name in named}
     assert [law.name for law in every if statement(law) not in noticed] == []
 
 
 def test_names_of_mutations_differ() -> None:
-    assert len(MUTATIONS) == len(suite.mutations())
+    assert len(MUTATIONS) == len(suite.list_mutations())
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
@@ -43,7 +43,7 @@ def test_what_it_replaces_is_there(mutation: mutations.Mutation) -> None:
 )
 def test_a_path_that_is_gone_is_named(path: str) -> None:
     (one,) = mutations.build_mutations(
-        "power ci: ", {"a mistake": ("path loss", mutations.scaled(path, 2.0))}
+        "power ci: ", {"a mistake": ("path loss", mutations.scale_result(path, 2.0))}
     )
     with pytest.raises(LookupError, match=f"'a mistake' .* power ci: path loss: .* {path} "):
         one.find()
@@ -54,15 +54,15 @@ def test_a_path_that_is_gone_is_named(path: str) -> None:
 def test_its_laws_fail(mutation: mutations.Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the laws that it is tried on; `test_suite.py` sees that all hold without it."""
     owner, name = mutation.find()
-    tried = [law for law in suite.laws() if law.name.startswith(mutation.family)]
+    tried = [law for law in suite.list_laws() if law.name.startswith(mutation.family)]
     monkeypatch.setattr(owner, name, mutation.replacement.make(getattr(owner, name)))
-    suite.forget()
+    suite.clear_caches()
     try:
         outcomes = suite.run(Bench("cpu", mutation.quick), tried)
     finally:
         monkeypatch.undo()
-        suite.forget()
+        suite.clear_caches()
     assert [one.fault for one in outcomes if one.fault] == []
     assert {
-        one.law.name for one in outcomes if not one.passed
-    } == mutation.failing - NEEDS_A_PACKAGE
+        one.law.name for one in outcomes if not one.is_passed
+    } == mutation.failing_laws - NEEDS_A_PACKAGE

@@ -10,7 +10,7 @@ from otafl.core.errors import UserError
 from otafl.laws import checks, report, suite
 from otafl.laws.bench import Bench
 
-LAWS = {law.name: law for law in suite.laws()}
+LAWS = {law.name: law for law in suite.list_laws()}
 
 pytestmark = pytest.mark.law
 
@@ -18,29 +18,29 @@ pytestmark = pytest.mark.law
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 def test_a_law_holds(law: checks.Law) -> None:
     (outcome,) = suite.run(Bench("cpu", quick=True), [law])
-    assert [row for row in report.rows([outcome]) if not row["pass"]] == []
+    assert [row for row in report.build_rows([outcome]) if not row["pass"]] == []
     assert outcome.checks
 
 
 @pytest.mark.slow
 def test_all_laws_hold_with_all_samples() -> None:
-    outcomes = suite.run(Bench("cpu"), suite.laws())
-    assert [row for row in report.rows(outcomes) if not row["pass"]] == []
+    outcomes = suite.run(Bench("cpu"), suite.list_laws())
+    assert [row for row in report.build_rows(outcomes) if not row["pass"]] == []
     assert sum(len(outcome.checks) for outcome in outcomes) <= checks.MOST_CHECKS
 
 
 def test_names_of_laws_differ() -> None:
-    assert len(LAWS) == len(suite.laws())
+    assert len(LAWS) == len(suite.list_laws())
 
 
 def test_what_is_registered_is_checked() -> None:
-    for policy in registry.names("power"):
+    for policy in registry.list_names("power"):
         for law in ("error given the channel", "power within its budget"):
             assert f"power {policy}: {law}" in LAWS
         given = f"power {policy}: scalars as on the formula sheet" in LAWS
         # whose multipliers, plans or energy left only they know: laws of their own
         assert given or policy in ("cao_average", "budget_paced", "lyapunov", "pre_scaler")
-    for channel in registry.names("channel"):
+    for channel in registry.list_names("channel"):
         assert f"channel {channel}: mean power" in LAWS or channel == "trace"
 
 
@@ -53,4 +53,4 @@ def test_three_levels_and_counts() -> None:
 
 def test_unknown_laws() -> None:
     with pytest.raises(UserError, match="nonsense"):
-        suite.laws("nonsense")
+        suite.list_laws("nonsense")

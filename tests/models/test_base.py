@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.layered_bench import WIDTHS, some_params
+from support.layered_bench import WIDTHS, draw_params
 from twins.setting import mlp
 
 from otafl.core import registry
-from otafl.models import LayeredModel, build, sides
+from otafl.models import LayeredModel, build, list_layer_sides
 from otafl.models.base import flatten, unflatten
 
 pytestmark = pytest.mark.exact
 
 
 def test_flatten_and_back() -> None:
-    blocks = some_params(mlp(WIDTHS))
+    blocks = draw_params(mlp(WIDTHS))
     shapes = {name: tuple(block.shape[1:]) for name, block in blocks.items()}
     flat = flatten(blocks)
     back = unflatten(flat, shapes)
@@ -28,18 +28,18 @@ def test_flatten_and_back() -> None:
     assert (flat == 7.0).sum() == back["bias1"].numel()
 
 
-@pytest.mark.parametrize("name", registry.names("model"))
+@pytest.mark.parametrize("name", registry.list_names("model"))
 def test_sides_are_those_of_the_layers(name: str) -> None:
-    section = registry.settings("model", name)()
+    section = registry.load_settings_class("model", name)()
     model = build(section, (1024,), 10)
     if isinstance(model, LayeredModel):
         expected = [(layer.inputs, layer.outputs) for layer in model.layers]
-        assert sides(section, (1024,), 10) == expected
+        assert list_layer_sides(section, (1024,), 10) == expected
     else:
-        assert sides(section, (1024,), 10) is None
+        assert list_layer_sides(section, (1024,), 10) is None
 
 
 def test_sides_are_unknown_where_samples_do_not_fit_or_the_model_is_the_users() -> None:
-    assert sides(registry.settings("model", "cnn")(), (65,), 10) is None
-    section = registry.settings("model", "no_such_module:f")(name="no_such_module:f")
-    assert sides(section, (64,), 10) is None
+    assert list_layer_sides(registry.load_settings_class("model", "cnn")(), (65,), 10) is None
+    section = registry.load_settings_class("model", "no_such_module:f")(name="no_such_module:f")
+    assert list_layer_sides(section, (64,), 10) is None

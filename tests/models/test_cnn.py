@@ -1,7 +1,7 @@
 """The convolutional network: sizes, its start, and what is refused.
 
-Mutations that must fail: `Layer.positions` left out of `macs`; another fan-in; in `sides`, another
-side; a problem of another key.
+Mutations that must fail: `Layer.positions` left out of `macs`; another fan-in; in
+`list_layer_sides`, another side; a problem of another key.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from support.cnn_bench import (
     OF_CASES,
     B,
     N,
-    by_torch,
-    cnn,
-    leaves,
-    some_batch,
-    some_params,
+    compute_torch_scores,
+    draw_batch,
+    draw_params,
+    make_cnn,
+    make_leaves,
 )
 from torch.utils.flop_counter import FlopCounterMode
 
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models import sides
+from otafl.models import list_layer_sides
 from otafl.models.cnn import Cnn
 from otafl.scenario import load_scenario
 
@@ -34,10 +34,10 @@ pytestmark = pytest.mark.exact
 
 @OF_CASES
 def test_multiplications_are_those_that_torch_counts(case: str) -> None:
-    model, batch = cnn(case), some_batch(case)
-    weights, biases = leaves(model, some_params(model), 0)
+    model, batch = make_cnn(case), draw_batch(case)
+    weights, biases = make_leaves(model, draw_params(model), 0)
     with FlopCounterMode(display=False) as counter:
-        by_torch(case, weights, biases, batch.x[0])
+        compute_torch_scores(case, weights, biases, batch.x[0])
     assert counter.get_total_flops() == 2 * B * model.macs
 
 
@@ -64,7 +64,7 @@ def test_networks_of_the_literature(
     settings: dict[str, Any], size: int, macs: int, expected: list[tuple[int, int]]
 ) -> None:
     model = Cnn(Cnn.Settings(**settings), (784,), 10)
-    assert (model.size, model.macs) == (size, macs)
+    assert (model.num_params, model.macs) == (size, macs)
     assert [(layer.inputs, layer.outputs) for layer in model.layers] == expected
     front = [layer for layer in model.layers if layer.window is not None]
     patches, images = (
@@ -75,7 +75,7 @@ def test_networks_of_the_literature(
     tree = {"name": "x", "data": "mnist", "model": {"name": "cnn", **settings}}
     scenario = load_scenario(tree)
     data = scenario.data
-    assert sides(scenario.model, data.input_shape, data.classes) == expected
+    assert list_layer_sides(scenario.model, data.input_shape, data.classes) == expected
 
 
 def test_counts_of_cifarnet() -> None:
@@ -83,14 +83,14 @@ def test_counts_of_cifarnet() -> None:
     settings = Cnn.Settings(channels=(6, 16), padding="valid", hidden=(120, 84))
     model = Cnn(settings, (3, 32, 32), 10)
     assert [layer.inputs for layer in model.layers] == [75, 150, 400, 120, 84]
-    assert model.size == 456 + 2416 + 48_120 + 10_164 + 850 == 62_006
+    assert model.num_params == 456 + 2416 + 48_120 + 10_164 + 850 == 62_006
 
 
 def test_start() -> None:
     """Uniform in +-1/sqrt(fan_in), the fan-in of a convolution being what its window sees."""
     model = Cnn(Cnn.Settings(channels=(20, 30), hidden=(40,)), (3, 16, 16), 10)
     streams = Streams([4] * N, list(range(N)), dtype=F64)
-    params = model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+    params = model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
     for layer, fan_in in zip(model.layers, (75, 500, 480, 40), strict=True):
         assert layer.inputs == fan_in
         scaled = params[layer.weight] * fan_in**0.5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, some, some_params
+from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
 from torch import Tensor
 from torch.nn import functional
 
@@ -29,7 +29,7 @@ def normal(kind: str, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 def test_conv_net_against_torch(kind: str) -> None:
     settings = ConvNet.Settings(channels=(4, 6), norm=kind, hidden=(3,), last_pool=kind == "batch")
     network = ConvNet(settings, SHAPE, CLASSES)
-    params, batch = some_params(network), some(N, B, *SHAPE, seed=99)
+    params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
     scores = network.training_logits(params, batch)
     for row in range(N):
         p, x = {name: block[row] for name, block in params.items()}, batch[row]
@@ -48,8 +48,8 @@ def test_groups_of_a_narrower_network() -> None:
     settings = ConvNet.Settings(channels=(8,), norm="group", groups=4, last_pool=False)
     network = ConvNet(settings, SHAPE, CLASSES)
     for channels, groups in ((8, 4), (6, 2), (3, 1)):
-        narrow = network.network(lambda _, channels=channels: channels)
-        params, x = some_params(narrow), some(N, B, *SHAPE, seed=99)
+        narrow = network.build_network(lambda _, channels=channels: channels)
+        params, x = draw_params(narrow), draw_normal(N, B, *SHAPE, seed=99)
         scores = narrow.logits(params, x)
         p = {name: block[1] for name, block in params.items()}
         seen = functional.conv2d(x[1], p["conv1.weight"], padding=1)
@@ -62,8 +62,8 @@ def test_groups_of_a_narrower_network() -> None:
 def test_shapes_of_images(shape: tuple[int, ...]) -> None:
     network = ConvNet(ConvNet.Settings(channels=(2, 3)), shape, CLASSES)
     assert network.image == (1, 8, 8)
-    expected = network.logits(some_params(network), some(N, B, 8, 8))
-    scores = network.logits(some_params(network), some(N, B, 8, 8).view(N, B, *shape))
+    expected = network.logits(draw_params(network), draw_normal(N, B, 8, 8))
+    scores = network.logits(draw_params(network), draw_normal(N, B, 8, 8).view(N, B, *shape))
     torch.testing.assert_close(scores, expected, rtol=0, atol=0)
 
 

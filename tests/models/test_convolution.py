@@ -1,8 +1,8 @@
 """Convolutions: against a NumPy loop, and a fold that transposes.
 
-Mutations that must fail: in `fold`, stride left out, height for width; in `patches`, another order
-of channel and pixel, the grey shortcut for all; in `kernels`, height and width exchanged; in
-`Window`, one position less, no padding, height for width.
+Mutations that must fail: in `fold_patches`, stride left out, height for width; in
+`extract_patches`, another order of channel and pixel, the grey shortcut for all; in `to_kernels`,
+height and width exchanged; in `Window`, one position less, no padding, height for width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from support.cnn_bench import CLOSE, F64, OF_CASES, cnn
+from support.cnn_bench import CLOSE, F64, OF_CASES, make_cnn
 
 from otafl.models import Window, convolution
 
@@ -56,11 +56,13 @@ def test_a_convolution_is_the_loop(window: Window) -> None:
     x = torch.randn(2, 3, window.channels, window.height, window.width, generator=generator)
     x = x.double()
     weight = torch.randn(2, window.inputs, 4, generator=generator, dtype=F64)
-    z = convolution.convolve(convolution.beside(x, window), weight, weight[:, 0] * 0, window)
-    grouped = convolution.features_beside(convolution.pool(z, window.pool)[0], 2)
-    met = convolution.patches(convolution.images(x, window), 2, window)
-    z = convolution.scores(met @ weight, window)
-    patched = convolution.features(convolution.pool(z, window.pool)[0], 2)
+    z = convolution.convolve(
+        convolution.to_grouped_images(x, window), weight, weight[:, 0] * 0, window
+    )
+    grouped = convolution.to_grouped_features(convolution.pool(z, window.pool)[0], 2)
+    met = convolution.extract_patches(convolution.to_images(x, window), 2, window)
+    z = convolution.to_score_images(met @ weight, window)
+    patched = convolution.to_features(convolution.pool(z, window.pool)[0], 2)
     for row in range(2):
         for sample in range(3):
             expected = looped(x[row, sample].numpy(), weight[row].numpy(), window)
@@ -73,12 +75,12 @@ def test_a_convolution_is_the_loop(window: Window) -> None:
 def test_fold_is_the_transpose_of_patches(case: str) -> None:
     """<patches(x), p> = <x, fold(p)>."""
     generator = torch.Generator().manual_seed(4)
-    for layer in cnn(case).layers:
+    for layer in make_cnn(case).layers:
         if (window := layer.window) is None:
             continue
         shape = (2 * 3, window.channels, window.height, window.width)
         x = torch.randn(*shape, generator=generator, dtype=F64)
-        made = convolution.patches(x, 2, window)
+        made = convolution.extract_patches(x, 2, window)
         p = torch.randn(made.shape, generator=generator, dtype=F64)
-        there, back = (made * p).sum(), (x * convolution.fold(p, window)).sum()
+        there, back = (made * p).sum(), (x * convolution.fold_patches(p, window)).sum()
         torch.testing.assert_close(there, back, rtol=1e-12, atol=0)

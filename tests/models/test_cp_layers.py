@@ -68,13 +68,13 @@ def test_convolution_in_four_stages(kernel: int, padding: int, stride: int, shar
 def test_whole_model(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Cnn.Settings(channels=(4, 3), kernel=3, hidden=(6,))
     model = Cnn(settings, (2, 8, 8), 5)
-    own = {layer.weight: factors(2, 4, cp_layers.modes(layer)) for layer in model.layers}
+    own = {layer.weight: factors(2, 4, cp_layers.get_modes(layer)) for layer in model.layers}
     biases = {layer.bias: normal(2, layer.outputs) for layer in model.layers}
     dense = {name: cp.kruskal(f) for name, f in own.items()} | biases
     x = normal(1 if shared else 2, 7, 2, 8, 8)
     expected = model.logits(dense, x)
-    ours = cp_layers.logits(model, own | biases, x)
+    ours = cp_layers.compute_logits(model, own | biases, x)
     assert float((ours - expected).norm() / expected.norm()) < 1e-12
     monkeypatch.setattr(cp_layers, "PATCHES_AT_ONCE", 2 * 64 * 4 * 3)
-    in_parts = cp_layers.logits(model, own | biases, x)
+    in_parts = cp_layers.compute_logits(model, own | biases, x)
     torch.testing.assert_close(in_parts, ours)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.layered_bench import CLOSE, WIDTHS, N, some_batch, some_params, uniform
+from support.layered_bench import CLOSE, WIDTHS, N, draw_batch, draw_params, draw_uniform
 from twins.setting import mlp
 
 from otafl.core import registry
@@ -48,16 +48,16 @@ def as_module(params: Tensors) -> Tensors:
 def test_module_is_the_same_network(weighted: bool) -> None:
     model = mlp(WIDTHS)
     module = ModuleModel(sequential(), (WIDTHS[0],), WIDTHS[-1])
-    params, batch = some_params(model), some_batch(weighted)
+    params, batch = draw_params(model), draw_batch(weighted)
     own = as_module(params)
     assert {name: tuple(b.shape[1:]) for name, b in own.items()} == module.shapes
-    assert (module.macs, module.size) == (model.macs, model.size)
+    assert (module.macs, module.num_params) == (model.macs, model.num_params)
     expected = model.logits(params, batch.x)
     torch.testing.assert_close(module.logits(own, batch.x), expected, **CLOSE)
     shared = model.logits(params, batch.x[:1])
     torch.testing.assert_close(module.logits(own, batch.x[:1]), shared, **CLOSE)
-    loss, grads = model.gradients(params, batch)
-    module_loss, module_grads = module.gradients(own, batch)
+    loss, grads = model.compute_gradients(params, batch)
+    module_loss, module_grads = module.compute_gradients(own, batch)
     torch.testing.assert_close(module_loss, loss, **CLOSE)
     for name, grad in as_module(grads).items():
         torch.testing.assert_close(module_grads[name], grad, **CLOSE)
@@ -66,7 +66,7 @@ def test_module_is_the_same_network(weighted: bool) -> None:
 def test_module_start() -> None:
     """Matrices uniform in +-1/sqrt(fan_in), trial by trial; norm layers as they are; biases 0."""
     source = torch.nn.Sequential(torch.nn.Linear(100, 6), torch.nn.LayerNorm(6)).double()
-    start = ModuleModel(source, (100,), 6).init(uniform)
+    start = ModuleModel(source, (100,), 6).init(draw_uniform)
     weight = start["0.weight"]
     assert weight.shape == (N, 6, 100)
     assert 0.099 < weight.abs().max() <= 0.1
@@ -117,7 +117,7 @@ def test_a_modules_start_is_the_streams_not_the_modules() -> None:
         layers = torch.nn.Linear(6, 4), torch.nn.GroupNorm(2, 4), torch.nn.Linear(4, 3)
         model = ModuleModel(torch.nn.Sequential(*layers), (6,), 3)
         streams = Streams([1], [0])
-        return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+        return model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
 
     first, second = start(), start()
     for name in first:
@@ -150,14 +150,14 @@ class TestCallables:
         monkeypatch.setitem(sys.modules, "models_of_mine", module)
 
     def built(self, **keys: Any) -> Model:
-        section = registry.settings("model", self.NAME)(name=self.NAME, **keys)
+        section = registry.load_settings_class("model", self.NAME)(name=self.NAME, **keys)
         return build(section, (6,), 4)
 
     def test_a_module(self) -> None:
         model = self.built(width=3)
         assert isinstance(model, ModuleModel)
         assert model.shapes["0.weight"] == (3, 6)
-        assert model.described() == {
+        assert model.describe() == {
             "kind": "module",
             "name": self.NAME,
             "options": {"width": 3, "input_shape": (6,), "classes": 4},

@@ -2,10 +2,10 @@
 against dense ones.
 
 Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the wrong layer, the
-transposed weight for the weight; in `_cross_entropy_gradient`, no -1 at the label, no 1/B, the
-sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the step
-applied twice; in `LowRankMap`, s left out on one side; the slope of a leaky ReLU left out of the
-forward or of the backward pass, in the perceptron, the scores or the convolutions.
+transposed weight for the weight; in `_compute_cross_entropy_gradient`, no -1 at the label, no 1/B,
+the sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the
+step applied twice; in `LowRankMap`, s left out on one side; the slope of a leaky ReLU left out of
+the forward or of the backward pass, in the perceptron, the scores or the convolutions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.layered_bench import CLOSE, F64, WIDTHS, B, N, factored, some_batch, some_params
+from support.layered_bench import CLOSE, F64, WIDTHS, B, N, draw_batch, draw_params, factorise
 from twins.network import gradients as looped_gradients
 from twins.setting import minibatch, mlp
 
@@ -45,13 +45,13 @@ def leaky(slope: float, bias_start: Any = "zero") -> Mlp:
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("index", range(3))
 def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> None:
-    model, batch = models()[index], some_batch(weighted)
-    params = some_params(model)
+    model, batch = models()[index], draw_batch(weighted)
+    params = draw_params(model)
     before = [block.clone() for block in (*params.values(), batch.x)]
-    loss, grads = model.gradients(params, batch)
+    loss, grads = model.compute_gradients(params, batch)
     for block, old in zip((*params.values(), batch.x), before, strict=True):
         assert torch.equal(block, old)
-    auto_loss, auto = Model.gradients(model, params, batch)
+    auto_loss, auto = Model.compute_gradients(model, params, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
     torch.testing.assert_close(loss, cross_entropy(model.logits(params, batch.x), batch), **CLOSE)
     assert set(grads) == set(auto) == set(params)
@@ -70,11 +70,11 @@ def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> No
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("index", range(3))
 def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
-    model, batch = models()[index], some_batch(weighted)
-    params = some_params(model)
+    model, batch = models()[index], draw_batch(weighted)
+    params = draw_params(model)
     step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
-    loss, grads = Model.gradients(model, params, batch)
-    for way in (type(model).sgd_, Model.sgd_):
+    loss, grads = Model.compute_gradients(model, params, batch)
+    for way in (type(model).take_sgd_step_, Model.take_sgd_step_):
         moved = {name: block.clone() for name, block in params.items()}
         torch.testing.assert_close(way(model, moved, batch, step), loss, **CLOSE)
         for name, block in params.items():
@@ -85,10 +85,10 @@ def test_sgd_is_a_step_along_the_gradient(index: int, weighted: bool) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: bool) -> None:
     """Also fact 6 of FedRLR: G V and G^T U come without a dense gradient, at every layer."""
-    model, batch = mlp(WIDTHS), some_batch(weighted)
-    thin, full = factored(model, some_params(model), 3, 3)
-    loss, pairs = model.pairs(thin, batch)
-    auto_loss, auto = Model.gradients(model, full, batch)
+    model, batch = mlp(WIDTHS), draw_batch(weighted)
+    thin, full = factorise(model, draw_params(model), 3, 3)
+    loss, pairs = model.compute_pairs(thin, batch)
+    auto_loss, auto = Model.compute_gradients(model, full, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
     torch.testing.assert_close(model.logits(thin, batch.x), model.logits(full, batch.x), **CLOSE)
     for index, (layer, (x, g)) in enumerate(zip(model.layers, pairs, strict=True)):
@@ -108,47 +108,49 @@ def test_factored_weights_give_the_dense_gradient_in_thin_products(weighted: boo
 
 def test_shared_samples_and_samples_of_any_shape() -> None:
     """x [1, B, ...] is every row's, and an image is a long vector."""
-    model, batch = mlp(WIDTHS), some_batch(False)
-    params = some_params(model)
+    model, batch = mlp(WIDTHS), draw_batch(False)
+    params = draw_params(model)
     shared = batch.x[:1]
     expected = model.logits(params, shared.expand(N, -1, -1))
     torch.testing.assert_close(model.logits(params, shared), expected, **CLOSE)
     images = batch.x.view(N, B, 1, 2, 3)
     torch.testing.assert_close(model.logits(params, images), model.logits(params, batch.x), **CLOSE)
-    loss, grads = model.gradients(params, Batch(images, batch.y, None))
-    flat_loss, flat = model.gradients(params, batch)
+    loss, grads = model.compute_gradients(params, Batch(images, batch.y, None))
+    flat_loss, flat = model.compute_gradients(params, batch)
     assert torch.equal(loss, flat_loss)
     assert all(torch.equal(grads[name], flat[name]) for name in flat)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_leaky_relu_against_autograd_and_torchs(weighted: bool) -> None:
-    model, batch = leaky(0.1), some_batch(weighted)
-    params = some_params(model)
+    model, batch = leaky(0.1), draw_batch(weighted)
+    params = draw_params(model)
     x = batch.x
     for i in range(len(WIDTHS) - 1):
         x = torch.bmm(x, params[f"weight{i}"]) + params[f"bias{i}"][:, None]
         x = torch.nn.functional.leaky_relu(x, 0.1) if i < len(WIDTHS) - 2 else x
     torch.testing.assert_close(model.logits(params, batch.x), x, **CLOSE)
-    loss, grads = model.gradients(params, batch)
-    auto_loss, auto = Model.gradients(model, params, batch)
+    loss, grads = model.compute_gradients(params, batch)
+    auto_loss, auto = Model.compute_gradients(model, params, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
     step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
     moved = {name: block.clone() for name, block in params.items()}
-    torch.testing.assert_close(model.sgd_(moved, batch, step), loss, **CLOSE)
+    torch.testing.assert_close(model.take_sgd_step_(moved, batch, step), loss, **CLOSE)
     for name in params:
         torch.testing.assert_close(grads[name], auto[name], **CLOSE)
         by = step.view(-1, *[1] * (auto[name].dim() - 1)) * auto[name]
         torch.testing.assert_close(moved[name], params[name] - by, **CLOSE)
     straight = mlp(WIDTHS)
-    assert not torch.allclose(straight.gradients(params, batch)[1]["weight0"], grads["weight0"])
+    assert not torch.allclose(
+        straight.compute_gradients(params, batch)[1]["weight0"], grads["weight0"]
+    )
 
 
 def test_leaky_relu_of_factored_weights() -> None:
-    model, batch = leaky(0.3), some_batch(True)
-    thin, full = factored(model, some_params(model), 3, 3)
-    loss, pairs = model.pairs(thin, batch)
-    auto_loss, auto = Model.gradients(model, full, batch)
+    model, batch = leaky(0.3), draw_batch(True)
+    thin, full = factorise(model, draw_params(model), 3, 3)
+    loss, pairs = model.compute_pairs(thin, batch)
+    auto_loss, auto = Model.compute_gradients(model, full, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
     for layer, (x, g) in zip(model.layers, pairs, strict=True):
         torch.testing.assert_close(x.mT @ g, auto[layer.weight], **CLOSE)
@@ -160,14 +162,14 @@ def test_leaky_relu_of_convolutions() -> None:
     model = Cnn(settings, (1, 8, 8), WIDTHS[-1])
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(N, B, 1, 8, 8, generator=generator, dtype=F64)
-    batch = Batch(x, some_batch(False).y, None)
-    params = some_params(model)
-    loss, grads = model.gradients(params, batch)
-    auto_loss, auto = Model.gradients(model, params, batch)
+    batch = Batch(x, draw_batch(False).y, None)
+    params = draw_params(model)
+    loss, grads = model.compute_gradients(params, batch)
+    auto_loss, auto = Model.compute_gradients(model, params, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
     for name in params:
         torch.testing.assert_close(grads[name], auto[name], **CLOSE)
-    pair_loss, pairs = model.pairs(params, batch)
+    pair_loss, pairs = model.compute_pairs(params, batch)
     torch.testing.assert_close(pair_loss, loss, **CLOSE)
     for layer, (met, g) in zip(model.layers, pairs, strict=True):
         torch.testing.assert_close(met.mT @ g, grads[layer.weight], **CLOSE)
@@ -183,10 +185,10 @@ def test_leaky_relu_of_convolutions() -> None:
 
 
 def test_relu_ignores_the_slope() -> None:
-    batch = some_batch(False)
+    batch = draw_batch(False)
     one = Mlp(Mlp.Settings(hidden=WIDTHS[1:-1], leaky_slope=0.4), (WIDTHS[0],), WIDTHS[-1])
-    params = some_params(one)
-    loss, grads = one.gradients(params, batch)
-    same_loss, same = mlp(WIDTHS).gradients(params, batch)
+    params = draw_params(one)
+    loss, grads = one.compute_gradients(params, batch)
+    same_loss, same = mlp(WIDTHS).compute_gradients(params, batch)
     assert torch.equal(loss, same_loss)
     assert all(torch.equal(grads[name], same[name]) for name in grads)

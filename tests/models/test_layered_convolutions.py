@@ -1,10 +1,10 @@
 """Convolutional networks: forward and backward against torch's own layers and autograd, in the
 dense and in the factored form.
 
-Mutations that must fail: in `_beside_gradients` and `_patch_pairs`, the ReLU's gate left out, the
-gate of the scores for that of the image; in `unpool`, the gradient at all equal numbers; in
-`convolve_backward`, height and width exchanged; in `_features`, the samples' parts in another
-order, the rows of x for the rows of the weights.
+Mutations that must fail: in `_compute_grouped_gradients` and `_compute_patch_pairs`, the ReLU's
+gate left out, the gate of the scores for that of the image; in `unpool`, the gradient at all equal
+numbers; in `convolve_backward`, height and width exchanged; in `_features`, the samples' parts in
+another order, the rows of x for the rows of the weights.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from support.cnn_bench import (
     OF_CASES,
     B,
     N,
-    by_torch,
-    cnn,
-    leaves,
-    some_batch,
-    some_params,
+    compute_torch_scores,
+    draw_batch,
+    draw_params,
+    make_cnn,
+    make_leaves,
 )
-from support.layered_bench import factored
+from support.layered_bench import factorise
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
@@ -39,21 +39,21 @@ pytestmark = pytest.mark.exact
 @pytest.mark.parametrize("weighted", [False, True])
 def test_forward_and_backward_equal_torchs_layers_and_autograd(case: str, weighted: bool) -> None:
     """Scores, gradients, an SGD step, and the pairs, whose products are the same gradients."""
-    model, batch = cnn(case), some_batch(case, weighted)
-    params = some_params(model)
+    model, batch = make_cnn(case), draw_batch(case, weighted)
+    params = draw_params(model)
     before = [block.clone() for block in (*params.values(), batch.x)]
-    loss, grads = model.gradients(params, batch)
-    pair_loss, pairs = model.pairs(params, batch)
+    loss, grads = model.compute_gradients(params, batch)
+    pair_loss, pairs = model.compute_pairs(params, batch)
     logits = model.logits(params, batch.x)
     for block, old in zip((*params.values(), batch.x), before, strict=True):
         assert torch.equal(block, old)
     step = torch.tensor([0.1, 0.7, 0.0], dtype=F64)
     moved = {name: block.clone() for name, block in params.items()}
-    torch.testing.assert_close(model.sgd_(moved, batch, step), loss, **CLOSE)
+    torch.testing.assert_close(model.take_sgd_step_(moved, batch, step), loss, **CLOSE)
     torch.testing.assert_close(pair_loss, loss, **CLOSE)
     for row in range(N):
-        weights, biases = leaves(model, params, row)
-        scores = by_torch(case, weights, biases, batch.x[row])
+        weights, biases = make_leaves(model, params, row)
+        scores = compute_torch_scores(case, weights, biases, batch.x[row])
         torch.testing.assert_close(logits[row], scores, **CLOSE)
         weight = None if batch.weight is None else batch.weight[row : row + 1]
         value = cross_entropy(scores[None], Batch(batch.x[:1], batch.y[row : row + 1], weight))
@@ -76,16 +76,16 @@ def test_forward_and_backward_equal_torchs_layers_and_autograd(case: str, weight
 def test_equal_numbers_in_a_window_the_first_one_wins() -> None:
     """As torch has it: of a flat image with a positive bias, whose windows are all ties."""
     case = "flat grey, default kernel"
-    model, batch = cnn(case), some_batch(case)
-    params = some_params(model)
+    model, batch = make_cnn(case), draw_batch(case)
+    params = draw_params(model)
     for layer in model.layers[:2]:
         params[layer.bias].abs_()
     batch = Batch(torch.zeros_like(batch.x), batch.y, None)
-    _, grads = model.gradients(params, batch)
-    _, pairs = model.pairs(params, batch)
+    _, grads = model.compute_gradients(params, batch)
+    _, pairs = model.compute_pairs(params, batch)
     for row in range(N):
-        weights, biases = leaves(model, params, row)
-        scores = by_torch(case, weights, biases, batch.x[row])
+        weights, biases = make_leaves(model, params, row)
+        scores = compute_torch_scores(case, weights, biases, batch.x[row])
         auto = torch.autograd.grad(functional.cross_entropy(scores, batch.y[row]), weights)
         for layer, (x, g), by_weight in zip(model.layers, pairs, auto, strict=True):
             torch.testing.assert_close(grads[layer.weight][row], by_weight, **CLOSE)
@@ -95,17 +95,17 @@ def test_equal_numbers_in_a_window_the_first_one_wins() -> None:
 @OF_CASES
 def test_rows_are_independent(case: str) -> None:
     """What the other rows hold, or that there are any, changes nothing."""
-    model, batch = cnn(case), some_batch(case)
-    params = some_params(model)
-    loss, grads = model.gradients(params, batch)
-    _, pairs = model.pairs(params, batch)
+    model, batch = make_cnn(case), draw_batch(case)
+    params = draw_params(model)
+    loss, grads = model.compute_gradients(params, batch)
+    _, pairs = model.compute_pairs(params, batch)
     alone = {name: block[1:2].clone() for name, block in params.items()}
     one = Batch(batch.x[1:2], batch.y[1:2], None)
-    own_loss, own = model.gradients(alone, one)
+    own_loss, own = model.compute_gradients(alone, one)
     torch.testing.assert_close(own_loss, loss[1:2], **CLOSE)
     for name in params:
         torch.testing.assert_close(own[name], grads[name][1:2], **CLOSE)
-    for (x, g), (own_x, own_g) in zip(pairs, model.pairs(alone, one)[1], strict=True):
+    for (x, g), (own_x, own_g) in zip(pairs, model.compute_pairs(alone, one)[1], strict=True):
         torch.testing.assert_close(own_x, x[1:2], **CLOSE)
         torch.testing.assert_close(own_g, g[1:2], **CLOSE)
 
@@ -114,11 +114,11 @@ def test_rows_are_independent(case: str) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_factored_convolution_is_the_dense_one(case: str, weighted: bool) -> None:
     """Scores, and every layer's gradient by way of thin products."""
-    model, batch = cnn(case), some_batch(case, weighted)
-    thin, full = factored(model, some_params(model), 2, 5)
+    model, batch = make_cnn(case), draw_batch(case, weighted)
+    thin, full = factorise(model, draw_params(model), 2, 5)
     torch.testing.assert_close(model.logits(thin, batch.x), model.logits(full, batch.x), **CLOSE)
-    loss, pairs = model.pairs(thin, batch)
-    dense_loss, grads = model.gradients(full, batch)
+    loss, pairs = model.compute_pairs(thin, batch)
+    dense_loss, grads = model.compute_gradients(full, batch)
     torch.testing.assert_close(loss, dense_loss, **CLOSE)
     for index, (layer, (x, g)) in enumerate(zip(model.layers, pairs, strict=True)):
         acting = thin[layer.weight]
@@ -134,8 +134,8 @@ def test_a_factored_convolution_is_the_dense_one(case: str, weighted: bool) -> N
 
 @OF_CASES
 def test_one_factored_layer_among_dense_ones(case: str) -> None:
-    model, batch = cnn(case), some_batch(case)
-    thin, full = factored(model, some_params(model), 2, 5)
+    model, batch = make_cnn(case), draw_batch(case)
+    thin, full = factorise(model, draw_params(model), 2, 5)
     expected = model.logits(full, batch.x)
     for layer in model.layers:
         mixed = {**full, layer.weight: thin[layer.weight]}
@@ -148,11 +148,11 @@ def test_shared_samples_and_a_few_at_a_time(
     case: str, part: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """x [1, B, ...] is every row's; scores do not depend on how many are computed at once."""
-    model, batch = cnn(case), some_batch(case)
+    model, batch = make_cnn(case), draw_batch(case)
     front = [layer for layer in model.layers if layer.window is not None]
     largest = max(layer.positions * layer.inputs for layer in front)
     plain, calls = convolution.pool, []
-    for params in factored(model, some_params(model), 2, 5):
+    for params in factorise(model, draw_params(model), 2, 5):
         expected = model.logits(params, batch.x[:1].expand_as(batch.x))
         own = model.logits(params, batch.x)
         with monkeypatch.context() as patch:
@@ -166,15 +166,15 @@ def test_shared_samples_and_a_few_at_a_time(
 
 @OF_CASES
 def test_single_precision(case: str) -> None:
-    model, batch = cnn(case), some_batch(case)
-    params = some_params(model)
-    _, expected = model.gradients(params, batch)
+    model, batch = make_cnn(case), draw_batch(case)
+    params = draw_params(model)
+    _, expected = model.compute_gradients(params, batch)
     single = {name: block.float() for name, block in params.items()}
     short = Batch(batch.x.float(), batch.y, None)
-    for name, grad in model.gradients(single, short)[1].items():
+    for name, grad in model.compute_gradients(single, short)[1].items():
         assert grad.dtype == torch.float32
         assert (grad - expected[name]).abs().max() <= 1e-4 * expected[name].abs().max()
-    for layer, (x, g) in zip(model.layers, model.pairs(single, short)[1], strict=True):
+    for layer, (x, g) in zip(model.layers, model.compute_pairs(single, short)[1], strict=True):
         error = (x.mT @ g - expected[layer.weight]).abs().max()
         assert error <= 1e-4 * expected[layer.weight].abs().max()
 

@@ -36,7 +36,7 @@ SETTINGS = [
 
 
 def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
-    return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
+    return Streams([4] * N, list(range(N)), dtype=F64).draw_uniform(f"init/{name}", 0, shape)
 
 
 def built(settings: Lstm.Settings) -> tuple[Lstm, Tensors, Batch]:
@@ -99,7 +99,7 @@ def scores(settings: Lstm.Settings, params: Tensors, row: int, x: Tensor) -> tup
 def test_equals_torchs_lstm_forwards_and_backwards(settings: Lstm.Settings) -> None:
     model, params, batch = built(settings)
     logits = model.logits(params, batch.x)
-    loss, grads = model.gradients(params, batch)
+    loss, grads = model.compute_gradients(params, batch)
     assert batch.weight is not None
     for row in range(N):
         expected, leaves = scores(settings, params, row, batch.x[row])
@@ -127,10 +127,10 @@ def test_counts_of_the_paper_and_of_its_code() -> None:
     """Words of 50 numbers, 50 units, two layers: torch's 40,800 parameters in one direction (both
     biases), classifiers 50-100-2 and 200-5000-2."""
     paper = Lstm(Lstm.Settings(), (25, 50), 2)
-    assert paper.size == 2 * (50 * 200 + 50 * 200 + 2 * 200) + 50 * 100 + 100 + 100 * 2 + 2
+    assert paper.num_params == 2 * (50 * 200 + 50 * 200 + 2 * 200) + 50 * 100 + 100 + 100 * 2 + 2
     code = Lstm(Lstm.Settings(bidirectional=True, classifier=(5000,)), (25, 50), 2)
     recurrent = 2 * (50 * 200 + 50 * 200 + 400) + 2 * (100 * 200 + 50 * 200 + 400)
-    assert code.size == recurrent + 200 * 5000 + 5000 + 5000 * 2 + 2
+    assert code.num_params == recurrent + 200 * 5000 + 5000 + 5000 * 2 + 2
     module = torch.nn.LSTM(50, 50, 2, bidirectional=True)
     assert recurrent == sum(p.numel() for p in module.parameters())
 

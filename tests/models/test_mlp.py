@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.layered_bench import N, uniform
+from support.layered_bench import N, draw_uniform
 from twins.setting import mlp
 
 from otafl.models.cnn import Cnn
@@ -21,7 +21,7 @@ def test_starts() -> None:
     """The perceptron: +-1/sqrt(fan_in), a start of its own for each trial, biases zero; softmax
     regression: zero."""
     model = mlp((400, 100, 10))
-    params = model.init(uniform)
+    params = model.init(draw_uniform)
     for layer in model.layers:
         scaled = params[layer.weight] * layer.inputs**0.5
         assert scaled.shape == (N, layer.inputs, layer.outputs)
@@ -33,7 +33,7 @@ def test_starts() -> None:
         assert (params[layer.bias] == 0).all()
     assert not torch.equal(params["weight0"][0], params["weight0"][1])
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 4)
-    assert all((block == 0).all() for block in regression.init(uniform).values())
+    assert all((block == 0).all() for block in regression.init(draw_uniform).values())
     assert regression.shapes == {"weight0": (6, 4), "bias0": (4,)}
 
 
@@ -43,7 +43,7 @@ def test_uniform_starts_are_pytorchs() -> None:
     regression = SoftmaxRegression(SoftmaxRegression.Settings(start="uniform"), (400,), 50)
     cnn = Cnn(Cnn.Settings(channels=(60,), bias_start="uniform"), (28, 28), 50)
     for one in (model, regression, cnn):
-        params = one.init(uniform)
+        params = one.init(draw_uniform)
         for layer in one.layers:
             for block in (params[layer.weight], params[layer.bias]):
                 scaled = block * layer.inputs**0.5
@@ -52,8 +52,8 @@ def test_uniform_starts_are_pytorchs() -> None:
                 assert not torch.equal(scaled[0], scaled[1])
     linear = torch.nn.Linear(400, 50)
     assert 0.9 < linear.bias.abs().max() * 20 <= 1.0
-    same = mlp((400, 100, 50)).init(uniform)
-    assert torch.equal(same["weight0"], model.init(uniform)["weight0"])
+    same = mlp((400, 100, 50)).init(draw_uniform)
+    assert torch.equal(same["weight0"], model.init(draw_uniform)["weight0"])
 
 
 def test_counts() -> None:
@@ -61,7 +61,7 @@ def test_counts() -> None:
     to the samples; biases, activations and the loss, forward and backward."""
     model = mlp((784, 256, 256, 10))
     assert model.macs == 268_800
-    assert model.size == 268_800 + 522
+    assert model.num_params == 268_800 + 522
     elementwise = 2 * 522 + 3 * 10
     assert model.elementwise == elementwise
-    assert model.training_flops(6) == 6 * (6 * 268_800 - 2 * 784 * 256 + 2 * elementwise)
+    assert model.count_training_flops(6) == 6 * (6 * 268_800 - 2 * 784 * 256 + 2 * elementwise)

@@ -19,11 +19,11 @@ from otafl.core import registry
 from otafl.core.contracts import Tensors, View
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank, dense
+from otafl.factorised.lowrank import LowRank, to_dense
 from otafl.models import LayeredModel, build
-from otafl.models.layered import numbered
-from otafl.models.modules import module_of
-from otafl.models.recipes import recipe_of
+from otafl.models.layered import number_layers
+from otafl.models.modules import build_module
+from otafl.models.recipes import build_recipe
 
 pytestmark = pytest.mark.exact
 
@@ -39,10 +39,10 @@ def layer(dtype: torch.dtype = torch.float64, rows: int = 3) -> tuple[LowRank, T
 def module(point: LowRank, bias: Tensor, row: int = 0) -> Any:
     """The two thin layers of a row of a point."""
     inputs, outputs = point.u.shape[1], point.v.shape[1]
-    model = LayeredModel(numbered([(inputs, outputs)]))
+    model = LayeredModel(number_layers([(inputs, outputs)]))
     params = {"u0": point.u, "s0": point.s, "v0": point.v, "b0": bias}
-    recipe = recipe_of(model, View(params, model.logits), "mlp", (inputs,), outputs)
-    (thin,) = module_of(recipe, {name: block[row] for name, block in params.items()})
+    recipe = build_recipe(model, View(params, model.logits), "mlp", (inputs,), outputs)
+    (thin,) = build_module(recipe, {name: block[row] for name, block in params.items()})
     return thin
 
 
@@ -53,7 +53,7 @@ def test_it_is_the_dense_layer(row: int, dtype: torch.dtype) -> None:
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(5), dtype=dtype)
     out = module(point, bias, row)(x)
     assert out.dtype == dtype
-    torch.testing.assert_close(out, x @ dense(point)[row] + bias[row])
+    torch.testing.assert_close(out, x @ to_dense(point)[row] + bias[row])
 
 
 def test_by_hand() -> None:
@@ -97,13 +97,13 @@ def test_it_scores_as_fedrlr_does(view: str) -> None:
         server, devices = algorithm.init(Streams([0], [0], dtype=torch.float64), {})
         devices = {name: b.expand(-1, 2, *b.shape[2:]) * 1.5 for name, b in devices.items()}
         server = {name: b + 0.1 if name[0] == "b" else b for name, b in server.items()}
-        seen = algorithm.views(server, devices)[view]
+        seen = algorithm.build_views(server, devices)[view]
         row = len(seen.params["u0"]) - 1
-        recipe = recipe_of(model, seen, "mlp", (2, 3), 3)
-        one = module_of(recipe, {name: block[row] for name, block in seen.params.items()})
+        recipe = build_recipe(model, seen, "mlp", (2, 3), 3)
+        one = build_module(recipe, {name: block[row] for name, block in seen.params.items()})
     x = torch.randn(7, 2, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     scores = one(x)
-    torch.testing.assert_close(scores, seen.predict(seen.params, x.flatten(1)[None])[row])
+    torch.testing.assert_close(scores, seen.predict_fn(seen.params, x.flatten(1)[None])[row])
     kinds = [nn.Flatten, *[nn.Sequential, nn.ReLU] * 2, nn.Sequential]
     assert [type(m) for m in one] == kinds
     scores.sum().backward()
@@ -112,17 +112,17 @@ def test_it_scores_as_fedrlr_does(view: str) -> None:
 
 def small(name: str) -> Any:
     """The model of a name, kept small, for 12 x 12 pixels or a sequence of them."""
-    kind = registry.settings("model", name)
+    kind = registry.load_settings_class("model", name)
     keys = {key.removeprefix("model."): value for key, value in kind.example.items()}
     return build(kind(**{key: value for key, value in keys.items() if "." not in key}), (144,), 3)
 
 
 def started(model: Any) -> Tensors:
     streams = Streams([2], [0], dtype=torch.float64)
-    return model.init(lambda name, shape: streams.uniform(f"init/{name}", 0, shape))
+    return model.init(lambda name, shape: streams.draw_uniform(f"init/{name}", 0, shape))
 
 
-@pytest.mark.parametrize("name", registry.names("model"))
+@pytest.mark.parametrize("name", registry.list_names("model"))
 def test_a_model_is_its_description(name: str) -> None:
     """Every model of the registry: the module of its description scores as it does, or it has none
     and says so."""
@@ -130,11 +130,11 @@ def test_a_model_is_its_description(name: str) -> None:
     params = started(model)
     x = torch.randn(1, 5, 144, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
     params |= model.moments(params, x)
-    recipe = recipe_of(model, View(params, model.logits), name, (144,), 3)
+    recipe = build_recipe(model, View(params, model.logits), name, (144,), 3)
     one = {key: block[0] for key, block in params.items()}
-    if model.described() is None:
+    if model.describe() is None:
         with pytest.raises(UserError, match=f"'{name}' cannot be had as a plain PyTorch module"):
-            module_of(recipe, one)
+            build_module(recipe, one)
         return
-    scores = module_of(recipe, one)(x[0])
+    scores = build_module(recipe, one)(x[0])
     torch.testing.assert_close(scores, model.logits(params, x)[0])

@@ -1,25 +1,25 @@
 """Networks of steps: low-rank convolutions against dense ones (FedHM, section 2.2), normalisation
 that padding does not touch.
 
-Mutations that must fail: in `kernels`, `unrolled` and `rolled`, another order of sides, one unroll
-for the other; in `convolve`, the stride of the first kernel at the second, the other's padding, the
-bias left out or given to both, the scaler in tests, none in training; in `linear`, left for right;
-in `on_batch`, padded samples counted, their units left out.
+Mutations that must fail: in `to_kernels`, `unroll_weight` and `roll_weight`, another order of
+sides, one unroll for the other; in `convolve`, the stride of the first kernel at the second, the
+other's padding, the bias left out or given to both, the scaler in tests, none in training; in
+`linear`, left for right; in `normalise_batch`, padded samples counted, their units left out.
 """
 
 from __future__ import annotations
 
 import pytest
 import torch
-from support.network_bench import BOTH, CLOSE, F64, IMAGE, STEPS, B, N, some, some_params
+from support.network_bench import BOTH, CLOSE, F64, IMAGE, STEPS, B, N, draw_normal, draw_params
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.network import Network, kernels, rolled, unrolled
+from otafl.models.layer_steps import Conv, Linear, MeanPool, Norm, Relu, Unroll
+from otafl.models.network import Network, roll_weight, to_kernels, unroll_weight
 from otafl.models.resnet import ResNet18
-from otafl.models.steps import Conv, Linear, MeanPool, Norm, Relu, Unroll
 
 pytestmark = pytest.mark.exact
 
@@ -28,18 +28,18 @@ def lossless(network: Network, dense: Tensors) -> tuple[Network, Tensors]:
     """The network with all factorisable steps at full rank, its factors a reflection and the
     reflected matrix."""
     ranks, params = {}, dict(dense)
-    for name in network.factorisable:
-        matrix = unrolled(params.pop(f"{name}.weight"), network.unroll)
+    for name in network.factorisable_names:
+        matrix = unroll_weight(params.pop(f"{name}.weight"), network.unroll)
         long = matrix.shape[1] > matrix.shape[2]
         matrix = matrix.mT if long else matrix
         side = ranks[name] = matrix.shape[1]
-        v = functional.normalize(some(side, 1, seed=side), dim=0)
+        v = functional.normalize(draw_normal(side, 1, seed=side), dim=0)
         left = (torch.eye(side, dtype=F64) - 2 * v @ v.T).expand(len(matrix), -1, -1)
         right = matrix - 2 * v @ (v.T @ matrix)
         params[f"{name}.left"], params[f"{name}.right"] = (
             (right.mT, left.mT) if long else (left, right)
         )
-    return network.with_ranks(ranks), params
+    return network.replace_ranks(ranks), params
 
 
 @BOTH
@@ -51,7 +51,7 @@ def test_full_rank_is_dense(
     """Forward and backward, on images that are not square; biases once."""
     step = Conv("a", inputs, outputs, kernel, stride, kernel // 2, bias=True)
     network = Network((inputs, 7, 10), (step, MeanPool()), unroll)
-    params, x = some_params(network), some(N, B, inputs, 7, 10, seed=9)
+    params, x = draw_params(network), draw_normal(N, B, inputs, 7, 10, seed=9)
     low, factors = lossless(network, params)
     for row in range(N):
         weight, bias = params["a.weight"][row], params["a.bias"][row]
@@ -59,9 +59,9 @@ def test_full_rank_is_dense(
         torch.testing.assert_close(network.logits(params, x)[row], expected, **CLOSE)
         torch.testing.assert_close(low.logits(factors, x)[row], expected, **CLOSE)
     batch = Batch(x, torch.arange(B).remainder(outputs).expand(N, B), None)
-    _, dense = network.gradients(params, batch)
-    _, grads = low.gradients(factors, batch)
-    by_matrix = unrolled(dense["a.weight"], unroll)
+    _, dense = network.compute_gradients(params, batch)
+    _, grads = low.compute_gradients(factors, batch)
+    by_matrix = unroll_weight(dense["a.weight"], unroll)
     torch.testing.assert_close(grads["a.left"], by_matrix @ factors["a.right"].mT, **CLOSE)
     torch.testing.assert_close(grads["a.right"], factors["a.left"].mT @ by_matrix, **CLOSE)
     torch.testing.assert_close(grads["a.bias"], dense["a.bias"], **CLOSE)
@@ -71,8 +71,8 @@ def test_full_rank_is_dense(
 def test_low_rank_is_the_convolution_of_its_product(unroll: Unroll) -> None:
     """W[n, m, a, b] = sum_r of the second kernel at the one, the first at the other."""
     low = Network((2, 6, 9), (Conv("a", 2, 5, rank=3), Relu(0.1), MeanPool()), unroll)
-    params, x = some_params(low), some(N, B, 2, 6, 9, seed=9)
-    first, second = kernels(params["a.left"], params["a.right"], 3, unroll)
+    params, x = draw_params(low), draw_normal(N, B, 2, 6, 9, seed=9)
+    first, second = to_kernels(params["a.left"], params["a.right"], 3, unroll)
     if unroll == "vertical_first":
         assert first.shape == (N, 3, 2, 3, 1)
         assert second.shape == (N, 5, 3, 1, 3)
@@ -82,8 +82,8 @@ def test_low_rank_is_the_convolution_of_its_product(unroll: Unroll) -> None:
         assert second.shape == (N, 5, 3, 3, 1)
         weight = torch.einsum("onra,ormb->onmab", second[..., 0], first[:, :, :, 0])
     matrix = params["a.left"] @ params["a.right"]
-    torch.testing.assert_close(rolled(matrix, (5, 2, 3, 3), unroll), weight, **CLOSE)
-    torch.testing.assert_close(unrolled(weight, unroll), matrix, **CLOSE)
+    torch.testing.assert_close(roll_weight(matrix, (5, 2, 3, 3), unroll), weight, **CLOSE)
+    torch.testing.assert_close(unroll_weight(weight, unroll), matrix, **CLOSE)
     dense = Network((2, 6, 9), (Conv("a", 2, 5), Relu(0.1), MeanPool()), unroll)
     expected = dense.logits({"a.weight": weight}, x)
     torch.testing.assert_close(low.logits(params, x), expected, **CLOSE)
@@ -91,12 +91,12 @@ def test_low_rank_is_the_convolution_of_its_product(unroll: Unroll) -> None:
 
 def test_linear_low_rank_is_its_product() -> None:
     low = Network((2, 2, 1), (Linear("a", 2, 5, 2, cut=False, rank=2),))
-    params, x = some_params(low), some(N, B, 4, seed=9)
-    weight = rolled(params["a.left"] @ params["a.right"], (4, 5), "vertical_first")
+    params, x = draw_params(low), draw_normal(N, B, 4, seed=9)
+    weight = roll_weight(params["a.left"] @ params["a.right"], (4, 5), "vertical_first")
     expected = x @ weight + params["a.bias"][:, None]
     torch.testing.assert_close(low.logits(params, x), expected, **CLOSE)
     torch.testing.assert_close(
-        unrolled(weight, "vertical_first"), params["a.left"] @ params["a.right"], **CLOSE
+        unroll_weight(weight, "vertical_first"), params["a.left"] @ params["a.right"], **CLOSE
     )
 
 
@@ -106,11 +106,11 @@ def test_a_whole_resnet_at_full_rank(unroll: Unroll) -> None:
     network = ResNet18(ResNet18.Settings(), (3, 16, 16), 10)
     network = Network(network.image, network.steps, unroll)
     draws = Streams([1], [0], dtype=F64)
-    params = network.init(lambda name, shape: draws.uniform(f"init/{name}", 0, shape))
+    params = network.init(lambda name, shape: draws.draw_uniform(f"init/{name}", 0, shape))
     low, factors = lossless(network, params)
-    assert low.factorisable == network.factorisable
+    assert low.factorisable_names == network.factorisable_names
     assert sum(name.endswith(".left") for name in factors) == 17
-    x = some(1, 2, 3, 16, 16)
+    x = draw_normal(1, 2, 3, 16, 16)
     with torch.no_grad():
         scores = network.training_logits(params, x)
         torch.testing.assert_close(low.training_logits(factors, x), scores, **CLOSE)
@@ -118,21 +118,23 @@ def test_a_whole_resnet_at_full_rank(unroll: Unroll) -> None:
 
 
 def test_a_plain_reshape_is_not_the_matrix() -> None:
-    weight = some(1, 4, 3, 3, 3)
+    weight = draw_normal(1, 4, 3, 3, 3)
     wrong = weight.reshape(1, 12, 9)
     eye = torch.eye(9, dtype=F64)[None]
     for unroll in ("vertical_first", "horizontal_first"):
-        torch.testing.assert_close(rolled(unrolled(weight, unroll), (4, 3, 3, 3), unroll), weight)
-        first, second = kernels(wrong, eye, 3, unroll)
+        torch.testing.assert_close(
+            roll_weight(unroll_weight(weight, unroll), (4, 3, 3, 3), unroll), weight
+        )
+        first, second = to_kernels(wrong, eye, 3, unroll)
         product = torch.einsum("onrij,ormkl->onmikjl", second, first).reshape(1, 4, 3, 3, 3)
         assert (product - weight).abs().max() > weight.abs().max() / 2
 
 
 def test_singular_values_of_the_two_unrollings() -> None:
-    weight = some(2, 4, 3, 3, 3)
-    vertical = torch.linalg.svdvals(unrolled(weight, "vertical_first"))
-    horizontal = torch.linalg.svdvals(unrolled(weight, "horizontal_first"))
-    turned = torch.linalg.svdvals(unrolled(weight.mT, "horizontal_first"))
+    weight = draw_normal(2, 4, 3, 3, 3)
+    vertical = torch.linalg.svdvals(unroll_weight(weight, "vertical_first"))
+    horizontal = torch.linalg.svdvals(unroll_weight(weight, "horizontal_first"))
+    turned = torch.linalg.svdvals(unroll_weight(weight.mT, "horizontal_first"))
     torch.testing.assert_close(turned, vertical, **CLOSE)
     assert (horizontal - vertical).abs().max() > 0.1
 
@@ -140,7 +142,7 @@ def test_singular_values_of_the_two_unrollings() -> None:
 def test_padding_is_in_no_statistics() -> None:
     """A row of fewer samples than the minibatch does as it does alone, in scores and gradients."""
     network = Network(IMAGE, (*STEPS[:6], Norm("i", 7), *STEPS[6:]))
-    params, x = some_params(network), some(N, B, *IMAGE, seed=9)
+    params, x = draw_params(network), draw_normal(N, B, *IMAGE, seed=9)
     y = torch.arange(N * B).remainder(3).view(N, B)
     counts = (4, 3, 2)
     weight = torch.zeros(N, B, dtype=F64)
@@ -148,13 +150,13 @@ def test_padding_is_in_no_statistics() -> None:
         weight[row, :count] = 1 / count
     batch = Batch(x, y, weight)
     scores = network.training_logits(params, x, weight)
-    loss, grads = network.gradients(params, batch)
+    loss, grads = network.compute_gradients(params, batch)
     for row, count in enumerate(counts):
         own = {name: block[row : row + 1] for name, block in params.items()}
         part = Batch(x[row : row + 1, :count], y[row : row + 1, :count], None)
         expected = network.training_logits(own, part.x)
         torch.testing.assert_close(scores[row : row + 1, :count], expected, **CLOSE)
-        alone, by = network.gradients(own, part)
+        alone, by = network.compute_gradients(own, part)
         torch.testing.assert_close(loss[row : row + 1], alone, **CLOSE)
         for name, grad in by.items():
             torch.testing.assert_close(grads[name][row : row + 1], grad, rtol=0, atol=1e-11)
@@ -163,11 +165,11 @@ def test_padding_is_in_no_statistics() -> None:
 def test_scaler_is_at_convolutions_in_training_alone() -> None:
     """Divided before a norm it changes EPSILON's part alone; without one it divides."""
     normed, plain = (Conv("a", 2, 3), Norm("b", 3)), (Conv("a", 2, 3),)
-    x = some(N, B, *IMAGE, seed=9)
+    x = draw_normal(N, B, *IMAGE, seed=9)
     for steps in (normed, plain):
         one = Network(IMAGE, (*steps, Relu(), MeanPool()))
         half = Network(IMAGE, (*steps, Relu(), MeanPool()), scale=0.5)
-        params = some_params(one)
+        params = draw_params(one)
         torch.testing.assert_close(half.logits(params, x), one.logits(params, x), rtol=0, atol=0)
         difference = half.training_logits(params, x) - one.training_logits(params, x)
         if steps is normed:
@@ -178,9 +180,9 @@ def test_scaler_is_at_convolutions_in_training_alone() -> None:
 
 def test_batch_normalisation_of_one_number_is_refused() -> None:
     network = Network((2, 1, 1), (Conv("a", 2, 3), Norm("b", 3), MeanPool()))
-    params = some_params(network)
+    params = draw_params(network)
     with pytest.raises(
         UserError, match=r"training.batch_size: .* at least 2, or model.norm: group"
     ):
-        network.training_logits(params, some(N, 1, 2))
-    assert network.training_logits(params, some(N, 2, 2)).isfinite().all()
+        network.training_logits(params, draw_normal(N, 1, 2))
+    assert network.training_logits(params, draw_normal(N, 2, 2)).isfinite().all()

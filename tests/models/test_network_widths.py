@@ -18,18 +18,18 @@ from support.sized_bench import (
     SMALL,
     B,
     N,
-    some,
-    some_params,
-    third,
-    whole,
+    divide_by_three,
+    draw_normal,
+    draw_params,
+    make_full_network,
 )
 
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.models import LayeredModel
-from otafl.models.network import Sized
+from otafl.models.layer_steps import Conv, Norm, iterate_steps
+from otafl.models.network import ResizableModel
 from otafl.models.resnet import ResNet
-from otafl.models.steps import Conv, Norm, each_step
 
 pytestmark = pytest.mark.exact
 
@@ -49,10 +49,12 @@ OF_SMALL = pytest.mark.parametrize("name", SMALL)
 )
 def test_sizes(name: str, parameters: int, macs: int) -> None:
     """On 3x32x32 pixels and 10 classes; the presets', as their files say."""
-    model = registry.component("model", name)(registry.settings("model", name)(), (3, 32, 32), 10)
-    assert (model.size, model.macs) == (parameters, macs)
+    model = registry.load_component("model", name)(
+        registry.load_settings_class("model", name)(), (3, 32, 32), 10
+    )
+    assert (model.num_params, model.macs) == (parameters, macs)
     if name in ("vgg11", "vgg16", "resnet34"):
-        text = registry.about("model", name).text
+        text = registry.read_info("model", name).text
         assert f"{parameters:,} parameters" in " ".join(text.split())
 
 
@@ -61,8 +63,8 @@ def test_layers_as_a_network(name: str) -> None:
     """The same scores, costs and number of parameters, in another layout."""
     model = SMALL[name]
     assert isinstance(model, LayeredModel)
-    network, params = whole(model), some_params(model)
-    assert (network.size, network.macs) == (model.size, model.macs)
+    network, params = make_full_network(model), draw_params(model)
+    assert (network.num_params, network.macs) == (model.num_params, model.macs)
     own, pixels = {}, 1
     for number, layer in enumerate(model.layers):
         weight, window = params[layer.weight], layer.window
@@ -77,7 +79,7 @@ def test_layers_as_a_network(name: str) -> None:
         own[f"layer{number}.bias"] = params[layer.bias]
     assert {name: block.shape[1:] for name, block in own.items()} == network.shapes
     shape = (9, 11) if name == "strided" else SHAPE
-    x = some(N, B, *shape, seed=99)
+    x = draw_normal(N, B, *shape, seed=99)
     torch.testing.assert_close(network.logits(own, x), model.logits(params, x), **CLOSE)
 
 
@@ -86,13 +88,13 @@ def test_every_hidden_width_is_cut(name: str) -> None:
     """A narrow network's parameters in the place of a prefix of each side, 0 elsewhere: the wide
     one's scores are the narrow one's."""
     model = SMALL[name]
-    wide, narrow = whole(model), model.network(third)
+    wide, narrow = make_full_network(model), model.build_network(divide_by_three)
     assert list(wide.shapes) == list(narrow.shapes)
-    small, params = some_params(narrow), {}
+    small, params = draw_params(narrow), {}
     for parameter, shape in wide.shapes.items():
         axes = wide.axes[parameter]
         cut = tuple(
-            side if axis is None else third(axis.channels) * axis.repeat
+            side if axis is None else divide_by_three(axis.channels) * axis.repeat
             for side, axis in zip(shape, axes, strict=True)
         )
         assert cut == narrow.shapes[parameter]
@@ -101,7 +103,7 @@ def test_every_hidden_width_is_cut(name: str) -> None:
         params[parameter] = block
     if wide.norms:
         return  # a norm's scores of zeros are its shift: zeros
-    x = some(N, B, *wide.image, seed=99)
+    x = draw_normal(N, B, *wide.image, seed=99)
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
 
 
@@ -109,13 +111,13 @@ def test_norms_are_cut_too() -> None:
     """Channels of zeros stay zeros where scale and shift are."""
     config = ResNet.Settings(blocks=(1, 2), channels=(4, 6))
     wide = ResNet(config, SHAPE, CLASSES)
-    narrow = wide.network(third)
-    small, params = some_params(narrow), {}
+    narrow = wide.build_network(divide_by_three)
+    small, params = draw_params(narrow), {}
     for name, shape in wide.shapes.items():
         block = torch.zeros(N, *shape, dtype=F64)
         block[(slice(None), *map(slice, narrow.shapes[name]))] = small[name]
         params[name] = block
-    x = some(N, B, *SHAPE, seed=99)
+    x = draw_normal(N, B, *SHAPE, seed=99)
     torch.testing.assert_close(wide.logits(params, x), narrow.logits(small, x), **CLOSE)
 
 
@@ -134,9 +136,9 @@ def test_norms_are_cut_too() -> None:
 )
 def test_factorisable(name: str, expected: tuple[str, ...]) -> None:
     model = SMALL[name]
-    assert isinstance(model, Sized)
-    assert whole(model).factorisable == expected
-    low = whole(model).with_ranks(dict.fromkeys(expected, 2))
+    assert isinstance(model, ResizableModel)
+    assert make_full_network(model).factorisable_names == expected
+    low = make_full_network(model).replace_ranks(dict.fromkeys(expected, 2))
     kept = [name for name in low.shapes if name.endswith((".left", ".right"))]
     assert len(kept) == 2 * len(expected)
 
@@ -145,19 +147,19 @@ def test_norms_and_biases() -> None:
     """Norms are listed for FedBN; a convolution has a bias where no norm follows it."""
     for norm in ("batch", "group", "none"):
         network = ResNet(ResNet.Settings(norm=norm), SHAPE, CLASSES)
-        convolutions = [s for s in each_step(network.steps) if isinstance(s, Conv)]
-        norms = [s for s in each_step(network.steps) if isinstance(s, Norm)]
+        convolutions = [s for s in iterate_steps(network.steps) if isinstance(s, Conv)]
+        norms = [s for s in iterate_steps(network.steps) if isinstance(s, Norm)]
         assert len(network.norms) == 2 * len(norms) == (0 if norm == "none" else 18)
         assert all(step.bias == (norm == "none") for step in convolutions)
         assert network.batch_norms == (norm == "batch")
-        assert network.network(lambda c: c // 2).batch_norms == (norm == "batch")
+        assert network.build_network(lambda c: c // 2).batch_norms == (norm == "batch")
 
 
 @pytest.mark.parametrize("name", ["conv_net", "resnet", "vgg"])
 def test_samples_that_are_no_images(name: str) -> None:
-    model = registry.component("model", name)
+    model = registry.load_component("model", name)
     with pytest.raises(UserError, match=rf"'{name}' needs images, but .* shape \[65\]"):
-        model(registry.settings("model", name)(), (65,), 10)
+        model(registry.load_settings_class("model", name)(), (65,), 10)
 
 
 @pytest.mark.parametrize(
@@ -167,10 +169,16 @@ def test_samples_that_are_no_images(name: str) -> None:
 def test_dense_prefix(name: str, prefix: int) -> None:
     """A network of convolutions keeps its first one; a residual one, what FedHM's tables say."""
     model = SMALL[name]
-    assert whole(model).dense_prefix == model.network(third).dense_prefix == prefix
+    assert (
+        make_full_network(model).dense_prefix
+        == model.build_network(divide_by_three).dense_prefix
+        == prefix
+    )
 
 
 def test_dense_prefix_of_fedhms_networks() -> None:
     for name, prefix in (("resnet18", 3), ("resnet34", 15)):
-        model = registry.component("model", name)(registry.settings("model", name)(), SHAPE, 4)
-        assert model.dense_prefix == whole(model).dense_prefix == prefix
+        model = registry.load_component("model", name)(
+            registry.load_settings_class("model", name)(), SHAPE, 4
+        )
+        assert model.dense_prefix == make_full_network(model).dense_prefix == prefix

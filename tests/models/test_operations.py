@@ -18,16 +18,16 @@ from support.operations import Counted
 from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Model
 from otafl.models.custom import ModuleModel
-from otafl.models.network import Network, Sized
+from otafl.models.network import Network, ResizableModel
 
 pytestmark = pytest.mark.exact
 
 B, CLASSES = 6, 10
 WITHIN = 0.05
-DRAW = family("test_operations", __name__)
+DRAW = declare_family("test_operations", __name__)
 
 LARGER: dict[str, dict[str, Any]] = {
     "mlp": {"hidden": [50, 20]},
@@ -41,23 +41,25 @@ LARGER: dict[str, dict[str, Any]] = {
 def counted(model: Model, shape: tuple[int, ...]) -> tuple[Counted, Counted]:
     """Count a forward pass, and a gradient, of B samples."""
     streams = Streams([3], [0], dtype=torch.float64)
-    params = model.init(lambda name, shape: streams.uniform(DRAW / name, 0, shape).clone())
-    x = streams.uniform(DRAW / "x", 0, (B, *shape)).clone()
+    params = model.init(lambda name, shape: streams.draw_uniform(DRAW / name, 0, shape).clone())
+    x = streams.draw_uniform(DRAW / "x", 0, (B, *shape)).clone()
     batch = Batch(x, torch.arange(B)[None] % CLASSES, None)
     with Counted() as forward:
         model.training_logits(params, x)
     with Counted() as both:
-        model.gradients(params, batch)
+        model.compute_gradients(params, batch)
     return forward, both
 
 
 def built(name: str, settings: Mapping[str, Any]) -> tuple[Model, tuple[int, ...]]:
     shape = (12, 5) if name == "lstm" else (1, 16, 16)
-    config = registry.settings("model", name).model_validate(section(name) | dict(settings))
+    config = registry.load_settings_class("model", name).model_validate(
+        section(name) | dict(settings)
+    )
     return models.build(config, shape, CLASSES), shape
 
 
-CASES = [(name, {}) for name in registry.names("model")] + list(LARGER.items())
+CASES = [(name, {}) for name in registry.list_names("model")] + list(LARGER.items())
 
 
 @pytest.mark.parametrize(("name", "settings"), CASES)
@@ -67,7 +69,7 @@ def test_operations_are_those_of_a_gradient(name: str, settings: Mapping[str, An
     forward, both = counted(model, shape)
     assert forward.products == 2 * B * model.macs
     assert both.products == B * (6 * model.macs - 2 * model.first_macs)
-    assert model.training_flops(B) == pytest.approx(both.total, rel=WITHIN)
+    assert model.count_training_flops(B) == pytest.approx(both.total, rel=WITHIN)
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn", "resnet", "vgg"])
@@ -75,15 +77,15 @@ def test_operations_are_those_of_a_gradient(name: str, settings: Mapping[str, An
 def test_operations_of_low_rank_networks(name: str, unroll: Any) -> None:
     """All layers that can be are low-rank, the first one too."""
     model, shape = built(name, LARGER.get(name, {}))
-    assert isinstance(model, Sized)
-    whole = model.network(lambda channels: channels)
+    assert isinstance(model, ResizableModel)
+    whole = model.build_network(lambda channels: channels)
     dense = Network(whole.image, whole.steps, unroll)
-    network = dense.with_ranks(dict.fromkeys(dense.factorisable, 3))
+    network = dense.replace_ranks(dict.fromkeys(dense.factorisable_names, 3))
     assert 0 < network.first_macs < dense.first_macs
     forward, both = counted(network, shape)
     assert forward.products == 2 * B * network.macs
     assert both.products == B * (6 * network.macs - 2 * network.first_macs)
-    assert network.training_flops(B) == pytest.approx(both.total, rel=WITHIN)
+    assert network.count_training_flops(B) == pytest.approx(both.total, rel=WITHIN)
 
 
 def test_a_users_module_is_counted() -> None:
@@ -93,4 +95,4 @@ def test_a_users_module_is_counted() -> None:
     assert (model.macs, model.first_macs, model.elementwise) == (360, 160, 0)
     forward, both = counted(model, (8,))
     assert forward.products == 2 * B * 360
-    assert both.products == model.training_flops(B) == B * (6 * 360 - 2 * 160)
+    assert both.products == model.count_training_flops(B) == B * (6 * 360 - 2 * 160)

@@ -35,13 +35,13 @@ TINY = ResNet34(ResNet34.Settings(), (3, 64, 64), 200)
 
 def hybrid(network: Network, dense: int, ratio: float) -> Network:
     """All but the first `dense` factorisable steps low-rank."""
-    names = network.factorisable[dense:]
+    names = network.factorisable_names[dense:]
     ranks = {n: max(1, round(ratio * network.shapes[f"{n}.weight"][0])) for n in names}
-    return network.with_ranks(ranks)
+    return network.replace_ranks(ranks)
 
 
 def slim(network: Network, ratio: float) -> Network:
-    return network.network(lambda channels: round(ratio * channels))
+    return network.build_network(lambda channels: round(ratio * channels))
 
 
 @pytest.mark.parametrize(
@@ -75,17 +75,17 @@ def slim(network: Network, ratio: float) -> Network:
     ids=lambda value: None if isinstance(value, Network) else str(value),
 )
 def test_parameters_and_multiplications(network: Network, parameters: int, macs: int) -> None:
-    assert network.size == parameters
+    assert network.num_params == parameters
     assert macs is None or network.macs == macs
     other = Network(network.image, network.steps, "horizontal_first")
-    assert (other.size, other.macs) == (network.size, network.macs)
+    assert (other.num_params, other.macs) == (network.num_params, network.macs)
 
 
 @pytest.mark.parametrize(
     ("dense", "millions"), [(1, [4.108, 2.148, 1.168]), (2, [4.133, 2.179, 1.202])]
 )
 def test_other_dense_prefixes(dense: int, millions: list[float]) -> None:
-    sizes = [hybrid(EIGHTEEN, dense, ratio).size for ratio in (0.5, 0.25, 0.125)]
+    sizes = [hybrid(EIGHTEEN, dense, ratio).num_params for ratio in (0.5, 0.25, 0.125)]
     assert [round(size / 1e6, 3) for size in sizes] == millions
 
 
@@ -110,9 +110,9 @@ def test_parameters_of_each_stage(network: Network, stages: list[float], classif
 
 
 def test_factorisable_steps() -> None:
-    names = EIGHTEEN.factorisable
+    names = EIGHTEEN.factorisable_names
     assert len(names) == 17
-    assert len(CIFAR.factorisable) == 33
+    assert len(CIFAR.factorisable_names) == 33
     assert names[:4] == (
         "stem.conv",
         "stage1.block1.conv1",
@@ -154,7 +154,7 @@ def test_training_equals_torchs_layers(case: str) -> None:
     """Scores, loss and gradients of every row, with statistics of its own batch alone."""
     settings, network, params, batch = made(case)
     scores = network.training_logits(params, batch.x)
-    loss, grads = network.gradients(params, batch)
+    loss, grads = network.compute_gradients(params, batch)
     torch.testing.assert_close(network.logits(params, batch.x), scores, rtol=0, atol=0)
     for row in range(N):
         module = twin.resnet(settings, 2, CLASSES, params, row).train()
@@ -214,14 +214,14 @@ def test_moments_of_one_batch_are_the_statistics_of_all_data() -> None:
 def test_stacked_is_alone(case: str) -> None:
     _, network, params, batch = made(case)
     scores, moments = network.training_logits(params, batch.x), network.moments(params, batch.x)
-    _, grads = network.gradients(params, batch)
+    _, grads = network.compute_gradients(params, batch)
     for row in range(N):
         own = {name: block[row : row + 1] for name, block in params.items()}
         part = Batch(batch.x[row : row + 1], batch.y[row : row + 1], None)
         torch.testing.assert_close(network.training_logits(own, part.x), scores[row : row + 1])
         for name, value in network.moments(own, part.x).items():
             torch.testing.assert_close(value[0], moments[name][row])
-        for name, grad in network.gradients(own, part)[1].items():
+        for name, grad in network.compute_gradients(own, part)[1].items():
             torch.testing.assert_close(grad[0], grads[name][row], **CLOSE)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 import torch
 from pydantic import ValidationError
-from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, some, some_params
+from support.sized_bench import CLASSES, CLOSE, SHAPE, B, N, draw_normal, draw_params
 from torch.nn import functional
 
+from otafl.models.layer_steps import MaxPool
 from otafl.models.resnet import ResNet
-from otafl.models.steps import MaxPool
 from otafl.models.vgg import Vgg, Vgg16
 
 pytestmark = pytest.mark.exact
@@ -23,7 +23,7 @@ def test_vgg_against_torch() -> None:
     settings = Vgg.Settings(blocks=(1, 2, 1, 1), channels=(3, 4, 2, 5))
     network = Vgg(settings, SHAPE, CLASSES)
     assert sum(isinstance(step, MaxPool) for step in network.steps) == 3
-    params, batch = some_params(network), some(N, B, *SHAPE, seed=99)
+    params, batch = draw_params(network), draw_normal(N, B, *SHAPE, seed=99)
     scores = network.training_logits(params, batch)
     for row in range(N):
         p, x = {name: block[row] for name, block in params.items()}, batch[row]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from otafl.core.errors import UserError
-from otafl.models import LayeredModel, build, cp_layers, sides
+from otafl.models import LayeredModel, build, cp_layers, list_layer_sides
 from otafl.models.cnn import Cnn
 from otafl.models.vgg8 import Vgg8
 
@@ -20,11 +20,11 @@ def test_it_has_the_papers_layers() -> None:
     """Table I, and the dense parameters of both networks."""
     model = build(Vgg8.Settings(), (3, 32, 32), 10)
     assert isinstance(model, LayeredModel)
-    assert [cp_layers.modes(layer) for layer in model.layers] == [
+    assert [cp_layers.get_modes(layer) for layer in model.layers] == [
         *((3, 3, 3, 32), (3, 3, 32, 64), (3, 3, 64, 128), (3, 3, 128, 256), (3, 3, 256, 256)),
         *((256, 256), (256, 256), (256, 10)),
     ]
-    assert model.size == 1_112_650
+    assert model.num_params == 1_112_650
     windows = [layer.window for layer in model.layers[:5]]
     assert [w.pooled for w in windows if w] == [(16, 16), (8, 8), (4, 4), (2, 2), (1, 1)]
     assert [w.padding for w in windows if w] == [1] * 5
@@ -35,7 +35,9 @@ def test_it_leaves_what_is_too_small_to_pool(shape: tuple[int, ...]) -> None:
     settings = Vgg8.Settings(channels=(2, 3, 4, 5, 6))
     model = Vgg8(settings, shape, 10)
     assert model.layers[5].inputs == 6
-    assert sides(settings, shape, 10) == [(one.inputs, one.outputs) for one in model.layers]
+    assert list_layer_sides(settings, shape, 10) == [
+        (one.inputs, one.outputs) for one in model.layers
+    ]
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(1, 2, *shape, generator=generator)
     params = {n: torch.randn(1, *s, generator=generator) for n, s in model.shapes.items()}
@@ -45,7 +47,7 @@ def test_it_leaves_what_is_too_small_to_pool(shape: tuple[int, ...]) -> None:
 def test_a_cnn_says_where_it_does_not_fit() -> None:
     assert Vgg8.Settings().name == "vgg8"
     settings = Cnn.Settings(channels=(2, 3, 4, 5, 6), kernel=3)
-    assert sides(settings, (784,), 10) is None
+    assert list_layer_sides(settings, (784,), 10) is None
     with pytest.raises(UserError, match="convolution 5 leaves an image of only 1x1"):
         Cnn(settings, (784,), 10)
 

@@ -12,16 +12,16 @@ import math
 
 import pytest
 import torch
-from support.gradients import K, complex_draw, draw, gradcheck
+from support.gradients import K, check_gradients, draw, draw_complex
 from torch import Tensor, nn
 
 from otafl.core.contracts import Link
 from otafl.own_loop.differentiable import (
     aggregation_mse,
-    combined,
+    apply_combiner,
     effective_gains,
+    scale_to_budget,
     superpose,
-    within_budget,
 )
 from otafl.power.cao_static import CaoStatic
 from otafl.power.scalars import cophase
@@ -48,8 +48,10 @@ def test_numbers_by_hand() -> None:
     common = aggregation_mse(h, both, eta, m, torch.tensor(3.0))
     assert common.item() == pytest.approx((2 / 4 + 8 / 4 - 3 / 2 + 1 / 8) / 4)
     f = torch.tensor([0.6, 0.8j])
-    torch.testing.assert_close(combined(f, torch.tensor([[1.0, 1j]])), torch.tensor([1.4 + 0j]))
-    held = within_budget(torch.tensor([0.0, 40.0]), torch.tensor([8.0, 9.0]), torch.tensor(2.0))
+    torch.testing.assert_close(
+        apply_combiner(f, torch.tensor([[1.0, 1j]])), torch.tensor([1.4 + 0j])
+    )
+    held = scale_to_budget(torch.tensor([0.0, 40.0]), torch.tensor([8.0, 9.0]), torch.tensor(2.0))
     torch.testing.assert_close(held, torch.tensor([1.0, math.sqrt(4.5)]))
 
 
@@ -60,7 +62,7 @@ def test_the_closed_form_is_the_mean_squared_error_of_what_superposes() -> None:
     basis = math.sqrt(d) * torch.linalg.qr(draw(d, K + 2))[0].T  # orthogonal rows of power one
     spread = torch.tensor([0.4, 1.0, 2.0, 0.1, 0.7, 3.0], dtype=torch.float64)
     x = spread[:, None].sqrt() * basis[:K] + math.sqrt(0.3) * basis[K]
-    h, p = complex_draw(4, K), complex_draw(4, K, seed=1)
+    h, p = draw_complex(4, K), draw_complex(4, K, seed=1)
     eta = torch.tensor([0.5, 1.0, 2.0, 9.0], dtype=torch.float64)
     estimate = superpose(x, h, p, eta, basis[K + 1])
     got = (estimate - x.mean(0)).square().mean(-1)
@@ -72,7 +74,7 @@ def test_the_closed_form_is_the_mean_squared_error_of_what_superposes() -> None:
 def test_gradients_by_hand() -> None:
     """With p = a exp(-j angle h): dMSE/da_k = 2 m_k (c_k - 1) |h_k| / (sqrt(eta) K^2), and
     dMSE/deta = -[sum m (c - 1) c + N / eta] / (eta K^2)."""
-    h, m = complex_draw(3, K), draw(3, K, seed=2).square()
+    h, m = draw_complex(3, K), draw(3, K, seed=2).square()
     a = draw(3, K, seed=3).abs().requires_grad_()
     eta = draw(3, seed=4).square().requires_grad_()
     aggregation_mse(h, cophase(a, h), eta, m).sum().backward()
@@ -90,24 +92,24 @@ def test_the_optimum_is_stationary() -> None:
     trials = 50
     budget = 10.0 * torch.exp(draw(trials, K))
     link = Link(
-        h=complex_draw(trials, 1, K),
+        h=draw_complex(trials, 1, K),
         gain=torch.ones(trials, K),
         budget=budget,
-        power=torch.exp(draw(trials, 1, K, seed=5)),
-        noise=torch.full((trials,), 0.5, dtype=torch.float64),
-        sends=torch.ones(trials, K, dtype=torch.bool),
-        linear=True,
+        symbol_power=torch.exp(draw(trials, 1, K, seed=5)),
+        noise_variance=torch.full((trials,), 0.5, dtype=torch.float64),
+        transmit_mask=torch.ones(trials, K, dtype=torch.bool),
+        is_linear=True,
         hyper={},
     )
-    _, best = CaoStatic().coefficients(None, link)
+    _, best = CaoStatic().compute_coefficients(None, link)
     amplitude = best.p.abs().requires_grad_()
     eta = best.eta.clone().requires_grad_()
-    error = aggregation_mse(link.h, cophase(amplitude, link.h), eta, link.power)
+    error = aggregation_mse(link.h, cophase(amplitude, link.h), eta, link.symbol_power)
     by_amplitude, by_eta = torch.autograd.grad(error.sum(), [amplitude, eta])
     scale = error.detach()
     assert (by_eta * best.eta / scale).abs().max() < 1e-10
     slope = by_amplitude * best.p.abs() / scale[..., None]
-    full = best.p.abs() > (budget[:, None] / link.power).sqrt() * (1 - 1e-9)
+    full = best.p.abs() > (budget[:, None] / link.symbol_power).sqrt() * (1 - 1e-9)
     assert slope[~full].abs().max() < 1e-10
     assert (slope[full] < 1e-10).all()
     assert (slope[full] < -1e-3).sum() > 50 < (~full).sum()
@@ -115,25 +117,27 @@ def test_the_optimum_is_stationary() -> None:
 
 def test_closed_forms_against_finite_differences() -> None:
     """By x, the phases that p did not undo, p, the receive scaling, a fixed f of three antennas."""
-    h, p = complex_draw(2, K, 3), complex_draw(2, K, seed=1)
-    f = nn.functional.normalize(complex_draw(2, 3, seed=2), dim=-1)
+    h, p = draw_complex(2, K, 3), draw_complex(2, K, seed=1)
+    f = nn.functional.normalize(draw_complex(2, 3, seed=2), dim=-1)
     phase, log_eta, x = draw(2, K, seed=3), draw(2, seed=4), draw(2, K, 5, seed=5)
     noise, common = draw(2, 5, seed=6), draw(2, seed=7).abs()
 
     def channel(phase: Tensor) -> Tensor:
-        return combined(f, h) * torch.polar(torch.ones_like(phase), phase)
+        return apply_combiner(f, h) * torch.polar(torch.ones_like(phase), phase)
 
-    gradcheck(lambda x, p, t, e: superpose(x, channel(t), p, e.exp(), noise), x, p, phase, log_eta)
-    gradcheck(
+    check_gradients(
+        lambda x, p, t, e: superpose(x, channel(t), p, e.exp(), noise), x, p, phase, log_eta
+    )
+    check_gradients(
         lambda p, t, e, s: aggregation_mse(
-            channel(t), cophase(within_budget(s, p.abs(), p.abs() + 1), channel(t)), e.exp(), s**2
+            channel(t), cophase(scale_to_budget(s, p.abs(), p.abs() + 1), channel(t)), e.exp(), s**2
         ),
         p,
         phase,
         log_eta,
         draw(2, K, seed=8),
     )
-    gradcheck(
+    check_gradients(
         lambda p, e, m: aggregation_mse(channel(phase), p, e.exp(), m.exp(), common),
         p,
         log_eta,

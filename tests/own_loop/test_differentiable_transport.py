@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from support.gradients import K, complex_draw, draw, gradcheck_fast
-from support.link_bench import MAKE, WEIGHTS, Bench, bench, cohort, given, updates, with_setup
+from support.gradients import K, check_gradients_fast, draw, draw_complex
+from support.link_bench import (
+    MAKE,
+    WEIGHTS,
+    Bench,
+    add_setup,
+    draw_updates,
+    make_bench,
+    make_cohort,
+    make_given,
+)
 from torch import Tensor
 
 from otafl.core.contracts import Group, Link
@@ -64,9 +73,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 def uplink(case: str) -> Bench:
     transport, channel, settings = CASES[case]
-    link = given(bench("full", range(TRIALS), K, **transport), **channel)
+    link = make_given(make_bench("full", range(TRIALS), K, **transport), **channel)
     made = Impairments([Impairments.Settings(**settings)] * TRIALS, None, link.streams)
-    return with_setup(link, impairments=made, receiver=Eigen())
+    return add_setup(link, impairments=made, receiver=Eigen())
 
 
 def estimate(link: Bench, x: Tensor, weighting: Any = "mean", mask: Tensor | None = None) -> Tensor:
@@ -74,7 +83,7 @@ def estimate(link: Bench, x: Tensor, weighting: Any = "mean", mask: Tensor | Non
     masks = None if mask is None else {"a": mask[:, :4], "b": mask[:, 4:]}
     group = Group({"a": x[:, :4], "b": x[:, 4:]}, mask=masks, weighting=weighting)
     size = len(link.budget)
-    received, _ = link.deliver((group,), cohort((K,) * size, K, weight=WEIGHTS * size), 3)
+    received, _ = link.deliver((group,), make_cohort((K,) * size, K, weight=WEIGHTS * size), 3)
     return torch.cat(list(received.mean[0].values()), 1)
 
 
@@ -82,12 +91,12 @@ def estimate(link: Bench, x: Tensor, weighting: Any = "mean", mask: Tensor | Non
 def test_transport_by_updates_powers_and_scaling(case: str) -> None:
     """With the same noise, channels and offsets at every evaluation."""
     link = uplink(case)
-    p, log_eta = 2.0 * complex_draw(TRIALS, K, seed=3), draw(TRIALS, seed=4)
+    p, log_eta = 2.0 * draw_complex(TRIALS, K, seed=3), draw(TRIALS, seed=4)
 
     def of(x: Tensor, p: Tensor, log_eta: Tensor) -> Tensor:
-        return estimate(with_setup(link, policy=chosen(p, log_eta.exp())), x)
+        return estimate(add_setup(link, policy=chosen(p, log_eta.exp())), x)
 
-    gradcheck_fast(of, updates(TRIALS * K, REALS), p, log_eta)
+    check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p, log_eta)
 
 
 @pytest.mark.parametrize("case", ["plain", "by_block", "antennas", "carrier", "everything"])
@@ -95,15 +104,15 @@ def test_transport_by_updates_powers_and_scaling(case: str) -> None:
 def test_transport_by_updates_of_parts(case: str, weighting: str) -> None:
     """Devices know different parts of the payload, and the receive scaling follows the powers."""
     link = uplink(case)
-    link = with_setup(link, receiver=Eigen(scale="mmse"))
+    link = add_setup(link, receiver=Eigen(scale="mmse"))
     mask = (draw(TRIALS * K, REALS, seed=8) > -0.5).double()
-    p = complex_draw(TRIALS, K, seed=3)
+    p = draw_complex(TRIALS, K, seed=3)
 
     def of(x: Tensor, p: Tensor) -> Tensor:
         eta = torch.ones(TRIALS, dtype=torch.float64)
-        return estimate(with_setup(link, policy=chosen(p, eta)), x, weighting, mask)
+        return estimate(add_setup(link, policy=chosen(p, eta)), x, weighting, mask)
 
-    gradcheck_fast(of, updates(TRIALS * K, REALS), p)
+    check_gradients_fast(of, draw_updates(TRIALS * K, REALS), p)
 
 
 @pytest.mark.parametrize("case", ["plain", "by_block", "quadrature", "many_segments"])
@@ -114,24 +123,24 @@ def test_transport_by_updates_through_a_policy(policy: str, case: str) -> None:
     made = CaoStatic() if policy == "cao_static" else MAKE[policy]()
     known = link.transport.alignment.statistics
     if policy == "gbma":
-        known = bench("gbma", range(TRIALS), K).transport.alignment.statistics
-    link = with_setup(link, policy=made, statistics=known)
-    gradcheck_fast(lambda x: estimate(link, x), updates(TRIALS * K, REALS))
+        known = make_bench("gbma", range(TRIALS), K).transport.alignment.statistics
+    link = add_setup(link, policy=made, statistics=known)
+    check_gradients_fast(lambda x: estimate(link, x), draw_updates(TRIALS * K, REALS))
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_zeros_have_gradients_that_are_numbers(case: str) -> None:
     """Symbols that are zero, a device that sends nothing but zeros, and one that is silent."""
     link = uplink(case)
-    x = updates(TRIALS * K, REALS)
+    x = draw_updates(TRIALS * K, REALS)
     x[:, 2:5] = 0.0
     x[:, -1] = 0.0
     x[1] = 0.0
-    p = complex_draw(TRIALS, K, seed=3)
+    p = draw_complex(TRIALS, K, seed=3)
     p[:, 2] = 0.0
     eta = torch.ones(TRIALS, dtype=torch.float64)
     leaves = [one.requires_grad_() for one in (x, p, eta)]
-    estimate(with_setup(link, policy=chosen(p, eta)), x).square().sum().backward()
+    estimate(add_setup(link, policy=chosen(p, eta)), x).square().sum().backward()
     for leaf in leaves:
         assert leaf.grad is not None
         assert torch.view_as_real(leaf.grad + 0j).isfinite().all()

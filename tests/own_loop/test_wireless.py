@@ -35,7 +35,7 @@ def test_the_report_explains_the_estimate(power: str) -> None:
     assert report.c is not None
     assert report.eta is not None
     np.testing.assert_allclose(report.c, (report.h * report.p).real / math.sqrt(report.eta))
-    draw = Streams([3], [0], dtype=torch.float64).normal("noise/0", 66, (12,))[0].numpy()
+    draw = Streams([3], [0], dtype=torch.float64).draw_normal("noise/0", 66, (12,))[0].numpy()
     share = w[report.active].sum()
     noise = draw.reshape(3, 4) * math.sqrt(0.5) / (5 * share * math.sqrt(report.eta))
     expected = np.einsum("k,kij->ij", report.c * w, x) / share + noise

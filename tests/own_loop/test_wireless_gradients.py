@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.gradients import K, gradcheck_fast
-from support.link_bench import updates
+from support.gradients import K, check_gradients_fast
+from support.link_bench import draw_updates
 from torch import Tensor, nn
 
 import otafl
 from otafl.core.contracts import Link
 from otafl.core.errors import UserError
 from otafl.own_loop.differentiable import (
-    within_budget,
+    scale_to_budget,
 )
 from otafl.power.scalars import cophase
 
@@ -42,7 +42,7 @@ class Learned(nn.Module):
 
     def forward(self, link: Link) -> tuple[Tensor, Tensor]:
         share = self.share * link.h.abs().log1p()
-        amplitude = within_budget(share, link.budget[:, None], link.power)
+        amplitude = scale_to_budget(share, link.budget[:, None], link.symbol_power)
         return cophase(amplitude, link.h), self.log_eta.exp().expand(link.h.shape[:2])
 
 
@@ -67,8 +67,8 @@ def test_over_the_air_by_updates_and_a_module(settings: dict[str, Any]) -> None:
 
         return otafl.over_the_air(x, power=called, snr_db=8.0, seed=2, round=5, **settings)[0]
 
-    gradcheck_fast(of, updates(K, REALS), policy.share, policy.log_eta)
-    x = updates(K, REALS)
+    check_gradients_fast(of, draw_updates(K, REALS), policy.share, policy.log_eta)
+    x = draw_updates(K, REALS)
     got, _ = otafl.over_the_air(x, power=policy, snr_db=8.0, seed=2, round=5, **settings)
     torch.testing.assert_close(got, of(x, policy.share, policy.log_eta))
     (got - x.mean(0)).square().mean().backward()
@@ -79,7 +79,7 @@ def test_over_the_air_by_updates_and_a_module(settings: dict[str, Any]) -> None:
 
 
 def test_a_step_along_the_gradient_lowers_the_error() -> None:
-    policy, x = Learned(), updates(K, 400)
+    policy, x = Learned(), draw_updates(K, 400)
     optimiser = torch.optim.SGD(policy.parameters(), lr=0.02)
     errors = []
     for _ in range(20):
@@ -94,7 +94,7 @@ def test_a_step_along_the_gradient_lowers_the_error() -> None:
 
 
 def test_the_report_is_plain_and_nothing_warns() -> None:
-    x = updates(K, REALS).requires_grad_()
+    x = draw_updates(K, REALS).requires_grad_()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         got, report = otafl.over_the_air({"a": x, "b": x.float() ** 2}, power=Learned())
@@ -108,7 +108,7 @@ def test_the_report_is_plain_and_nothing_warns() -> None:
 
 
 def test_without_anything_to_learn_there_is_no_graph() -> None:
-    x = updates(K, REALS)
+    x = draw_updates(K, REALS)
     assert not otafl.over_the_air(x, power="full")[0].requires_grad
     with torch.no_grad():
         got, _ = otafl.over_the_air(x, power=Learned())
@@ -121,7 +121,7 @@ def test_without_anything_to_learn_there_is_no_graph() -> None:
 @pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
 def test_gradients_after_inference(transport: str) -> None:
     """What is kept from a call under inference mode does not spoil one with gradients."""
-    x = updates(K, REALS)
+    x = draw_updates(K, REALS)
     with torch.inference_mode():
         plain, _ = otafl.over_the_air(x, power="full", transport=transport)
     got, _ = otafl.over_the_air(x.requires_grad_(), power="full", transport=transport)
@@ -138,12 +138,12 @@ def test_a_policy_by_name_is_the_function_itself(
 ) -> None:
     (tmp_path / "half_power.py").write_text(
         "def policy(link):\n"
-        "    p = 0.5 * (link.budget[:, None] / link.power).sqrt() * link.h.conj() / link.h.abs()\n"
-        "    return p, (p * link.h).real.square().mean(-1)\n"
+        "    p = 0.5 * (link.budget[:, None] / link.symbol_power).sqrt() * link.h.conj() / "
+        "link.h.abs()\n    return p, (p * link.h).real.square().mean(-1)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     policy = importlib.import_module("half_power").policy
-    x = updates(K, REALS).requires_grad_()
+    x = draw_updates(K, REALS).requires_grad_()
     one, _ = otafl.over_the_air(x, power=policy)
     other, _ = otafl.over_the_air(x, power="half_power:policy")
     assert torch.equal(one, other)
@@ -153,13 +153,14 @@ def test_a_policy_by_name_is_the_function_itself(
 WRONG: list[tuple[Any, str]] = [
     (lambda link: link.h, "'<lambda>' returned a Tensor"),
     (lambda link: (link.h[0], link.gain), "returned tensors of shapes"),
-    (lambda link: (2.0 * link.budget[:, None].sqrt() / link.power.sqrt(), 1 + link.noise[:, None]),
+    (lambda link: (2.0 * link.budget[:, None].sqrt() / link.symbol_power.sqrt(),
+                   1 + link.noise_variance[:, None]),
      "times the budget"),
-    (lambda link: (0.0 * link.h, 0.0 * link.noise[:, None]), "not a positive number"),
+    (lambda link: (0.0 * link.h, 0.0 * link.noise_variance[:, None]), "not a positive number"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("policy", "says"), WRONG, ids=[says for _, says in WRONG])
 def test_wrong_answers_are_refused(policy: Any, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        otafl.over_the_air(updates(K, REALS), power=policy)
+        otafl.over_the_air(draw_updates(K, REALS), power=policy)

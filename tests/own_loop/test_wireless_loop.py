@@ -77,10 +77,10 @@ def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
     engine = Engine(assemble(expand(load_scenario(tree)), [1]))
     sent: list[Any] = []
     got: list[torch.Tensor] = []
-    encode, combine = engine.encode, engine.parts.algorithm.combine
+    encode, combine = engine.encode, engine.parts.algorithm.update_server
 
     def encoding(payload: Any, cohort: Any, t: int) -> Any:
-        sent.append((payload[0].blocks["model"].clone(), cohort.weight, cohort.device))
+        sent.append((payload[0].tensors["model"].clone(), cohort.weight, cohort.device))
         return encode(payload, cohort, t)
 
     def combining(server: Any, received: Any, *rest: Any) -> Any:
@@ -89,9 +89,9 @@ def recorded(sections: dict[str, Any]) -> tuple[Engine, list[Any]]:
         return combine(server, received, *rest)
 
     engine.encode = encoding  # type: ignore[method-assign]
-    engine.parts.algorithm.combine = combining  # type: ignore[method-assign]
+    engine.parts.algorithm.update_server = combining  # type: ignore[method-assign]
     for t in range(5):
-        engine.round(t)
+        engine.run_round(t)
     return engine, [(*a, b) for a, b in zip(sent, got, strict=True)]
 
 
@@ -201,20 +201,20 @@ def test_each_update_of_a_digital_uplink() -> None:
     places, lost = [6, 1, 7, 0, 3], 0
     for t in range(6):
         delivery = uplink.deliver(t, x, senders=places)
-        assert delivery.each is not None
-        came = [one for one in delivery.each if one is not None]
+        assert delivery.per_device is not None
+        came = [one for one in delivery.per_device if one is not None]
         lost += 5 - len(came)
         assert delivery.report.participants == len(came)
         if came:
             np.testing.assert_allclose(np.mean(came, 0), delivery.mean, rtol=1e-4, atol=1e-6)
         else:
             assert (delivery.mean == 0).all()
-        for k, one in enumerate(delivery.each):
+        for k, one in enumerate(delivery.per_device):
             if one is not None:
                 assert 0 < np.abs(one - x[k]).max() < 0.05
     assert 5 < lost < 25
     assert not WirelessUplink(8).has_per_device
-    assert WirelessUplink(5).deliver(0, x).each is None
+    assert WirelessUplink(5).deliver(0, x).per_device is None
 
 
 def test_nobody_heard() -> None:

@@ -4,7 +4,7 @@ over the air."""
 from __future__ import annotations
 
 import otafl
-from otafl.results.ending import final
+from otafl.results.end_values import select_final
 
 
 def test_a_convolutional_network_learns_digits() -> None:
@@ -21,4 +21,4 @@ def test_a_convolutional_network_learns_digits() -> None:
             "trials": 2,
         }
     )
-    assert float(final(result, "test_accuracy").mean()) > 0.7
+    assert float(select_final(result, "test_accuracy").mean()) > 0.7

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 import otafl
-from otafl.results.ending import final
+from otafl.results.end_values import select_final
 
 BASE: dict[str, Any] = {
     "name": "trend",
@@ -29,7 +29,9 @@ def test_more_local_steps_need_fewer_rounds() -> None:
     """McMahan et al. 2017, section 3: accuracy after equally many rounds grows with local work."""
     accuracy = [
         float(
-            final(run(training={**BASE["training"], "local_steps": steps}), "test_accuracy").mean()
+            select_final(
+                run(training={**BASE["training"], "local_steps": steps}), "test_accuracy"
+            ).mean()
         )
         for steps in (1, 10)
     ]
@@ -44,7 +46,7 @@ def test_label_skew_is_harder_than_iid() -> None:
             "data.partition": ["iid", {"name": "label_skew", "classes_per_device": 1}],
         },
     )
-    iid, skewed = final(result, "test_accuracy").mean("trial").values
+    iid, skewed = select_final(result, "test_accuracy").mean("trial").values
     assert iid > skewed + 0.05
 
 
@@ -55,17 +57,17 @@ def test_fedrlr_local_models_learn_where_the_coded_product_does_not() -> None:
         algorithm={"name": "fedrlr", "rank": 4, "q": 200, "inv_k_gradient": False},
         sweep={"channel.snr_db": [10, 40]},
     )
-    local = final(result, "local_test_accuracy")
+    local = select_final(result, "local_test_accuracy")
     assert float(local.mean("trial").min()) > 0.6
-    assert float((local - final(result, "test_accuracy")).mean("trial").min()) > 0.2
+    assert float((local - select_final(result, "test_accuracy")).mean("trial").min()) > 0.2
 
 
 def test_increments_in_the_tangent_space_need_no_signal_above_the_noise() -> None:
     """FedRLR+: at equal symbols its global model learns, at -10 dB as without errors."""
     algorithm = {"name": "fedrlr_plus", "rank": 4, "learning_rate": 0.2}
     over_the_air = run(algorithm=algorithm, sweep={"channel.snr_db": [-10, 25]})
-    ideal = final(run(algorithm=algorithm, transport="ideal", power="none"), "test_accuracy")
-    accuracy = final(over_the_air, "test_accuracy").mean("trial").values
+    ideal = select_final(run(algorithm=algorithm, transport="ideal", power="none"), "test_accuracy")
+    accuracy = select_final(over_the_air, "test_accuracy").mean("trial").values
     assert float(ideal.mean()) > 0.8
     assert np.all(accuracy > float(ideal.mean()) - 0.03)
     symbols = over_the_air.uplink_symbols.isel(round=-1).values
@@ -93,5 +95,5 @@ def test_the_weakest_device_costs_inversion_dearly() -> None:
     nmse = result.aggregation_nmse.mean(("trial", "round"), skipna=True)
     assert float(nmse.sel(power="ci")) > 3 * float(nmse.sel(power="tci"))
     assert float(nmse.sel(power="ci")) > 3 * float(nmse.sel(power="gbma"))
-    accuracy = final(result, "test_accuracy").mean("trial")
+    accuracy = select_final(result, "test_accuracy").mean("trial")
     assert float(accuracy.sel(power="ci")) < float(accuracy.sel(power="gbma"))

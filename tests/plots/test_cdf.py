@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.plot_bench import csv_of, few, ramp, result
+from support.plot_bench import make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
-from otafl.plots import cdf_data, draw, table
-from otafl.plots.cdf import described
+from otafl.plots import build_table, cdf_data, draw
+from otafl.plots.cdf import describe
 
 pytestmark = pytest.mark.exact
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.exact
 def test_distribution_by_hand(tmp_path: Path) -> None:
     own = np.full((2, 3, 4), np.nan)
     own[:, -1] = [[0.2, 0.4, 0.4, 0.8], [0.4, 0.6, np.nan, np.nan]]
-    ds = result({"device_own_test_accuracy": own, "test_accuracy": ramp()})
+    ds = make_result({"device_own_test_accuracy": own, "test_accuracy": make_ramp()})
     data = cdf_data(ds, "device_own_test_accuracy")
     np.testing.assert_allclose(data["value"], [0.2, 0.4, 0.6, 0.8])
     np.testing.assert_allclose(data["share"], np.array([1, 4, 5, 6]) / 6)
@@ -34,7 +34,7 @@ def test_distribution_by_hand(tmp_path: Path) -> None:
     heights = band.get_paths()[0].vertices[:, 1]
     assert heights.min() == 0.0
     assert heights.max() == pytest.approx(1.0)
-    rows = csv_of(data, tmp_path)
+    rows = read_csv(data, tmp_path)
     np.testing.assert_allclose(rows["device_own_test_accuracy"], data["value"])
     np.testing.assert_allclose(rows["share"], data["share"])
 
@@ -43,19 +43,19 @@ def test_distributions_of_unequal_numbers_of_devices() -> None:
     own = np.full((2, 2, 3, 4), np.nan)
     own[0, :, -1, :2] = [[0.1, 0.3], [0.3, 0.5]]
     own[1, :, -1] = np.arange(8).reshape(2, 4) / 10
-    ds = result({"device_own_test_accuracy": own, "tx_energy_j": own}, ["device_count"])
+    ds = make_result({"device_own_test_accuracy": own, "tx_energy_j": own}, ["device_count"])
     data = cdf_data(ds, "device_own_test_accuracy", "device_count")
     np.testing.assert_array_equal(data["devices"], [4, 8])
     np.testing.assert_allclose(data["share"][0, :3], [0.25, 0.75, 1.0])
     assert data["share"][0, 3:].isnull().all()
     np.testing.assert_allclose(data["share"][1], np.arange(1, 9) / 8)
-    assert len(table(data)) == 3 + 8
+    assert len(build_table(data)) == 3 + 8
 
 
 def test_one_trial_has_no_band_and_infinite_charge_no_step() -> None:
     charge = np.full((2, 3, 4), np.inf)
     charge[0, -1, :2] = [1.0, 2.0]
-    ds = result({"charge_j": charge, "test_accuracy": ramp()})
+    ds = make_result({"charge_j": charge, "test_accuracy": make_ramp()})
     data = cdf_data(ds, "charge_j", sel={"trial": 0})
     np.testing.assert_allclose(data["share"], [0.25, 0.5])
     assert data["std"].isnull().all()
@@ -65,7 +65,7 @@ def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
     """At the end of each trial, for each hue; a trial that did not survive counts nowhere."""
     accuracy = np.full((2, 3, 3), 0.1)
     accuracy[:, :, -1] = [[0.7, 0.5, 0.7], [0.9, 0.8, np.nan]]
-    ds = result({"test_accuracy": accuracy}, ["device_count"], trials=3)
+    ds = make_result({"test_accuracy": accuracy}, ["device_count"], trials=3)
     data = cdf_data(ds, "test_accuracy", "device_count")
     np.testing.assert_allclose(data["value"].sel(device_count=2).dropna("step"), [0.5, 0.7])
     np.testing.assert_allclose(data["share"].sel(device_count=2).dropna("step"), [1 / 3, 1.0])
@@ -73,10 +73,10 @@ def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
     assert data["std"].isnull().all()
     assert "devices" not in data
     assert data["share"].attrs["long_name"] == "share of trials"
-    assert "Distribution over trials of" in described(data)
+    assert "Distribution over trials of" in describe(data)
     (ax,) = draw(data).axes
     assert len(ax.get_lines()) == 2
-    assert csv_of(data, tmp_path)["test_accuracy"].size == 4
+    assert read_csv(data, tmp_path)["test_accuracy"].size == 4
     assert cdf_data(ds, hue="device_count").attrs["x"] == "test_accuracy"  # the main one
 
 
@@ -103,5 +103,5 @@ def test_any_other_variable_is_distributed_over_trials(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        call(few())
+        call(make_small_result())
     assert str(caught.value).startswith(said)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
-from support.swept_bench import dataset
+from support.swept_bench import make_dataset
 
 from otafl.core.errors import UserError
 from otafl.plots import MANY, curve_data, draw
@@ -22,7 +22,7 @@ def plot(ds: xr.Dataset, *axes: str, path: Path | str | None = None, **more: Any
 
 
 def test_mean_and_standard_deviation_over_trials_against_round() -> None:
-    ds = dataset("power")
+    ds = make_dataset("power")
     data = curve_data(ds, "test_accuracy", "round", hue="power")
     assert data["mean"].dims == ("power", "round")
     of_gbma = np.array([[0, 1, 2], [3, 4, 5], [6, 7, 8]]) / 1000
@@ -32,7 +32,7 @@ def test_mean_and_standard_deviation_over_trials_against_round() -> None:
 
 
 def test_ticks_under_rounds_are_whole() -> None:
-    (ax,) = plot(dataset("power"), "test_accuracy", "round", hue="power").axes
+    (ax,) = plot(make_dataset("power"), "test_accuracy", "round", hue="power").axes
     low, high = ax.get_xlim()
     ticks = np.array([tick for tick in ax.get_xticks() if low <= tick <= high])
     assert len(ticks) >= 3
@@ -40,14 +40,14 @@ def test_ticks_under_rounds_are_whole() -> None:
 
 
 def test_the_last_round_is_taken_unless_x_is_the_round() -> None:
-    data = curve_data(dataset("snr_db", "power"), "test_accuracy", "snr_db", "power")
+    data = curve_data(make_dataset("snr_db", "power"), "test_accuracy", "snr_db", "power")
     assert data["mean"].dims == ("power", "snr_db")
     # trials of gbma at 10 dB start at 18, those of ci at 27; the last of three rounds
     np.testing.assert_allclose(data["mean"].sel(snr_db=10), [0.023, 0.032])
 
 
 def test_selection_of_values_and_of_a_round() -> None:
-    ds = dataset("snr_db", "power")
+    ds = make_dataset("snr_db", "power")
     data = curve_data(ds, "test_accuracy", "snr_db", sel={"power": "ci", "round": "0"})
     np.testing.assert_allclose(data["mean"], [0.012, 0.030, 0.048])
     one = curve_data(ds, "test_accuracy", "round", sel={"power": "ci", "snr_db": 0, "trial": 2})
@@ -56,7 +56,7 @@ def test_selection_of_values_and_of_a_round() -> None:
 
 
 def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
-    ds = dataset()
+    ds = make_dataset()
     ds["test_accuracy"][0, 2] = ds["test_accuracy"][1, 2] = np.nan
     ds["diverged_round"][0] = 20
     ds["stop_round"][1] = 10
@@ -69,12 +69,12 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
 
 
 def test_against_a_variable_over_rounds() -> None:
-    data = curve_data(dataset("power"), "test_accuracy", "airtime_s", "power")
+    data = curve_data(make_dataset("power"), "test_accuracy", "airtime_s", "power")
     np.testing.assert_allclose(data["at"].sel(power="ci"), [1.0, 2.5, 4.0])
 
 
 def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
-    ds = dataset("snr_db").rename_dims(snr_db="zip").drop_indexes("snr_db")
+    ds = make_dataset("snr_db").rename_dims(snr_db="zip").drop_indexes("snr_db")
     ds = ds.assign_coords(zip=["a", "b", "c"])
     data = curve_data(ds, "test_accuracy", "snr_db")
     assert data["mean"].dims == ("snr_db",)
@@ -82,7 +82,7 @@ def test_a_coordinate_of_a_zip_axis_can_be_drawn() -> None:
 
 
 def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
-    ds = dataset("snr_db", "device_count", "power")
+    ds = make_dataset("snr_db", "device_count", "power")
     figure = plot(ds, "test_accuracy", "snr_db", "power", "device_count", path=tmp_path / "f.png")
     data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")
     assert len(figure.axes) == 2
@@ -101,13 +101,13 @@ def test_what_is_drawn_is_the_curve_data(tmp_path: Path) -> None:
 
 def test_functions_of_a_notebook_are_in_the_legend() -> None:
     """Their names begin with an underscore, and matplotlib hides such texts."""
-    ds = dataset("power").assign_coords(power=["__main__:mine(share=0.1)", "_my:policy"])
+    ds = make_dataset("power").assign_coords(power=["__main__:mine(share=0.1)", "_my:policy"])
     (legend,) = plot(ds, "test_accuracy", "round", "power").legends
     assert [text.get_text() for text in legend.get_texts()] == ["mine(share=0.1)", "my:policy"]
 
 
 def test_curves_differ_without_colour() -> None:
-    ds = xr.concat([dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
+    ds = xr.concat([make_dataset("power")] * 10, "power", data_vars="minimal").assign_coords(
         power=[*"abcdefghijklmnopqrst"]
     )
     lines = plot(ds, "test_accuracy", "round", "power").axes[0].get_lines()
@@ -117,13 +117,13 @@ def test_curves_differ_without_colour() -> None:
 
 
 def test_error_is_drawn_on_a_logarithmic_axis() -> None:
-    ax = plot(dataset("power"), "aggregation_nmse", "round", "power").axes[0]
+    ax = plot(make_dataset("power"), "aggregation_nmse", "round", "power").axes[0]
     assert ax.get_yscale() == "log"
     assert ax.get_ylabel() == "normalised squared aggregation\nerror"
 
 
 def test_choices_are_points_with_bars() -> None:
-    ax = plot(dataset("power"), "test_accuracy", "power").axes[0]
+    ax = plot(make_dataset("power"), "test_accuracy", "power").axes[0]
     assert [text.get_text() for text in ax.get_xticklabels()] == ["gbma", "ci"]
     np.testing.assert_allclose(ax.containers[0].lines[0].get_ydata(), [0.005, 0.014])
 
@@ -168,5 +168,5 @@ def test_choices_are_points_with_bars() -> None:
 )
 def test_what_cannot_be_drawn_is_explained(arguments: dict, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        plot(dataset("snr_db", "power"), **arguments)
+        plot(make_dataset("snr_db", "power"), **arguments)
     assert str(caught.value).startswith(said)

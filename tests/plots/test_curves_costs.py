@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from support.plot_bench import csv_of, few, ramp, result
+from support.plot_bench import make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
 from otafl.plots import (
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.exact
 
 def spenders() -> xr.Dataset:
     """Two policies, of which the second spends 1000 times as much; joules by device and cause."""
-    accuracy = ramp("power")
+    accuracy = make_ramp("power")
     joules = np.ones((2, 2, 3, 4, 5)) * np.array([0.0, 1.0, 2.0])[:, None, None]
     joules = joules * np.array([1.0, 1000.0])[:, None, None, None, None]
     joules[:, 1] *= 3  # of the second trial
     joules[..., 3, :] = np.nan  # a device that is not there
-    return result({"test_accuracy": accuracy, "device_energy_j": joules}, ["power"])
+    return make_result({"test_accuracy": accuracy, "device_energy_j": joules}, ["power"])
 
 
 def test_joules_are_summed_over_devices_and_causes() -> None:
@@ -43,7 +43,7 @@ def test_abscissae_over_decades_are_logarithmic_and_lose_their_zero(tmp_path: Pa
     data = curve_data(spenders(), "test_accuracy", "device_energy_j", "power")
     (ax,) = draw(data).axes
     assert ax.get_xscale() == "log"
-    rows = csv_of(data, tmp_path)
+    rows = read_csv(data, tmp_path)
     assert list(rows.columns[-4:]) == [
         *("device_energy_j", "test_accuracy", "test_accuracy_std", "trials")
     ]
@@ -55,7 +55,7 @@ def test_abscissae_over_decades_are_logarithmic_and_lose_their_zero(tmp_path: Pa
 
 def test_what_only_grows_with_the_rounds_stays_linear() -> None:
     seconds = np.broadcast_to([0.0, 0.001, 1.0], (2, 2, 3))
-    ds = result({"test_accuracy": ramp("power"), "sim_time_s": seconds}, ["power"])
+    ds = make_result({"test_accuracy": make_ramp("power"), "sim_time_s": seconds}, ["power"])
     assert draw(curve_data(ds, "test_accuracy", "sim_time_s", "power")).axes[0].get_xscale() == (
         "linear"
     )
@@ -86,7 +86,7 @@ def test_causes_as_colours_are_summed_over_devices_alone() -> None:
 
 
 def test_positions_of_a_joint_axis_are_spelled_out() -> None:
-    ds = result({"test_accuracy": ramp("snr_db")}, ["snr_db"])
+    ds = make_result({"test_accuracy": make_ramp("snr_db")}, ["snr_db"])
     power = ("zip", ["ci", "ci", "gbma"], {"long_name": "power policy"})
     ds = ds.rename_dims(snr_db="zip").drop_indexes("snr_db")
     ds = ds.assign_coords(zip=[0, 1, 2], power=power)
@@ -115,5 +115,5 @@ def test_positions_of_a_joint_axis_are_spelled_out() -> None:
 )
 def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        call(few())
+        call(make_small_result())
     assert str(caught.value).startswith(said)

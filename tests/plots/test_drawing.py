@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.swept_bench import dataset
+from support.swept_bench import make_dataset
 
 from otafl.plots import curve_data, draw
 
@@ -15,5 +15,5 @@ from otafl.plots import curve_data, draw
 )
 def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
     path = tmp_path / "new" / f"f{suffix}"
-    draw(curve_data(dataset(), "test_accuracy"), path)
+    draw(curve_data(make_dataset(), "test_accuracy"), path)
     assert path.read_bytes().startswith(start)

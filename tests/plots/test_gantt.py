@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from support.timeline_bench import result
+from support.timeline_bench import make_result
 
 import otafl
 from otafl.analysis import timeline
@@ -29,8 +29,8 @@ def drawn(figure) -> dict:  # type: ignore[no-untyped-def]
 
 
 def test_bars_are_the_clipped_events_and_bands_the_slots() -> None:
-    events = otafl.timeline_of(result())
-    figure = gantt.chart(events, None, 2.0, 9.5, [0, 2])
+    events = otafl.extract_timeline(make_result())
+    figure = gantt.draw_chart(events, None, 2.0, 9.5, [0, 2])
     bars = drawn(figure)
     assert set(bars) == {"compute", "wait", "transmit", "uplink slot"}
     half = gantt.LOOKS["compute"].height / 2
@@ -45,7 +45,7 @@ def test_bars_are_the_clipped_events_and_bands_the_slots() -> None:
     assert ax.get_xlabel() == "simulated time [s]"
     assert ax.get_xlim() == (2.0, 9.5)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(bars)
-    one = gantt.chart(events, None, 2.0, 9.5, [0])
+    one = gantt.draw_chart(events, None, 2.0, 9.5, [0])
     assert len(drawn(one)["uplink slot"]) == 2
 
 
@@ -78,22 +78,22 @@ def many(devices: int, slots: int, step_s: float = 1.0) -> xr.Dataset:
 def test_many_devices_and_many_events(tmp_path: Path) -> None:
     """10,000 events of ten devices are a texture, without outlines; first, what can be read."""
     events = many(10, 500)
-    assert gantt.readable_s(events) == 30.0
-    figure = gantt.chart(events, tmp_path / "many.png")
+    assert gantt.find_readable_time(events) == 30.0
+    figure = gantt.draw_chart(events, tmp_path / "many.png")
     assert len(drawn(figure)["transmit"]) == 5000
     assert all((c.get_linewidth() == 0).all() for c in figure.axes[0].collections)
     assert (tmp_path / "many.png").stat().st_size > 10_000
-    figure = gantt.chart(many(200, 3), tmp_path / "rows.pdf")
+    figure = gantt.draw_chart(many(200, 3), tmp_path / "rows.pdf")
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()][:3] == ["0", "10", "20"]
     assert figure.get_size_inches()[1] < 10
-    assert gantt.readable_s(many(3, 2)) == 2.0
+    assert gantt.find_readable_time(many(3, 2)) == 2.0
 
 
 @pytest.mark.parametrize(
     ("step_s", "unit"), [(1e-3, "ms"), (1.0, "s"), (600.0, "min"), (7200.0, "h"), (86400.0, "d")]
 )
 def test_units_of_time(step_s: float, unit: str) -> None:
-    figure = gantt.chart(many(1, 5, step_s))
+    figure = gantt.draw_chart(many(1, 5, step_s))
     assert figure.axes[0].get_xlabel() == f"simulated time [{unit}]"
     last = max(bar[2] for bar in drawn(figure)["transmit"])
     seconds = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}[unit]
@@ -103,10 +103,10 @@ def test_units_of_time(step_s: float, unit: str) -> None:
 
 
 def test_hatches_on_high_rows_alone() -> None:
-    few, lots = otafl.timeline_of(result()), otafl.timeline_of(result())
+    few, lots = otafl.extract_timeline(make_result()), otafl.extract_timeline(make_result())
     lots.attrs["devices"] = gantt.HATCHED_ROWS + 1
     for events, hatched in ((few, True), (lots, False)):
-        bars = gantt.chart(events).axes[0].collections
+        bars = gantt.draw_chart(events).axes[0].collections
         hatches = {bar.get_label(): bar.get_hatch() for bar in bars}
         assert bool(hatches["left"]) is hatched
         assert not hatches["compute"]

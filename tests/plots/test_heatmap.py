@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
-from support.plot_bench import AXES, csv_of, few, ramp, result
+from support.plot_bench import AXES, make_ramp, make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
 from otafl.plots import (
@@ -23,7 +23,7 @@ WEIGHTS = np.array([0.2126, 0.7152, 0.0722])
 
 
 def test_heat_map_has_each_value_in_its_cell(tmp_path: Path) -> None:
-    ds = result({"test_accuracy": ramp("snr_db", "device_count", "power")}, list(AXES))
+    ds = make_result({"test_accuracy": make_ramp("snr_db", "device_count", "power")}, list(AXES))
     data = heatmap_data(ds, "test_accuracy", "device_count", "snr_db", "power")
     assert data["mean"].dims == ("power", "snr_db", "device_count")
     figure = draw(data)
@@ -40,7 +40,7 @@ def test_heat_map_has_each_value_in_its_cell(tmp_path: Path) -> None:
     assert "test accuracy" in figure.axes[2].get_ylabel()
     assert figure.axes[0].get_xlabel() == "devices in the population"
     assert figure.axes[0].get_ylabel() == "normalised SNR [dB]"
-    rows = csv_of(data, tmp_path)
+    rows = read_csv(data, tmp_path)
     assert len(rows) == 12
     one = rows[(rows["snr_db"] == 10) & (rows["device_count"] == 4) & (rows["power"] == "gbma")]
     assert one["test_accuracy"].item() == pytest.approx(0.0395)
@@ -48,20 +48,22 @@ def test_heat_map_has_each_value_in_its_cell(tmp_path: Path) -> None:
 
 
 def test_heat_map_takes_the_free_axes_and_hatches_what_is_missing(tmp_path: Path) -> None:
-    ds = result({"test_accuracy": ramp("snr_db", "power")}, ["snr_db", "power"])
+    ds = make_result({"test_accuracy": make_ramp("snr_db", "power")}, ["snr_db", "power"])
     ds["test_accuracy"][2, 1] = np.nan
     data = heatmap_data(ds, "test_accuracy")
     assert data["mean"].dims == ("power", "snr_db")
     ax = draw(data).axes[0]
     assert len(ax.texts) == 5
     assert ax.patch.get_hatch()
-    assert len(csv_of(data, tmp_path)) == 5
+    assert len(read_csv(data, tmp_path)) == 5
     over_rounds = heatmap_data(ds, "test_accuracy", "round", sel={"power": "gbma"})
     np.testing.assert_allclose(over_rounds["mean"].sel(snr_db=10, round=5), 0.0145)
 
 
 def test_colours_of_a_heat_map_grow_in_lightness_and_letters_contrast() -> None:
-    ds = result({"test_accuracy": ramp("snr_db", "device_count")}, ["snr_db", "device_count"])
+    ds = make_result(
+        {"test_accuracy": make_ramp("snr_db", "device_count")}, ["snr_db", "device_count"]
+    )
     ax = draw(heatmap_data(ds, "test_accuracy")).axes[0]
     (mesh,) = ax.collections
 
@@ -103,5 +105,5 @@ def test_colours_of_a_heat_map_grow_in_lightness_and_letters_contrast() -> None:
 )
 def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        call(few())
+        call(make_small_result())
     assert str(caught.value).startswith(said)

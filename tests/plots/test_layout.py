@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
-from support.plot_bench import ROUNDS, ramp, result
+from support.plot_bench import ROUNDS, make_ramp, make_result
 
 from otafl.plots import cdf_data, curve_data, draw, heatmap_data, pareto_data
-from otafl.plots.layout import tick_texts
+from otafl.plots.layout import list_tick_texts
 
 LONG = [
     "over_the_air(quadrature=True), cao_static, identity",
@@ -32,7 +32,9 @@ def grid(rows: list, columns: list) -> xr.Dataset:
     """A sweep over choices with long names and over numbers."""
     shape = (len(rows), len(columns), 2, 3)
     accuracy = np.arange(np.prod(shape), dtype=float).reshape(shape) * 12345.678
-    ds = result({"test_accuracy": ramp()}).drop_vars(["test_accuracy", "end_round", "stop_round"])
+    ds = make_result({"test_accuracy": make_ramp()}).drop_vars(
+        ["test_accuracy", "end_round", "stop_round"]
+    )
     ds = ds.drop_vars(["diverged_round", "final_round"])
     ds["test_accuracy"] = (("scheme", "rate", "trial", "round"), accuracy)
     ds["tx_energy_j"] = (("scheme", "rate", "trial", "round", "device"), accuracy[..., None] + 1e7)
@@ -63,7 +65,7 @@ def faults(figure: Figure) -> list[str]:
             offset = axis.get_offset_text()
             found += ["power of ten" for _ in [0] if offset.get_visible() and offset.get_text()]
         for axis, side in ((ax.xaxis, 0), (ax.yaxis, 1)):
-            ticks = tick_texts(axis)
+            ticks = list_tick_texts(axis)
             texts += ticks
             found += touching(ticks, side)
     for text in texts:

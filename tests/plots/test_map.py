@@ -16,7 +16,7 @@ from contract.small import engine, scenario
 
 from otafl.cli import main
 from otafl.core.errors import UserError
-from otafl.plots import draw, map_data, table
+from otafl.plots import build_table, draw, map_data
 from otafl.plots.kinds import Kind
 
 pytestmark = pytest.mark.exact
@@ -30,7 +30,7 @@ def test_gains_and_places_are_those_of_a_run() -> None:
     distances of its drop."""
     data = map_data(scenario(UMI), sel={"trial": 2})
     link = engine(UMI).parts.link
-    state, budget = link.channel.state(0), link.budget.budget
+    state, budget = link.channel.get_state(0), link.budget.budget
     snr_db = 10.0 * np.log10((state.gain * budget)[2].double().numpy())
     np.testing.assert_allclose(data["snr_db"], snr_db, rtol=1e-5)
     distance = np.hypot(data["east_m"], data["north_m"]).values
@@ -60,10 +60,10 @@ def test_a_traced_place() -> None:
         assert abs(np.nanmedian((snr - there)[strong])) < 3.0
     figure = draw(data)
     assert len(figure.axes) == 2
-    said = Kind("map").recipe.described(data)
+    said = Kind("map").recipe.describe_fn(data)
     assert said.startswith("Map of 90 devices around a base station. SNR at full power from ")
-    assert list(table(data)) == ["device", "east_m", "north_m", "snr_db"]
-    assert len(table(data)) == 90
+    assert list(build_table(data)) == ["device", "east_m", "north_m", "snr_db"]
+    assert len(build_table(data)) == 90
 
 
 def test_panels_are_the_axis_that_changes_the_map() -> None:
@@ -72,7 +72,7 @@ def test_panels_are_the_axis_that_changes_the_map() -> None:
     data = map_data(scenario({**UMI, "sweep": sweep}))
     assert data.attrs["facet"] == "device_count"
     assert data["snr_db"].notnull().sum("device").values.tolist() == [2, 5]
-    assert len(table(data)) == 7
+    assert len(build_table(data)) == 7
     draw(data)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.swept_bench import dataset
+from support.swept_bench import make_dataset
 
-from otafl.plots import overview
+from otafl.plots import draw_overview
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from otafl.plots import overview
     ],
 )
 def test_overview(tmp_path: Path, names: tuple, x: str, curves: int, panels: int) -> None:
-    figure = overview(dataset(*names), tmp_path / "o.png")
+    figure = draw_overview(make_dataset(*names), tmp_path / "o.png")
     assert len(figure.axes) == panels
     assert figure.axes[-1].get_xlabel() == x
     assert len(figure.axes[0].get_lines()) == curves
@@ -31,8 +31,8 @@ def test_overview(tmp_path: Path, names: tuple, x: str, curves: int, panels: int
 
 
 def test_overview_of_an_unfinished_sweep_and_of_more_axes_than_it_can_draw(tmp_path: Path) -> None:
-    ds = dataset("snr_db", "device_count", "power").reset_coords("final_round")
+    ds = make_dataset("snr_db", "device_count", "power").reset_coords("final_round")
     ds = ds.expand_dims(seed=[3, 4]).set_coords("final_round").copy(deep=True)
     ds["test_accuracy"][:, 1] = np.nan
-    figure = overview(ds, tmp_path / "o.png")
+    figure = draw_overview(ds, tmp_path / "o.png")
     assert figure.get_suptitle() == "devices: 10"

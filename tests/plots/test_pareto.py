@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from support.plot_bench import csv_of, few, result
+from support.plot_bench import make_result, make_small_result, read_csv
 
 from otafl.core.errors import UserError
 from otafl.plots import (
     draw,
     pareto_data,
 )
-from otafl.plots.pareto import non_dominated
+from otafl.plots.pareto import find_non_dominated
 
 pytestmark = pytest.mark.exact
 
@@ -30,7 +30,7 @@ def test_non_dominated_points_by_brute_force() -> None:
                 x[j] <= x[i] and y[j] <= y[i] and (x[j] < x[i] or y[j] < y[i]) for j in range(9)
             )
             expected.append(np.isfinite(x[i]) and not beaten)
-        assert non_dominated(x, y).tolist() == expected
+        assert find_non_dominated(x, y).tolist() == expected
 
 
 def compared() -> xr.Dataset:
@@ -40,7 +40,7 @@ def compared() -> xr.Dataset:
     trials = np.array([0.9, 1.1])[:, None] * np.ones(3)
     energy = joules[..., None, None, None] / 4 * trials[..., None] * np.ones(4)
     values = {"test_accuracy": accuracy[..., None, None] * trials, "tx_energy_j": energy}
-    return result(values, ["snr_db", "power"])
+    return make_result(values, ["snr_db", "power"])
 
 
 def test_pareto_front_has_the_best_points_and_joins_them(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_pareto_front_has_the_best_points_and_joins_them(tmp_path: Path) -> None
     assert [text.get_text() for text in ax.texts] == ["0 dB", "20 dB"]
     assert "lower is better" in ax.get_xlabel()
     assert "higher is better" in ax.get_ylabel()
-    rows = csv_of(data, tmp_path)
+    rows = read_csv(data, tmp_path)
     assert len(rows) == 6
     assert rows[rows["front"]]["tx_energy_j"].tolist() == pytest.approx([1, 3])
 
@@ -94,5 +94,5 @@ def test_fronts_of_panels_are_their_own_and_trials_are_paired() -> None:
 )
 def test_what_cannot_be_drawn_is_explained(call: object, said: str) -> None:
     with pytest.raises(UserError) as caught:
-        call(few())
+        call(make_small_result())
     assert str(caught.value).startswith(said)

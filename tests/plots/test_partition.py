@@ -17,7 +17,7 @@ from contract.small import engine, scenario
 from otafl import sweeping
 from otafl.cli import main
 from otafl.core.errors import UserError
-from otafl.plots import draw, partition_data, table
+from otafl.plots import build_table, draw, partition_data
 from otafl.plots.kinds import Kind
 from otafl.plots.partition import BARS, COLOURS
 
@@ -37,7 +37,7 @@ ALPHA: dict[str, Any] = {"data.partition": {"name": "dirichlet", "alpha": 0.3}}
 def test_counts_are_those_that_a_run_trains_on(keys: dict[str, Any]) -> None:
     """By the sections of the engine that a run puts together, a trial each."""
     one = scenario({"data.train_samples": 400, **keys})
-    local = engine({"data.train_samples": 400, **keys}).parts.samples.local_data
+    local = engine({"data.train_samples": 400, **keys}).parts.samples.training_data
     for trial in range(3):
         counts = partition_data(one, sel={"trial": trial})["samples"].values
         rows = slice(4 * trial, 4 * trial + 4)
@@ -60,7 +60,7 @@ def test_panels_are_the_axis_that_changes_the_partition() -> None:
     assert samples[1].sum() == samples[0].sum() == 300
     alone = partition_data(scenario({**ALPHA, "devices.count": 2}))
     np.testing.assert_array_equal(samples[0, :2], alone["samples"])
-    rows = table(data)
+    rows = build_table(data)
     assert list(rows) == ["device_count", "device", "class", "samples"]
     assert len(rows) == (2 + 5) * 10
     two = scenario({**ALPHA, "sweep": {"devices.count": [2, 5], "data.train_samples": [100, 300]}})
@@ -124,6 +124,6 @@ def run(*arguments: str) -> int:
 
 def test_it_is_said_in_words() -> None:
     data = partition_data(scenario(ALPHA))
-    said = Kind("partition").recipe.described(data)
+    said = Kind("partition").recipe.describe_fn(data)
     assert said.startswith("Training samples of 4 devices by class")
     assert "Samples of a device: " in said

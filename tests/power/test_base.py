@@ -14,12 +14,12 @@ import pytest
 import torch
 from support.power_links import (
     SEGMENTS,
-    arrived,
-    changed,
+    compute_received_gain,
     make_link,
-    policy_of,
-    single_precision,
+    make_policy,
+    perturb,
     solve,
+    to_single_precision,
 )
 from support.sheet_twins import TWINS
 
@@ -28,26 +28,26 @@ from otafl.core import registry
 pytestmark = pytest.mark.exact
 
 ALL = (
-    {name: policy_of(name) for name in registry.names("power")}
+    {name: make_policy(name) for name in registry.list_names("power")}
     | {name: policy for name, (policy, _) in TWINS.items()}
-    | {"cao_average": policy_of("cao_average", draws=64)}
+    | {"cao_average": make_policy("cao_average", draws=64)}
 )
-PEAK = [name for name, policy in ALL.items() if policy.keeps == "peak"]
+PEAK = [name for name, policy in ALL.items() if policy.power_constraint == "peak"]
 
 SCALE_POLICIES = ["none", "full", "ci", "cao_static", "smcv", "blind", "open_loop", "gbma", "tci"]
 
 
 def test_every_policy_is_here() -> None:
     """And has tests of its own."""
-    assert set(registry.names("power")) <= set(ALL)
-    for name in registry.names("power"):
+    assert set(registry.list_names("power")) <= set(ALL)
+    for name in registry.list_names("power"):
         assert Path(__file__).with_name(f"test_{name}.py").exists()
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_single_precision_agrees(name: str) -> None:
     link = make_link(3)
-    got, expected = solve(ALL[name], single_precision(link)), solve(ALL[name], link)
+    got, expected = solve(ALL[name], to_single_precision(link)), solve(ALL[name], link)
     assert got.p.dtype == torch.complex64
     assert got.eta.dtype == torch.float32
     torch.testing.assert_close(got.p, expected.p.to(torch.complex64), rtol=2e-5, atol=1e-5)
@@ -60,11 +60,11 @@ def test_peak_policies_are_within_every_budget(name: str) -> None:
     `blind` for exactly one device of a segment, and the optimal policies for at least one."""
     for seed in range(5):
         link = make_link(seed)
-        used = solve(ALL[name], link).p.abs().square() * link.power / link.budget[:, None]
+        used = solve(ALL[name], link).p.abs().square() * link.symbol_power / link.budget[:, None]
         assert used.max() <= 1 + 1e-9
         tight = ((used - 1).abs() < 1e-9).sum(-1)
         if name == "full":
-            assert torch.equal(tight, link.sends.sum(-1)[:, None].expand_as(tight))
+            assert torch.equal(tight, link.transmit_mask.sum(-1)[:, None].expand_as(tight))
         elif name in ("ci", "multi_antenna_ci", "gbma", "blind"):
             assert (tight == 1).all()
         elif name in ("cao_static", "smcv"):
@@ -77,14 +77,14 @@ def test_who_does_not_send_is_silent(name: str) -> None:
     symbols."""
     link = make_link(2)
     got = solve(ALL[name], link)
-    off = ~link.sends[:, None].expand(-1, SEGMENTS, -1)
+    off = ~link.transmit_mask[:, None].expand(-1, SEGMENTS, -1)
     assert (got.p[off] == 0).all()
-    assert not got.active[off].any()
+    assert not got.active_mask[off].any()
     for factor in (1e-6, 1e3):
-        faded = changed(
+        faded = perturb(
             link,
             h=torch.where(off, factor * link.h, link.h),
-            power=torch.where(off, factor * link.power, link.power),
+            symbol_power=torch.where(off, factor * link.symbol_power, link.symbol_power),
         )
         other = solve(ALL[name], faded)
         torch.testing.assert_close(other.p, got.p)
@@ -96,23 +96,27 @@ def test_scaled_symbols_change_nothing_that_arrives(name: str) -> None:
     """Ten times the amplitude: a tenth of p, and c as before; of a policy with its own scale they
     differ."""
     link = make_link(11)
-    got, other = (solve(ALL[name], changed(link, power=f * link.power)) for f in (1.0, 100.0))
+    got, other = (
+        solve(ALL[name], perturb(link, symbol_power=f * link.symbol_power)) for f in (1.0, 100.0)
+    )
     if not ALL[name].scale_invariant:
-        assert not torch.allclose(arrived(link, other), arrived(link, got))
+        assert not torch.allclose(
+            compute_received_gain(link, other), compute_received_gain(link, got)
+        )
         return
     torch.testing.assert_close(other.p, got.p / 10)
-    torch.testing.assert_close(arrived(link, other), arrived(link, got))
+    torch.testing.assert_close(compute_received_gain(link, other), compute_received_gain(link, got))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_nobody_sends(name: str) -> None:
     """A trial without senders stays finite."""
     link = make_link(4)
-    sends = link.sends.clone()
+    sends = link.transmit_mask.clone()
     sends[0] = False
-    got = solve(ALL[name], changed(link, sends=sends))
+    got = solve(ALL[name], perturb(link, transmit_mask=sends))
     assert (got.p[0] == 0).all()
-    assert not got.active[0].any()
+    assert not got.active_mask[0].any()
     assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
     assert torch.isfinite(torch.view_as_real(got.p)).all()
 
@@ -123,19 +127,19 @@ def test_zero_updates_and_dead_channels_do_not_make_nan(name: str, budget: float
     """Single precision, budgets of a normalised and a physical link; all symbols zero in one
     segment, one device's in the other, and a channel that is zero."""
     link = make_link(10)
-    power, h = link.power.clone(), link.h / math.sqrt(budget)
+    power, h = link.symbol_power.clone(), link.h / math.sqrt(budget)
     power[:, 0] = 0.0
     power[:, 1, 3] = 0.0
     h[:, :, 1] = 0.0
     parts = {"budget": budget * link.budget, "gain": link.gain / budget}
-    single = single_precision(changed(link, power=power, h=h, **parts))
+    single = to_single_precision(perturb(link, symbol_power=power, h=h, **parts))
     got = solve(ALL[name], single)
     assert torch.isfinite(torch.view_as_real(got.p)).all()
     assert not got.eta.isnan().any()
     assert (got.eta > 0).all()
-    assert torch.isfinite(arrived(single, got)).all()
-    if ALL[name].keeps == "peak":
-        used = got.p.abs().square() * single.power / single.budget[:, None]
+    assert torch.isfinite(compute_received_gain(single, got)).all()
+    if ALL[name].power_constraint == "peak":
+        used = got.p.abs().square() * single.symbol_power / single.budget[:, None]
         assert (used <= 1 + 1e-5).all()
 
 
@@ -143,11 +147,11 @@ def test_zero_updates_and_dead_channels_do_not_make_nan(name: str, budget: float
 def test_gradients_reach_channels_budgets_and_symbol_powers(name: str) -> None:
     """By finite differences, in a link where no tie, cap or threshold is near."""
     link = make_link(12)
-    policy = policy_of(name, **({"variation": 0.7} if name == "smcv" else {}))
+    policy = make_policy(name, **({"variation": 0.7} if name == "smcv" else {}))
 
     def scalars(h: torch.Tensor, budget: torch.Tensor, power: torch.Tensor) -> tuple:  # type: ignore[type-arg]
-        got = solve(policy, changed(link, h=h, budget=budget, power=power))
+        got = solve(policy, perturb(link, h=h, budget=budget, symbol_power=power))
         return torch.view_as_real(got.p), got.eta
 
-    inputs = [one.clone().requires_grad_() for one in (link.h, link.budget, link.power)]
+    inputs = [one.clone().requires_grad_() for one in (link.h, link.budget, link.symbol_power)]
     assert torch.autograd.gradcheck(scalars, inputs, eps=1e-7, atol=1e-4, rtol=1e-4)

@@ -25,7 +25,15 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.power_links import ANTENNAS, HYPER, N, arrived, changed, policy_of, solve
+from support.power_links import (
+    ANTENNAS,
+    HYPER,
+    N,
+    compute_received_gain,
+    make_policy,
+    perturb,
+    solve,
+)
 from support.sheet_twins import TWINS
 
 from otafl.core import registry
@@ -37,7 +45,7 @@ pytestmark = pytest.mark.law
 LEVEL = 1e-4
 SNRS_DB, COUNTS = (-5.0, 10.0, 25.0), (3, 10, 40)
 STATES, SYMBOLS = 8, 2500
-CASES = {name: {} for name in registry.names("power")} | {
+CASES = {name: {} for name in registry.list_names("power")} | {
     "tci, peak": {"constraint": "peak"},
     "smcv": {"variation": 0.7},
 }
@@ -46,7 +54,7 @@ COMBINED = ("blind", "multi_antenna_ci")
 
 def policy(case: str) -> PowerPolicy:
     fields: dict[str, Any] = {"draws": 256} if case == "cao_average" else CASES[case]
-    return policy_of(case.split(",")[0], **fields)
+    return make_policy(case.split(",")[0], **fields)
 
 
 def scene(case: str, snr_db: float, devices: int) -> tuple[Link, np.ndarray, np.ndarray]:
@@ -64,12 +72,12 @@ def scene(case: str, snr_db: float, devices: int) -> tuple[Link, np.ndarray, np.
         h=torch.from_numpy(np.einsum("sa,ska->sk", f.conj(), h))[:, None],
         gain=ones,
         budget=torch.from_numpy(10 ** (snr_db / 10) * rng.uniform(0.5, 2.0, (STATES, devices))),
-        power=torch.from_numpy(rng.uniform(0.3, 2.0, (STATES, 1, devices))),
-        noise=N * ones[:, 0],
-        sends=ones.bool(),
-        linear=True,
+        symbol_power=torch.from_numpy(rng.uniform(0.3, 2.0, (STATES, 1, devices))),
+        noise_variance=N * ones[:, 0],
+        transmit_mask=ones.bool(),
+        is_linear=True,
         hyper={name: value * ones[:, 0] for name, value in HYPER.items()},
-        antennas=antennas,
+        num_antennas=antennas,
     )
     return link, f, h
 
@@ -81,11 +89,17 @@ def coefficients(case: str, link: Link) -> Coefficients:
 def deviations(case: str, link: Link, got: Coefficients) -> tuple[np.ndarray, np.ndarray]:
     """c - 1 [S, K] and eta [S] by the formulas of the literature."""
     if case not in TWINS:
-        return (arrived(link, got) - 1)[:, 0].numpy(), got.eta[:, 0].numpy()
+        return (compute_received_gain(link, got) - 1)[:, 0].numpy(), got.eta[:, 0].numpy()
     twin = TWINS[case][1]
     off, etas = [], []
     for s in range(STATES):
-        row = (link.h[s, 0], link.gain[s], link.budget[s], link.power[s, 0], link.sends[s])
+        row = (
+            link.h[s, 0],
+            link.gain[s],
+            link.budget[s],
+            link.symbol_power[s, 0],
+            link.transmit_mask[s],
+        )
         p, eta, _ = twin(*(value.numpy() for value in row), linear=True)
         off.append((row[0].numpy() * p).real / math.sqrt(eta) - 1)
         etas.append(eta)
@@ -124,7 +138,7 @@ def test_error_of_independent_symbols(case: str) -> None:
     for snr_db in SNRS_DB:
         for devices in COUNTS:
             link, f, h = scene(case, snr_db, devices)
-            m = link.power[:, 0].numpy()
+            m = link.symbol_power[:, 0].numpy()
             covariance = m[:, :, None] * np.eye(devices)
             p_value = check(case, link, f, h, covariance)
             assert p_value > LEVEL / len(SNRS_DB) / len(COUNTS), (snr_db, devices)
@@ -135,7 +149,7 @@ def test_error_of_independent_symbols(case: str) -> None:
 def test_error_of_correlated_symbols(case: str, share: float) -> None:
     """Cross powers of a share of sqrt(m_j m_k)."""
     link, f, h = scene(case, 10.0, 8)
-    root = np.sqrt(link.power[:, 0].numpy())
+    root = np.sqrt(link.symbol_power[:, 0].numpy())
     correlation = np.full((8, 8), share) + (1 - share) * np.eye(8)
     covariance = root[:, :, None] * correlation * root[:, None, :]
     assert check(case, link, f, h, covariance) > LEVEL
@@ -149,8 +163,8 @@ def test_smcv_is_best_where_symbols_share_a_mean() -> None:
     errors = {}
     for case in ("smcv", "cao_static", "full", "ci", "cotaf", "gbma", "tci, peak"):
         got = coefficients(case, link)
-        off = (arrived(link, got) - 1)[:, 0]
-        d = off * link.power[:, 0].sqrt()
+        off = (compute_received_gain(link, got) - 1)[:, 0]
+        d = off * link.symbol_power[:, 0].sqrt()
         cross = (beta * d.square().sum(-1) + d.sum(-1).square()) / (1 + beta)
         errors[case] = cross + N / got.eta[:, 0]
     best = errors.pop("smcv")
@@ -172,18 +186,18 @@ def test_blind_error_falls_with_the_antennas(devices: int) -> None:
             p = 10 ** (snr_db / 10)
             ones = torch.ones(states, devices, dtype=torch.float64)
             link, _, _ = scene("blind", 0.0, devices)
-            link = changed(
+            link = perturb(
                 link,
                 h=torch.from_numpy(np.einsum("sa,ska->sk", f.conj(), h))[:, None],
                 gain=ones,
                 budget=p * ones,
-                power=ones[:, None],
-                noise=N * ones[:, 0],
-                sends=ones.bool(),
-                antennas=antennas,
+                symbol_power=ones[:, None],
+                noise_variance=N * ones[:, 0],
+                transmit_mask=ones.bool(),
+                num_antennas=antennas,
             )
             got = coefficients("blind", link)
-            off = (arrived(link, got) - 1)[:, 0]
+            off = (compute_received_gain(link, got) - 1)[:, 0]
             error = ((off**2).sum(-1) + N / got.eta[:, 0]) / devices**2
             law = ((devices + 1) / 2 + 1 / (2 * p)) / (devices * antennas)
             assert abs(error.mean() - law) < interval * error.std() / math.sqrt(states)
@@ -197,8 +211,8 @@ def test_the_order_of_the_policies() -> None:
         errors = {}
         for case in ("cao_static", "full", "ci", "gbma", "cotaf", "tci, peak", "none", "smcv"):
             got = coefficients(case, link)
-            off = (arrived(link, got) - 1)[:, 0]
-            errors[case] = (link.power[:, 0] * off**2).sum(-1) + N / got.eta[:, 0]
+            off = (compute_received_gain(link, got) - 1)[:, 0]
+            errors[case] = (link.symbol_power[:, 0] * off**2).sum(-1) + N / got.eta[:, 0]
         assert (errors["none"] <= errors["ci"]).all()
         best = errors.pop("cao_static")
         del errors["none"]

@@ -6,7 +6,7 @@ out of the bound, of `full`'s numerator or of its denominator, the bound for its
 thresholds of tci and cotaf with |h| and |h|^2 swapped, silent devices in ci's minimum or at full
 power, a mean over all for one over the senders, tci's peak without the threshold, cao's index off
 by one, smcv's free devices not answering the capped ones, blind without A, without beta or with the
-sum over all, alpha's sign, no clamp at the budget, `none`'s symbol power missing.
+sum over all, alpha's sign, no clamp at the budget, `genie_reference`'s symbol power missing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,14 @@ def test_equal_to_the_formula_sheet(name: str, linear: bool, seed: int) -> None:
     got = solve(policy, link)
     for s in range(TRIALS):
         for q in range(SEGMENTS):
-            row = (link.h[s, q], link.gain[s], link.budget[s], link.power[s, q], link.sends[s])
+            row = (
+                link.h[s, q],
+                link.gain[s],
+                link.budget[s],
+                link.symbol_power[s, q],
+                link.transmit_mask[s],
+            )
             p, eta, active = twin(*(value.numpy() for value in row), linear)
             assert got.p[s, q].numpy() == pytest.approx(p, rel=1e-9, abs=1e-12)
             assert got.eta[s, q].item() == pytest.approx(eta, rel=1e-9)
-            assert (got.active[s, q].numpy() == active).all()
+            assert (got.active_mask[s, q].numpy() == active).all()

@@ -12,7 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support.power_links import arrived, changed, fading, plain_link, policy_of, solve
+from support.power_links import (
+    compute_received_gain,
+    draw_fading,
+    make_plain_link,
+    make_policy,
+    perturb,
+    solve,
+)
 
 from otafl.core.contracts import Link
 from otafl.core.problems import Problem
@@ -24,11 +31,11 @@ def blind_link(
     antennas: int, trials: int, devices: int, budget: float
 ) -> tuple[Link, torch.Tensor]:
     """The link behind maximum-ratio combining, and h [S, K, A]."""
-    h = fading(trials, devices, antennas, seed=antennas)
+    h = draw_fading(trials, devices, antennas, seed=antennas)
     total = h.sum(1)
     f = total / torch.linalg.vector_norm(total, dim=-1, keepdim=True)
     scalar = torch.einsum("sa,ska->sk", f.conj(), h)
-    return plain_link(scalar, budget, antennas=antennas), h
+    return make_plain_link(scalar, budget, num_antennas=antennas), h
 
 
 @pytest.mark.parametrize("antennas", [1, 4, 16])
@@ -36,10 +43,10 @@ def test_blind_is_the_papers_estimate(antennas: int) -> None:
     """Re(sum_a conj(sum_k h_ka) y_a) / (K A sqrt(P)), antenna by antenna, of one symbol."""
     budget, devices = 3.0, 5
     link, h = blind_link(antennas, 20, devices, budget)
-    got = solve(policy_of("blind"), link)
+    got = solve(make_policy("blind"), link)
     rng = np.random.default_rng(1)
     x = torch.from_numpy(rng.standard_normal((20, devices)))
-    z = fading(20, antennas, seed=9)
+    z = draw_fading(20, antennas, seed=9)
     p = got.p[:, 0]
     torch.testing.assert_close(p, torch.full_like(p, math.sqrt(budget)))  # real, the same for all
     y = (h * (p * x)[..., None]).sum(1) + z
@@ -48,21 +55,21 @@ def test_blind_is_the_papers_estimate(antennas: int) -> None:
     f = total / torch.linalg.vector_norm(total, dim=-1, keepdim=True)
     ours = (f.conj() * y).sum(-1).real / (devices * got.eta[:, 0].sqrt())
     torch.testing.assert_close(ours, paper)
-    assert policy_of("blind").receiver == "mrc"
+    assert make_policy("blind").receiver == "mrc"
 
 
 def test_blind_divides_by_the_large_scale_gain() -> None:
     """Everything a hundred times weaker: the same gains arrive."""
     link, _ = blind_link(4, 20, 5, 3.0)
-    weak = changed(link, h=0.1 * link.h, gain=0.01 * link.gain)
-    one, other = solve(policy_of("blind"), link), solve(policy_of("blind"), weak)
-    torch.testing.assert_close(arrived(weak, other), arrived(link, one))
+    weak = perturb(link, h=0.1 * link.h, gain=0.01 * link.gain)
+    one, other = solve(make_policy("blind"), link), solve(make_policy("blind"), weak)
+    torch.testing.assert_close(compute_received_gain(weak, other), compute_received_gain(link, one))
 
 
 @pytest.mark.parametrize("receiver", ["auto", "mrc", "eigen"])
 def test_it_needs_the_sum_of_channels(receiver: str) -> None:
     scenario = SimpleNamespace(receiver=SimpleNamespace(name=receiver))
-    found = list(policy_of("blind").check(scenario))
+    found = list(make_policy("blind").check(scenario))
     text = (
         "receiver: 'eigen' does not go with power: 'blind', whose devices do not know their "
         "phases; auto or mrc would do"
@@ -74,9 +81,9 @@ def test_blind_gain_is_that_of_the_devices_on_air() -> None:
     """A device without a channel, whatever its large-scale gain, counts as one that does not
     send."""
     link, _ = blind_link(4, 20, 5, 3.0)
-    h, gain, sends = link.h.clone(), link.gain.clone(), link.sends.clone()
+    h, gain, sends = link.h.clone(), link.gain.clone(), link.transmit_mask.clone()
     h[:, :, 2], gain[:, 2], sends[:, 2] = 0.0, 7.0, False
-    got = solve(policy_of("blind"), changed(link, h=h, gain=gain))
-    other = solve(policy_of("blind"), changed(link, h=h, gain=gain, sends=sends))
+    got = solve(make_policy("blind"), perturb(link, h=h, gain=gain))
+    other = solve(make_policy("blind"), perturb(link, h=h, gain=gain, transmit_mask=sends))
     torch.testing.assert_close(got.eta, other.eta)
-    assert not got.active[:, :, 2].any()
+    assert not got.active_mask[:, :, 2].any()

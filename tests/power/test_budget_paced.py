@@ -16,9 +16,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.energy_runs import SHARE, SLOTS, below, run
-from support.energy_slots import F64, Slots, link_of, paced
-from support.power_links import N, arrived, changed, make_link
+from support.energy_runs import SHARE, SLOTS, is_below, run
+from support.energy_slots import F64, Slots, make_budget_paced, make_slot_link
+from support.power_links import N, compute_received_gain, make_link, perturb
 from torch import Tensor
 
 from otafl.core.contracts import Link
@@ -29,28 +29,28 @@ pytestmark = pytest.mark.exact
 def test_pacing_by_hand() -> None:
     """P = 2, so 40 of energy for four slots of ten symbols, 1 of power in the first. A slot that
     the device is not in leaves 30 for two: 1.5 each. Nothing is left for a fifth."""
-    slots = paced()
-    first = link_of([1.0, 0.0])
-    absent = changed(first, sends=torch.tensor([[False, True]]))
+    slots = make_budget_paced()
+    first = make_slot_link([1.0, 0.0])
+    absent = perturb(first, transmit_mask=torch.tensor([[False, True]]))
     powers = [float(slots.power(one)[0, 0, 0]) for one in (first, absent, first, first, first)]
     assert powers == pytest.approx([1.0, 0.0, 1.5, 1.5, 0.0], abs=1e-12)
-    assert not slots(first).active.any()
+    assert not slots(first).active_mask.any()
 
 
 def test_batteries_bursts_and_peaks() -> None:
     """40 for four slots. A battery of 8 leaves 2 of it a slot; a burst of 1.5 makes 1.5 of 1, and
     one of 100 no more than the peak; greedy spends at the peak until nothing is left; without a
     budget the battery alone is paced, and without either the peak holds."""
-    one = link_of([10.0])
+    one = make_slot_link([10.0])
 
     def battery(energy: float) -> Link:
-        return changed(one, energy=torch.tensor([[energy]], dtype=F64))
+        return perturb(one, energy_budget=torch.tensor([[energy]], dtype=F64))
 
-    assert float(paced().power(battery(8.0))) == pytest.approx(0.2)
-    assert float(paced().power(battery(math.inf))) == pytest.approx(1.0)
-    assert float(paced(burst=1.5).power(one)) == pytest.approx(1.5)
-    assert float(paced(burst=100.0).power(one)) == pytest.approx(2.0)
-    greedy = paced(spend="greedy")
+    assert float(make_budget_paced().power(battery(8.0))) == pytest.approx(0.2)
+    assert float(make_budget_paced().power(battery(math.inf))) == pytest.approx(1.0)
+    assert float(make_budget_paced(burst=1.5).power(one)) == pytest.approx(1.5)
+    assert float(make_budget_paced(burst=100.0).power(one)) == pytest.approx(2.0)
+    greedy = make_budget_paced(spend="greedy")
     got = [float(greedy.power(one)) for _ in range(4)]
     assert got == pytest.approx([2.0, 2.0, 0.0, 0.0])
     alone = Slots("budget_paced", {"energy_db": None}, rounds=4.0, burst=1.0)
@@ -65,17 +65,19 @@ def test_batteries_bursts_and_peaks() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_the_level_is_the_best_of_all(seed: int) -> None:
     """Over a fine grid of receive levels, by the error of a mean over those that reach it."""
-    link = changed(make_link(seed), lengths=torch.tensor([3.0, 5.0], dtype=F64), payload=8)
+    link = perturb(
+        make_link(seed), segment_lengths=torch.tensor([3.0, 5.0], dtype=F64), num_symbols=8
+    )
     slots = Slots("budget_paced", rounds=[4.0] * 3, burst=[1.0] * 3, energy_db=[-9.0, -3.0, -6.0])
     got = slots(link)
     share = torch.pow(10.0, slots.hyper["energy_db"] / 10)[:, None]
-    reach = (share * link.budget)[:, None].div(link.power).sqrt() * link.h.abs()
+    reach = (share * link.budget)[:, None].div(link.symbol_power).sqrt() * link.h.abs()
 
     def error(root: Tensor) -> Tensor:
-        there = link.sends[:, None]
+        there = link.transmit_mask[:, None]
         heard = there & (reach >= root[..., None])
         k, a = there.sum(-1), heard.sum(-1)
-        m = link.power * there
+        m = link.symbol_power * there
         ratio = k / a
         value = (ratio - 1).square() * (m * heard).sum(-1) + (m * ~heard).sum(-1)
         value = value + ratio.square() * N / root.square()
@@ -85,15 +87,17 @@ def test_the_level_is_the_best_of_all(seed: int) -> None:
     best = error(got.eta.sqrt() * (1 - 1e-12))
     grid = [error(torch.full_like(best, root)) for root in np.geomspace(1e-2, 1e2, 4000)]
     assert (best <= torch.stack(grid).amin(0) * (1 + 1e-9)).all()
-    c = arrived(link, got)
-    torch.testing.assert_close(c, got.active.to(F64), rtol=0, atol=1e-12)
+    c = compute_received_gain(link, got)
+    torch.testing.assert_close(c, got.active_mask.to(F64), rtol=0, atol=1e-12)
 
 
 def test_nobody_sends_below_the_noise() -> None:
     """h = 1 and power 0.4 under noise 1/2: one device would be below it, two are above."""
-    assert not Slots("budget_paced", rounds=1.0, burst=1.0)(link_of([1.0], 0.4)).active.any()
-    two = Slots("budget_paced", rounds=1.0, burst=1.0)(link_of([1.0, 1.0], 0.4))
-    assert two.active.all()
+    assert not Slots("budget_paced", rounds=1.0, burst=1.0)(
+        make_slot_link([1.0], 0.4)
+    ).active_mask.any()
+    two = Slots("budget_paced", rounds=1.0, burst=1.0)(make_slot_link([1.0, 1.0], 0.4))
+    assert two.active_mask.all()
     assert two.eta.item() == pytest.approx(0.4)
 
 
@@ -102,8 +106,8 @@ def test_the_level_by_hand() -> None:
     three by 1/2 / 0.21 = 2.38, at levels of 0.18 by 2.78."""
     for weakest, heard in ((0.21, 3), (0.18, 2)):
         slots = Slots("budget_paced", rounds=1.0, burst=1.0)
-        got = slots(link_of([1.0, 1.0, math.sqrt(weakest)], 1.0))
-        assert int(got.active.sum()) == heard
+        got = slots(make_slot_link([1.0, 1.0, math.sqrt(weakest)], 1.0))
+        assert int(got.active_mask.sum()) == heard
 
 
 PACED = {"energy_db": 10 * math.log10(SHARE), "rounds": SLOTS}
@@ -135,7 +139,7 @@ def test_pacing_beats_spending_at_once(spread: bool) -> None:
     }
     for name, other in rivals.items():
         assert other.energy.sum(0).max() <= SLOTS * SHARE * (1 + 1e-9)
-        assert below(paced.error.mean(0), other.error.mean(0), len(rivals)), name
+        assert is_below(paced.error.mean(0), other.error.mean(0), len(rivals)), name
     assert rivals["full"].error.mean() > 4 * paced.error.mean()
     quarters = paced.error.view(4, -1).mean(1)
     assert quarters.max() < 2 * quarters.min()

@@ -13,12 +13,12 @@ import pytest
 import torch
 from support.power_links import (
     N,
-    changed,
     make_link,
-    policy_of,
-    rayleigh_statistics,
-    single_precision,
+    make_policy,
+    make_rayleigh_statistics,
+    perturb,
     solve,
+    to_single_precision,
 )
 
 from otafl.core.contracts import ChannelStatistics
@@ -31,15 +31,19 @@ pytestmark = pytest.mark.exact
 def test_the_budget_is_met_on_the_states_planned_for(snr: float) -> None:
     """With equality, or the multiplier is zero and the budget is not needed, but for the power of
     states so rare that it is held; all three occur."""
-    policy, draws = policy_of("cao_average", draws=500), 500
-    assert policy.keeps == "average"
+    policy, draws = make_policy("cao_average", draws=500), 500
+    assert policy.power_constraint == "average"
     link = make_link(1, spread=False)
     budget = snr * torch.tensor([1.0, 0.3, 1.0, 1.0, 3.0, 1e4], dtype=torch.float64)
-    link = changed(link, budget=budget.expand(3, 6), sends=torch.ones_like(link.sends))
-    statistics = rayleigh_statistics(link)
-    h = statistics.draws(draws).transpose(0, 1)  # as segments
+    link = perturb(
+        link, budget=budget.expand(3, 6), transmit_mask=torch.ones_like(link.transmit_mask)
+    )
+    statistics = make_rayleigh_statistics(link)
+    h = statistics.draw_samples(draws).transpose(0, 1)  # as segments
     state = policy.prepare(statistics, link.hyper)
-    got = policy.coefficients(state, changed(link, h=h, power=torch.ones_like(h.real)))[1]
+    got = policy.compute_coefficients(
+        state, perturb(link, h=h, symbol_power=torch.ones_like(h.real))
+    )[1]
     used = got.p.abs().square() / link.budget[:, None]
     mean, held = used.mean(1), used.amax(1) >= draws / 16 * (1 - 1e-9)
     assert (used <= draws / 16 * (1 + 1e-9)).all()
@@ -57,13 +61,19 @@ def test_without_fading_it_is_the_static_policy(seed: int) -> None:
     """One state only: an average is a peak. Devices that need not their budget have no
     multiplier."""
     link = make_link(seed, spread=False)
-    link = changed(link, sends=torch.ones_like(link.sends))
+    link = perturb(link, transmit_mask=torch.ones_like(link.transmit_mask))
     still = ChannelStatistics(
-        **{**vars(rayleigh_statistics(link)), "draws": lambda n: link.h[:, 0].expand(n, -1, -1)}
+        **{
+            **vars(make_rayleigh_statistics(link)),
+            "draw_samples": lambda n: link.h[:, 0].expand(n, -1, -1),
+        }
     )
-    policy = policy_of("cao_average", draws=64)
+    policy = make_policy("cao_average", draws=64)
     state = policy.prepare(still, link.hyper)
-    got, expected = policy.coefficients(state, link)[1], solve(policy_of("cao_static"), link)
+    got, expected = (
+        policy.compute_coefficients(state, link)[1],
+        solve(make_policy("cao_static"), link),
+    )
     torch.testing.assert_close(got.p, expected.p, rtol=1e-5, atol=0)
     torch.testing.assert_close(got.eta, expected.eta, rtol=1e-5, atol=0)
     assert (state[0] == 0).any()
@@ -74,14 +84,16 @@ def test_unequal_symbol_powers_share_one_scale(reference: str) -> None:
     """Transmit scalars are those of the common power; the receive scaling is the best for the
     actual ones. A device of the largest m is at its budget, all others below."""
     link = make_link(3)
-    policy = policy_of("cao_average", draws=64, reference=reference)
-    state = policy.prepare(rayleigh_statistics(link), link.hyper)
-    there = link.power * link.sends[:, None]
+    policy = make_policy("cao_average", draws=64, reference=reference)
+    state = policy.prepare(make_rayleigh_statistics(link), link.hyper)
+    there = link.symbol_power * link.transmit_mask[:, None]
     common = there.amax(-1, keepdim=True)
     if reference == "mean":
-        common = there.sum(-1, keepdim=True) / link.sends.sum(-1)[:, None, None]
-    equal = policy.coefficients(state, changed(link, power=common.expand_as(link.power)))[1]
-    got = policy.coefficients(state, link)[1]
+        common = there.sum(-1, keepdim=True) / link.transmit_mask.sum(-1)[:, None, None]
+    equal = policy.compute_coefficients(
+        state, perturb(link, symbol_power=common.expand_as(link.symbol_power))
+    )[1]
+    got = policy.compute_coefficients(state, link)[1]
     torch.testing.assert_close(got.p, equal.p)
     arrives = (link.h * got.p).real
     root = (N + (there * arrives.square()).sum(-1)) / (there * arrives).sum(-1)
@@ -91,23 +103,23 @@ def test_unequal_symbol_powers_share_one_scale(reference: str) -> None:
 def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
     """Nor, to single precision, on the precision."""
     link = make_link(5)
-    policy = policy_of("cao_average", draws=128)
-    statistics = rayleigh_statistics(link)
+    policy = make_policy("cao_average", draws=128)
+    statistics = make_rayleigh_statistics(link)
     whole = policy.prepare(statistics, link.hyper)[0]
     for s in range(3):
         alone = ChannelStatistics(
             gain=link.gain[s : s + 1],
             budget=link.budget[s : s + 1],
-            noise=link.noise[s : s + 1],
+            noise_variance=link.noise_variance[s : s + 1],
             mean_amplitude=statistics.mean_amplitude,
             mean_power=statistics.mean_power,
             mean_inverse=statistics.mean_inverse,
             prob_unit_gain_above=statistics.prob_unit_gain_above,
             prob_gain_above=statistics.prob_gain_above,
-            draws=lambda n, s=s: statistics.draws(n)[:, s : s + 1],
+            draw_samples=lambda n, s=s: statistics.draw_samples(n)[:, s : s + 1],
         )
         torch.testing.assert_close(policy.prepare(alone, {})[0][0], whole[s], rtol=1e-7, atol=0)
-    single = policy.prepare(rayleigh_statistics(single_precision(link)), {})[0]
+    single = policy.prepare(make_rayleigh_statistics(to_single_precision(link)), {})[0]
     assert single.dtype == torch.float32
     torch.testing.assert_close(single, whole.float(), rtol=1e-3, atol=0)
 
@@ -124,4 +136,4 @@ def test_it_plans_for_a_budget_on_the_power() -> None:
         ({}, []),  # a transport that does not know of it
     ):
         scenario = SimpleNamespace(transport=SimpleNamespace(**given))
-        assert list(policy_of("cao_average").check(scenario)) == problems
+        assert list(make_policy("cao_average").check(scenario)) == problems

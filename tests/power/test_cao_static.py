@@ -16,11 +16,11 @@ import torch
 from support.power_links import (
     DRAWS,
     N,
-    arrived,
-    capped_errors,
-    changed,
-    policy_of,
-    random_links,
+    compute_capped_errors,
+    compute_received_gain,
+    draw_links,
+    make_policy,
+    perturb,
     solve,
 )
 
@@ -34,31 +34,33 @@ def numerical_optimum(link: Link) -> tuple[np.ndarray, np.ndarray]:
     the neighbours of its best, for all draws at once."""
     grid = np.geomspace(1e-4, 1e4, 400)
     draws = len(link.h)
-    errors = np.stack([capped_errors(np.full(draws, root), link) for root in grid])
+    errors = np.stack([compute_capped_errors(np.full(draws, root), link) for root in grid])
     best = errors.argmin(0).clip(1, len(grid) - 2)
     low, high = np.log(grid[best - 1]), np.log(grid[best + 1])
     ratio = (math.sqrt(5) - 1) / 2
     for _ in range(60):
         left, right = high - ratio * (high - low), low + ratio * (high - low)
-        worse = capped_errors(np.exp(left), link) > capped_errors(np.exp(right), link)
+        worse = compute_capped_errors(np.exp(left), link) > compute_capped_errors(
+            np.exp(right), link
+        )
         low, high = np.where(worse, left, low), np.where(worse, high, right)
     root = np.exp((low + high) / 2)
-    return root, capped_errors(root, link)
+    return root, compute_capped_errors(root, link)
 
 
 @pytest.mark.parametrize("devices", [2, 5, 20])
 def test_static_equals_numerical_optimisation(devices: int) -> None:
     """1,000 draws each, unequal budgets and symbol powers, to 1e-6."""
-    link = random_links(DRAWS, devices, seed=devices)
-    got = solve(policy_of("cao_static"), link)
+    link = draw_links(DRAWS, devices, seed=devices)
+    got = solve(make_policy("cao_static"), link)
     root, least = numerical_optimum(link)
-    m = (link.power[:, 0] * link.sends).numpy()
-    c = arrived(link, got)[:, 0].numpy()
+    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
+    c = compute_received_gain(link, got)[:, 0].numpy()
     error = (m * (c - 1) ** 2).sum(-1) + N / got.eta[:, 0].numpy()
     np.testing.assert_allclose(error, least, rtol=1e-6)
     assert (error <= least * (1 + 1e-12)).all()
     np.testing.assert_allclose(got.eta[:, 0].sqrt().numpy(), root, rtol=1e-6)
-    used = got.p.abs().square() * link.power / link.budget[:, None]
+    used = got.p.abs().square() * link.symbol_power / link.budget[:, None]
     assert (used <= 1 + 1e-12).all()
     full = (used > 1 - 1e-9).sum(-1)  # every number of devices at full power occurs
     assert len(full.unique()) > min(devices, 10) - 1
@@ -68,15 +70,15 @@ def test_static_equals_numerical_optimisation(devices: int) -> None:
 def test_an_index_off_by_one_would_be_seen(shift: int) -> None:
     """The known public mistake, put in by hand: the error is worse by more than a hundredth in a
     third of the draws, and up to several times, so that the test above cannot miss it."""
-    link = random_links(DRAWS, 5, seed=5)
-    link = changed(link, sends=torch.ones_like(link.sends))
-    reach = ((link.budget[:, None] / link.power).sqrt() * link.h.abs())[:, 0].numpy()
+    link = draw_links(DRAWS, 5, seed=5)
+    link = perturb(link, transmit_mask=torch.ones_like(link.transmit_mask))
+    reach = ((link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs())[:, 0].numpy()
     order = reach.argsort(-1)
     sorted_reach = np.take_along_axis(reach, order, -1)
-    m = np.take_along_axis(link.power[:, 0].numpy(), order, -1)
+    m = np.take_along_axis(link.symbol_power[:, 0].numpy(), order, -1)
     roots = (N + (m * sorted_reach**2).cumsum(-1)) / (m * sorted_reach).cumsum(-1)
     index = (roots.argmin(-1) + shift).clip(0, 4)  # of devices at full power
-    wrong = capped_errors(np.take_along_axis(roots, index[:, None], -1)[:, 0], link)
+    wrong = compute_capped_errors(np.take_along_axis(roots, index[:, None], -1)[:, 0], link)
     ratio = wrong / numerical_optimum(link)[1]
     assert (ratio > 1.01).mean() > 0.2
     assert ratio.max() > 1.5
@@ -85,15 +87,15 @@ def test_an_index_off_by_one_would_be_seen(shift: int) -> None:
 def test_static_by_hand() -> None:
     """q = (1, 9), m = 1, N = 1/2: sqrt(eta) = min(1.5 / 1, 10.5 / 4) = 1.5, so the first sends at
     full power, c = 2/3, the second inverts, and the error is 1/9 + (1/2) / (9/4) = 1/3."""
-    link = changed(
-        random_links(1, 2, 0),
+    link = perturb(
+        draw_links(1, 2, 0),
         h=torch.tensor([[[1j, 3.0]]], dtype=torch.complex128),
         budget=torch.ones(1, 2, dtype=torch.float64),
-        power=torch.ones(1, 1, 2, dtype=torch.float64),
-        sends=torch.ones(1, 2, dtype=torch.bool),
+        symbol_power=torch.ones(1, 1, 2, dtype=torch.float64),
+        transmit_mask=torch.ones(1, 2, dtype=torch.bool),
     )
-    got = solve(policy_of("cao_static"), link)
+    got = solve(make_policy("cao_static"), link)
     assert got.eta.item() == pytest.approx(2.25)
     np.testing.assert_allclose(got.p[0, 0].numpy(), [-1j, 0.5])
-    c = arrived(link, got)
+    c = compute_received_gain(link, got)
     assert ((c - 1).square().sum() + N / got.eta).item() == pytest.approx(1 / 3)

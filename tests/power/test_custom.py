@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.power_links import changed, make_link, solve
+from support.power_links import make_link, perturb, solve
 
 from otafl.core import registry
 from otafl.core.contracts import Coefficients, Link
 from otafl.core.errors import UserError
 from otafl.power.custom import CustomPolicy
-from otafl.user_code.own import OwnPart
+from otafl.user_code.custom_part import CustomPart
 
 pytestmark = pytest.mark.exact
 
@@ -26,12 +26,12 @@ import torch
 
 def share(link, part=1.0, factor=1.0):
     """A part of full power, and the noise-free scaling of the first device."""
-    bound = (link.budget[:, None] / link.power).sqrt() * part**0.5
+    bound = (link.budget[:, None] / link.symbol_power).sqrt() * part**0.5
     p = factor * bound * torch.conj(torch.sgn(link.h))
     return p, (p * link.h).real.square().mean(-1)
 
 def amplitudes(link):
-    return (link.budget[:, None] / link.power).sqrt(), torch.ones(link.h.shape[:2])
+    return (link.budget[:, None] / link.symbol_power).sqrt(), torch.ones(link.h.shape[:2])
 
 def long_term(link):
     return 2.0 * amplitudes(link)[0], amplitudes(link)[1]
@@ -70,11 +70,11 @@ def run(function: str, link: Link | None = None, **options: object) -> Coefficie
 def test_it_is_called_with_the_link_and_its_options() -> None:
     link = make_link(1)
     got = run("share", link, part=0.25)
-    used = got.p.abs().square() * link.power / link.budget[:, None]
-    there = link.sends[:, None].expand_as(used)
+    used = got.p.abs().square() * link.symbol_power / link.budget[:, None]
+    there = link.transmit_mask[:, None].expand_as(used)
     torch.testing.assert_close(used, 0.25 * there.double())
-    assert torch.equal(got.active, there)
-    assert own("share").keeps == "peak"
+    assert torch.equal(got.active_mask, there)
+    assert own("share").power_constraint == "peak"
     assert own("share").may_be_silent
     assert not own("share").needs_variation
     assert got.eta.shape == link.h.shape[:2]
@@ -89,12 +89,12 @@ def test_real_scalars_and_single_precision_do() -> None:
 
 def test_attributes_of_the_function() -> None:
     got = run("long_term")  # four times the budget
-    assert own("long_term").keeps == "average"
+    assert own("long_term").power_constraint == "average"
     assert got.p.abs().max() > 0
-    link = changed(make_link(1), variation=torch.tensor([[0.5, 2.0]]).expand(3, 2))
+    link = perturb(make_link(1), variation=torch.tensor([[0.5, 2.0]]).expand(3, 2))
     policy = own("uses_variation")
     assert policy.needs_variation
-    used = solve(policy, link).p.abs().square() * link.power / link.budget[:, None]
+    used = solve(policy, link).p.abs().square() * link.symbol_power / link.budget[:, None]
     assert used[:, 0].max() == pytest.approx(0.25)
     assert used[:, 1].max() == pytest.approx(1.0)
 
@@ -102,9 +102,9 @@ def test_attributes_of_the_function() -> None:
 def test_gradients_pass() -> None:
     link = make_link(1)
     budget = link.budget.clone().requires_grad_()
-    got = run("share", changed(link, budget=budget))
+    got = run("share", perturb(link, budget=budget))
     got.p.abs().sum().backward()
-    assert (budget.grad[link.sends] > 0).all()  # type: ignore[index]
+    assert (budget.grad[link.transmit_mask] > 0).all()  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_what_is_wrong_is_said(function: str, options: dict[str, float], message
 
 
 def test_the_table_takes_it() -> None:
-    config = registry.settings("power", "my_own_policies:share")
+    config = registry.load_settings_class("power", "my_own_policies:share")
     assert config is CustomPolicy.Settings
-    assert issubclass(config, OwnPart)
-    assert registry.component("power", "my_own_policies:share") is CustomPolicy
-    made = registry.make("power", config(name="my_own_policies:share", part=0.5))
+    assert issubclass(config, CustomPart)
+    assert registry.load_component("power", "my_own_policies:share") is CustomPolicy
+    made = registry.make_component("power", config(name="my_own_policies:share", part=0.5))
     assert isinstance(made, CustomPolicy)
     assert made.receiver == "eigen"
     assert config(name="a:b", depth=3).options == {"depth": 3}

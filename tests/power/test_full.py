@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
-from support.power_links import SEGMENTS, TRIALS, N, changed, make_link, mse, policy_of, solve
+from support.power_links import (
+    SEGMENTS,
+    TRIALS,
+    N,
+    compute_mse,
+    make_link,
+    make_policy,
+    perturb,
+    solve,
+)
 
 from otafl.core.contracts import Link
 
@@ -22,20 +31,20 @@ pytestmark = pytest.mark.exact
 @pytest.mark.parametrize("seed", range(4))
 def test_full_minimises_the_mean_squared_error(seed: int) -> None:
     link = make_link(seed)
-    got = solve(policy_of("full"), link)
+    got = solve(make_policy("full"), link)
     arrives = (link.h * got.p).real.numpy()
     for s in range(TRIALS):
         for q in range(SEGMENTS):
-            args = (arrives[s, q], link.power[s, q].numpy() * link.sends[s].numpy())
+            args = (arrives[s, q], link.symbol_power[s, q].numpy() * link.transmit_mask[s].numpy())
             found = optimize.minimize_scalar(
-                lambda log_root, args=args: mse(math.exp(log_root), *args),
+                lambda log_root, args=args: compute_mse(math.exp(log_root), *args),
                 bounds=(-10, 10),
                 method="bounded",
                 options={"xatol": 1e-10},
             )
             root = got.eta[s, q].sqrt().item()
             assert root == pytest.approx(math.exp(found.x), rel=1e-6)
-            assert mse(root, *args) <= found.fun * (1 + 1e-12)
+            assert compute_mse(root, *args) <= found.fun * (1 + 1e-12)
 
 
 def one_device(**fields: object) -> Link:
@@ -45,25 +54,25 @@ def one_device(**fields: object) -> Link:
         h=one.to(torch.complex128),
         gain=one[0],
         budget=2 * one[0],
-        power=one,
-        noise=N * one[0, 0],
-        sends=one[0].bool(),
-        linear=True,
+        symbol_power=one,
+        noise_variance=N * one[0, 0],
+        transmit_mask=one[0].bool(),
+        is_linear=True,
         hyper={},
     )
-    return changed(link, **fields)
+    return perturb(link, **fields)
 
 
 @pytest.mark.parametrize("name", ["full", "cao_static"])
 def test_one_device_by_hand(name: str) -> None:
     """Unit power, h = 1, P = 2: sqrt(eta) = (1/2 + 2) / sqrt(2), c = 4/5, and the error (1/5)^2 +
     1/2 / (25/8) = 1/5."""
-    got = solve(policy_of(name), one_device())
+    got = solve(make_policy(name), one_device())
     assert got.eta.item() == pytest.approx(25 / 8)
     assert (got.p.real / got.eta.sqrt()).item() == pytest.approx(0.8)
-    assert mse(got.eta.sqrt().item(), got.p.real.numpy(), torch.ones(1).numpy()) == pytest.approx(
-        0.2
-    )
+    assert compute_mse(
+        got.eta.sqrt().item(), got.p.real.numpy(), torch.ones(1).numpy()
+    ) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("name", ["full", "cao_static"])
@@ -71,7 +80,7 @@ def test_a_learner_can_descend_on_the_error(name: str) -> None:
     """At the optimum of eta, the error's derivative by a factor on sqrt(eta) is zero; from a wrong
     factor, gradient descent on it comes back to one."""
     link = make_link(13, spread=False)
-    got = solve(policy_of(name), link)
+    got = solve(make_policy(name), link)
     arrives = (link.h * got.p).real[0, 0]
     log_factor = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     for _ in range(400):
@@ -81,4 +90,4 @@ def test_a_learner_can_descend_on_the_error(name: str) -> None:
         log_factor = (log_factor - 0.1 * slope).detach().requires_grad_()
     assert log_factor.item() == pytest.approx(0.0, abs=1e-6)
     root = got.eta[0, 0].sqrt().item()
-    assert mse(root, arrives.numpy(), np.ones(6)) <= error.item() * (1 + 1e-12)
+    assert compute_mse(root, arrives.numpy(), np.ones(6)) <= error.item() * (1 + 1e-12)

@@ -10,19 +10,20 @@ import math
 
 import pytest
 import torch
-from support.power_links import make_link, policy_of, solve
+from support.power_links import make_link, make_policy, solve
 
 pytestmark = pytest.mark.exact
 
 
 def test_gbma_pre_compensates_the_phase_only() -> None:
     link = make_link(5)
-    got = solve(policy_of("gbma"), link)
+    got = solve(make_policy("gbma"), link)
     arrives = link.h * got.p
     assert arrives.imag.abs().max() < 1e-12
-    amplitude = got.p.abs().where(got.active, torch.nan)
+    amplitude = got.p.abs().where(got.active_mask, torch.nan)
     torch.testing.assert_close(
-        amplitude.nanmean(-1, keepdim=True).expand_as(amplitude)[got.active], amplitude[got.active]
+        amplitude.nanmean(-1, keepdim=True).expand_as(amplitude)[got.active_mask],
+        amplitude[got.active_mask],
     )
 
 
@@ -31,8 +32,10 @@ def test_gbma_pre_compensates_the_phase_only() -> None:
 def test_gbma_targets(target: str, linear: bool) -> None:
     """A target that is set overrules the payload's kind; amplitude and energy differ by pi / 4."""
     link = make_link(6, linear)
-    got = solve(policy_of("gbma", gain_target=target), link)
-    bound = torch.where(link.sends[:, None], link.budget[:, None] / link.power, math.inf)
+    got = solve(make_policy("gbma", gain_target=target), link)
+    bound = torch.where(
+        link.transmit_mask[:, None], link.budget[:, None] / link.symbol_power, math.inf
+    )
     energy = bound.amin(-1)
     factor = math.pi / 4 if target == "amplitude" else 1.0
     torch.testing.assert_close(got.eta, energy * link.gain[:, :1] * factor)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
-from support.energy_slots import F64, Slots, link_of
-from support.power_links import N, changed, make_link
+from support.energy_slots import F64, Slots, make_slot_link
+from support.power_links import N, make_link, perturb
 from torch import Tensor
 
 from otafl.power import average_power
@@ -89,7 +89,7 @@ def test_queues_by_hand() -> None:
     e = 1, so Q = 3/4, and mu = Q / V = 15/4: q / mu = 8/15 > N / M = 1/2, barely worth it. A slot
     that it is not in takes off e_bar if another one is there."""
     slots = Slots("lyapunov", v=0.2, average_db=10 * math.log10(0.25))
-    one = link_of([1.0, 0.7], sends=torch.tensor([[True, False]]))
+    one = make_slot_link([1.0, 0.7], transmit_mask=torch.tensor([[True, False]]))
     assert float(slots.power(one)[0, 0, 0]) == pytest.approx(2.0)
     assert slots.state[0, 0].item() == pytest.approx(0.75)
     power = float(slots.power(one)[0, 0, 0])
@@ -100,7 +100,7 @@ def test_queues_by_hand() -> None:
     assert slots.state[0, 0].item() == pytest.approx(0.75 + power / 2 - 0.25)
     before = slots.state[0, 0].item()
     for slot in range(1, 6):
-        slots(changed(one, sends=torch.tensor([[False, True]])))
+        slots(perturb(one, transmit_mask=torch.tensor([[False, True]])))
         assert slots.state[0, 0].item() == pytest.approx(max(before - 0.25 * slot, 0.0))
 
 
@@ -108,15 +108,15 @@ def test_queues_by_hand() -> None:
 def test_unequal_symbols_and_prices(battery: float) -> None:
     """The scalars minimise V K / M [sum m (c - 1)^2 + N / eta] + sum_k Q_k |p_k|^2 m_k / P_k: no
     neighbour does better that is within peak and battery."""
-    link = changed(make_link(3), lengths=torch.tensor([3.0, 5.0], dtype=F64), payload=8)
+    link = perturb(make_link(3), segment_lengths=torch.tensor([3.0, 5.0], dtype=F64), num_symbols=8)
     energy = battery * link.budget  # eight symbols would take 8 P
-    link = changed(link, energy=energy)
+    link = perturb(link, energy_budget=energy)
     slots = Slots("lyapunov", v=[0.5, 5.0, 50.0], average_db=[-6.0] * 3)
     slots.state = torch.from_numpy(np.random.default_rng(0).uniform(0, 3, (3, 6)))
     queue = slots.state.clone()
     got = slots(link)
-    there = link.sends[:, None]
-    m = link.power * there
+    there = link.transmit_mask[:, None]
+    m = link.symbol_power * there
 
     def cost(amplitude: Tensor, root: Tensor) -> Tensor:
         c = link.h.abs() * amplitude / root[..., None]
@@ -126,7 +126,7 @@ def test_unequal_symbols_and_prices(battery: float) -> None:
 
     amplitude, root = got.p.abs(), got.eta.sqrt()
     best = cost(amplitude, root)
-    most = (torch.minimum(link.budget, energy / 8)[:, None] / link.power).sqrt()
+    most = (torch.minimum(link.budget, energy / 8)[:, None] / link.symbol_power).sqrt()
     for step in (1e-3, 1e-2, 0.3):
         for sign in (-1, 1):
             assert (cost(amplitude, root * (1 + sign * step)) >= best).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.power_links import make_link, policy_of, solve
+from support.power_links import make_link, make_policy, solve
 
 pytestmark = pytest.mark.exact
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.exact
 def test_multi_antenna_ci_is_ci_behind_the_combiner() -> None:
     """With one antenna, and with the scalar channel of any f; it asks for uniform forcing."""
     link = make_link(5)
-    one, other = (solve(policy_of(name), link) for name in ("ci", "multi_antenna_ci"))
+    one, other = (solve(make_policy(name), link) for name in ("ci", "multi_antenna_ci"))
     assert torch.equal(one.p, other.p)
     assert torch.equal(one.eta, other.eta)
-    assert policy_of("multi_antenna_ci").receiver == "uniform_forcing"
+    assert make_policy("multi_antenna_ci").receiver == "uniform_forcing"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.power_links import fading, plain_link, policy_of, solve
+from support.power_links import draw_fading, make_plain_link, make_policy, solve
 
 pytestmark = pytest.mark.exact
 
@@ -25,15 +25,15 @@ def test_open_loop_is_the_3gpp_formula_of_sionna() -> None:
     gain = 10 ** (-loss_db / 10)
     for alpha in (0.0, 0.5, 0.8, 1.0):
         hyper = {"alpha": torch.tensor([alpha]), "p0_db": torch.tensor([p0_dbm - noise_dbm])}
-        link = plain_link(
-            fading(1, 13) * gain.sqrt(),
+        link = make_plain_link(
+            draw_fading(1, 13) * gain.sqrt(),
             10 ** ((max_dbm - noise_dbm) / 10),
             gain=gain,
             hyper={name: value.double() for name, value in hyper.items()},
-            power=torch.full((1, 1, 13), 0.3).double(),
+            symbol_power=torch.full((1, 1, 13), 0.3).double(),
         )
-        got = solve(policy_of("open_loop"), link)
-        watts = (got.p.abs().square() * link.power)[0, 0] * 10 ** ((noise_dbm - 30) / 10)
+        got = solve(make_policy("open_loop"), link)
+        watts = (got.p.abs().square() * link.symbol_power)[0, 0] * 10 ** ((noise_dbm - 30) / 10)
         sionna = open_loop_uplink_power_control(
             1 / gain[0],
             torch.full((13,), 12),
@@ -51,8 +51,8 @@ def test_open_loop_ignores_fading_and_compensates_fully_at_one() -> None:
     hyper = {"alpha": torch.ones(1).double(), "p0_db": torch.full((1,), 10.0).double()}
     powers = []
     for seed in range(3):
-        h = fading(1, 4, seed=seed) * gain.sqrt()
-        got = solve(policy_of("open_loop"), plain_link(h, 1e6, gain=gain, hyper=hyper))
+        h = draw_fading(1, 4, seed=seed) * gain.sqrt()
+        got = solve(make_policy("open_loop"), make_plain_link(h, 1e6, gain=gain, hyper=hyper))
         powers.append(got.p.abs().square()[:, 0])
         torch.testing.assert_close(powers[-1] * gain, torch.full((1, 4), 10.0).double())
     torch.testing.assert_close(powers[0], powers[1])

@@ -16,10 +16,17 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize, stats
-from support.power_links import N, changed, filled, plain_link, policy_of, rayleigh_statistics
+from support.power_links import (
+    N,
+    fill_in,
+    make_plain_link,
+    make_policy,
+    make_rayleigh_statistics,
+    perturb,
+)
 
 from otafl.core.contracts import Coefficients, Link
-from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bias, zero_bias
+from otafl.power.pre_scaler import PreScaler, minimise_cost, solve_best_zero_bias, solve_zero_bias
 
 LEVEL, STATES = 1e-4, 20_000
 GAIN = torch.tensor([0.1, 0.3, 1.0, 2.0, 5.0, 10.0], dtype=torch.float64)
@@ -32,10 +39,10 @@ def coefficients(**fields: Any) -> tuple[Link, Coefficients, torch.Tensor]:
     """Link and scalars of all states at unit symbol powers, and alpha [K] of the plan."""
     z = np.random.default_rng(4).standard_normal((2, STATES, K)) * math.sqrt(0.5)
     h = torch.from_numpy(z[0] + 1j * z[1]) * GAIN.sqrt()
-    policy = policy_of("pre_scaler", **fields)
-    link = filled(policy, plain_link(h, P, gain=GAIN.expand(STATES, K)))
-    state = policy.prepare(rayleigh_statistics(link), link.hyper)
-    return link, policy.coefficients(state, link)[1], state[1][0]
+    policy = make_policy("pre_scaler", **fields)
+    link = fill_in(policy, make_plain_link(h, P, gain=GAIN.expand(STATES, K)))
+    state = policy.prepare(make_rayleigh_statistics(link), link.hyper)
+    return link, policy.compute_coefficients(state, link)[1], state[1][0]
 
 
 def cost(gamma: np.ndarray, strength: np.ndarray, weight: float) -> float:
@@ -68,7 +75,7 @@ def test_plan_is_a_numerical_minimum(spread: str, weight: float) -> None:
     ]
     assert planned <= min(others) * (1 + 1e-8)
     assert planned < cost(top, strength, weight)
-    assert planned < cost(zero_bias(strength), strength, weight)
+    assert planned < cost(solve_zero_bias(strength), strength, weight)
 
 
 @pytest.mark.exact
@@ -76,7 +83,7 @@ def test_ends_of_the_plan() -> None:
     """Zero bias has every alpha at sqrt(Lambda P / (2 e)) of the weakest, and bias vanishes as its
     weight grows; noise alone is least where every alpha is as large as can be."""
     for strength in SPREADS.values():
-        gamma = zero_bias(strength)
+        gamma = solve_zero_bias(strength)
         alpha = gamma * np.exp(-(gamma**2) / strength)
         np.testing.assert_allclose(alpha, math.sqrt(strength.min() / (2 * math.e)), rtol=1e-9)
         assert (gamma <= np.sqrt(strength / 2.0) * (1 + 1e-12)).all()
@@ -127,7 +134,7 @@ def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
     """Twenty devices alike: silence of (sqrt(e) - 1) / K is left at any SNR, 64 times the error at
     the best common gain at 30 dB; the plan with bias is not above that."""
     strength = np.full(20, 1e3)
-    plans = zero_bias(strength), solve_best_zero_bias(strength, N)
+    plans = solve_zero_bias(strength), solve_best_zero_bias(strength, N)
     worst, best = (cost(plan, strength, 1.0) for plan in plans)
     assert worst == pytest.approx((math.sqrt(math.e) - 1) / 20, rel=1e-3)
     assert worst / best == pytest.approx(64.5, rel=0.01)
@@ -135,7 +142,7 @@ def test_largest_common_gain_has_a_floor_that_the_best_has_not() -> None:
         strength = SPREADS["spread"] * power
         best = cost(solve_best_zero_bias(strength, N), strength, 1.0)
         assert cost(minimise_cost(strength, N, 1.0), strength, 1.0) <= best * (1 + 1e-9)
-        assert best <= cost(zero_bias(strength), strength, 1.0) * (1 + 1e-9)
+        assert best <= cost(solve_zero_bias(strength), strength, 1.0) * (1 + 1e-9)
 
 
 @pytest.mark.exact
@@ -186,10 +193,10 @@ def test_mean_gain_and_silence(fields: dict[str, Any]) -> None:
         torch.testing.assert_close(law, torch.ones(K).double())
     room = stats.norm.isf(LEVEL / 24) * c.std(0) / math.sqrt(STATES)
     assert ((c.mean(0) - law).abs() <= room).all()
-    assert got.active.all()
+    assert got.active_mask.all()
     gamma = (got.p * link.h).abs().amax(0)[0]
     for k in range(K):
-        silent = int((~got.on_air[:, 0, k]).sum())
+        silent = int((~got.on_air_mask[:, 0, k]).sum())
         share = 1 - math.exp(-float(gamma[k] ** 2 / (GAIN[k] * P)))
         assert stats.binomtest(silent, STATES, share).pvalue > LEVEL / 12
 
@@ -199,16 +206,18 @@ def test_peak_power_and_scale() -> None:
     """A device of the largest symbol power that just sends is at its budget, others below by their
     symbol power; sqrt(eta) is sum alpha / K over who sends."""
     link, _, alpha = coefficients()
-    policy = policy_of("pre_scaler")
-    state = policy.prepare(rayleigh_statistics(link), link.hyper)
+    policy = make_policy("pre_scaler")
+    state = policy.prepare(make_rayleigh_statistics(link), link.hyper)
     m = torch.tensor([1.0, 0.5, 4.0, 2.0, 0.1, 3.0]).double()
     sends = torch.ones(STATES, K, dtype=torch.bool)
     sends[:, 4] = False
     edge = (state[0] / math.sqrt(P))[:, None]
     for factor, on in ((1 + 1e-9, True), (1 - 1e-9, False)):
-        at = changed(link, power=m.expand(STATES, 1, K), sends=sends, h=factor * edge * 1j)
-        got = policy.coefficients(state, at)[1]
-        assert bool(got.on_air[..., :4].all()) == on == bool(got.on_air.any())
+        at = perturb(
+            link, symbol_power=m.expand(STATES, 1, K), transmit_mask=sends, h=factor * edge * 1j
+        )
+        got = policy.compute_coefficients(state, at)[1]
+        assert bool(got.on_air_mask[..., :4].all()) == on == bool(got.on_air_mask.any())
         if on:
             used = (got.p.abs().square() * m / P)[0, 0]
             torch.testing.assert_close(used, m / 4.0 * sends[0])
@@ -219,13 +228,13 @@ def test_peak_power_and_scale() -> None:
 @pytest.mark.exact
 def test_devices_without_a_channel_are_left_out() -> None:
     """Who never has one does not count; where nobody has one the round is a no-op."""
-    policy = policy_of("pre_scaler")
+    policy = make_policy("pre_scaler")
     h = torch.ones(2, 3, dtype=torch.complex128)
     gain = torch.tensor([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    link = filled(policy, plain_link(h * gain.sqrt(), P, gain=gain))
-    state = policy.prepare(rayleigh_statistics(changed(link, gain=gain)), link.hyper)
-    got = policy.coefficients(state, link)[1]
-    assert got.active.tolist() == [[[True, False, True]], [[False] * 3]]
+    link = fill_in(policy, make_plain_link(h * gain.sqrt(), P, gain=gain))
+    state = policy.prepare(make_rayleigh_statistics(perturb(link, gain=gain)), link.hyper)
+    got = policy.compute_coefficients(state, link)[1]
+    assert got.active_mask.tolist() == [[[True, False, True]], [[False] * 3]]
     assert got.p.isfinite().all()
     torch.testing.assert_close(got.eta[0, 0].sqrt(), state[1][0, [0, 2]].mean())
     assert got.eta[1, 0].isfinite()

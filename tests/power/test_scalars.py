@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from scipy import special
-from support.power_links import HYPER, N, changed, make_link, policy_of, solve
+from support.power_links import HYPER, N, make_link, make_policy, perturb, solve
 from support.sheet_twins import TWINS
 
 from otafl.core.contracts import Coefficients
@@ -29,24 +29,24 @@ def test_inversion_arrives_with_gain_one(name: str) -> None:
     link = make_link(4)
     got = solve(POLICY[name], link)
     c = link.h * got.p / got.eta.sqrt()[..., None]
-    torch.testing.assert_close(c, got.active.to(c.dtype), rtol=0, atol=1e-12)
+    torch.testing.assert_close(c, got.active_mask.to(c.dtype), rtol=0, atol=1e-12)
 
 
 def test_mean_reference_is_the_papers_oracle_scaling() -> None:
     """reference mean: gamma = P / mean m for gbma, P / (mean m E1(g_th)) for tci, over the devices
     that send; without count_policy_power, E1 is left out. gbma is then an average policy."""
     link = make_link(7)
-    link = changed(link, budget=link.budget[:, :1].expand_as(link.budget))
-    count = link.sends.sum(-1)[:, None]
-    gamma = link.budget[:, :1] * count / (link.power * link.sends[:, None]).sum(-1)
-    policy = policy_of("gbma", reference="mean")
-    assert policy.keeps == "average"
+    link = perturb(link, budget=link.budget[:, :1].expand_as(link.budget))
+    count = link.transmit_mask.sum(-1)[:, None]
+    gamma = link.budget[:, :1] * count / (link.symbol_power * link.transmit_mask[:, None]).sum(-1)
+    policy = make_policy("gbma", reference="mean")
+    assert policy.power_constraint == "average"
     got = solve(policy, link)
     torch.testing.assert_close(got.p.abs().amax(-1).square(), gamma)
     ratio = (HYPER["threshold"] / link.gain).numpy()
     cost = torch.from_numpy(special.exp1(ratio))[:, :1] / link.gain[:, :1]
     for counted, expected in ((True, gamma / cost), (False, gamma)):
-        policy = policy_of("tci", reference="mean", count_policy_power=counted, relative=False)
+        policy = make_policy("tci", reference="mean", count_policy_power=counted, relative=False)
         torch.testing.assert_close(solve(policy, link).eta, expected)
 
 
@@ -54,8 +54,8 @@ def test_mean_reference_is_the_papers_oracle_scaling() -> None:
 def test_everybody_silent_stays_finite(name: str) -> None:
     link = make_link(9)
     assert POLICY[name].may_be_silent
-    got = solve(POLICY[name], changed(link, h=1e-3 * link.h))
-    assert not got.active.any()
+    got = solve(POLICY[name], perturb(link, h=1e-3 * link.h))
+    assert not got.active_mask.any()
     assert (got.p == 0).all()
     assert (torch.isfinite(got.eta) & (got.eta > 0)).all()
 
@@ -65,19 +65,19 @@ def test_no_channel_in_one_segment(name: str) -> None:
     """A device that full power leaves 121 dB below the noise in one segment is silent there, and
     the others are as without it; in the other segment it is as it was."""
     link = make_link(5)
-    h, sends = link.h.clone(), link.sends.clone()
+    h, sends = link.h.clone(), link.transmit_mask.clone()
     h[:, 1, 3] = (10**-12.1 / link.budget[:, 3]).sqrt()
     sends[:, 3] = False
-    got, plain = solve(POLICY[name], changed(link, h=h)), solve(POLICY[name], link)
-    without = solve(POLICY[name], changed(link, sends=sends))
+    got, plain = solve(POLICY[name], perturb(link, h=h)), solve(POLICY[name], link)
+    without = solve(POLICY[name], perturb(link, transmit_mask=sends))
     assert (got.p[:, 1, 3] == 0).all()
-    assert not got.active[:, 1, 3].any()
+    assert not got.active_mask[:, 1, 3].any()
     if "budget_paced" in name or name == "lyapunov":
         return  # the mean is one over all that have something to send
     torch.testing.assert_close(got.p[:, 1], without.p[:, 1])
     torch.testing.assert_close(got.eta[:, 1], without.eta[:, 1])
     torch.testing.assert_close(got.p[:, 0], plain.p[:, 0])
-    assert torch.equal(got.active[:, 0], plain.active[:, 0])
+    assert torch.equal(got.active_mask[:, 0], plain.active_mask[:, 0])
 
 
 @pytest.mark.parametrize("options", [{}, {"constraint": "peak"}, {"count_policy_power": False}])
@@ -89,16 +89,16 @@ def test_relative_thresholds_mean_the_same_with_a_path_loss(
     a mean gain of 1, relative and absolute are the same."""
     options = options if name == "tci" else {}
     link = make_link(11)
-    one = changed(link, h=link.h / link.gain.mean(1).sqrt()[:, None, None])
-    one = changed(one, gain=link.gain / link.gain.mean(1, keepdim=True))
-    far = changed(one, h=1e-6 * one.h, gain=1e-12 * one.gain, budget=1e12 * one.budget)
+    one = perturb(link, h=link.h / link.gain.mean(1).sqrt()[:, None, None])
+    one = perturb(one, gain=link.gain / link.gain.mean(1, keepdim=True))
+    far = perturb(one, h=1e-6 * one.h, gain=1e-12 * one.gain, budget=1e12 * one.budget)
     near, absolute, distant = (
-        solve(policy_of(name, relative=relative, **options), which)
+        solve(make_policy(name, relative=relative, **options), which)
         for relative, which in ((True, one), (False, one), (True, far))
     )
-    assert 0 < near.active.sum() < near.active.numel()
+    assert 0 < near.active_mask.sum() < near.active_mask.numel()
     for got, h in ((absolute, one.h), (distant, far.h)):
-        assert torch.equal(got.active, near.active)
+        assert torch.equal(got.active_mask, near.active_mask)
         arrives = got.p * h / got.eta.sqrt()[..., None]
         torch.testing.assert_close(arrives, near.p * one.h / near.eta.sqrt()[..., None])
     torch.testing.assert_close(distant.p, 1e6 * near.p)
@@ -113,16 +113,16 @@ def test_mmse_scaling_is_the_best_for_what_arrives(name: str) -> None:
     got = solve(POLICY[name], link)
     p = got.p.clone()
     p[0] = -torch.conj(link.h[0])  # all of it arrives with the wrong sign
-    scaled = apply_mmse_scaling(Coefficients(p, got.eta, got.active), link)
+    scaled = apply_mmse_scaling(Coefficients(p, got.eta, got.active_mask), link)
     assert torch.equal(scaled.p, p)
     assert torch.equal(scaled.eta[0], got.eta[0])
     a = (link.h * p).real
 
     def error(eta: torch.Tensor) -> torch.Tensor:
         c = a / eta.sqrt()[..., None]
-        return (link.power * (c - 1).square() * got.active).sum(-1) + N / eta
+        return (link.symbol_power * (c - 1).square() * got.active_mask).sum(-1) + N / eta
 
-    useful = (link.power * a).sum(-1) > 0
+    useful = (link.symbol_power * a).sum(-1) > 0
     assert useful[1:].any()
     for factor in (0.5, 0.98, 1.02, 2.0):
         better = error(factor * scaled.eta) < error(scaled.eta)

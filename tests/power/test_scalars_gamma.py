@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 from pydantic import ValidationError
-from support.link_bench import bench
+from support.link_bench import make_bench
 
 from otafl.core.contracts import Cohort, Group
 from otafl.power.tci import TruncatedChannelInversion
@@ -28,13 +28,13 @@ def test_transmit_power_is_gamma(policy: str, weighting: str, snr_db: float) -> 
     eta what makes the sum unbiased, and the recorded power gamma, whatever the SNR asks."""
     gamma = 2.5
     options = {"gamma": gamma}
-    link = bench(policy, range(TRIALS), K, snr_db, threshold=0.1, policy_options=options)
+    link = make_bench(policy, range(TRIALS), K, snr_db, threshold=0.1, policy_options=options)
     pair = torch.arange(TRIALS * K)
     weight = torch.full((TRIALS * K,), 1 / K, dtype=F64)
-    cohort = Cohort.fresh(pair // K, pair % K, weight, (K,) * TRIALS, K)
+    cohort = Cohort.create(pair // K, pair % K, weight, (K,) * TRIALS, K)
     x = torch.ones(TRIALS * K, 6, dtype=F64) * (0.5 if weighting == "none" else 1.0)
     _, report = link.deliver((Group({"x": x}, weighting=weighting),), cohort)
-    h, p = report.saved["h/0"][:, 0], report.saved["p/0"][:, 0]
+    h, p = report.saved_tensors["h/0"][:, 0], report.saved_tensors["p/0"][:, 0]
     scale = gamma * (K if weighting == "none" else 1)
     active = h.abs().square() >= 0.1 if policy == "tci" else torch.ones_like(h, dtype=torch.bool)
     expected = scale / h.abs().square() if policy == "tci" else torch.full_like(h.abs(), scale)
@@ -42,7 +42,7 @@ def test_transmit_power_is_gamma(policy: str, weighting: str, snr_db: float) -> 
     assert (h * p).imag.abs().max() < 1e-9
     target = torch.pi / 4 if policy == "gbma" and weighting == "mean" else 1.0
     torch.testing.assert_close(
-        report.saved["eta/0"][:, 0], torch.full((TRIALS,), scale * target, dtype=F64)
+        report.saved_tensors["eta/0"][:, 0], torch.full((TRIALS,), scale * target, dtype=F64)
     )
     power = gamma / h.abs().square() if policy == "tci" else torch.full_like(h.abs(), gamma)
     torch.testing.assert_close(report.power, power * active)

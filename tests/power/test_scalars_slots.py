@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from contract.small import engine, run
-from support.energy_slots import F64, SYMBOLS, Slots, link_of, paced
-from support.power_links import changed
+from support.energy_slots import F64, SYMBOLS, Slots, make_budget_paced, make_slot_link
+from support.power_links import perturb
 from torch import Tensor
 
 from otafl.engine.engine import Engine
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.exact
 
 def test_slots_of_nobody_are_not_counted() -> None:
     """As a trial alone would not have them; and stacked trials have budgets of their own."""
-    one = link_of([1.0])
-    nobody = changed(one, sends=torch.tensor([[False]]))
-    with_them, without = paced(), paced()
+    one = make_slot_link([1.0])
+    nobody = perturb(one, transmit_mask=torch.tensor([[False]]))
+    with_them, without = make_budget_paced(), make_budget_paced()
     got = [float(with_them.power(x).sum()) for x in (one, nobody, nobody, one)]
     assert got == pytest.approx([1.0, 0.0, 0.0, 1.0])
     assert [float(without.power(one).sum()) for _ in range(2)] == pytest.approx([1.0, 1.0])
@@ -43,11 +43,13 @@ def test_groups_of_a_slot_are_one_slot(name: str) -> None:
     group sees what the first was charged, so V is large here."""
 
     def made() -> Slots:
-        return paced() if name == "budget_paced" else Slots(name, v=1e9, average_db=-3.0)
+        return (
+            make_budget_paced() if name == "budget_paced" else Slots(name, v=1e9, average_db=-3.0)
+        )
 
     whole, cut = made(), made()
-    one = link_of([1.0])
-    parts = [changed(one, lengths=torch.tensor([x], dtype=F64)) for x in (6.0, 4.0)]
+    one = make_slot_link([1.0])
+    parts = [perturb(one, segment_lengths=torch.tensor([x], dtype=F64)) for x in (6.0, 4.0)]
     for _ in range(3):
         together = float(whole.power(one).sum())
         assert [float(cut.power(part).sum()) for part in parts] == pytest.approx([together] * 2)
@@ -60,14 +62,14 @@ def test_segments_are_charged_by_their_symbols(name: str) -> None:
     """Three segments of 2, 3 and 5 symbols and unlike channels: the charge is sum |p|^2 m times
     symbols, for a queue in slots at full power."""
     lengths = torch.tensor([2.0, 3.0, 5.0], dtype=F64)
-    link = changed(
-        link_of([1.0, 0.5]),
+    link = perturb(
+        make_slot_link([1.0, 0.5]),
         h=torch.tensor([[1.0, 0.5], [0.3, 1.2], [2.0, 0.1]], dtype=torch.complex128)[None],
-        power=torch.tensor([[1.0, 2.0], [0.5, 1.0], [3.0, 1.0]], dtype=F64)[None],
-        lengths=lengths,
+        symbol_power=torch.tensor([[1.0, 2.0], [0.5, 1.0], [3.0, 1.0]], dtype=F64)[None],
+        segment_lengths=lengths,
     )
     if name == "budget_paced":
-        slots = paced()
+        slots = make_budget_paced()
         energy = (slots.power(link) * lengths[:, None]).sum(1)
         torch.testing.assert_close(slots.state.left, 40.0 - energy)
         assert slots.state.ahead.item() == 3.0

@@ -18,12 +18,12 @@ from scipy import optimize
 from support.power_links import (
     DRAWS,
     N,
-    arrived,
-    capped_errors,
-    changed,
+    compute_capped_errors,
+    compute_received_gain,
+    draw_links,
     make_link,
-    policy_of,
-    random_links,
+    make_policy,
+    perturb,
     solve,
 )
 
@@ -42,13 +42,13 @@ def objective(c: np.ndarray, s: np.ndarray, m: np.ndarray, beta: float) -> np.nd
 
 def parts(link: Link, row: int) -> tuple[np.ndarray, np.ndarray]:
     """sqrt(q) and m of the devices of a draw that send."""
-    there = link.sends[row]
-    reach = (link.budget[row] / link.power[row, 0]).sqrt() * link.h[row, 0].abs()
-    return reach[there].numpy(), link.power[row, 0][there].numpy()
+    there = link.transmit_mask[row]
+    reach = (link.budget[row] / link.symbol_power[row, 0]).sqrt() * link.h[row, 0].abs()
+    return reach[there].numpy(), link.symbol_power[row, 0][there].numpy()
 
 
 def of_draws(link: Link, beta: float) -> Link:
-    return changed(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
+    return perturb(link, hyper={"variation": torch.full((len(link.h),), beta).double()})
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -56,9 +56,9 @@ def of_draws(link: Link, beta: float) -> Link:
 def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
     """Over s and all c_k <= s sqrt(q_k), jointly, by sequential quadratic programming from full
     power, in 30 draws of unequal budgets and symbol powers; to 1e-6."""
-    link = of_draws(random_links(30, devices, seed=devices), beta)
-    got = solve(policy_of("smcv", variation=beta), link)
-    c, s = arrived(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
+    link = of_draws(draw_links(30, devices, seed=devices), beta)
+    got = solve(make_policy("smcv", variation=beta), link)
+    c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
     for row in range(30):
         reach, m = parts(link, row)
         scale = 1 / np.median(reach)  # of s, so that the search is well conditioned
@@ -73,7 +73,7 @@ def test_equals_numerical_minimisation(devices: int, beta: float) -> None:
             },
             options={"maxiter": 500, "ftol": 1e-13},
         )
-        mine = objective(c[row][link.sends[row].numpy()], s[row], m, beta)
+        mine = objective(c[row][link.transmit_mask[row].numpy()], s[row], m, beta)
         assert mine == pytest.approx(found.fun, rel=1e-6)
 
 
@@ -82,11 +82,11 @@ def test_no_other_point_is_better(beta: float) -> None:
     """The problem is convex, so a minimum among neighbours is the minimum: 1,000 draws of 20
     devices, each against 40 feasible points nearby."""
     rng = np.random.default_rng(2)
-    link = of_draws(random_links(DRAWS, 20, seed=3), beta)
-    got = solve(policy_of("smcv", variation=beta), link)
-    c, s = arrived(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
-    reach = ((link.budget[:, None] / link.power).sqrt() * link.h.abs())[:, 0].numpy()
-    m = (link.power[:, 0] * link.sends).numpy()
+    link = of_draws(draw_links(DRAWS, 20, seed=3), beta)
+    got = solve(make_policy("smcv", variation=beta), link)
+    c, s = compute_received_gain(link, got)[:, 0].numpy(), got.eta[:, 0].rsqrt().numpy()
+    reach = ((link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs())[:, 0].numpy()
+    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
     assert (c <= (reach * s[:, None]) * (1 + 1e-9)).all()
     least = objective(c, s, m, beta)
     for size in np.geomspace(1e-4, 0.3, 40):
@@ -98,24 +98,26 @@ def test_no_other_point_is_better(beta: float) -> None:
 
 def test_large_variation_is_the_static_policy() -> None:
     link = make_link(1)
-    link = changed(link, hyper={"variation": torch.full((3,), 1e9).double()})
-    got = solve(policy_of("smcv", variation=1e9), link)
-    expected = solve(policy_of("cao_static"), link)
+    link = perturb(link, hyper={"variation": torch.full((3,), 1e9).double()})
+    got = solve(make_policy("smcv", variation=1e9), link)
+    expected = solve(make_policy("cao_static"), link)
     torch.testing.assert_close(got.p, expected.p, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(got.eta, expected.eta, rtol=1e-6, atol=0)
-    draws = of_draws(random_links(DRAWS, 8, 1), 1e9)
-    root = solve(policy_of("smcv", variation=1e9), draws).eta[:, 0].sqrt().numpy()
-    best = solve(policy_of("cao_static"), draws).eta[:, 0].sqrt().numpy()
-    np.testing.assert_allclose(capped_errors(root, draws), capped_errors(best, draws), rtol=1e-8)
+    draws = of_draws(draw_links(DRAWS, 8, 1), 1e9)
+    root = solve(make_policy("smcv", variation=1e9), draws).eta[:, 0].sqrt().numpy()
+    best = solve(make_policy("cao_static"), draws).eta[:, 0].sqrt().numpy()
+    np.testing.assert_allclose(
+        compute_capped_errors(root, draws), compute_capped_errors(best, draws), rtol=1e-8
+    )
 
 
 def test_no_variation_sums_all_power() -> None:
     """beta -> 0 at m = 1: everybody at full power, sqrt(eta) = (Q^2 + N) / (K Q), Q the sum of
     sqrt(q): what K copies of one symbol ask for."""
     link = make_link(2, spread=False)
-    link = changed(link, hyper={"variation": torch.zeros(3).double()})
-    got = solve(policy_of("smcv", variation=0.0), link)
-    there = link.sends[:, None]
+    link = perturb(link, hyper={"variation": torch.zeros(3).double()})
+    got = solve(make_policy("smcv", variation=0.0), link)
+    there = link.transmit_mask[:, None]
     reach = (link.budget.sqrt()[:, None] * link.h.abs()) * there
     total, count = reach.sum(-1), there.sum(-1)
     torch.testing.assert_close(got.eta.sqrt(), (total**2 + N) / (count * total), rtol=1e-4, atol=0)
@@ -126,26 +128,26 @@ def test_no_variation_sums_all_power() -> None:
 def test_the_uncapped_make_up_for_the_capped() -> None:
     """t = -sum_capped d / (beta + u): two devices, the first capped. beta = 1, m = 1, N = 1/2, q =
     (1, 100): from the two derivatives, s = 3/5 and d = (-2/5, 1/5), so c_2 = 6/5."""
-    link = changed(
-        of_draws(random_links(1, 2, 0), 1.0),
+    link = perturb(
+        of_draws(draw_links(1, 2, 0), 1.0),
         h=torch.tensor([[[1.0, 10.0]]], dtype=torch.complex128),
         budget=torch.ones(1, 2, dtype=torch.float64),
-        power=torch.ones(1, 1, 2, dtype=torch.float64),
-        sends=torch.ones(1, 2, dtype=torch.bool),
+        symbol_power=torch.ones(1, 1, 2, dtype=torch.float64),
+        transmit_mask=torch.ones(1, 2, dtype=torch.bool),
     )
-    got = solve(policy_of("smcv", variation=1.0), link)
+    got = solve(make_policy("smcv", variation=1.0), link)
     # s = [L + A B / (beta + u)] / [2 N + E + A^2 / (beta + u)] = (1 + 1/2) / (1 + 1 + 1/2)
     assert got.eta.rsqrt().item() == pytest.approx(0.6)
-    np.testing.assert_allclose(arrived(link, got)[0, 0].numpy(), [0.6, 1.2])
+    np.testing.assert_allclose(compute_received_gain(link, got)[0, 0].numpy(), [0.6, 1.2])
 
 
 def test_the_rounds_own_variation_is_used_unless_one_is_given() -> None:
-    measured, fixed = policy_of("smcv"), policy_of("smcv", variation=0.7)
+    measured, fixed = make_policy("smcv"), make_policy("smcv", variation=0.7)
     assert measured.needs_variation
     assert not fixed.needs_variation
     link = make_link(3)
     beta = torch.tensor([[0.7, 2.0]]).expand(3, 2).double()
-    got = solve(measured, changed(link, variation=beta, hyper={}))
+    got = solve(measured, perturb(link, variation=beta, hyper={}))
     expected = solve(fixed, link)
     torch.testing.assert_close(got.p[:, 0], expected.p[:, 0])
     assert not torch.isclose(got.eta[:, 1], expected.eta[:, 1]).any()
@@ -153,9 +155,9 @@ def test_the_rounds_own_variation_is_used_unless_one_is_given() -> None:
 
 def test_more_variation_never_asks_for_more_power() -> None:
     """The paper's monotony: the transmit power of every device falls with beta (equal m)."""
-    link = changed(random_links(300, 6, 9), power=torch.ones(300, 1, 6).double())
+    link = perturb(draw_links(300, 6, 9), symbol_power=torch.ones(300, 1, 6).double())
     last = math.inf
     for beta in np.geomspace(1e-3, 1e3, 13):
-        used = solve(policy_of("smcv", variation=beta), of_draws(link, beta)).p.abs()
+        used = solve(make_policy("smcv", variation=beta), of_draws(link, beta)).p.abs()
         assert (used <= last + 1e-9).all()
         last = used

@@ -10,7 +10,7 @@ import math
 
 import pytest
 import torch
-from support.power_links import HYPER, changed, make_link, policy_of, solve
+from support.power_links import HYPER, make_link, make_policy, perturb, solve
 
 pytestmark = pytest.mark.exact
 
@@ -19,18 +19,18 @@ def test_tci_silence_and_peak_power() -> None:
     """Devices below the threshold are silent, those just above it are above their budget on
     average constraints, and at it under a peak constraint."""
     link = make_link(8, spread=False)
-    link = changed(link, budget=link.budget[:, :1].expand_as(link.budget))
+    link = perturb(link, budget=link.budget[:, :1].expand_as(link.budget))
     weak = torch.full_like(link.h, math.sqrt(HYPER["threshold"]) * 1.0001j)
     weak[..., 0] *= 0.999
     for constraint, least, most in (("average", 1.2, math.inf), ("peak", 0.999, 1.0)):
-        policy = policy_of("tci", constraint=constraint, relative=False)
-        got = solve(policy, changed(link, h=weak))
-        assert not got.active[..., 0].any()
-        used = (got.p.abs().square() / link.budget[:, None])[got.active]
+        policy = make_policy("tci", constraint=constraint, relative=False)
+        got = solve(policy, perturb(link, h=weak))
+        assert not got.active_mask[..., 0].any()
+        used = (got.p.abs().square() / link.budget[:, None])[got.active_mask]
         assert ((used > least) & (used <= most)).all()
 
 
 @pytest.mark.parametrize("fields", [{"reference": "mean"}, {"count_policy_power": False}])
 def test_tci_peak_refuses_averages(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="constraint: peak bounds each device"):
-        policy_of("tci", constraint="peak", **fields)
+        make_policy("tci", constraint="peak", **fields)

@@ -17,11 +17,11 @@ from otafl import preflight
 from otafl.cli.app import load
 from otafl.core.problems import Problem
 from otafl.data.shape import read_shape
-from otafl.preflight import dry_run, rehearsal
-from otafl.preflight.dry_run import DryRun
-from otafl.preflight.rehearsal import rehearse
+from otafl.preflight import first_round, small_round
+from otafl.preflight.first_round import find_problems
+from otafl.preflight.small_round import SmallRound
 from otafl.running import memory
-from otafl.running.duration import MOST_FLOPS_PER_S
+from otafl.running.duration import MAX_FLOPS_PER_S
 from otafl.running.memory import estimate_trial
 from otafl.scenario import Point, Scenario, ScenarioError, loading
 from otafl.user_code import loading as user_code
@@ -43,7 +43,7 @@ def fine(scenario: Scenario, fits: bool) -> list[Problem]:
 
 def test_everything_is_in_one_report() -> None:
     sweep = {"power": ["ci", "gbma"], "training.rounds": [2, 4]}
-    found = preflight.report({**SMALL, "transport": "digital", "sweep": sweep}, look=rehearse)
+    found = preflight.report({**SMALL, "transport": "digital", "sweep": sweep}, look=find_problems)
     assert found.error is None
     assert [point.index for point in found.points] == [0, 1, 2, 3]
     (note,) = found.warnings
@@ -52,7 +52,7 @@ def test_everything_is_in_one_report() -> None:
     assert found.trial_bytes == estimate_trial(one, read_shape(one.data)).bytes
     # 4 devices, 3 minibatches of 5 samples; forward and backward passes
     rounds = 3 * 2 * (2 + 4)
-    least_s = rounds * 4 * 3 * 5 * 4 * (64 * 4 + 4 * 10) / MOST_FLOPS_PER_S
+    least_s = rounds * 4 * 3 * 5 * 4 * (64 * 4 + 4 * 10) / MAX_FLOPS_PER_S
     assert found.seconds is not None
     assert least_s < found.seconds * torch.get_num_threads() < 3 * least_s
     assert found.require_scenario() is found.scenario
@@ -66,7 +66,7 @@ def test_everything_is_in_one_report() -> None:
 
 
 def test_errors_are_those_of_reading_and_of_trying() -> None:
-    found = preflight.report({**SMALL, "seed": -1, "power": "gbam"}, look=rehearse)
+    found = preflight.report({**SMALL, "seed": -1, "power": "gbam"}, look=find_problems)
     assert found.error is not None
     assert len(found.error.lines) == 2
     with pytest.raises(ScenarioError) as error:
@@ -94,20 +94,20 @@ def test_a_point_with_errors_is_not_tried() -> None:
 
 def test_what_there_is_no_room_for_is_not_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its modules are looked for all the same."""
-    monkeypatch.setattr(memory, "_memory_of", lambda device: 10**6)
+    monkeypatch.setattr(memory, "_get_total_memory", lambda device: 10**6)
     made = []
-    real = rehearsal.assemble
+    real = first_round.assemble
 
     def assemble(points: list[Point], *rest: Any) -> Any:
         made.append(points[0].scenario.model.hidden)
         return real(points, *rest)
 
-    monkeypatch.setattr(rehearsal, "assemble", assemble)
-    monkeypatch.setattr(dry_run, "run_stack", assemble)
+    monkeypatch.setattr(first_round, "assemble", assemble)
+    monkeypatch.setattr(small_round, "run_stack", assemble)
     tree = {**SMALL, "engine": {"memory_gb": 5e-4}, "sweep": {"model.hidden": [[4], [400]]}}
     found = preflight.report(tree)
     assert set(made) == {(4,)}
-    assert DryRun(made.append)(found.points[1].scenario, False) == []
+    assert SmallRound(made.append)(found.points[1].scenario, False) == []
     assert set(made) == {(4,)}
     wrong = preflight.report({**tree, "sweep": {}, "model": {"hidden": [400]}, "csi": "json:no"})
     assert wrong.error is not None
@@ -127,7 +127,7 @@ def test_points_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_size_and_time_are_unknown_before_data_of_your_own_are_read() -> None:
-    with user_code.without_code():
+    with user_code.disable_imports():
         found = preflight.report({**SMALL, "data": "not_there:data"}, look=fine)
     assert found.unchecked == ("data.name: 'not_there:data', its keys and what depends on it",)
     assert (found.trial_bytes, found.seconds, found.warnings) == (None, None, ())

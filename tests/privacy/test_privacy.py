@@ -26,7 +26,7 @@ from otafl.core.errors import UserError
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.laws.bench import Bench, Rig
-from otafl.preflight.rehearsal import rehearse
+from otafl.preflight.first_round import find_problems
 from otafl.privacy import accounting
 from otafl.scenario import Point, load_scenario
 from otafl.uplink.base import deliver
@@ -41,15 +41,15 @@ def rig(power: Any = "full", rounds: int = 5, snr_db: float = 10.0, **sections: 
     section = {"clip": C} | sections.pop("privacy", {})
     channel = {"name": "rayleigh", "snr_db": snr_db} | sections.pop("channel", {})
     point = {"channel": channel, "power": power, "privacy": section}
-    return Bench().uplink(K, S, point | {"training": {"rounds": rounds}} | sections)
+    return Bench().build_rig(K, S, point | {"training": {"rounds": rounds}} | sections)
 
 
 def mu(one: Rig) -> np.ndarray:
-    return one.link.transport.measures()["dp_mu"].numpy()
+    return one.link.transport.compute_metrics()["dp_mu"].numpy()
 
 
 def rows(one: Rig, scale: float = 1.0) -> torch.Tensor:
-    return scale * one.symbols(P, 0)
+    return scale * one.draw_symbols(P, 0)
 
 
 def test_payloads_are_clipped_to_the_norm() -> None:
@@ -70,7 +70,7 @@ def test_transmit_scales_say_nothing_of_the_payload(power: str) -> None:
         x = rows(one, scale)
         x[::2] *= 0.1
         _, report = one.send(x, 0)
-        saved.append(report.saved)
+        saved.append(report.saved_tensors)
         assert report.side_symbols.tolist() == [0.0] * S
     for name in ("p/0", "eta/0", "m/0", "active/0"):
         torch.testing.assert_close(saved[0][name], saved[1][name], rtol=0.0, atol=0.0)
@@ -85,10 +85,10 @@ def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> 
     free = rig(transport=section, snr_db=-30.0)
     _, report = free.send(rows(free, 9.0), 0)
     torch.testing.assert_close(report.power, free.link.budget.budget, rtol=1e-9, atol=0.0)
-    assert free.link.transport.measures()["dp_limited"].tolist() == [0.0] * S
+    assert free.link.transport.compute_metrics()["dp_limited"].tolist() == [0.0] * S
     one = rig(transport=section, privacy={"epsilon": 0.5}, channel={"antennas": 2})
     _, report = one.send(rows(one, 9.0), 0)
-    state = one.link.channel.state(0)
+    state = one.link.channel.get_state(0)
     gain = state.h[..., 0, 0].abs().square().sum(2) * state.gain
     bound = accounting.compute_mu(0.5, 1e-5) ** 2 / 5
     torch.testing.assert_close(report.power, bound * N / (4.0 * symbols * gain))
@@ -99,7 +99,7 @@ def test_power_is_within_the_budget_and_the_bound(transport: dict[str, Any]) -> 
 def test_groups_and_rounds_add_in_squares() -> None:
     """Two groups of one symbol power count sum_t (2 C g)^2 / N each."""
     one = rig("gbma", channel={"name": "awgn"})
-    cohort, state = one.cohort, one.link.channel.state(0)
+    cohort, state = one.cohort, one.link.channel.get_state(0)
     blocks = [rows(one), rows(one)[:, :4]]
     payload = tuple(Group({"x": block}) for block in blocks)
     for round in range(3):
@@ -116,12 +116,12 @@ def test_what_is_left_is_for_those_who_were_silent() -> None:
     for one, share in ((even, bound / 5), (left, bound / 3)):
         one.send(rows(one), 2)
         np.testing.assert_allclose(mu(one) ** 2, share, rtol=1e-9)
-        measured = one.link.transport.measures()
+        measured = one.link.transport.compute_metrics()
         assert measured["dp_limited"].tolist() == [1.0] * S
     for round in (3, 4):
         left.send(rows(left), round)
     np.testing.assert_allclose(mu(left) ** 2, bound, rtol=1e-9)
-    told = left.link.transport.measures()["dp_epsilon"].numpy()
+    told = left.link.transport.compute_metrics()["dp_epsilon"].numpy()
     np.testing.assert_allclose(told, 0.5, rtol=1e-6)
 
 
@@ -131,8 +131,10 @@ def test_a_checkpoint_has_the_accounts() -> None:
     other.link.transport.load_state_dict(one.link.transport.state_dict())
     for made in (one, other):
         made.send(rows(made), 1)
-    for name, value in one.link.transport.measures().items():
-        torch.testing.assert_close(other.link.transport.measures()[name], value, rtol=0, atol=0)
+    for name, value in one.link.transport.compute_metrics().items():
+        torch.testing.assert_close(
+            other.link.transport.compute_metrics()[name], value, rtol=0, atol=0
+        )
 
 
 SAMPLED = {
@@ -148,10 +150,10 @@ def test_sampled_devices_pay_whether_they_are_drawn_or_not() -> None:
         scenario = {"privacy": {"clip": C, "epsilon": epsilon}, **SAMPLED}
         channel = {"name": "awgn", "snr_db": snr_db, "device_budget_db": [9, 0, 0, 0]}
         scenario |= {"channel": channel}
-        one = Bench().uplink(K, S, scenario | {"power": "full"}, senders=[1, 2])
+        one = Bench().build_rig(K, S, scenario | {"power": "full"}, senders=[1, 2])
         for round in range(5):
             one.send(rows(one), round)
-        measured = {n: v.tolist()[0] for n, v in one.link.transport.measures().items()}
+        measured = {n: v.tolist()[0] for n, v in one.link.transport.compute_metrics().items()}
         if epsilon is None:
             mu2 = 5 * 4.0 * 10.0**-2.6 * P / N
             assert measured["dp_mu"] == pytest.approx(np.sqrt(mu2), rel=1e-6)
@@ -178,24 +180,26 @@ def test_a_group_on_the_ideal_route_is_refused(routes: dict[str, Any]) -> None:
     x = rows(one)
     payload = tuple(Group({n: x}, route=route, reason="-") for n, route in routes.items())
     with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'b' on the ideal"):
-        deliver(one.link.transport, payload, one.cohort, one.link.channel.state(0), 0)
+        deliver(one.link.transport, payload, one.cohort, one.link.channel.get_state(0), 0)
 
 
 class Leaky(FedAvg):
     """A method of the user's own that sends a part of its update in the clear."""
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        state, payload, loss = super().local(broadcast, devices, context)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        state, payload, loss = super().run_local_update(broadcast, devices, context)
         return state, (*payload, Group({"loss": loss[:, None]}, route="ideal", reason="-")), loss
 
 
 def test_a_method_of_the_users_is_refused_before_a_run() -> None:
     changes = {"algorithm": f"{__name__}:Leaky", "privacy": CLIP}
-    (problem,) = rehearse(scenario(changes))
+    (problem,) = find_problems(scenario(changes))
     assert "privacy.clip: the algorithm sends 'loss' on the ideal route" in problem.message
-    assert rehearse(scenario(changes | {"privacy": {}})) == []
+    assert find_problems(scenario(changes | {"privacy": {}})) == []
     with pytest.raises(UserError, match=r"^privacy\.clip: the algorithm sends 'loss'"):
-        engine(changes).round(0)
+        engine(changes).run_round(0)
 
 
 def poisson(trials: list[int], rounds: int = 30) -> Engine:
@@ -211,21 +215,21 @@ def poisson(trials: list[int], rounds: int = 30) -> Engine:
     }
     one = engine(changes, trials=trials)
     for t in range(rounds):
-        one.round(t)
+        one.run_round(t)
     return one
 
 
 def accounts(one: Engine) -> dict[str, np.ndarray]:
-    found = one.parts.link.transport.measures()
+    found = one.parts.link.transport.compute_metrics()
     return {name: found[name].numpy() for name in ("dp_mu", "dp_epsilon")}
 
 
 def test_every_round_is_charged_whoever_is_drawn_and_stacked() -> None:
     """mu^2 = sum_t (2 C)^2 P_k d / C^2 H_kt / N over all rounds, alone and in a stack."""
     together = poisson([0, 1, 2])
-    state = [together.parts.link.channel.state(t) for t in range(30)]
+    state = [together.parts.link.channel.get_state(t) for t in range(30)]
     gain = torch.stack([one.h.abs().square().sum((2, 3, 4)) * one.gain for one in state]).sum(0)
-    law = (4.0 * together.parts.model.size * 1e-3 * gain / N).amax(1).sqrt()
+    law = (4.0 * together.parts.model.num_params * 1e-3 * gain / N).amax(1).sqrt()
     np.testing.assert_allclose(accounts(together)["dp_mu"], law, rtol=1e-9)
     for trial in range(3):
         for name, value in accounts(poisson([trial])).items():
@@ -237,7 +241,7 @@ def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
     one.stop(0)
     before = accounts(one)["dp_mu"]
     for t in range(10, 20):
-        one.round(t)
+        one.run_round(t)
     after = accounts(one)["dp_mu"]
     assert after[0] == before[0]
     np.testing.assert_allclose(after[1], accounts(whole)["dp_mu"][1], rtol=1e-12)
@@ -249,7 +253,7 @@ def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
     other = poisson([0, 1], rounds=0)
     other.load_state_dict(one.state_dict())
     for t in range(7, 15):
-        other.round(t)
+        other.run_round(t)
     for name, value in accounts(whole).items():
         np.testing.assert_array_equal(accounts(other)[name], value)
 
@@ -265,7 +269,7 @@ def test_all_servers_that_hear_a_device_count(adversary: str) -> None:
         "privacy": {"clip": C, "adversary": adversary},
         "topology": cells,
     }
-    one = Bench().uplink(K, 1, point)
+    one = Bench().build_rig(K, 1, point)
     one.send(rows(one), 0)
     law = 4.0 * 10.0 * P / N * (1.0 + 6 * 0.1)
     if adversary == "curious":
@@ -286,7 +290,7 @@ def test_a_bound_is_kept_by_all_servers_together(channel: dict[str, Any], split:
         "topology": {"name": "cells", "servers": 7, "cross_gain_db": gain},
         "training": {"rounds": 3},
     }
-    one = Bench().uplink(K, 1, point)
+    one = Bench().build_rig(K, 1, point)
     for round in range(3):
         one.send(rows(one), round)
     np.testing.assert_allclose(mu(one), accounting.compute_mu(2.0, 1e-5), rtol=1e-6)
@@ -405,7 +409,7 @@ def test_refused(sections: dict[str, Any], said: str) -> None:
 
 def test_energy_that_is_left_is_refused() -> None:
     one = rig()
-    limits = TransmitLimits(energy=torch.ones(S, K, dtype=torch.float64))
-    state = one.link.channel.state(0)
+    limits = TransmitLimits(energy_budget=torch.ones(S, K, dtype=torch.float64))
+    state = one.link.channel.get_state(0)
     with pytest.raises(UserError, match=r"^devices.compute: bounds on energy"):
         deliver(one.link.transport, (Group({"x": rows(one)}),), one.cohort, state, 0, limits)

@@ -16,17 +16,20 @@ pytestmark = pytest.mark.exact
 
 
 @pytest.mark.parametrize("scale", ["policy", "mmse"])
-@pytest.mark.parametrize("power", registry.names("power"))
+@pytest.mark.parametrize("power", registry.list_names("power"))
 def test_it_is_the_receiver_that_the_policy_is_made_for(power: str, scale: str) -> None:
-    policy = registry.make("power", registry.settings("power", power)())
+    policy = registry.make_component("power", registry.load_settings_class("power", power)())
     many, one = (receivers.build(Auto(scale=scale), policy, count) for count in (2, 1))
     assert many.name == policy.receiver
     assert one.name == ("mrc" if power == "blind" else "scalar")
     assert many.scale == one.scale == scale
 
 
-@pytest.mark.parametrize("name", sorted(set(registry.names("receiver")) - {"auto"}))
+@pytest.mark.parametrize("name", sorted(set(registry.list_names("receiver")) - {"auto"}))
 def test_a_receiver_that_is_named_is_taken(name: str) -> None:
-    section = registry.settings("receiver", name)(scale="mmse")
+    section = registry.load_settings_class("receiver", name)(scale="mmse")
     for count in (1, 4):
-        assert receivers.build(section, registry.settings("power", "ci")(), count) is section
+        assert (
+            receivers.build(section, registry.load_settings_class("power", "ci")(), count)
+            is section
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.combiners import channels
+from support.combiners import draw_channels
 
 from otafl import receivers
 from otafl.core import registry
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.exact
 
 ANTENNAS = 4
 MADE = {
-    name: receivers.build(registry.settings("receiver", name)(), Full(), ANTENNAS)
-    for name in registry.names("receiver")
+    name: receivers.build(registry.load_settings_class("receiver", name)(), Full(), ANTENNAS)
+    for name in registry.list_names("receiver")
 }
 
 
 @pytest.mark.parametrize("receiver", MADE.values(), ids=MADE)
 def test_combiners_have_unit_norm_and_ignore_the_silent(receiver: Any) -> None:
-    h, budget = channels(antennas=ANTENNAS), torch.ones(40, 8, dtype=torch.float64)
+    h, budget = draw_channels(antennas=ANTENNAS), torch.ones(40, 8, dtype=torch.float64)
     sends = torch.ones(40, 8, dtype=torch.bool)
     sends[:, 2] = False
     sends[7] = False  # nobody

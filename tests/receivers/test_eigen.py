@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.combiners import channels
+from support.combiners import draw_channels
 
 from otafl.receivers.eigen import Eigen
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.exact
 
 @pytest.mark.parametrize("antennas", [4, 12])
 def test_eigen_receives_the_most_power(antennas: int) -> None:
-    h = channels(antennas=antennas)
+    h = draw_channels(antennas=antennas)
     budget = torch.linspace(0.5, 2.0, 8, dtype=torch.float64).expand(40, 8)
     f = Eigen().combine(h, torch.ones(40, 8).bool(), budget)
     best = ((f.conj()[:, :, None] * h).sum(-1).abs().square()[:, 0] * budget).sum(1)

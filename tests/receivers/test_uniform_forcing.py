@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from scipy import optimize
-from support.combiners import channels, weakest
+from support.combiners import compute_weakest_power, draw_channels
 from torch import Tensor
 
 from otafl.receivers import uniform_forcing
-from otafl.receivers.base import normalised
+from otafl.receivers.base import normalise_combiner
 from otafl.receivers.eigen import Eigen
 from otafl.receivers.uniform_forcing import UniformForcing
 
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.exact
 def test_uniform_forcing_beats_random_combiners_and_the_eigenvector() -> None:
     """The best of 1,000 random combiners in every one of 40 states, 8 devices, 4 antennas, unequal
     budgets."""
-    h, budget = channels(), torch.linspace(0.5, 2.0, 8, dtype=torch.float64).expand(40, 8)
+    h, budget = draw_channels(), torch.linspace(0.5, 2.0, 8, dtype=torch.float64).expand(40, 8)
     sends = torch.ones(40, 8, dtype=torch.bool)
-    ours = weakest(h, UniformForcing().combine(h, sends, budget), budget)
-    z = channels(1000, 1, 4, seed=1)[:, 0, 0]
+    ours = compute_weakest_power(h, UniformForcing().combine(h, sends, budget), budget)
+    z = draw_channels(1000, 1, 4, seed=1)[:, 0, 0]
     random = (z / z.norm(dim=-1, keepdim=True)).conj() @ h[:, 0].mT  # [S, 1000, K]
     best = (random.abs().square() * budget[:, None]).amin(-1).amax(1)
     assert (ours > best).all()
-    start = weakest(h, Eigen().combine(h, sends, budget), budget)
+    start = compute_weakest_power(h, Eigen().combine(h, sends, budget), budget)
     assert (ours >= start).all()
     assert ours.mean() > 2 * start.mean()
 
@@ -42,24 +42,24 @@ def test_uniform_forcing_of_two_devices_by_hand() -> None:
     """Orthogonal channels of equal norm: both get half of it."""
     h = torch.eye(2, dtype=torch.complex128)[None, None]
     f = UniformForcing().combine(h, torch.ones(1, 2).bool(), torch.ones(1, 2))
-    assert weakest(h, f, torch.ones(1, 2)).item() == pytest.approx(0.5, rel=1e-3)
+    assert compute_weakest_power(h, f, torch.ones(1, 2)).item() == pytest.approx(0.5, rel=1e-3)
 
 
 def test_uniform_forcing_with_more_antennas_than_devices() -> None:
     """As with antennas that no device reaches beside theirs, in other coordinates."""
-    few, budget = channels(devices=4), torch.ones(40, 4, dtype=torch.float64)
+    few, budget = draw_channels(devices=4), torch.ones(40, 4, dtype=torch.float64)
     sends = torch.ones(40, 4, dtype=torch.bool)
-    turn = torch.linalg.qr(channels(1, 12, 12, seed=2)[0, 0]).Q
+    turn = torch.linalg.qr(draw_channels(1, 12, 12, seed=2)[0, 0]).Q
     many = torch.nn.functional.pad(few, (0, 8)) @ turn.mT
-    law = weakest(few, UniformForcing().combine(few, sends, budget), budget)
+    law = compute_weakest_power(few, UniformForcing().combine(few, sends, budget), budget)
     ours = UniformForcing().combine(many, sends, budget)
     assert ours.shape == (40, 1, 12)
-    torch.testing.assert_close(weakest(many, ours, budget), law, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(compute_weakest_power(many, ours, budget), law, rtol=1e-6, atol=0.0)
 
 
 def test_uniform_forcing_leaves_out_who_has_no_channel() -> None:
     """As if it did not send: the weakest of the others decides."""
-    h, budget = channels(), torch.ones(40, 8, dtype=torch.float64)
+    h, budget = draw_channels(), torch.ones(40, 8, dtype=torch.float64)
     h[:, :, 3] *= 1e-9
     sends = torch.ones(40, 8, dtype=torch.bool)
     ours = UniformForcing().combine(h, sends, budget)
@@ -68,7 +68,9 @@ def test_uniform_forcing_leaves_out_who_has_no_channel() -> None:
     others = [k for k in range(8) if k != 3]
     sent = torch.ones(40, 7, dtype=torch.bool)
     start = Eigen().combine(h[:, :, others], sent, budget[:, others])
-    ours, start = (weakest(h[:, :, others], f, budget[:, others]) for f in (ours, start))
+    ours, start = (
+        compute_weakest_power(h[:, :, others], f, budget[:, others]) for f in (ours, start)
+    )
     assert (ours >= 0.999 * start).all()
 
 
@@ -113,8 +115,8 @@ def tangent_programme(a: np.ndarray, last: np.ndarray) -> np.ndarray:
 def step_is_the_programme() -> bool:
     """Whether a step with a well climbed dual is the programme of the tangents: six devices, four
     antennas, from random combiners in eight states."""
-    reach = channels(8, 6, 4)[:, 0]
-    last = normalised(channels(8, 1, 4, seed=3)[:, 0, 0])
+    reach = draw_channels(8, 6, 4)[:, 0]
+    last = normalise_combiner(draw_channels(8, 1, 4, seed=3)[:, 0, 0])
     there = torch.ones(8, 6, dtype=torch.bool)
     ours, _ = uniform_forcing._step(reach, last, torch.zeros(8, 6).double(), there)
     hand = [tangent_programme(a.numpy(), f.numpy()) for a, f in zip(reach, last, strict=True)]
@@ -147,9 +149,9 @@ def two_antenna_optimum(a: np.ndarray) -> float:
 
 def is_optimal() -> bool:
     """Whether the weakest of four devices at two antennas gets what it can in all of 12 states."""
-    h, budget = channels(12, 4, 2), torch.linspace(0.5, 2.0, 4).double().expand(12, 4)
+    h, budget = draw_channels(12, 4, 2), torch.linspace(0.5, 2.0, 4).double().expand(12, 4)
     sends = torch.ones(12, 4, dtype=torch.bool)
-    ours = weakest(h, UniformForcing().combine(h, sends, budget), budget).numpy()
+    ours = compute_weakest_power(h, UniformForcing().combine(h, sends, budget), budget).numpy()
     a = (h[:, 0] * budget.sqrt()[..., None]).numpy()
     best = np.array([two_antenna_optimum(one) for one in a])
     assert (ours <= best * (1 + 1e-6)).all()
@@ -161,7 +163,7 @@ def test_a_step_is_the_programme_of_the_tangents(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(uniform_forcing, "DUAL_STEPS", 3000)
     assert step_is_the_programme()
     for wrong in WRONG_BOUNDS.values():
-        monkeypatch.setattr(uniform_forcing, "tangent_bound", wrong)
+        monkeypatch.setattr(uniform_forcing, "compute_tangent_bound", wrong)
         assert not step_is_the_programme()
 
 
@@ -171,5 +173,5 @@ def test_two_antennas_against_brute_force(
 ) -> None:
     """To a thousandth of the optimum; with a wrong bound, short of it."""
     if wrong is not None:
-        monkeypatch.setattr(uniform_forcing, "tangent_bound", WRONG_BOUNDS[wrong])
+        monkeypatch.setattr(uniform_forcing, "compute_tangent_bound", WRONG_BOUNDS[wrong])
     assert is_optimal() == (wrong is None)

@@ -19,14 +19,14 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import xarray as xr
-from support.plot_bench import ramp, result
+from support.plot_bench import make_ramp, make_result
 
 import otafl
 from otafl import cli
-from otafl.report import page
-from otafl.report.values import tables
+from otafl.report import render_page
+from otafl.report.values import build_tables
 from otafl.results.files import write_part
-from otafl.scenario import load_scenario, scenario_hash
+from otafl.scenario import compute_scenario_hash, load_scenario
 
 PERSONAL = """\
 name: personal
@@ -98,7 +98,7 @@ def written(swept: Path) -> Path:
 
 def hostile() -> xr.Dataset:
     """An unfinished sweep with a diverged trial, whose texts try to be markup."""
-    ds = result({"test_accuracy": ramp("power") + 0.1}, ["power"], title=HOSTILE)
+    ds = make_result({"test_accuracy": make_ramp("power") + 0.1}, ["power"], title=HOSTILE)
     ds["test_accuracy"][1] = np.nan
     ds["final_round"][1] = np.nan
     ds["diverged_round"][0, 1] = 5
@@ -134,7 +134,7 @@ def test_settings_run_the_same_scenario_again(swept: Path, written: Path, tmp_pa
     command, settings = parsed.texts["pre"]
     assert command == f"otafl run personal.yaml --out {swept}"
     (tmp_path / "again.yaml").write_text(settings)
-    again = scenario_hash(load_scenario(tmp_path / "again.yaml"))
+    again = compute_scenario_hash(load_scenario(tmp_path / "again.yaml"))
     assert again == otafl.open_results(swept).attrs["scenario_hash"]
     cells = parsed.texts["td"]
     assert again in cells
@@ -177,11 +177,11 @@ def test_the_page_needs_nothing_from_elsewhere_and_no_script(written: Path) -> N
 
 
 def test_the_same_result_gives_the_same_page() -> None:
-    assert page(hostile(), "folder") == page(hostile(), "folder")
+    assert render_page(hostile(), "folder") == render_page(hostile(), "folder")
 
 
 def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
-    text = page(hostile(), "folder")
+    text = render_page(hostile(), "folder")
     parsed = Page(text)
     assert not parsed.all("script")
     assert all("onerror" not in image for image in parsed.all("img"))
@@ -196,39 +196,39 @@ def test_texts_are_escaped_and_what_is_missing_is_told() -> None:
 
 
 def test_trials_are_counted_where_they_have_a_value() -> None:
-    (table,) = tables(hostile())
+    (table,) = build_tables(hostile())
     assert table.rows == [(["gbma"], ["2", "0.10250 ± 0.00071"]), ([HOSTILE], ["0", "-"])]
 
 
 def test_one_run_is_a_table_of_its_variables() -> None:
-    ds = result({"test_accuracy": ramp() + 0.5, "sim_time_s": ramp() + 1})
-    (accuracy, cost) = tables(ds)
+    ds = make_result({"test_accuracy": make_ramp() + 0.5, "sim_time_s": make_ramp() + 1})
+    (accuracy, cost) = build_tables(ds)
     assert [column.name for column in accuracy.columns] == ["trials", "test_accuracy"]
     assert accuracy.rows == [([], ["2", "0.5035 ± 0.0021"])]
     assert cost.columns[0].units == "s"
-    parsed = Page(page(ds, "r.nc"))
+    parsed = Page(render_page(ds, "r.nc"))
     assert "What varies" not in parsed.texts["h2"]
     assert "0.5035 ± 0.0021" in parsed.texts["td"]
 
 
 def test_two_numeric_axes_have_a_heat_map_and_long_tables_end() -> None:
-    values = {"test_accuracy": ramp("snr_db", "device_count")}
-    ds = result(values, ["snr_db", "device_count"])
-    titles = Page(page(ds, "r.nc")).texts["h3"]
+    values = {"test_accuracy": make_ramp("snr_db", "device_count")}
+    ds = make_result(values, ["snr_db", "device_count"])
+    titles = Page(render_page(ds, "r.nc")).texts["h3"]
     assert "Over two axes" in titles
     assert "Accuracy and cost" not in titles
     many = xr.concat([ds] * 60, "seed").assign_coords(seed=range(60))
     many = many.assign_coords(final_round=ds["final_round"].expand_dims(seed=60))
-    (table,) = tables(many)
+    (table,) = build_tables(many)
     assert (len(table.rows), table.left_out) == (300, 60)
 
 
 def test_nothing_to_draw_yet() -> None:
-    ds = result({"test_accuracy": ramp("power")}, ["power"])
+    ds = make_result({"test_accuracy": make_ramp("power")}, ["power"])
     ds["test_accuracy"][:] = np.nan
     ds["final_round"][:] = np.nan
     ds.attrs["complete"] = 0
-    text = page(ds, "folder")
+    text = render_page(ds, "folder")
     assert "There is nothing to draw yet." in text
     assert "No trial has a value yet." in text
 
@@ -307,11 +307,11 @@ def test_in_a_browser_pages_are_whole_and_fit_a_phone(
     written: Path, served: tuple[str, Path]
 ) -> None:
     address, folder = served
-    single = result({"test_accuracy": ramp() + 0.5, "sim_time_s": ramp()})
+    single = make_result({"test_accuracy": make_ramp() + 0.5, "sim_time_s": make_ramp()})
     pages = {
         "sweep.html": written.read_text(),
-        "hostile.html": page(hostile(), "folder"),
-        "single.html": page(single, "a/folder/with/a/very/long/name/" * 5 + "r.nc"),
+        "hostile.html": render_page(hostile(), "folder"),
+        "single.html": render_page(single, "a/folder/with/a/very/long/name/" * 5 + "r.nc"),
     }
     for name, text in pages.items():
         (folder / name).write_text(text)

@@ -11,14 +11,14 @@ import pytest
 import torch
 import xarray as xr
 from contract.small import scenario
-from support.parts import make_scenario, parts_of, value
+from support.parts import compute_value, make_parts, make_scenario
 
 from otafl import open_results, sweeping
 from otafl.core.errors import DamagedError
-from otafl.results import checksums, plain
+from otafl.results import checksums, plain_data
 from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
-from otafl.results.models import Trained, TrainedView
+from otafl.results.models import TrainedModels, TrainedView
 
 pytestmark = pytest.mark.exact
 
@@ -39,20 +39,20 @@ def flips(path: Path) -> list[int]:
 
 
 def a_result(path: Path) -> None:
-    write_part(parts_of(make_scenario({"power.name": ["gbma", "ci"]}))[0], path)
+    write_part(make_parts(make_scenario({"power.name": ["gbma", "ci"]}))[0], path)
 
 
 def models(path: Path) -> None:
     view = TrainedView({"model": "mlp"}, {"w": torch.arange(60.0).reshape(2, 1, 5, 6)}, None)
-    trained.write(Trained([(0, 0), (0, 1)], {"global": view}), path, scenario({}))
+    trained.write(TrainedModels([(0, 0), (0, 1)], {"global": view}), path, scenario({}))
 
 
-def plain_data(path: Path) -> None:
-    plain.save({"state": torch.arange(50.0), "rounds": 3, "texts": ["a", "b"]}, path)
+def save_plain_data(path: Path) -> None:
+    plain_data.save({"state": torch.arange(50.0), "rounds": 3, "texts": ["a", "b"]}, path)
 
 
-WRITERS = {"a.nc": a_result, "models.pt": models, "plain.pt": plain_data}
-READERS = {"a.nc": read_part, "models.pt": trained.read, "plain.pt": plain.load}
+WRITERS = {"a.nc": a_result, "models.pt": models, "plain.pt": save_plain_data}
+READERS = {"a.nc": read_part, "models.pt": trained.read, "plain.pt": plain_data.load}
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -106,14 +106,14 @@ def test_the_error_comes_whole_from_a_worker(tmp_path: Path) -> None:
     with pytest.raises(DamagedError) as raised:
         read_part(tmp_path / "a.nc")
     again = pickle.loads(pickle.dumps(raised.value))
-    assert (str(again), again.why) == (str(raised.value), "it does not end as it was written")
+    assert (str(again), again.reason) == (str(raised.value), "it does not end as it was written")
 
 
 def test_other_programs_read_the_files(tmp_path: Path) -> None:
     """xarray and torch as they are; what they write again has no checksum, and opens."""
     a_result(tmp_path / "a.nc")
     with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as dataset:
-        assert float(dataset.load()["test_accuracy"][0, 1, 2]) == value(0, 1, 4)
+        assert float(dataset.load()["test_accuracy"][0, 1, 2]) == compute_value(0, 1, 4)
         dataset.assign_attrs(note="mine").to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
     assert not checksums.check(tmp_path / "b.nc")
     assert read_part(tmp_path / "b.nc").attrs["note"] == "mine"

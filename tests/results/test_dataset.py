@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
-from support.parts import ROUNDS, TWO_AXES, make_scenario, parts_of, record, value
+from support.parts import ROUNDS, TWO_AXES, compute_value, make_parts, make_scenario, record
 
 from otafl.core.errors import UserError
-from otafl.results.dataset import as_part, combine, to_dataset
-from otafl.results.ending import final
+from otafl.results.dataset import combine, to_dataset, to_part
+from otafl.results.end_values import select_final
 from otafl.results.files import open_results, read_part, write_part
 from otafl.results.record import Record
 from otafl.results.variables import VARIABLES
-from otafl.scenario import expand, load_scenario, scenario_hash
+from otafl.scenario import compute_scenario_hash, expand, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -43,10 +43,14 @@ def test_schema_of_a_part() -> None:
 
 def test_the_stored_scenario_is_the_one_that_ran(tmp_path: Path) -> None:
     scenario = make_scenario(TWO_AXES)
-    write_part(parts_of(scenario)[0], tmp_path / "r.nc")
+    write_part(make_parts(scenario)[0], tmp_path / "r.nc")
     attributes = read_part(tmp_path / "r.nc").attrs
     again = load_scenario(yaml.safe_load(attributes["scenario"]))
-    assert scenario_hash(again) == attributes["scenario_hash"] == scenario_hash(scenario)
+    assert (
+        compute_scenario_hash(again)
+        == attributes["scenario_hash"]
+        == compute_scenario_hash(scenario)
+    )
 
 
 def test_every_variable_has_units_and_a_name() -> None:
@@ -64,30 +68,30 @@ def test_unknown_variables_and_wrong_shapes_are_refused() -> None:
 
 @pytest.mark.parametrize("groups", [None, [[0, 1, 2, 3, 4, 5]], [[5, 0], [3, 1], [2, 4]]])
 def test_points_find_their_place_however_they_were_stacked(groups: list | None) -> None:
-    ds = combine(parts_of(make_scenario(TWO_AXES), groups))
+    ds = combine(make_parts(make_scenario(TWO_AXES), groups))
     assert ds["test_accuracy"].dims == ("snr_db", "power", "trial", "round")
     assert ds["tx_energy_j"].dims == ("snr_db", "power", "trial", "round", "device")
     assert ds["stop_round"].dims == ("snr_db", "power", "trial")
     assert ds.attrs["complete"] == 1
     for index, (snr, power) in enumerate((s, p) for s in (0, 10.5, 20) for p in ("gbma", "ci")):
         at = {"snr_db": snr, "power": power, "trial": 1, "round": 4}
-        assert ds["test_accuracy"].sel(at) == value(index, 1, 4)
-        assert ds["tx_energy_j"].sel(at | {"device": 2}) == value(index, 1, 4, 2)
+        assert ds["test_accuracy"].sel(at) == compute_value(index, 1, 4)
+        assert ds["tx_energy_j"].sel(at | {"device": 2}) == compute_value(index, 1, 4, 2)
 
 
 def test_one_point_has_no_axis_and_a_one_axis_sweep_has_one() -> None:
-    assert combine(parts_of(make_scenario()))["test_accuracy"].dims == ("trial", "round")
-    ds = combine(parts_of(make_scenario({"channel.snr_db": [5, 0]})))
+    assert combine(make_parts(make_scenario()))["test_accuracy"].dims == ("trial", "round")
+    ds = combine(make_parts(make_scenario({"channel.snr_db": [5, 0]})))
     assert ds["test_accuracy"].dims == ("snr_db", "trial", "round")
-    assert ds["test_accuracy"].sel(snr_db=0, trial=0, round=0) == value(1, 0, 0)
+    assert ds["test_accuracy"].sel(snr_db=0, trial=0, round=0) == compute_value(1, 0, 0)
 
 
 def test_ragged_device_counts_are_padded_with_nan() -> None:
     sweep = {"devices.count": [2, 4], "channel.snr_db": [0, 10]}
-    ds = combine(parts_of(make_scenario(sweep), [[2, 3], [0, 1]]))
+    ds = combine(make_parts(make_scenario(sweep), [[2, 3], [0, 1]]))
     energy = ds["tx_energy_j"].sel(snr_db=10, trial=0, round=2)
-    expected = [[value(1, 0, 2, d) for d in range(2)] + [np.nan] * 2]
-    expected += [[value(3, 0, 2, d) for d in range(4)]]
+    expected = [[compute_value(1, 0, 2, d) for d in range(2)] + [np.nan] * 2]
+    expected += [[compute_value(3, 0, 2, d) for d in range(4)]]
     np.testing.assert_array_equal(energy, expected)
     assert ds["device_count"].values.tolist() == [2, 4]
     assert ds.attrs["complete"] == 1
@@ -100,7 +104,7 @@ def test_joules_of_many_devices_are_sums() -> None:
     Fails if a sum is taken for that of each device, or what is missing counts as 0.
     """
     scenario = make_scenario({"devices.count": [2, 4]})
-    few, many = parts_of(scenario)
+    few, many = make_parts(scenario)
     points = expand(scenario)[1:]
     whole = record(points).variables
     sums = whole | {"tx_energy_j": whole["tx_energy_j"].sum(3)}
@@ -111,14 +115,17 @@ def test_joules_of_many_devices_are_sums() -> None:
         both = combine(parts)["tx_energy_j"]
         assert both.dims == ("device_count", "trial", "round")
         assert both.attrs == large["tx_energy_j"].attrs
-        expected = [value(0, 1, 2, 0) + value(0, 1, 2, 1), sum(value(1, 1, 2, d) for d in range(4))]
+        expected = [
+            compute_value(0, 1, 2, 0) + compute_value(0, 1, 2, 1),
+            sum(compute_value(1, 1, 2, d) for d in range(4)),
+        ]
         np.testing.assert_array_equal(both.sel(trial=1, round=2), expected)
     assert "device" in combine([few, many])["tx_energy_j"].dims
     assert np.isnan(combine([large])["tx_energy_j"].sel(device_count=2)).all()
 
 
 def test_missing_points_are_nan_and_the_result_is_incomplete() -> None:
-    ds = combine(parts_of(make_scenario(TWO_AXES), [[1, 4]]))
+    ds = combine(make_parts(make_scenario(TWO_AXES), [[1, 4]]))
     assert ds.attrs["complete"] == 0
     known = ds["test_accuracy"].notnull().all(["trial", "round"])
     np.testing.assert_array_equal(known, [[False, True], [False, False], [True, False]])
@@ -142,8 +149,8 @@ def test_an_unfinished_part_makes_the_result_incomplete() -> None:
     ],
 )
 def test_a_result_is_a_part_of_all_its_points(sweep: dict) -> None:
-    whole = combine(parts_of(make_scenario(sweep)))
-    part = as_part(whole)
+    whole = combine(make_parts(make_scenario(sweep)))
+    part = to_part(whole)
     assert all(values.dims[0] == "point" for values in part.data_vars.values())
     xr.testing.assert_identical(combine([part]), whole)
 
@@ -153,7 +160,7 @@ def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:
         {"channel.snr_db": 0, "devices.count": 2},
         {"channel.snr_db": 10, "devices.count": 3},
     ]
-    ds = combine(parts_of(make_scenario({"zip": zipped, "power.name": ["gbma", "ci"]})))
+    ds = combine(make_parts(make_scenario({"zip": zipped, "power.name": ["gbma", "ci"]})))
     assert set(ds["test_accuracy"].dims) == {"zip", "power", "trial", "round"}
     assert ds["snr_db"].dims == ds["device_count"].dims == ("zip",)
     assert ds["device_count"].values.tolist() == [2, 3]
@@ -163,7 +170,7 @@ def test_a_zip_axis_has_a_coordinate_for_each_key() -> None:
         for p in expand(make_scenario({"zip": zipped, "power.name": ["gbma", "ci"]}))
         if p.scenario.channel.snr_db == 10 and p.scenario.power.name == "ci"
     )
-    assert one == value(index, 0, 0)
+    assert one == compute_value(index, 0, 0)
 
 
 def test_points_may_end_at_different_rounds() -> None:
@@ -173,8 +180,8 @@ def test_points_may_end_at_different_rounds() -> None:
     ds = combine([to_dataset(record(points[1:]), points[1:], scenario), short])
     assert ds["round"].values.tolist() == ROUNDS
     assert np.isnan(ds["test_accuracy"].sel(rounds=2, trial=0, round=4))
-    ends = final(ds, "test_accuracy").sel(trial=1)
-    np.testing.assert_array_equal(ends, [value(0, 1, 2), value(1, 1, 4)])
+    ends = select_final(ds, "test_accuracy").sel(trial=1)
+    np.testing.assert_array_equal(ends, [compute_value(0, 1, 2), compute_value(1, 1, 4)])
 
 
 def test_final_is_at_the_target_for_a_trial_that_reached_it_and_nan_after_divergence() -> None:
@@ -184,7 +191,7 @@ def test_final_is_at_the_target_for_a_trial_that_reached_it_and_nan_after_diverg
     stop = np.array([[np.nan, 2, np.nan]])
     taken = Record(ROUNDS, {"test_accuracy": accuracy, "stop_round": stop})
     ds = combine([to_dataset(taken, points, scenario)])
-    np.testing.assert_array_equal(final(ds, "test_accuracy"), [0.6, 0.9, np.nan])
+    np.testing.assert_array_equal(select_final(ds, "test_accuracy"), [0.6, 0.9, np.nan])
 
 
 def test_link_records_are_named_and_ragged_ones_padded() -> None:
@@ -206,7 +213,7 @@ def test_link_records_are_named_and_ragged_ones_padded() -> None:
 
 
 def test_written_and_opened_from_a_file_and_from_a_folder(tmp_path: Path) -> None:
-    parts = parts_of(make_scenario(TWO_AXES), [[0, 3], [1, 2], [4, 5]])
+    parts = make_parts(make_scenario(TWO_AXES), [[0, 3], [1, 2], [4, 5]])
     for i, part in enumerate(parts):
         write_part(part, tmp_path / "parts" / f"{i}.nc")
     whole = combine(parts)
@@ -222,7 +229,7 @@ def test_labels_are_whole_after_two_results_are_joined_and_written(tmp_path: Pat
     labels = (["gbma"], [{"name": "tci", "threshold": 0.25}])
     for place, power in enumerate(labels):
         axes = {"channel.snr_db": [0, 10], "power": power}
-        write_part(combine(parts_of(make_scenario(axes))), tmp_path / f"{place}.nc")
+        write_part(combine(make_parts(make_scenario(axes))), tmp_path / f"{place}.nc")
     both = xr.concat([open_results(tmp_path / f"{place}.nc") for place in (0, 1)], dim="power")
     both.to_netcdf(tmp_path / "both.nc", engine="h5netcdf")
     again = open_results(tmp_path / "both.nc")
@@ -230,7 +237,7 @@ def test_labels_are_whole_after_two_results_are_joined_and_written(tmp_path: Pat
 
 
 def test_large_results_are_read_lazily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = parts_of(make_scenario(TWO_AXES))
+    parts = make_parts(make_scenario(TWO_AXES))
     for i, part in enumerate(parts):
         write_part(part, tmp_path / "parts" / f"{i}.nc")
     monkeypatch.setattr("otafl.results.files.LAZY_ABOVE_BYTES", 0)
@@ -244,7 +251,7 @@ def test_a_crash_while_writing_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     path = tmp_path / "r.nc"
-    part = parts_of(make_scenario())[0]
+    part = make_parts(make_scenario())[0]
     write_part(part, path)
     before = path.read_bytes()
 
@@ -266,7 +273,7 @@ def test_a_crash_while_writing_leaves_the_old_file(
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"):
-        write_part(parts_of(make_scenario())[0], tmp_path / "file" / "r.nc")
+        write_part(make_parts(make_scenario())[0], tmp_path / "file" / "r.nc")
 
 
 def damage(path: Path, kind: str) -> None:
@@ -285,7 +292,7 @@ def damage(path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["truncated", "empty", "text", "bit flipped"])
 def test_a_damaged_part_is_named_with_what_to_do(tmp_path: Path, kind: str) -> None:
-    for i, part in enumerate(parts_of(make_scenario(TWO_AXES))):
+    for i, part in enumerate(make_parts(make_scenario(TWO_AXES))):
         write_part(part, tmp_path / "parts" / f"{i}.nc")
     bad = tmp_path / "parts" / "3.nc"
     damage(bad, kind)
@@ -332,12 +339,12 @@ def test_what_is_no_result_is_told_what_it_is(
 
 def test_parts_of_two_scenarios_are_not_mixed(tmp_path: Path) -> None:
     for i, seed in enumerate((0, 1)):
-        write_part(parts_of(make_scenario(seed=seed))[0], tmp_path / "parts" / f"{i}.nc")
+        write_part(make_parts(make_scenario(seed=seed))[0], tmp_path / "parts" / f"{i}.nc")
     with pytest.raises(UserError, match=r"1\.nc: belongs to another scenario than 0\.nc"):
         open_results(tmp_path)
 
 
 def test_temporary_files_are_not_taken_for_parts(tmp_path: Path) -> None:
-    write_part(parts_of(make_scenario())[0], tmp_path / "parts" / "0.nc")
+    write_part(make_parts(make_scenario())[0], tmp_path / "parts" / "0.nc")
     (tmp_path / "parts" / ".1.nc.99.tmp").write_bytes(b"half")
     assert open_results(tmp_path).attrs["complete"] == 1

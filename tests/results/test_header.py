@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from support.hostile_results import ODD_ORIGINS, changes
-from support.parts import TWO_AXES, make_scenario, parts_of
+from support.hostile_results import ODD_ORIGINS, iterate_changes
+from support.parts import TWO_AXES, make_parts, make_scenario
 
 from otafl.analysis.summary import print_summary, write_summary
 from otafl.core.errors import UserError
-from otafl.report import about
+from otafl.report import run_description
 from otafl.results import header, origins
 from otafl.results.dataset import combine
 from otafl.results.files import open_results, read_part, write_part
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.exact
 
 @pytest.fixture(scope="module")
 def result() -> xr.Dataset:
-    return combine(parts_of(make_scenario(TWO_AXES)))
+    return combine(make_parts(make_scenario(TWO_AXES)))
 
 
 def read_everything(ds: xr.Dataset, folder: Path) -> None:
@@ -32,10 +32,10 @@ def read_everything(ds: xr.Dataset, folder: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         print_summary(ds, every=True)
     write_summary(ds, folder / "summary.csv")
-    about.facts(ds)
-    about.notices(ds)
-    about.axes(ds)
-    about.environment(ds)
+    run_description.list_facts(ds)
+    run_description.list_notices(ds)
+    run_description.list_swept_axes(ds)
+    run_description.list_environment(ds)
 
 
 def refusal(ds: xr.Dataset, folder: Path) -> str | None:
@@ -53,7 +53,7 @@ def test_every_change_is_refused_in_a_sentence_or_harmless(
     result: xr.Dataset, tmp_path: Path
 ) -> None:
     made = refused = 0
-    for said, change in changes(result):
+    for said, change in iterate_changes(result):
         try:
             changed = change(result)
         except ValueError:  # xarray holds no such data set
@@ -67,7 +67,7 @@ def test_every_change_is_refused_in_a_sentence_or_harmless(
 
 
 def test_what_otafl_writes_is_not_refused(result: xr.Dataset, tmp_path: Path) -> None:
-    for ds in (result, *parts_of(make_scenario(TWO_AXES))):
+    for ds in (result, *make_parts(make_scenario(TWO_AXES))):
         write_part(ds, tmp_path / "r.nc")
         again = read_part(tmp_path / "r.nc")
         assert again.attrs.keys() >= ds.attrs.keys()

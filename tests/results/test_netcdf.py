@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
-from support.parts import TWO_AXES, make_scenario, parts_of
+from support.parts import TWO_AXES, make_parts, make_scenario
 
 from otafl.results import netcdf
 from otafl.results.files import read_part, write_part
@@ -58,7 +58,7 @@ def check_same(path: Path) -> None:
 
 
 def test_a_part_is_read_as_xarray_reads_it(tmp_path: Path, ways: Ways) -> None:
-    part = parts_of(make_scenario(TWO_AXES))[0]
+    part = make_parts(make_scenario(TWO_AXES))[0]
     link = np.random.default_rng(0).normal(size=(*part["test_accuracy"].shape, 2))
     part["odd"] = (("point", "trial", "round", "segment"), np.where(link > 1, np.nan, link))
     part["count"] = ("segment", np.array([3, 4], dtype=np.int32))
@@ -156,7 +156,7 @@ def check_written(dataset: xr.Dataset, folder: Path) -> None:
 def test_a_part_is_written_as_xarray_writes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = parts_of(make_scenario(TWO_AXES))[0].assign_attrs(stacks=[0, 2], note="ä", share=0.5)
+    part = make_parts(make_scenario(TWO_AXES))[0].assign_attrs(stacks=[0, 2], note="ä", share=0.5)
     part["whole"] = ("point", np.arange(part.sizes["point"], dtype=np.int32))
     part = part.assign_coords(text=("segment", np.array(["a", "ü b"])))
     part["number"] = 3.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from otafl.results import origins
-from otafl.results.environment import versions
+from otafl.results.environment import get_versions
 from otafl.results.origins import Origin
 
 pytestmark = pytest.mark.exact
@@ -20,7 +20,7 @@ def made(points: set[int], of: dict[str, str] = NEW, file: str = "") -> Origin:
 
 
 def attributes(*several: Origin) -> dict[str, str]:
-    return {origins.ATTRIBUTE: origins.written(several)}
+    return {origins.ATTRIBUTE: origins.to_json(several)}
 
 
 @pytest.mark.parametrize("points", [{0}, {0, 1, 2, 5, 7, 8}, {3, 11}, set(range(40))])
@@ -33,44 +33,46 @@ def test_what_the_last_bits_depend_on_is_kept_and_told() -> None:
     one = replace(made({0, 1}), chunk_mb=8.0, batches=((6, 1), (2, 1)))
     other = replace(made({2}), batches=((6, 2),))
     assert origins.read(attributes(one, other), ()) == [one, other]
-    assert len(origins.joined([[one], [replace(one, points=frozenset({3}))], [other]])) == 2
-    assert origins.computing(attributes(one, other)) == {
+    assert len(origins.join_origins([[one], [replace(one, points=frozenset({3}))], [other]])) == 2
+    assert origins.describe_computing(attributes(one, other)) == {
         "chunk_mb": "8, default",
         "trials side by side": "2,6",
         "threads": "1-2",
     }
-    assert origins.computing({}) == {}
-    assert "threads" not in origins.computing(attributes(made({0})))
+    assert origins.describe_computing({}) == {}
+    assert "threads" not in origins.describe_computing(attributes(made({0})))
 
 
 def test_points_are_ranges() -> None:
-    assert '"points": "0-2,5,7-8"' in origins.written([made({0, 1, 2, 5, 7, 8})])
+    assert '"points": "0-2,5,7-8"' in origins.to_json([made({0, 1, 2, 5, 7, 8})])
 
 
 def test_of_a_point_in_two_files_the_first_counts() -> None:
     first, second = [made({0, 1})], [made({1, 2}), made({0, 3}, OLD)]
-    assert origins.joined([first, second]) == [made({0, 1, 2}), made({3}, OLD)]
+    assert origins.join_origins([first, second]) == [made({0, 1, 2}), made({3}, OLD)]
     other = [made({1, 2}, file="b2")]
-    assert origins.joined([first, other]) == [made({0, 1}), made({2}, file="b2")]
-    assert origins.joined([first, [made({0}, OLD)]]) == first
+    assert origins.join_origins([first, other]) == [made({0, 1}), made({2}, file="b2")]
+    assert origins.join_origins([first, [made({0}, OLD)]]) == first
 
 
 def test_points_that_are_taken_out() -> None:
     both = [made({0, 1}), made({2}, OLD)]
-    assert origins.without(both, {1, 2}) == [made({0})]
+    assert origins.remove_points(both, {1, 2}) == [made({0})]
 
 
 def test_an_older_file() -> None:
     (one,) = origins.read({"torch_version": "2.1"}, [4, 5])
     assert one.points == {4, 5}
     assert one.sources is None
-    assert one.versions == dict.fromkeys(versions(), "not known") | {"torch": "2.1"}
+    assert one.versions == dict.fromkeys(get_versions(), "not known") | {"torch": "2.1"}
 
 
 def test_several_versions_are_told() -> None:
-    assert origins.mixed({}) == ""
-    assert origins.mixed(attributes(made({0, 1}), made({2}, file="a"))) == ""
-    told = origins.mixed(attributes(made({0, 1}), made({2}, file="a"), made({3}, OLD)))
+    assert origins.format_mixed_versions({}) == ""
+    assert origins.format_mixed_versions(attributes(made({0, 1}), made({2}, file="a"))) == ""
+    told = origins.format_mixed_versions(
+        attributes(made({0, 1}), made({2}, file="a"), made({3}, OLD))
+    )
     assert told == (
         "computed by several versions: points 0-2 by torch 2.13; points 3 by torch 2.12"
     )
@@ -83,19 +85,22 @@ def test_code_and_data_that_differ() -> None:
     inputs = {"otafl": "1", "data": "3", "x.csv": "4"}
     other = Origin(frozenset({0}), OLD, {"own.py": "b"}, 8.0, inputs)
     assert origins.read(attributes(one, other), ()) == [one, other]
-    assert origins.differences(one, other) == {
+    assert origins.find_differences(one, other) == {
         "own.py": ("a", "b"),
         "gone.py": ("c", None),
         "samples of data": ("2", "3"),
         "x.csv": (None, "4"),
     }
-    assert origins.differences(one, made({0})) == {"own.py": ("a", None), "gone.py": ("c", None)}
-    assert origins.differences(Origin(frozenset({0}), NEW, None), one) == {}
+    assert origins.find_differences(one, made({0})) == {
+        "own.py": ("a", None),
+        "gone.py": ("c", None),
+    }
+    assert origins.find_differences(Origin(frozenset({0}), NEW, None), one) == {}
     both = attributes(one, Origin(frozenset({1, 2}), NEW, {"own.py": "b"}))
-    assert origins.table(both) == [
+    assert origins.build_table(both) == [
         ("own.py", "a (points 0), b (points 1-2)"),
         ("gone.py", "c"),
         ("otafl's source", "1"),
         ("samples of data", "2"),
     ]
-    assert origins.table({}) == []
+    assert origins.build_table({}) == []

@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from contract.test_sweeps import same
-from support.parts import make_scenario, parts_of
+from support.parts import make_parts, make_scenario
 
 from otafl import open_results
 from otafl.core.errors import UserError
 from otafl.results import packing as packs
 from otafl.results.dataset import combine
 from otafl.results.files import read_part, write_part
-from otafl.results.packing import finished_stacks, pack
+from otafl.results.packing import count_finished_stacks, pack
 
 pytestmark = pytest.mark.exact
 
 
 def written(folder: Path, stacks: int, first: int = 0) -> list[Path]:
     """So many parts of a point each of a sweep over 40 seeds."""
-    parts = parts_of(make_scenario({"seed": list(range(40))}))[first : first + stacks]
+    parts = make_parts(make_scenario({"seed": list(range(40))}))[first : first + stacks]
     paths = [folder / "parts" / f"{first + i:05d}.nc" for i in range(len(parts))]
     for i, (part, path) in enumerate(zip(parts, paths, strict=True)):
         write_part(part.assign_attrs(stacks=[first + i]), path)
@@ -39,13 +39,13 @@ def test_files_of_a_level_make_one_of_the_next(
 ) -> None:
     """As they come, two at a time: 1 + 1 = 2, 2 + 2 = 4."""
     monkeypatch.setattr(packs, "AT_ONCE", 2)
-    whole = combine(parts_of(make_scenario({"seed": list(range(40))}))[:7])
+    whole = combine(make_parts(make_scenario({"seed": list(range(40))}))[:7])
     seen = []
     for i in range(7):
         written(tmp_path, 1, first=i)
         pack(tmp_path)
         seen.append(len(names(tmp_path)))
-        assert finished_stacks(tmp_path) == i + 1
+        assert count_finished_stacks(tmp_path) == i + 1
     assert seen == [1, 1, 2, 1, 2, 2, 3]  # the ones in the binary numbers
     same(open_results(tmp_path), whole)
     pack(tmp_path, finished=True)
@@ -63,7 +63,7 @@ def test_a_finished_sweep_of_packs_is_one_file(
     assert names(tmp_path) == ["packs/1-00000.nc", "packs/1-00001.nc", "parts/00006.nc"]
     pack(tmp_path, finished=True)
     assert len(names(tmp_path)) == 1
-    same(open_results(tmp_path), combine(parts_of(make_scenario({"seed": list(range(40))}))[:7]))
+    same(open_results(tmp_path), combine(make_parts(make_scenario({"seed": list(range(40))}))[:7]))
     left = names(tmp_path)
     pack(tmp_path, finished=True)
     assert names(tmp_path) == left
@@ -102,10 +102,10 @@ def test_dying_before_the_parts_are_removed(
     kept = first.read_bytes()
     pack(tmp_path)
     first.write_bytes(kept)
-    assert finished_stacks(tmp_path) == 3
+    assert count_finished_stacks(tmp_path) == 3
     result = open_results(tmp_path)
     assert int(result["final_round"].notnull().sum()) == 3
-    same(result, combine(parts_of(make_scenario({"seed": list(range(40))}))[:3]))
+    same(result, combine(make_parts(make_scenario({"seed": list(range(40))}))[:3]))
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_ten_thousand_points_open_at_once(tmp_path: Path) -> None:
     scenario = make_scenario({"seed": list(range(100)), "channel.snr_db": list(range(100))})
     every = list(range(10_000))
     groups = [every[:8192], *(every[i : i + 512] for i in range(8192, 9728, 512)), every[9728:]]
-    for i, part in enumerate(parts_of(scenario, groups)):
+    for i, part in enumerate(make_parts(scenario, groups)):
         write_part(part.assign_attrs(stacks=[i]), tmp_path / "parts" / f"{i:05d}.nc")
     began = time.perf_counter()
     result = open_results(tmp_path)

@@ -31,16 +31,16 @@ LOOK = {"fedrlr", "fedrlr_plus", "fedem"}
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_estimate_is_exact(algorithm: str) -> None:
-    example = registry.settings("algorithm", algorithm).example
+    example = registry.load_settings_class("algorithm", algorithm).example
     one = scenario({"algorithm": algorithm} | dict(example))
-    samples = data.loaded(one.data)
+    samples = data.load_cached(one.data)
     model = models.build(one.model, samples.input_shape, samples.classes)
     streams = Streams([one.seed], [0], "cpu", torch.float32)
-    made = memory._bytes_of_state(one, model, streams)
-    assert memory._without_numbers(one, model) == (None if algorithm in LOOK else made)
+    made = memory._count_state_bytes(one, model, streams)
+    assert memory._infer_state_bytes(one, model) == (None if algorithm in LOOK else made)
     trial = memory.estimate_trial(one, read_shape(one.data))
     assert trial.bytes == made + 16 * len(samples.y_train)
-    assert trial.model.size == model.size
+    assert trial.model.num_params == model.num_params
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedamp", "pfedhn", "fedrlr"])
@@ -51,19 +51,19 @@ def test_no_more_is_made_than_is_small(
     """Beyond `SMALL_BYTES` a state is estimated without numbers, to the same bytes, unless its
     method looks at the numbers; the state of such a method is made.
 
-    Fails if a state is made whatever it takes (`_state_bytes`), or none is.
+    Fails if a state is made whatever it takes (`_estimate_state_bytes`), or none is.
     """
-    example = registry.settings("algorithm", algorithm).example
+    example = registry.load_settings_class("algorithm", algorithm).example
     one = scenario({"algorithm": algorithm, "model.hidden": [200]} | dict(example))
-    samples = data.loaded(one.data)
+    samples = data.load_cached(one.data)
     model = models.build(one.model, samples.input_shape, samples.classes)
     streams = Streams([one.seed], [0], "cpu", torch.float32)
-    made = memory._bytes_of_state(one, model, streams)
-    reckoned = memory._without_numbers(one, model)
+    made = memory._count_state_bytes(one, model, streams)
+    reckoned = memory._infer_state_bytes(one, model)
     ways = []
     monkeypatch.setattr(memory, "SMALL_BYTES", most)
-    monkeypatch.setattr(memory, "_without_numbers", lambda *_: ways.append(1) or reckoned)
-    assert memory._state_bytes(one, model) == made
+    monkeypatch.setattr(memory, "_infer_state_bytes", lambda *_: ways.append(1) or reckoned)
+    assert memory._estimate_state_bytes(one, model) == made
     assert len(ways) == (most == 2**14)
 
 
@@ -76,19 +76,19 @@ def test_a_state_that_must_be_made_is_not_made_beyond_the_bound(
     Fails if the state is made whatever it takes, or the bound is not exceeded.
     """
     one = scenario({"algorithm": "fedrlr", "model.hidden": [200], "engine.memory_gb": memory_gb})
-    samples = data.loaded(one.data)
+    samples = data.load_cached(one.data)
     model = models.build(one.model, samples.input_shape, samples.classes)
-    made = memory._bytes_of_state(one, model, Streams([one.seed], [0], "cpu", torch.float32))
+    made = memory._count_state_bytes(one, model, Streams([one.seed], [0], "cpu", torch.float32))
     monkeypatch.setattr(memory, "SMALL_BYTES", 2**14)
     limits = []
-    real = memory.Counter.__init__
+    real = memory.MemoryCounter.__init__
 
-    def noted(counter: memory.Counter, most: float = math.inf) -> None:
+    def noted(counter: memory.MemoryCounter, most: float = math.inf) -> None:
         limits.append(most)
         real(counter, most)
 
-    monkeypatch.setattr(memory.Counter, "__init__", noted)
-    bytes_ = memory._state_bytes(one, model)
+    monkeypatch.setattr(memory.MemoryCounter, "__init__", noted)
+    bytes_ = memory._estimate_state_bytes(one, model)
     assert memory_gb * 2**30 < bytes_ <= made
     assert all(most <= max(memory_gb * 2**30, 2**14) for most in limits)
 
@@ -111,9 +111,11 @@ def find_shortages(keys: dict[str, Any]) -> tuple[str, ...]:
 
 def test_what_two_trials_have_in_common_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured are stacks of one trial and of two."""
-    monkeypatch.setattr(memory, "_peak", lambda point, trials: 10**6 + 5 * 10**7 * len(trials))
+    monkeypatch.setattr(
+        memory, "_measure_peak", lambda point, trials: 10**6 + 5 * 10**7 * len(trials)
+    )
     points = expand(scenario({"channel": "tdl-a", "trials": 2}))
-    assert memory.need(points) == memory.Need(10**6, 5 * 10**7)
+    assert memory.estimate_need(points) == memory.MemoryNeed(10**6, 5 * 10**7)
 
 
 def test_many_devices_take_memory_too() -> None:
@@ -156,14 +158,14 @@ def test_rows_to_come_are_reckoned(keys: dict[str, Any], participants: int) -> N
     keys |= {"devices.participants": participants, "training.rounds": 12, "model.hidden": [200]}
     keys |= {"channel": "tdl-a"}  # which is measured
     (point,) = expand(scenario(keys))
-    said = memory.need([point])
-    with memory.Counter() as counter:
+    said = memory.estimate_need([point])
+    with memory.MemoryCounter() as counter:
         one = Engine(assemble([point], range(2)))
         for t in range(12):
-            one.round(t)
+            one.run_round(t)
     assert counter.peak / 3 < said.fixed + 2 * said.per_trial
     assert counter.peak < 1.1 * (said.fixed + 2 * said.per_trial)
-    assert one.devices.allocated == 500 or participants == 5
+    assert one.devices.num_allocated == 500 or participants == 5
 
 
 def test_short_memory_while_measuring_leaves_one_trial_at_a_time(
@@ -172,9 +174,14 @@ def test_short_memory_while_measuring_leaves_one_trial_at_a_time(
     def fails(*_: object) -> int:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr(memory, "_peak", fails)
+    monkeypatch.setattr(memory, "_measure_peak", fails)
     points = expand(scenario({"channel": {"name": "tdl-a", "subcarrier_groups": 3}, "trials": 4}))
-    assert memory.need(points).trials_within(points[0].scenario.engine.memory_gb * 2**30) == 1
+    assert (
+        memory.estimate_need(points).count_trials_within(
+            points[0].scenario.engine.memory_gb * 2**30
+        )
+        == 1
+    )
 
 
 def test_a_channel_that_is_larger_than_the_machine_is_refused() -> None:

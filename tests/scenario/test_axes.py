@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from support.scenarios import scenario
+from support.scenarios import make_scenario
 
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.channels.awgn import Awgn
 from otafl.power.gbma import Gbma
 from otafl.power.tci import TruncatedChannelInversion as Tci
 from otafl.scenario import (
-    axes_of,
+    build_axes,
     expand,
 )
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.exact
 
 
 def test_no_sweep_is_one_point() -> None:
-    one = scenario(power="ci")
+    one = make_scenario(power="ci")
     (point,) = expand(one)
     assert (point.index, point.coords, point.scenario) == (0, {}, one)
-    assert axes_of(one) == {}
+    assert build_axes(one) == {}
 
 
 def test_points_are_in_c_order_over_the_axes() -> None:
-    swept = scenario(sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci", "tci"]})
+    swept = make_scenario(sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci", "tci"]})
     points = expand(swept)
     assert [point.index for point in points] == list(range(6))
     assert [point.coords for point in points][:4] == [
@@ -40,7 +40,7 @@ def test_points_are_in_c_order_over_the_axes() -> None:
 
 
 def test_axes_have_units_and_names() -> None:
-    swept = scenario(
+    swept = make_scenario(
         sweep={
             "channel.snr_db": [0, 10],
             "channel.bandwidth_hz": [1e6],
@@ -52,7 +52,7 @@ def test_axes_have_units_and_names() -> None:
             "devices.participants": [5],
         }
     )
-    found = axes_of(swept)
+    found = build_axes(swept)
     assert list(found) == [
         "snr_db",
         "bandwidth_hz",
@@ -74,7 +74,7 @@ def test_axes_have_units_and_names() -> None:
 
 
 def test_a_choice_replaces_its_section_and_other_axes_set_its_keys() -> None:
-    swept = scenario(
+    swept = make_scenario(
         power={"name": "gbma", "gain_target": "energy"},
         sweep={"power.threshold": [0.1, 0.3], "power.name": ["tci"]},
     )
@@ -82,25 +82,29 @@ def test_a_choice_replaces_its_section_and_other_axes_set_its_keys() -> None:
         Tci(threshold=0.1),
         Tci(threshold=0.3),
     ]
-    swept = scenario(power={"name": "gbma", "gain_target": "energy"}, sweep={"power": ["gbma"]})
+    swept = make_scenario(
+        power={"name": "gbma", "gain_target": "energy"}, sweep={"power": ["gbma"]}
+    )
     assert expand(swept)[0].scenario.power == Gbma(gain_target="auto")
-    swept = scenario(channel={"snr_db": 7}, sweep={"channel": ["awgn"], "channel.snr_db": [3]})
+    swept = make_scenario(channel={"snr_db": 7}, sweep={"channel": ["awgn"], "channel.snr_db": [3]})
     assert expand(swept)[0].scenario.channel == Awgn.Settings(snr_db=3)
 
 
 def test_a_data_set_and_its_partition_are_two_axes() -> None:
-    swept = scenario(sweep={"data.partition.name": ["iid", "shards"], "data": ["mnist", "digits"]})
+    swept = make_scenario(
+        sweep={"data.partition.name": ["iid", "shards"], "data": ["mnist", "digits"]}
+    )
     names = [(p.scenario.data.name, p.scenario.data.partition.name) for p in expand(swept)]
     assert names == [("mnist", "iid"), ("digits", "iid"), ("mnist", "shards"), ("digits", "shards")]
-    assert list(axes_of(swept)) == ["partition", "data"]
+    assert list(build_axes(swept)) == ["partition", "data"]
 
 
 def test_dims_that_collide_are_named_after_their_sections() -> None:
-    swept = scenario(
+    swept = make_scenario(
         model={"name": "my:Net"},
         sweep={"model.threshold": [1, 2], "power.threshold": [0.1, 0.2], "power.name": ["tci"]},
     )
-    assert list(axes_of(swept)) == ["model_threshold", "power_threshold", "power"]
+    assert list(build_axes(swept)) == ["model_threshold", "power_threshold", "power"]
     assert expand(swept)[3].coords == {
         "model_threshold": 2,
         "power_threshold": 0.2,
@@ -109,7 +113,7 @@ def test_dims_that_collide_are_named_after_their_sections() -> None:
 
 
 def test_zip_advances_its_keys_together() -> None:
-    swept = scenario(
+    swept = make_scenario(
         sweep={
             "seed": [3, 4],
             "zip": [
@@ -126,7 +130,7 @@ def test_zip_advances_its_keys_together() -> None:
         {"seed": 4, "device_count": 20, "algorithm": "fedrlr(rank=2)"},
     ]
     assert points[3].scenario.algorithm == FedRLR.Settings(rank=2)
-    found = axes_of(swept)
+    found = build_axes(swept)
     assert list(found) == ["seed", "zip"]
     assert found["zip"].values == (0, 1)
     assert found["zip"].keys == ("devices.count", "algorithm.name")
@@ -135,18 +139,18 @@ def test_zip_advances_its_keys_together() -> None:
 
 
 def test_keys_of_the_users_own_component_can_be_swept() -> None:
-    swept = scenario(model={"name": "my:Net", "width": 1}, sweep={"model.width": [2, 3]})
+    swept = make_scenario(model={"name": "my:Net", "width": 1}, sweep={"model.width": [2, 3]})
     assert [point.scenario.model.options["width"] for point in expand(swept)] == [2, 3]
-    swept = scenario(sweep={"model.name": ["my:Net"], "model.depth": [2, 3]})
+    swept = make_scenario(sweep={"model.name": ["my:Net"], "model.depth": [2, 3]})
     assert [point.scenario.model.options["depth"] for point in expand(swept)] == [2, 3]
 
 
 def test_only_points_must_agree_across_sections() -> None:
-    swept = scenario(devices={"participants": 20}, sweep={"devices.count": [20, 50]})
+    swept = make_scenario(devices={"participants": 20}, sweep={"devices.count": [20, 50]})
     assert [point.scenario.devices.count for point in expand(swept)] == [20, 50]
 
 
 def test_a_point_of_a_sweep_equals_the_scenario_written_out() -> None:
-    swept = scenario(trials=3, sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci"]})
-    alone = scenario(trials=3, channel={"name": "rayleigh", "snr_db": 10}, power="ci")
+    swept = make_scenario(trials=3, sweep={"channel.snr_db": [0, 10], "power.name": ["gbma", "ci"]})
+    alone = make_scenario(trials=3, channel={"name": "rayleigh", "snr_db": 10}, power="ci")
     assert expand(swept)[3].scenario == alone

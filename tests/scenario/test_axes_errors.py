@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults_of import POLICIES, lines, lines_of_file
+from support.faults_of import POLICIES, list_faults, list_file_faults
 
 from otafl.core import registry
 from otafl.scenario import Scenario, ScenarioError, expand
@@ -115,7 +115,7 @@ pytestmark = pytest.mark.exact
     ],
 )
 def test_a_sweep(sweep: Any, said: str) -> None:
-    assert lines({"sweep": sweep}) == [said]
+    assert list_faults({"sweep": sweep}) == [said]
 
 
 def test_a_point_that_cannot_be_is_laid_to_its_axis(tmp_path: Path) -> None:
@@ -130,11 +130,11 @@ sweep:
     - {seed: 1, algorithm.name: fedavg}
     - {seed: 2, algorithm.name: fedrl}
 """
-    assert lines_of_file(tmp_path, text) == [
+    assert list_file_faults(tmp_path, text) == [
         "quickstart.yaml:6:7: sweep: devices.count=10: devices.participants: got 20, more than "
         "devices.count (10); leave it out for all devices",
         "quickstart.yaml:10:17: sweep: algorithm.name=fedrl: algorithm: unknown algorithm 'fedrl'; "
-        f"did you mean 'fedrlr'? known: {', '.join(registry.names('algorithm'))}, or "
+        f"did you mean 'fedrlr'? known: {', '.join(registry.list_names('algorithm'))}, or "
         "module:callable of your own",
     ]
 
@@ -146,27 +146,27 @@ sweep:
   seed: [{}]
 """
     values = ", ".join(map(str, range(-900, 901)))
-    assert lines_of_file(tmp_path, text.format(values, ", ".join(map(str, range(1801))))) == [
+    assert list_file_faults(tmp_path, text.format(values, ", ".join(map(str, range(1801))))) == [
         "quickstart.yaml:2:1: sweep: has 3,243,601 points (channel.snr_db 1,801 x seed 1,801); "
         "must have at most 10,000: list fewer values, let keys advance together in zip, or make "
         "several sweeps of it"
     ]
     rows = [{"seed": seed, "channel.snr_db": 1} for seed in range(10_001)]
-    assert "has 10,001 points (zip 10,001)" in lines({"sweep": {"zip": rows}})[0]
+    assert "has 10,001 points (zip 10,001)" in list_faults({"sweep": {"zip": rows}})[0]
     with pytest.raises(ScenarioError, match="has 10,001 points"):
         expand(Scenario(name="x", sweep={"seed": list(range(10_001))}))
 
 
 def test_a_fault_that_no_axis_changes_is_said_once() -> None:
     tree = {"devices": {"participants": 20}, "sweep": {"seed": [1, 2, 3]}}
-    assert lines(tree) == [
+    assert list_faults(tree) == [
         "devices.participants: got 20, more than devices.count (10); leave it out for all devices"
     ]
 
 
 def test_faults_of_sections_and_of_the_sweep_are_said_together() -> None:
     tree = {"seed": -1, "sweep": {"channel.snrdb": [1], "channel.snr_db": 4}}
-    assert len(lines(tree)) == 3
+    assert len(list_faults(tree)) == 3
 
 
 def test_expanding_a_scenario_that_was_made_by_hand_checks_it_too() -> None:
@@ -185,12 +185,12 @@ def test_a_bad_axis_and_a_bad_value_of_another_are_both_told() -> None:
         "algorithm": ["fedavg", "fedavgg"],
         "devices.participants": [4],
     }
-    told = lines({"devices": {"count": 2}, "sweep": sweep})
+    told = list_faults({"devices": {"count": 2}, "sweep": sweep})
     assert len(told) == 3
     assert any("'power.nmae' is no key of a scenario" in one for one in told)
     assert any("channel.snr_db=loud: channel.snr_db: got 'loud'" in one for one in told)
     assert any("algorithm=fedavgg" in one and "did you mean 'fedavg'?" in one for one in told)
     for axis in ({"channel.snr_db": 3}, {"power": ["ci", "ci"]}):
-        told = lines({"sweep": {**axis, "csi": ["perfct"]}})
+        told = list_faults({"sweep": {**axis, "csi": ["perfct"]}})
         assert len(told) == 2
         assert "csi=perfct: csi: unknown csi 'perfct'; did you mean 'perfect'?" in told[1]

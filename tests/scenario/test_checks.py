@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.faults_of import lines
+from support.faults_of import list_faults
 
 from otafl.algorithms.fedavg import FedAvg
 from otafl.core import registry
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.exact
     ],
 )
 def test_sections_that_do_not_fit(tree: dict[str, Any], said: str) -> None:
-    assert lines(tree) == [said]
+    assert list_faults(tree) == [said]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_sections_that_just_fit(tree: dict[str, Any]) -> None:
 
 def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FedAvg, "needs", "each")
-    assert lines({}) == [
+    assert list_faults({}) == [
         "transport: 'over_the_air' gives the server only the mean of the updates, but algorithm "
         "'fedavg' needs each of them; use one of the transports ideal, digital"
     ]
@@ -89,7 +89,7 @@ def test_a_method_that_needs_each_update(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_method_that_could_do_with_the_mean() -> None:
     tree = {"algorithm": "fedhm", "model": {"name": "resnet", "channels": [8], "blocks": [1]}}
     tree |= {"data": "fashion_mnist", "transport": "over_the_air"}
-    assert lines(tree)[0].endswith("ideal, digital; or algorithm.sends: product or tangent")
+    assert list_faults(tree)[0].endswith("ideal, digital; or algorithm.sends: product or tangent")
 
 
 def said(tree: dict[str, Any]) -> str:
@@ -166,7 +166,7 @@ TAKING: list[dict[str, Any]] = [
 @pytest.mark.parametrize("method", WHOLE, ids=lambda method: method["name"])
 @pytest.mark.parametrize("part", ASSUMING, ids=str)
 def test_models_are_no_increments(method: dict[str, Any], part: dict[str, Any]) -> None:
-    each = registry.component("algorithm", method["name"]).needs == "each"
+    each = registry.load_component("algorithm", method["name"]).needs == "each"
     tree = {"transport": "digital" if each else "over_the_air", "algorithm": method} | part
     assert f"so it needs increments, and algorithm '{method['name']}' with these" in said(tree)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults_of import POLICIES, TOP, lines, lines_of_file
+from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
 from otafl.core.errors import UserError
-from otafl.scenario import ScenarioError, json_schema, load_scenario
+from otafl.scenario import ScenarioError, build_json_schema, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -60,7 +60,7 @@ def test_it_is_a_user_error() -> None:
 def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
     tree: dict[str, Any], said: str
 ) -> None:
-    assert lines(tree)[0].startswith(said)
+    assert list_faults(tree)[0].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
     ],
 )
 def test_one_fault(tree: dict[str, Any], said: str) -> None:
-    assert lines(tree) == [said]
+    assert list_faults(tree) == [said]
 
 
 def test_a_name_must_be_given() -> None:
@@ -239,7 +239,7 @@ power:
 devices: {count: -3, compute: {name: phon}}
 model: {hidden: [3, 0]}
 """
-    assert lines_of_file(tmp_path, text) == [
+    assert list_file_faults(tmp_path, text) == [
         f"quickstart.yaml:2:1: zz: unknown key {TOP}",
         "quickstart.yaml:5:3: power.treshold: unknown key; did you mean 'threshold'? (known keys: "
         "name, threshold, relative, reference, count_policy_power, constraint, gamma)",
@@ -290,19 +290,19 @@ def test_bounds(tree: dict[str, Any], said: str) -> None:
     if not said:
         load_scenario({"name": "x", **tree})
         return
-    (line,) = lines(tree)
+    (line,) = list_faults(tree)
     assert said in line
 
 
 def test_every_level_in_decibels_is_bounded() -> None:
-    found = list(_numbers_in_decibels(json_schema()))
+    found = list(_numbers_in_decibels(build_json_schema()))
     assert len(found) > 40
     assert [key for key, one in found if not ("minimum" in one and "maximum" in one)] == []
-    assert lines({"channel": {"snr_db": -1001}}) == [
+    assert list_faults({"channel": {"snr_db": -1001}}) == [
         "channel.snr_db: got -1001; must be greater than or equal to -1000"
     ]
     drawn = {"name": "drawn", "power_db": {"uniform": [0, 1001]}}
-    assert lines({"devices": {"compute": drawn}}) == [
+    assert list_faults({"devices": {"compute": drawn}}) == [
         "devices.compute.power_db: can be 1001; all that can be drawn must be at most 1000"
     ]
 
@@ -324,6 +324,6 @@ def _numbers_in_decibels(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_of_many_unknown_keys_the_first_are_told() -> None:
     """A hint for each of 20,000 would take hours; twenty say that the file is another's."""
-    said = lines({"name": "x"} | {f"key_{i}": 1 for i in range(20_000)})
+    said = list_faults({"name": "x"} | {f"key_{i}": 1 for i in range(20_000)})
     assert len(said) == 21
     assert said[-1].startswith("19,980 more unknown keys")

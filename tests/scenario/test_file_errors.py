@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.faults_of import lines_of_file
+from support.faults_of import list_file_faults
 
 from otafl.scenario import ScenarioError, load_scenario
 
@@ -74,7 +74,7 @@ pytestmark = pytest.mark.exact
     ],
 )
 def test_a_file_that_is_no_scenario(tmp_path: Path, text: str, said: str) -> None:
-    assert lines_of_file(tmp_path, text) == [said]
+    assert list_file_faults(tmp_path, text) == [said]
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def _grown(first: str, one: str) -> str:
     ],
 )
 def test_more_values_than_there_may_be(tmp_path: Path, text: str) -> None:
-    (said,) = lines_of_file(tmp_path, text)
+    (said,) = list_file_faults(tmp_path, text)
     assert re.match(r"quickstart\.yaml:2:\d+: bad YAML: holds more than 50,000 values", said)
 
 
@@ -132,13 +132,13 @@ def test_more_values_than_there_may_be(tmp_path: Path, text: str) -> None:
     ],
 )
 def test_nesting_without_end_is_refused(tmp_path: Path, text: str) -> None:
-    (said,) = lines_of_file(tmp_path, text)
+    (said,) = list_file_faults(tmp_path, text)
     assert re.match(r"quickstart\.yaml:2:\d+: bad YAML: is nested more than 40 deep", said)
 
 
 @pytest.mark.parametrize(("number", "digits"), [("9" * 5000, "5,000"), ("0x" + "f" * 998, "1,000")])
 def test_a_whole_number_of_thousands_of_digits(tmp_path: Path, number: str, digits: str) -> None:
-    (said,) = lines_of_file(tmp_path, f"name: x\nseed: {number}")
+    (said,) = list_file_faults(tmp_path, f"name: x\nseed: {number}")
     assert said == (
         f"quickstart.yaml:2:7: bad YAML: the whole number {number[:17]}... has {digits} digits; "
         "must have at most 100"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from support.malformed import texts
+from support.malformed import draw_text
 
 from otafl import cli
 from otafl.data.shape import read_shape
@@ -125,7 +125,7 @@ SEEN: Counter[str] = Counter()
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(text=texts())
+@given(text=draw_text())
 def test_a_sentence_or_a_result(home: Path, text: str) -> None:
     file = home / "s.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")

@@ -7,17 +7,17 @@ from typing import Any
 
 import h5py
 import pytest
-from support.scenarios import SCENARIOS, scenario
+from support.scenarios import SCENARIOS, make_scenario
 
 from otafl.core.settings import Settings
 from otafl.scenario import (
-    about,
+    compute_scenario_hash,
+    describe_scenario,
     expand,
+    is_same,
     load_scenario,
+    make_stack_key,
     restore_tree,
-    same,
-    scenario_hash,
-    stack_key,
     to_yaml,
 )
 
@@ -54,7 +54,7 @@ REFERENCE = SCENARIOS.parent / "results" / "reference"
     ],
 )
 def test_stack_key(change: dict[str, Any], together: bool) -> None:
-    assert (stack_key(scenario()) == stack_key(scenario(**change))) is together
+    assert (make_stack_key(make_scenario()) == make_stack_key(make_scenario(**change))) is together
 
 
 DRAWS = ("harvest", "circuit", "receive", "idle", "sleep")
@@ -64,7 +64,7 @@ def stackable_values(settings: Settings, prefix: str = "") -> dict[str, float]:
     """`section.field` -> value of every stackable field that has one."""
     found = {}
     for name, value in settings:
-        if name in settings.stackable and value is not None:
+        if name in settings.stackable_names and value is not None:
             found[f"{prefix}{name}"] = float(value)
         elif isinstance(value, Settings):
             found |= stackable_values(value, f"{prefix}{name}.")
@@ -73,7 +73,7 @@ def stackable_values(settings: Settings, prefix: str = "") -> dict[str, float]:
 
 def test_stackable_values() -> None:
     got = stackable_values(
-        scenario(
+        make_scenario(
             channel={"name": "awgn", "snr_db": 3},
             power={"name": "tci", "threshold": 0.2},
             devices={"compute": "fixed", "deadline_s": 4},
@@ -139,13 +139,17 @@ def test_stackable_values() -> None:
     ],
 )
 def test_scenario_hash(change: dict[str, Any], same: bool) -> None:
-    assert (scenario_hash(scenario()) == scenario_hash(scenario(**change))) is same
+    assert (
+        compute_scenario_hash(make_scenario()) == compute_scenario_hash(make_scenario(**change))
+    ) is same
 
 
 def test_the_order_of_axes_is_part_of_the_hash() -> None:
     one = {"seed": [1, 2], "channel.snr_db": [0, 10]}
     other = dict(reversed(one.items()))
-    assert scenario_hash(scenario(sweep=one)) != scenario_hash(scenario(sweep=other))
+    assert compute_scenario_hash(make_scenario(sweep=one)) != compute_scenario_hash(
+        make_scenario(sweep=other)
+    )
 
 
 BEFORE = {
@@ -164,7 +168,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("name", BEFORE)
 def test_a_scenario_that_states_the_former_defaults_keeps_its_hash(name: str) -> None:
-    assert scenario_hash(load_scenario(SCENARIOS / f"{name}.yaml")).startswith(BEFORE[name])
+    assert compute_scenario_hash(load_scenario(SCENARIOS / f"{name}.yaml")).startswith(BEFORE[name])
 
 
 @pytest.mark.parametrize("file", sorted(REFERENCE.rglob("*.nc")), ids=lambda path: path.name)
@@ -172,7 +176,7 @@ def test_committed_results_are_of_todays_scenarios(file: Path) -> None:
     with h5py.File(file) as opened:
         stored = dict(opened.attrs)
     (path,) = SCENARIOS.rglob(f"{stored['title']}.yaml")
-    assert same(stored, about(load_scenario(path)))
+    assert is_same(stored, describe_scenario(load_scenario(path)))
 
 
 FORMER = {"name": "fedrlr", "q": 2, "inv_k_gradient": True}
@@ -180,19 +184,21 @@ FORMER = {"name": "fedrlr", "q": 2, "inv_k_gradient": True}
 
 def test_a_default_that_changed_changes_the_hash_of_who_relies_on_it() -> None:
     """By the first defaults, given, hashes are those of scenarios of before, which gave none."""
-    now, first = scenario(algorithm="fedrlr"), scenario(algorithm=FORMER)
-    assert scenario_hash(now) != scenario_hash(first)
-    assert scenario_hash(first).startswith("b46bf4999bbbfb38")
+    now, first = make_scenario(algorithm="fedrlr"), make_scenario(algorithm=FORMER)
+    assert compute_scenario_hash(now) != compute_scenario_hash(first)
+    assert compute_scenario_hash(first).startswith("b46bf4999bbbfb38")
     for key in ("algorithm", "algorithm.name"):
-        bare, given = (scenario(sweep={key: ["fedavg", one]}) for one in ("fedrlr", FORMER))
-        assert scenario_hash(bare) != scenario_hash(given)
-        assert scenario_hash(bare, former=True) != scenario_hash(bare)
-        assert scenario_hash(given, former=True) == scenario_hash(given)
-    old = scenario(sweep={"algorithm": ["fedavg", {"name": "fedrlr"}]})
-    new = scenario(sweep={"algorithm": ["fedavg", FORMER]})
-    assert scenario_hash(old, former=True) == scenario_hash(new)
-    other = scenario(sweep={"algorithm": ["fedavg", {"name": "fedprox", "learning_rate": 0.01}]})
-    assert scenario_hash(other, former=True) == scenario_hash(other)
+        bare, given = (make_scenario(sweep={key: ["fedavg", one]}) for one in ("fedrlr", FORMER))
+        assert compute_scenario_hash(bare) != compute_scenario_hash(given)
+        assert compute_scenario_hash(bare, former=True) != compute_scenario_hash(bare)
+        assert compute_scenario_hash(given, former=True) == compute_scenario_hash(given)
+    old = make_scenario(sweep={"algorithm": ["fedavg", {"name": "fedrlr"}]})
+    new = make_scenario(sweep={"algorithm": ["fedavg", FORMER]})
+    assert compute_scenario_hash(old, former=True) == compute_scenario_hash(new)
+    other = make_scenario(
+        sweep={"algorithm": ["fedavg", {"name": "fedprox", "learning_rate": 0.01}]}
+    )
+    assert compute_scenario_hash(other, former=True) == compute_scenario_hash(other)
 
 
 @pytest.mark.parametrize("joint", [False, True])
@@ -201,18 +207,18 @@ def test_what_axes_chose_before_a_default_changed_has_the_first(joint: bool) -> 
         axis: Any = {"algorithm": ["fedavg", section]}
         if joint:
             axis = {"zip": [{"algorithm": one, "seed": 1} for one in axis["algorithm"]]}
-        return scenario(sweep=axis)
+        return make_scenario(sweep=axis)
 
     bare, given = swept({"name": "fedrlr"}), swept(FORMER)
-    old = {"scenario": to_yaml(bare), "scenario_hash": scenario_hash(bare, former=True)}
-    assert same(old, about(given))
-    assert not same(old, about(bare))
-    assert not same(old | {"scenario_hash": "of another reckoning"}, about(bare))
-    assert same(old | {"scenario_hash": "of another reckoning"}, about(given))
+    old = {"scenario": to_yaml(bare), "scenario_hash": compute_scenario_hash(bare, former=True)}
+    assert is_same(old, describe_scenario(given))
+    assert not is_same(old, describe_scenario(bare))
+    assert not is_same(old | {"scenario_hash": "of another reckoning"}, describe_scenario(bare))
+    assert is_same(old | {"scenario_hash": "of another reckoning"}, describe_scenario(given))
     rates = {"now": 200.0, "then": 2.0}
-    for stored, when in ((about(bare), "now"), (old, "then")):
+    for stored, when in ((describe_scenario(bare), "now"), (old, "then")):
         restored = load_scenario(restore_tree(stored))
         _, point = expand(restored)
         assert point.scenario.algorithm.q == rates[when]
         assert point.scenario.algorithm.inv_k_gradient is (when == "then")
-        assert same(stored, about(restored))
+        assert is_same(stored, describe_scenario(restored))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.scenarios import scenario, written
+from support.scenarios import make_scenario, write_scenario
 
 from otafl.algorithms.fedrlr import FedRLR
 from otafl.channels.rayleigh import Rayleigh
@@ -19,7 +19,7 @@ from otafl.power.tci import TruncatedChannelInversion as Tci
 from otafl.scenario import (
     expand,
     load_scenario,
-    stack_key,
+    make_stack_key,
     to_yaml,
 )
 from otafl.scenario.yaml_source import parse
@@ -47,7 +47,7 @@ sweep:
 
 
 def test_a_whole_file(tmp_path: Path) -> None:
-    got = load_scenario(written(tmp_path, FULL))
+    got = load_scenario(write_scenario(tmp_path, FULL))
     assert got.data.partition == LabelSkew(classes_per_device=2)
     assert got.model == Mlp.Settings(hidden=(256, 256))
     assert got.algorithm == FedRLR.Settings(rank=4)
@@ -58,7 +58,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_a_name_is_enough() -> None:
-    got = scenario()
+    got = make_scenario()
     assert (got.data.name, got.model.name, got.algorithm.name) == ("digits", "mlp", "fedavg")
     assert (got.channel.name, got.csi.name, got.power.name) == ("rayleigh", "perfect", "gbma")
     assert (got.codec.name, got.transport.name) == ("identity", "over_the_air")
@@ -72,14 +72,14 @@ def test_a_name_is_enough() -> None:
 
 
 def test_a_plain_name_and_a_section_without_a_name() -> None:
-    got = scenario(power="tci", channel={"snr_db": 5}, data={"partition": "dirichlet"})
+    got = make_scenario(power="tci", channel={"snr_db": 5}, data={"partition": "dirichlet"})
     assert got.power == Tci()
     assert got.channel == Rayleigh.Settings(snr_db=5)
     assert got.data.partition == Dirichlet()
 
 
 def test_components_of_the_users_own_keep_their_keys() -> None:
-    got = scenario(
+    got = make_scenario(
         data={"name": "my.data:load", "folder": "here", "partition": "iid"},
         model={"name": "my.nets:Net", "width": 3},
     )
@@ -87,11 +87,11 @@ def test_components_of_the_users_own_keep_their_keys() -> None:
     assert got.data.options == {"folder": "here"}
     assert isinstance(got.model, CustomModel)
     assert got.model.options == {"width": 3}
-    assert scenario(model="my.nets:Net").model.options == {}
+    assert make_scenario(model="my.nets:Net").model.options == {}
 
 
 def test_numbers_of_numpy_and_tuples_are_taken_from_a_mapping() -> None:
-    got = scenario(
+    got = make_scenario(
         model={"hidden": (np.int64(3), 4)}, sweep={"channel.snr_db": np.array([0.0, 2.5])}
     )
     assert got.model.hidden == (3, 4)
@@ -107,7 +107,7 @@ def test_loading_leaves_the_mapping_alone() -> None:
 
 def test_overrides(tmp_path: Path) -> None:
     got = load_scenario(
-        written(tmp_path, "name: x\npower: tci\ntraining:\n"),
+        write_scenario(tmp_path, "name: x\npower: tci\ntraining:\n"),
         [
             "power.threshold=5e-1",
             "channel.snr_db=3",
@@ -127,7 +127,7 @@ def test_overrides(tmp_path: Path) -> None:
 
 
 def test_overrides_of_the_sweep(tmp_path: Path) -> None:
-    path = written(tmp_path, FULL)
+    path = write_scenario(tmp_path, FULL)
     assert load_scenario(path, ["sweep={}"]).sweep == {}
     got = load_scenario(path, ["sweep.channel.snr_db=[7]", "sweep.algorithm.rank=[1, 2]"])
     assert got.sweep["channel.snr_db"] == [7]
@@ -137,7 +137,7 @@ def test_overrides_of_the_sweep(tmp_path: Path) -> None:
 
 def test_sections_that_no_axis_changes_are_validated_once() -> None:
     """A sweep of ten thousand points is then checked in seconds."""
-    one = scenario(
+    one = make_scenario(
         algorithm={"name": "fedrlr", "rank": 2},
         model={"name": "mlp", "hidden": [8, 8]},
         channel="rician",
@@ -147,4 +147,4 @@ def test_sections_that_no_axis_changes_are_validated_once() -> None:
     assert first.channel is not second.channel
     assert first.algorithm is second.algorithm
     assert first.model is second.model
-    assert stack_key(first) == stack_key(second)
+    assert make_stack_key(first) == make_stack_key(second)

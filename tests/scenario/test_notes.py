@@ -14,13 +14,13 @@ import yaml
 from support.command import call
 
 from otafl.core import registry
-from otafl.scenario import expand, load_scenario, notes_on, to_yaml
+from otafl.scenario import expand, list_notes, load_scenario, to_yaml
 
 pytestmark = pytest.mark.exact
 
 
 def noted(**keys: Any) -> list[str]:
-    return notes_on(expand(load_scenario({"name": "s", **keys})))
+    return list_notes(expand(load_scenario({"name": "s", **keys})))
 
 
 def test_a_policy_that_no_transport_asks() -> None:
@@ -152,5 +152,7 @@ def test_devices_too_small_for_their_penalty() -> None:
 
 def test_other_transports_are_imported_only_to_name_them(monkeypatch: pytest.MonkeyPatch) -> None:
     points = expand(load_scenario({"name": "s"}))
-    monkeypatch.setattr(registry, "names", lambda table: pytest.fail(f"all of {table} are asked"))
-    assert notes_on(points) == []
+    monkeypatch.setattr(
+        registry, "list_names", lambda table: pytest.fail(f"all of {table} are asked")
+    )
+    assert list_notes(points) == []

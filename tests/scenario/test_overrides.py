@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.faults_of import TOP, lines_of_file
+from support.faults_of import TOP, list_file_faults
 
 pytestmark = pytest.mark.exact
 
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.exact
 )
 def test_an_override(tmp_path: Path, override: str, said: str) -> None:
     text = "name: x\ntrials: 2\npower: tci\nsweep: {channel.snr_db: [1, 2]}\n"
-    assert lines_of_file(tmp_path, text, override) == [said]
+    assert list_file_faults(tmp_path, text, override) == [said]
 
 
 def test_a_fault_of_the_file_is_not_laid_to_an_override(tmp_path: Path) -> None:
     text = "name: x\ndevices:\n  count: 0\n"
-    assert lines_of_file(tmp_path, text, "devices.participants=1", "seed=x") == [
+    assert list_file_faults(tmp_path, text, "devices.participants=1", "seed=x") == [
         "quickstart.yaml:3:3: devices.count: got 0; must be greater than or equal to 1",
         "--set seed=x: seed: got 'x'; must be a whole number",
     ]

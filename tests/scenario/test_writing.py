@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.scenarios import SCENARIOS, scenario, written
+from support.scenarios import SCENARIOS, make_scenario, write_scenario
 
 from otafl.core import registry
 from otafl.scenario import (
-    axes_of,
+    build_axes,
+    build_json_schema,
+    compute_scenario_hash,
     expand,
-    json_schema,
     load_scenario,
-    scenario_hash,
-    stack_key,
+    make_stack_key,
     to_yaml,
 )
 from otafl.scenario.yaml_source import parse
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.exact
 @pytest.mark.parametrize("file", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.name)
 def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:
     once = load_scenario(file)
-    again = load_scenario(written(tmp_path, to_yaml(once)))
+    again = load_scenario(write_scenario(tmp_path, to_yaml(once)))
     assert to_yaml(again) == to_yaml(once)
-    assert scenario_hash(again) == scenario_hash(once)
-    assert [stack_key(p.scenario) for p in expand(again)] == [
-        stack_key(p.scenario) for p in expand(once)
+    assert compute_scenario_hash(again) == compute_scenario_hash(once)
+    assert [make_stack_key(p.scenario) for p in expand(again)] == [
+        make_stack_key(p.scenario) for p in expand(once)
     ]
 
 
@@ -48,16 +48,16 @@ def test_filled_in_yaml_reads_back(file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_filled_in_yaml_shows_the_snr_that_holds(keys: dict[str, Any], shown: Any) -> None:
-    once = scenario(**keys)
+    once = make_scenario(**keys)
     text = to_yaml(once)
     assert parse(text).data["channel"]["snr_db"] == shown
     again = load_scenario(parse(text).data)
-    assert scenario_hash(again) == scenario_hash(once)
+    assert compute_scenario_hash(again) == compute_scenario_hash(once)
     assert [p.coords for p in expand(again)] == [p.coords for p in expand(once)]
 
 
 def test_filled_in_yaml_shows_every_key() -> None:
-    text = to_yaml(scenario(model={"hidden": [3, 4]}, channel={"snr_db": -2.5}))
+    text = to_yaml(make_scenario(model={"hidden": [3, 4]}, channel={"snr_db": -2.5}))
     assert text.startswith("name: x\ndata:\n  name: digits\n  partition:\n    name: iid\n")
     assert "channel:\n  name: rayleigh\n  snr_db: -2.5\n  path_loss_db: null\n" in text
     assert "  hidden: [3, 4]\n" in text
@@ -67,19 +67,19 @@ def test_filled_in_yaml_shows_every_key() -> None:
 def test_the_quickstart_runs_four_snrs_and_three_policies() -> None:
     quickstart = load_scenario(SCENARIOS / "quickstart.yaml")
     assert quickstart.data.name == "digits"
-    assert [len(axis.values) for axis in axes_of(quickstart).values()] == [4, 3]
-    assert len({stack_key(point.scenario) for point in expand(quickstart)}) == 3
+    assert [len(axis.values) for axis in build_axes(quickstart).values()] == [4, 3]
+    assert len({make_stack_key(point.scenario) for point in expand(quickstart)}) == 3
 
 
 def test_json_schema() -> None:
-    schema = json_schema()
+    schema = build_json_schema()
     power = schema["properties"]["power"]["anyOf"]
-    assert power[0] == {"enum": list(registry.names("power"))}
+    assert power[0] == {"enum": list(registry.list_names("power"))}
     kinds = {one["title"]: one for one in power[-1]["oneOf"]}
-    assert list(kinds) == [*registry.names("power"), "module:callable"]
+    assert list(kinds) == [*registry.list_names("power"), "module:callable"]
     assert kinds["tci"]["properties"]["threshold"]["stackable"] is True
     assert kinds["tci"]["properties"]["name"]["const"] == "tci"
-    assert kinds["tci"]["description"] == registry.about("power", "tci").summary
+    assert kinds["tci"]["description"] == registry.read_info("power", "tci").summary
     # without a name a section is its default choice, and only that
     assert kinds["tci"]["required"] == ["name"]
     assert "required" not in kinds["gbma"]
@@ -88,12 +88,12 @@ def test_json_schema() -> None:
     assert channels["module:callable"]["additionalProperties"] is True
     data = {one["title"]: one for one in schema["properties"]["data"]["anyOf"][-1]["oneOf"]}
     partition = data["digits"]["properties"]["partition"]["anyOf"]
-    assert partition[0] == {"enum": list(registry.names("partition"))}
+    assert partition[0] == {"enum": list(registry.list_names("partition"))}
     assert schema["required"] == ["name"]
 
 
 def test_every_reference_of_the_json_schema_resolves() -> None:
-    schema = json_schema()
+    schema = build_json_schema()
     found = list(_references(schema))
     assert len(found) > 20
     assert {one.removeprefix("#/$defs/") for one in found} <= set(schema["$defs"])

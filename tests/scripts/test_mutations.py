@@ -13,17 +13,17 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "mutations.py"), run_name="mutati
 
 
 def test_every_mistake_has_its_place_and_a_test_that_notices_it() -> None:
-    every = SCRIPT["listed"]()
+    every = SCRIPT["list_mutations"]()
     assert len(every) >= 60
     assert len({one.what for one in every}) == len(every)
     assert [one.what for one in every if not one.noticed] == []
     for one in every:
         text = (ROOT / "otafl" / one.file).read_text()
-        assert one.mutated(text) != text
+        assert one.apply(text) != text
 
 
 @pytest.mark.parametrize("text", ["x = 1\n", "y = 2\nz = y = 2\n"])
 def test_a_stale_mistake_says_so(text: str) -> None:
     mutation: Any = SCRIPT["Mutation"]("a sum is off", "power/ci.py", "y = 2", "y = 3")
     with pytest.raises(ValueError, match=r"otafl/power/ci.py has [02] times, not once: y = 2"):
-        mutation.mutated(text)
+        mutation.apply(text)

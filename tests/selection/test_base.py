@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 from contract.small import close, engine, equal, run, scores
-from support.selections import FLAT, K, S, selection, sets
+from support.selections import FLAT, K, S, make_selection, to_sets
 
 from otafl.core import registry
 from otafl.selection.base import find_lowest
 
 pytestmark = pytest.mark.exact
 
-NAMES = registry.names("selection")
+NAMES = registry.list_names("selection")
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in ("threshold", "update_norm")])
 def test_fewer_are_free_than_wanted(name: str) -> None:
     free = np.zeros((S, K), bool)
     free[0, 2] = free[0, 4] = True
-    made = selection(name, window=[10.0, 10.0], probability=[1.0, 1.0])
-    assert sets(made.choose(free, 3, 0, FLAT)) == [[2, 4], []]
+    made = make_selection(name, window=[10.0, 10.0], probability=[1.0, 1.0])
+    assert to_sets(made.select_devices(free, 3, 0, FLAT)) == [[2, 4], []]
 
 
 @pytest.mark.parametrize("name", NAMES)

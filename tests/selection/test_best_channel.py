@@ -9,43 +9,46 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy import stats
-from support.fading_choices import LEVEL, chosen
-from support.selections import ALL, K, S, cohort, selection, sets, state
+from support.fading_choices import LEVEL, select_devices
+from support.selections import ALL, K, S, make_cohort, make_selection, make_state, to_sets
 
 
 @pytest.mark.exact
 def test_best_channel() -> None:
     """By gain times mean |h|^2 over antennas and groups; ties go to the lower number."""
     power = torch.tensor([[3.0, 1.0, 2.0, 3.0, 3.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
-    made = selection("best_channel")
-    assert sets(made.choose(ALL, 2, 0, state(power))) == [[0, 3], [3, 4]]
+    made = make_selection("best_channel")
+    assert to_sets(made.select_devices(ALL, 2, 0, make_state(power))) == [[0, 3], [3, 4]]
     near = torch.tensor([1.0, 10.0, 1.0, 1.0, 0.1])
-    assert sets(made.choose(ALL, 2, 0, state(power, near))) == [[0, 1], [1, 3]]
+    assert to_sets(made.select_devices(ALL, 2, 0, make_state(power, near))) == [[0, 1], [1, 3]]
     free = ALL.copy()
     free[:, 3] = False
-    assert sets(made.choose(free, 2, 0, state(power))) == [[0, 4], [2, 4]]
+    assert to_sets(made.select_devices(free, 2, 0, make_state(power))) == [[0, 4], [2, 4]]
     cells = torch.ones(S, K, 2, 1, 3)
     cells[:, 1, 1, 0, 2] = 9.0
     cells[:, 4, 0, 0, 0] = 8.0
-    assert sets(made.choose(ALL, 2, 0, state(cells))) == [[1, 4], [1, 4]]
+    assert to_sets(made.select_devices(ALL, 2, 0, make_state(cells))) == [[1, 4], [1, 4]]
 
 
 @pytest.mark.exact
 def test_best_channel_as_it_is_believed() -> None:
-    believed = state(torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 4.0, 3.0, 2.0, 1.0]])).h
-    true = state(torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0]).expand(S, -1))
-    assert sets(selection("best_channel", believed).choose(ALL, 2, 0, true)) == [[3, 4], [0, 1]]
+    believed = make_state(torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 4.0, 3.0, 2.0, 1.0]])).h
+    true = make_state(torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0]).expand(S, -1))
+    assert to_sets(make_selection("best_channel", believed).select_devices(ALL, 2, 0, true)) == [
+        [3, 4],
+        [0, 1],
+    ]
 
 
 @pytest.mark.exact
 def test_pilots_of_those_who_are_not_busy() -> None:
     """Three of five are free in the first trial and all in the second; three and two are chosen."""
-    made = selection("best_channel")
-    made.setup.csi.pilot_symbols = 7  # type: ignore[misc]
+    made = make_selection("best_channel")
+    made.setup.csi.num_pilot_symbols = 7  # type: ignore[misc]
     free = ALL.copy()
     free[0, :2] = False
     for available, expected in ((free, [0.0, 3 * 7.0]), (None, [2 * 7.0, 3 * 7.0])):
-        told = made.side_symbols(available, cohort())
+        told = made.count_overhead_symbols(available, make_cohort())
         assert told is not None
         assert told.tolist() == expected
 
@@ -55,7 +58,7 @@ def test_pilots_of_those_who_are_not_busy() -> None:
 def test_best_of_k(wanted: int, devices: int) -> None:
     """Renyi: the ith largest of K exponentials has mean sum_{j=i}^K 1/j, so the `wanted` best add
     up to the sum of these; over 8,000 rounds, by their own spread."""
-    who, power, _ = chosen("best_channel", wanted, torch.ones(devices))
+    who, power, _ = select_devices("best_channel", wanted, torch.ones(devices))
     total = (power * who).sum(2)
     expected = sum(1 / j for i in range(1, wanted + 1) for j in range(i, devices + 1))
     z = (total.mean() - expected) / (total.std() / total.size**0.5)

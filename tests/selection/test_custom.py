@@ -24,33 +24,33 @@ class Last(Selection):
     class Settings(Selection.Settings):
         less: int = 0
 
-    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
-        chosen = np.zeros_like(free)
-        chosen[:, free.shape[1] - wanted + self.settings.less :] = True
+    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
+        chosen = np.zeros_like(available)
+        chosen[:, available.shape[1] - wanted + self.settings.less :] = True
         return chosen
 
 
 class All(Selection):
-    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
-        return free
+    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
+        return available
 
 
 class Taken(Selection):
     """Marks in the array that it was given whom it takes."""
 
-    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
-        free[:] = False
-        free[:, :wanted] = True
-        return free
+    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
+        available[:] = False
+        available[:, :wanted] = True
+        return available
 
 
 class Numbers(Selection):
-    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
         return np.arange(wanted)
 
 
 class Mapped(Selection):
-    def choose(self, free: Any, wanted: Any, round: int, state: Any) -> Any:
+    def select_devices(self, available: Any, wanted: Any, round: int, state: Any) -> Any:
         return {}
 
 
@@ -58,7 +58,7 @@ def select(name: str, free: np.ndarray | None = None, **keys: Any) -> Any:
     section = {"name": f"selection.test_custom:{name}", **keys}
     one = engine({"devices.participants": 2, "devices.selection": section, "trials": 2})
     free = np.ones((2, 4), bool) if free is None else free
-    return one.select(free, 0, one.channel(0))
+    return one.select_cohort(free, 0, one.draw_channel(0))
 
 
 def test_who_takes_part() -> None:
@@ -80,5 +80,5 @@ def test_what_is_wrong_is_said(name: str, said: str) -> None:
     free[1, 1] = name != "Taken"
     with pytest.raises(UserError, match=re.escape(said)) as error:
         select(name, free)
-    start = f"devices.selection.name: choose of 'selection.test_custom:{name}' returned "
+    start = f"devices.selection.name: select_devices of 'selection.test_custom:{name}' returned "
     assert str(error.value).startswith(start)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from contract.small import engine, equal, run
 from scipy import stats
-from support.selections import ALL, FLAT, K, S, selection, sets
+from support.selections import ALL, FLAT, K, S, make_selection, to_sets
 
 from otafl.core.errors import UserError
 from otafl.scenario import load_scenario
@@ -24,8 +24,8 @@ def test_each_by_itself() -> None:
     """Each device is drawn in a share q of 4,000 rounds, two of them and two rounds in a row in q^2
     (binomial)."""
     q = np.array([0.1, 0.7])
-    made = selection("poisson", probability=q.tolist())
-    who = np.stack([made.choose(ALL, K, t, FLAT) for t in range(ROUNDS)])
+    made = make_selection("poisson", probability=q.tolist())
+    who = np.stack([made.select_devices(ALL, K, t, FLAT) for t in range(ROUNDS)])
 
     def z(found: np.ndarray, p: np.ndarray) -> np.ndarray:
         return (found.mean(0) - p) / np.sqrt(p * (1 - p) / len(found))
@@ -39,11 +39,11 @@ def test_each_by_itself() -> None:
 
 @pytest.mark.exact
 def test_the_free_and_no_more_than_wanted() -> None:
-    every = selection("poisson", probability=[1.0, 1.0])
+    every = make_selection("poisson", probability=[1.0, 1.0])
     free = ALL.copy()
     free[0, 1] = False
-    assert sets(every.choose(free, K, 0, FLAT)) == [[0, 2, 3, 4], [0, 1, 2, 3, 4]]
-    assert (every.choose(ALL, 2, 0, FLAT).sum(1) == 2).all()
+    assert to_sets(every.select_devices(free, K, 0, FLAT)) == [[0, 2, 3, 4], [0, 1, 2, 3, 4]]
+    assert (every.select_devices(ALL, 2, 0, FLAT).sum(1) == 2).all()
 
 
 @pytest.mark.exact

@@ -14,8 +14,8 @@ import pytest
 import torch
 from contract.small import engine, equal, run
 from scipy import stats
-from support.fading_choices import LEVEL, ROUNDS, TRIALS, chosen
-from support.selections import ALL, DOUBLE, FLAT, K, S, selection, sets, state
+from support.fading_choices import LEVEL, ROUNDS, TRIALS, select_devices
+from support.selections import ALL, DOUBLE, FLAT, K, S, make_selection, make_state, to_sets
 
 from otafl.core.rng import Streams
 
@@ -24,15 +24,15 @@ from otafl.core.rng import Streams
 def test_threshold() -> None:
     """SNR = budget times gain: 1, 2, .. 5 in the first trial and twice that in the second; 3 dB is
     1.995 and 7 dB 5.01."""
-    made = selection("threshold", min_snr_db=[3.0, 7.0])
-    assert sets(made.choose(ALL, K, 0, FLAT)) == [[1, 2, 3, 4], [2, 3, 4]]
+    made = make_selection("threshold", min_snr_db=[3.0, 7.0])
+    assert to_sets(made.select_devices(ALL, K, 0, FLAT)) == [[1, 2, 3, 4], [2, 3, 4]]
     busy = ALL.copy()
     busy[0, 2] = False
-    assert sets(made.choose(busy, K, 0, FLAT)) == [[1, 3, 4], [2, 3, 4]]
-    assert sets(made.choose(ALL, K, 0, state(torch.full((S, K), 0.1)))) == [[], []]
+    assert to_sets(made.select_devices(busy, K, 0, FLAT)) == [[1, 3, 4], [2, 3, 4]]
+    assert to_sets(made.select_devices(ALL, K, 0, make_state(torch.full((S, K), 0.1)))) == [[], []]
     for round in range(20):
-        draw = Streams([1, 1], [0, 1], dtype=DOUBLE).uniform("selection", round, (K,)).numpy()
-        chosen = sets(made.choose(ALL, 2, round, FLAT))
+        draw = Streams([1, 1], [0, 1], dtype=DOUBLE).draw_uniform("selection", round, (K,)).numpy()
+        chosen = to_sets(made.select_devices(ALL, 2, round, FLAT))
         for trial, heard in enumerate([[1, 2, 3, 4], [2, 3, 4]]):
             order = sorted(heard, key=lambda k: draw[trial, k])
             assert chosen[trial] == sorted(order[:2])
@@ -42,7 +42,7 @@ def test_threshold() -> None:
 def test_threshold_probability() -> None:
     """exp(-threshold / s) of mean SNR s, each device on its own: 8,000 binomial draws a device."""
     gain = torch.tensor([0.5, 1.0, 4.0])
-    who, _, _ = chosen("threshold", 3, gain, min_snr_db=-3.0)
+    who, _, _ = select_devices("threshold", 3, gain, min_snr_db=-3.0)
     p = np.exp(-(10**-0.3) / gain.numpy())
     count = TRIALS * ROUNDS
     z = (who.mean((0, 1)) - p) / np.sqrt(p * (1 - p) / count)
@@ -62,7 +62,7 @@ def test_a_round_in_which_nobody_takes_part() -> None:
         assert not taken[name].any()
     assert not one.parts.clock.compute_spent_j().any()
     seconds = 3 * 32 * sum(block[0].numel() for block in before.values()) / 1e7
-    np.testing.assert_allclose(one.parts.clock.now(), seconds, rtol=1e-12)
+    np.testing.assert_allclose(one.parts.clock.get_time_s(), seconds, rtol=1e-12)
 
 
 @pytest.mark.exact

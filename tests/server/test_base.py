@@ -16,7 +16,7 @@ from contract.small import engine, run
 
 from otafl.core import registry
 from otafl.core.contracts import Hyper, Tensors
-from otafl.core.hyper import hyper_of
+from otafl.core.hyper import build_hyper
 from otafl.core.rng import Streams
 from otafl.scenario import ScenarioError
 from otafl.server.base import ServerOptimiser
@@ -28,8 +28,8 @@ STREAMS = Streams([0, 0], [0, 1], dtype=torch.float64)
 
 def made(name: str, **keys: Any) -> tuple[ServerOptimiser, Hyper]:
     """An optimiser and its numbers, of two trials."""
-    optimiser: ServerOptimiser = registry.settings("server", name)(**keys)
-    return optimiser, hyper_of([optimiser] * 2, STREAMS)
+    optimiser: ServerOptimiser = registry.load_settings_class("server", name)(**keys)
+    return optimiser, build_hyper([optimiser] * 2, STREAMS)
 
 
 def by_hand(name: str, deltas: list[float], eta: float, tau: float) -> list[float]:
@@ -66,7 +66,7 @@ def test_numbers_worked_by_hand(name: str) -> None:
         np.testing.assert_allclose(model, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", registry.names("server"))
+@pytest.mark.parametrize("name", registry.list_names("server"))
 def test_what_holds_for_every_optimiser(name: str) -> None:
     """Memory is a trial's; other blocks are the method's; nothing is written to; a trial alone is
     the trial in a stack; without a step the model stays."""

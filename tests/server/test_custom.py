@@ -13,7 +13,7 @@ import torch
 from contract.small import engine
 
 from otafl.core.errors import UserError
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.server.base import ServerOptimiser
 from otafl.server.momentum import Momentum
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.exact
 class Part(ServerOptimiser):
     """Goes a part of the way, of which each trial has its own."""
 
-    part: float = stackable(0.5, gt=0)
+    part: float = declare_stackable(0.5, gt=0)
 
     def init(self, server: Any, hyper: Any) -> Any:
         return {}
@@ -59,7 +59,7 @@ def test_its_step_with_numbers_that_are_stacked() -> None:
     one, plain = engine(keys), engine({"trials": 1})
     start = plain.server["model"].clone()
     for each in (one, plain):
-        each.round(0)
+        each.run_round(0)
     whole = plain.server["model"] - start
     torch.testing.assert_close(one.server["model"][:1] - start, 0.25 * whole)
     torch.testing.assert_close(one.server["model"][1:] - start, whole)
@@ -82,5 +82,5 @@ def test_its_step_with_numbers_that_are_stacked() -> None:
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
-        engine({"server": f"server.test_custom:{name}"}).round(0)
+        engine({"server": f"server.test_custom:{name}"}).run_round(0)
     assert re.match(r"server\.name: .*; expected .* \(.*test_custom\.py:\d+\)$", str(error.value))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.made_devices import mains
+from support.made_devices import make_mains_hardware
 from support.selections import EstimateFn
 from torch import Tensor
 
@@ -15,20 +15,24 @@ from otafl.core import registry
 from otafl.core.contracts import ChannelState, Cohort, LinkBudget, Submodel, Workload
 from otafl.core.rng import Streams
 from otafl.devices.hardware import Hardware
-from otafl.levels.base import SubmodelAssignment, SubmodelSetup
 from otafl.selection.base import SelectionSetup
+from otafl.submodels.base import SubmodelAssignment, SubmodelSetup
 
 DOUBLE = torch.float64
 K = 8
 SIZES = tuple(
     Submodel(
-        ratio, size, size, flops=lambda of, m=size: m * of.steps * of.batch, saved_activations=10
+        ratio,
+        size,
+        size,
+        flops_fn=lambda of, m=size: m * of.num_steps * of.effective_batch_size,
+        saved_activations=10,
     )
     for ratio, size in ((1.0, 400), (0.5, 200), (0.25, 100))
 )
 
 
-def levels(
+def make_levels(
     name: str,
     speeds: Any = None,
     budget: float = 1.0,
@@ -43,40 +47,42 @@ def levels(
     streams = Streams([5] * trials, list(range(trials)), dtype=DOUBLE)
     rates = np.ones((trials, K)) if speeds is None else np.asarray(speeds, float).reshape(-1, K)
     hardware = replace(
-        Hardware.stack([mains(K)] * trials),
+        Hardware.stack([make_mains_hardware(K)] * trials),
         flops_per_s=rates,
         memory_mb=np.broadcast_to(memory, (trials, K)),
     )
     setup = SubmodelSetup(
         SIZES,
         hardware,
-        Workload(steps=2, batch_size=5, samples=np.full((trials, K), 50.0)),
+        Workload(num_steps=2, batch_size=5, num_samples=np.full((trials, K), 50.0)),
         link=SelectionSetup(EstimateFn(), link, streams, {}),
     )
-    made: SubmodelAssignment = registry.make(
-        "levels", registry.settings("levels", name)(**settings), setup
+    made: SubmodelAssignment = registry.make_component(
+        "levels", registry.load_settings_class("levels", name)(**settings), setup
     )
     return made
 
 
-def cohort(*devices: list[int]) -> Cohort:
+def make_cohort(*devices: list[int]) -> Cohort:
     """Of the devices of each trial; all, if none are given."""
     rows = devices or (list(range(K)),)
     trial = torch.cat([torch.full((len(row),), s) for s, row in enumerate(rows)])
     device = torch.tensor([k for row in rows for k in row])
     weight = torch.ones(len(device), dtype=DOUBLE)
-    return Cohort.fresh(trial, device, weight, tuple(map(len, rows)), K)
+    return Cohort.create(trial, device, weight, tuple(map(len, rows)), K)
 
 
-def state(power: Any = 1.0, trials: int = 1) -> ChannelState:
+def make_state(power: Any = 1.0, trials: int = 1) -> ChannelState:
     """The power gains of the devices, without fading."""
     power = torch.as_tensor(power, dtype=DOUBLE).expand(trials, K)
     h = power.sqrt().to(torch.complex128)[:, :, None, None, None]
     return ChannelState(h, torch.ones_like(power))
 
 
-def of(assigned: SubmodelAssignment, who: Cohort, power: Any = 1.0, round: int = 0) -> list[int]:
+def assign(
+    assigned: SubmodelAssignment, cohort: Cohort, power: Any = 1.0, round: int = 0
+) -> list[int]:
     """Who trains what."""
-    got: Tensor = assigned.of(who, round, state(power, who.trials))
+    got: Tensor = assigned.assign_levels(cohort, round, make_state(power, cohort.num_trials))
     assert got.dtype == torch.int64
     return got.tolist()

@@ -19,7 +19,7 @@ from twins import baselines as twin
 from twins.setting import minibatch
 
 from otafl.algorithms.base import Algorithm
-from otafl.algorithms.whole_models import step_size
+from otafl.algorithms.whole_models import compute_step_size
 from otafl.core.contracts import Hyper, Tensors
 from otafl.core.rng import Streams
 from otafl.engine.engine import Engine
@@ -44,7 +44,7 @@ AIR = {
 }
 
 
-def made(algorithm: dict[str, Any], codec: dict[str, Any], air: bool, dtype: str) -> Engine:
+def make_engine(algorithm: dict[str, Any], codec: dict[str, Any], air: bool, dtype: str) -> Engine:
     """Two trials of each of two points of the sweep, the first and the last of the product."""
     keys: dict[str, Any] = {"algorithm": {"learning_rate": 0.3, "decay": 0.2, **algorithm}}
     keys |= {"codec": codec or "identity", "transport": "ideal", "model.hidden": [9, 7]}
@@ -58,7 +58,7 @@ NUMBERS: dict[str, Literal[1, 2, 3, 4]]
 NUMBERS = {"fedmid": 1, "prox_sgd": 2, "magnitude_pruning": 3, "fedavg": 4}
 
 
-def method(
+def make_reference(
     algorithm: dict[str, Any], codec: dict[str, Any], hyper: Hyper, row: int
 ) -> tuple[twin.Baseline, float, float]:
     """The twin of a trial, and its step size of the first round and decay."""
@@ -73,7 +73,7 @@ def method(
     return of, value["learning_rate"], value["decay"]
 
 
-def parameters(one: Engine, row: int) -> twin.Model:
+def read_parameters(one: Engine, row: int) -> twin.Model:
     """The server's model of a trial."""
     model, blocks = one.parts.model, one.server
     if list(blocks) == ["model"]:
@@ -83,43 +83,43 @@ def parameters(one: Engine, row: int) -> twin.Model:
     return twin.Model([arrays[f"weight{i}"] for i in layers], [arrays[f"bias{i}"] for i in layers])
 
 
-def sensing_of(codec: dict[str, Any]) -> twin.Sensing | None:
+def make_sensing(codec: dict[str, Any]) -> twin.Sensing | None:
     """Of 64x9, 9x7 and 7x10 the first two have a side of 9, the longer of the two most common."""
     if not codec:
         return None
     draw = Streams([0], [0], dtype=torch.float64)
-    first, second = (draw.normal(f"matrix/weight{i}", 0, (5, 9))[0].numpy() for i in range(2))
+    first, second = (draw.draw_normal(f"matrix/weight{i}", 0, (5, 9))[0].numpy() for i in range(2))
     matrices = [first / np.sqrt(5), second / np.sqrt(5), None]
     return twin.Sensing(matrices, codec["iterations"], codec["threshold"])
 
 
-def on_air(one: Engine, t: int, group: int, row: int, reals: int) -> twin.Air:
+def read_link(one: Engine, t: int, group: int, row: int, num_coordinates: int) -> twin.Air:
     """The link of a payload group and trial as saved, with the noise's draw: real parts of
     variance 1/2."""
     h, p, eta = (one.link[t][f"{name}/{group}"][row, 0].numpy() for name in ("h", "p", "eta"))
-    draw = one.parts.streams.normal(f"noise/{group}", t, (reals,))[row].numpy()
+    draw = one.parts.streams.draw_normal(f"noise/{group}", t, (num_coordinates,))[row].numpy()
     return twin.Air(h, p, float(np.sqrt(eta)), np.sqrt(0.5) * draw)
 
 
 def assert_equals_the_twin(algorithm: dict[str, Any], codec: dict[str, Any], air: bool) -> None:
     """Hold every round's model of every trial, and the symbols of the run, to the twin's."""
-    one = made(algorithm, codec, air, "float64")
-    sensing = sensing_of(codec) if "rows" in codec else None
-    hyper, cohort = one.parts.hyper, one.select(None, 0)
+    one = make_engine(algorithm, codec, air, "float64")
+    sensing = make_sensing(codec) if "rows" in codec else None
+    hyper, cohort = one.parts.hyper, one.select_cohort(None, 0)
     reals = 64 * 5 + 5 * 7 + 7 * 10 if sensing else 64 * 9 + 9 * 7 + 7 * 10
     memory: list[list[list[np.ndarray]]] = []
     for t in range(ROUNDS):
-        models = [parameters(one, row) for row in range(S)]
+        models = [read_parameters(one, row) for row in range(S)]
         if not memory:
             memory = [[[0.0 * a for a in m.weights + m.biases]] * K for m in models]
-        work = one.parts.samples.local_data.work(t, cohort)
-        batches = [work.batch(step) for step in range(2)]
-        one.round(t)
+        work = one.parts.samples.training_data.select_cohort(t, cohort)
+        batches = [work.draw_batch(step) for step in range(2)]
+        one.run_round(t)
         for row in range(S):
-            of, rate, decay = method(algorithm, codec, hyper, row)
+            of, rate, decay = make_reference(algorithm, codec, hyper, row)
             of_biases = None
             if air and algorithm.get("bias_mode") == "ota":
-                of_biases = on_air(one, t, 1, row, 9 + 7 + 10)
+                of_biases = read_link(one, t, 1, row, 9 + 7 + 10)
             expected, memory[row], _ = twin.one_round(
                 of,
                 models[row],
@@ -128,10 +128,10 @@ def assert_equals_the_twin(algorithm: dict[str, Any], codec: dict[str, Any], air
                 cohort.normalised_weight.view(S, K)[row].numpy(),
                 rate / (1 + decay * t),
                 sensing,
-                on_air(one, t, 0, row, reals) if air else None,
+                read_link(one, t, 0, row, reals) if air else None,
                 of_biases,
             )
-            after = parameters(one, row)
+            after = read_parameters(one, row)
             for ours, theirs in zip(
                 after.weights + after.biases, expected.weights + expected.biases, strict=True
             ):
@@ -169,8 +169,8 @@ def assert_trains_a_module(name: str, codec: Any) -> None:
     made = type(one.parts.algorithm)(parts.scenario.algorithm, parts.model, 4)  # type: ignore[call-arg]
     ours = Engine(dataclasses.replace(parts, algorithm=made))
     before = {key: block.clone() for key, block in ours.server.items()}
-    ours.round(0)
-    ours.round(1)
+    ours.run_round(0)
+    ours.run_round(1)
     assert {key: block.shape for key, block in ours.server.items()} == {
         key: block.shape for key, block in before.items()
     }
@@ -191,7 +191,7 @@ def small_server() -> Tensors:
 
 def assert_measures_density(ours: Algorithm) -> None:
     """4 of 10 weights of `small_server`, of both layers."""
-    assert ours.measures(small_server(), {}) == {
+    assert ours.compute_metrics(small_server(), {}) == {
         "weight_density": pytest.approx(torch.tensor([0.4, 0.0]))
     }
 
@@ -202,5 +202,5 @@ def assert_the_paper_s_steps(settings: Any) -> None:
         name: torch.tensor([getattr(settings, name)], dtype=torch.float64)
         for name in ("learning_rate", "decay")
     }
-    assert float(step_size(hyper, 0)) == 0.002
-    assert float(step_size(hyper, 75)) == pytest.approx(2 / 1075, rel=1e-14)
+    assert float(compute_step_size(hyper, 0)) == 0.002
+    assert float(compute_step_size(hyper, 75)) == pytest.approx(2 / 1075, rel=1e-14)

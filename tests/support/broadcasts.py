@@ -25,7 +25,7 @@ BANDWIDTH_HZ = [1e5, 4e5]
 SNR_DB = [10.0, 0.0]
 
 
-def setup() -> DownlinkSetup:
+def make_setup() -> DownlinkSetup:
     table, row = torch.ones(S, K, dtype=DOUBLE), torch.ones(S, dtype=DOUBLE)
     bandwidth = torch.tensor(BANDWIDTH_HZ, dtype=DOUBLE)
     budget = LinkBudget(table, table, row, bandwidth, row.bool())
@@ -33,22 +33,24 @@ def setup() -> DownlinkSetup:
     return DownlinkSetup(RATE_BPS, budget, Streams([2, 2], [0, 1], dtype=DOUBLE), hyper)
 
 
-def cohort() -> Cohort:
+def make_cohort() -> Cohort:
     """Devices 0, 1, 3 of the first trial, 2 of the second."""
     trial, device = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 1, 3, 2])
-    return Cohort.fresh(trial, device, torch.full((4,), 0.25, dtype=DOUBLE), (3, 1), K)
+    return Cohort.create(trial, device, torch.full((4,), 0.25, dtype=DOUBLE), (3, 1), K)
 
 
-def random(*shape: int) -> Tensor:
+def draw_normal(*shape: int) -> Tensor:
     return torch.randn(shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(3))
 
 
-def shared() -> Broadcast:
+def make_shared() -> Broadcast:
     """Six and four reals, and three integers."""
     count = torch.arange(3 * S).view(S, 3)
-    return Broadcast({"a": 3.0 * random(S, 2, 3), "b": 0.1 * random(S, 4), "count": count})
+    return Broadcast(
+        {"a": 3.0 * draw_normal(S, 2, 3), "b": 0.1 * draw_normal(S, 4), "count": count}
+    )
 
 
-def own() -> Broadcast:
+def make_per_device() -> Broadcast:
     level = torch.arange(1.0, 5.0, dtype=DOUBLE)[:, None]
-    return Broadcast({"a": level * random(4, 5)}, per_device=True)
+    return Broadcast({"a": level * draw_normal(4, 5)}, per_device=True)

@@ -41,13 +41,13 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
 OF_CASES = pytest.mark.parametrize("case", CASES)
 
 
-def cnn(case: str) -> Cnn:
+def make_cnn(case: str) -> Cnn:
     """The network of a case."""
     keys, shape = CASES[case]
     return Cnn(Cnn.Settings(**keys), shape, CLASSES)
 
 
-def some_params(model: Model, rows: int = N) -> Tensors:
+def draw_params(model: Model, rows: int = N) -> Tensors:
     """Normal, of deviation one half."""
     generator = torch.Generator().manual_seed(1)
     return {
@@ -56,7 +56,7 @@ def some_params(model: Model, rows: int = N) -> Tensors:
     }
 
 
-def some_batch(case: str, weighted: bool = False) -> Batch:
+def draw_batch(case: str, weighted: bool = False) -> Batch:
     """Images of a case."""
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(N, B, *CASES[case][1], generator=generator, dtype=F64)
@@ -68,7 +68,9 @@ def some_batch(case: str, weighted: bool = False) -> Batch:
     return Batch(x, y, weight)
 
 
-def by_torch(case: str, weights: list[Tensor], biases: list[Tensor], x: Tensor) -> Tensor:
+def compute_torch_scores(
+    case: str, weights: list[Tensor], biases: list[Tensor], x: Tensor
+) -> Tensor:
     """Scores [B, classes] of one row by torch's own layers; weights [k k C, out]."""
     keys, shape = CASES[case]
     settings = Cnn.Settings(**keys)
@@ -87,7 +89,9 @@ def by_torch(case: str, weights: list[Tensor], biases: list[Tensor], x: Tensor) 
     return x @ weights[-1] + biases[-1]
 
 
-def leaves(model: LayeredModel, params: Tensors, row: int) -> tuple[list[Tensor], list[Tensor]]:
+def make_leaves(
+    model: LayeredModel, params: Tensors, row: int
+) -> tuple[list[Tensor], list[Tensor]]:
     """Weights and biases of a row, for autograd."""
     weights = [params[one.weight][row].clone().requires_grad_() for one in model.layers]
     return weights, [params[one.bias][row].clone().requires_grad_() for one in model.layers]

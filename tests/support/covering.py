@@ -11,7 +11,7 @@ Place = tuple[str, Hashable]
 """An axis and a value of it."""
 
 
-def covering(axes: Mapping[str, Sequence[Hashable]], strength: int = 2) -> list[Row]:
+def build_covering_rows(axes: Mapping[str, Sequence[Hashable]], strength: int = 2) -> list[Row]:
     """Return rows, a value of each axis, that together have every combination of values of
     `strength` axes.
 
@@ -35,14 +35,14 @@ def covering(axes: Mapping[str, Sequence[Hashable]], strength: int = 2) -> list[
         for name in axes:
             if name not in row:
                 row[name] = max(
-                    axes[name], key=lambda value: _added((name, value), row, left, strength)
+                    axes[name], key=lambda value: _count_added((name, value), row, left, strength)
                 )
         left -= {frozenset(some) for some in itertools.combinations(row.items(), strength)}
         rows.append({name: row[name] for name in axes})
     return rows
 
 
-def _added(place: Place, row: Row, left: set[frozenset[Place]], strength: int) -> int:
+def _count_added(place: Place, row: Row, left: set[frozenset[Place]], strength: int) -> int:
     """Return how many combinations that no row has a value adds to a row."""
     others = itertools.combinations(row.items(), strength - 1)
     return sum(frozenset((place, *some)) in left for some in others)

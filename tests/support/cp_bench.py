@@ -14,23 +14,23 @@ MATRIX, KERNEL = (7, 5), (3, 3, 4, 5)
 BOTH = pytest.mark.parametrize(("modes", "rank"), [(MATRIX, 3), (KERNEL, 6)])
 
 
-def normal(seed: int, *shape: int) -> Tensor:
+def draw_normal(seed: int, *shape: int) -> Tensor:
     """Standard normal numbers."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def factors(seed: int, modes: tuple[int, ...], rank: int, n: int = 2) -> list[Tensor]:
+def draw_factors(seed: int, modes: tuple[int, ...], rank: int, n: int = 2) -> list[Tensor]:
     """Normal factors [n, R, I_n]."""
-    return [normal(100 * seed + m, n, rank, size) for m, size in enumerate(modes)]
+    return [draw_normal(100 * seed + m, n, rank, size) for m, size in enumerate(modes)]
 
 
-def near(at: list[Tensor], seed: int, size: float) -> list[Tensor]:
+def perturb(frame: list[Tensor], seed: int, size: float) -> list[Tensor]:
     """Factors that have drifted from others."""
-    return [f + size * normal(7000 + 100 * seed + m, *f.shape) for m, f in enumerate(at)]
+    return [f + size * draw_normal(7000 + 100 * seed + m, *f.shape) for m, f in enumerate(frame)]
 
 
-def relative(a: Tensor, b: Tensor) -> float:
+def compute_relative_error(a: Tensor, b: Tensor) -> float:
     """|a - b| / |b|."""
     return float((a - b).norm() / b.norm())
 
@@ -40,9 +40,9 @@ def unfold(matrix: Tensor, modes: Sequence[int], mode: int) -> Tensor:
     return matrix.view(-1, *modes).movedim(mode + 1, 1).flatten(2)
 
 
-def derivative(at: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
+def compute_derivative(frame: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
     """J(B) = sum_n [[A1 .. Bn .. AN]] as its last matrix, for factors B_n."""
     total = torch.zeros(())
-    for mode, b in enumerate(along):
-        total = total + cp.kruskal([b if m == mode else f for m, f in enumerate(at)])
+    for mode, b in enumerate(direction):
+        total = total + cp.kruskal([b if m == mode else f for m, f in enumerate(frame)])
     return total

@@ -12,14 +12,14 @@ from otafl.scenario import Point, expand, load_scenario
 ROUNDS, PARTICIPANTS = 3, 20
 
 
-def crowd(samples: int) -> DataSet:
+def make_dataset(samples: int) -> DataSet:
     """Four numbers a sample, of which the largest is the class."""
     draw = np.random.default_rng(0)
     x, test = (draw.standard_normal((n, 4), dtype=np.float32) for n in (samples, 50))
     return DataSet(x, x.argmax(1), test, test.argmax(1), classes=4)
 
 
-def points(devices: int, /, **keys: Any) -> list[Point]:
+def make_points(devices: int, /, **keys: Any) -> list[Point]:
     """A sample a device, of whom 20 take part in each of three rounds."""
     tree = {
         "name": "crowd",

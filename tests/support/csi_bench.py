@@ -32,11 +32,11 @@ class Recorded:
         self.states = states
         self.asked: list[int] = []
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         self.asked.append(round)
         return self.states[round]
 
-    def outline(self, round: int) -> ChannelState:
+    def get_large_scale_state(self, round: int) -> ChannelState:
         return self.states[round]
 
 
@@ -45,23 +45,23 @@ def compute_link_budget(budget: Tensor, gain: Tensor) -> LinkBudget:
     return LinkBudget(budget, gain, ones, ones, ones.bool())
 
 
-def of_shape(*shape: int, seed: int = 0, dtype: torch.dtype = torch.complex128) -> Tensor:
+def draw_normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.complex128) -> Tensor:
     return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
-def known(
+def make_csi(
     name: str, channel: Any, link: LinkBudget, streams: Streams, hyper: Any = None, **fields: Any
 ) -> Any:
     """What is known of a channel by these settings; hyper: stackable fields, [S]."""
-    section = registry.settings("csi", name)(**fields)
-    made: Csi = registry.make("csi", section, channel, link, streams, hyper or {})
+    section = registry.load_settings_class("csi", name)(**fields)
+    made: Csi = registry.make_component("csi", section, channel, link, streams, hyper or {})
     return made
 
 
-def links(budget: Tensor, gain: Tensor, **fields: Any) -> tuple[Channel, LinkBudget, Streams]:
+def make_links(budget: Tensor, gain: Tensor, **fields: Any) -> tuple[Channel, LinkBudget, Streams]:
     """Rayleigh fading of devices of these budgets and gains, [S, K] each."""
     streams = Streams([3] * len(budget), range(len(budget)), dtype=DOUBLE)
-    section = registry.settings("channel", "rayleigh")(**fields)
+    section = registry.load_settings_class("channel", "rayleigh")(**fields)
     link = compute_link_budget(budget, gain)
-    made: Channel = registry.make("channel", section, link, budget.shape[1], streams, {})
+    made: Channel = registry.make_component("channel", section, link, budget.shape[1], streams, {})
     return made, link, streams

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions import Deck, Partition
+from otafl.data.partitions import Partition, PartitionTask
 
 
-def dealt(
+def assign_samples(
     partition: Partition,
     labels: Indices,
     devices: int,
@@ -18,4 +18,4 @@ def dealt(
     owner: Indices | None = None,
 ) -> Sequence[Indices]:
     """The samples of each device."""
-    return partition.deal(Deck(labels, devices, generator, owner))
+    return partition.assign_samples(PartitionTask(labels, devices, generator, owner))

@@ -13,7 +13,7 @@ from otafl.codecs.identity import Identity
 from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, Group, LinkBudget, LinkReport, Received
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable_fields
+from otafl.core.settings import list_stackable_fields
 from otafl.uplink.base import deliver
 from otafl.uplink.digital.digital import Digital
 from otafl.uplink.impairments.impairments import Impairments
@@ -25,7 +25,7 @@ BANDWIDTH, WATT = 2e6, 1e-3
 class Estimate:
     """An estimate of h made up by the test; None: h itself."""
 
-    pilot_symbols: ClassVar[int] = 0
+    num_pilot_symbols: ClassVar[int] = 0
     variance = None
 
     def __init__(self, h_hat: Tensor | None) -> None:
@@ -50,20 +50,20 @@ class Bench:
         statistics: Any = None,
         **options: Any,
     ) -> None:
-        self.h, size = cells(h), len(cells(h))
+        self.h, size = to_channel(h), len(to_channel(h))
         config = Digital.Settings(**options)
         self.streams = Streams([seed] * size, range(size), dtype=torch.float64)
         ones = torch.ones(self.h.shape[:2]).double()
         one = ones[:, 0]
         hyper = {
-            name: one * getattr(config, name) for name in stackable_fields(Digital.Settings)
+            name: one * getattr(config, name) for name in list_stackable_fields(Digital.Settings)
         } | {name: torch.tensor(value).double() for name, value in (per_trial or {}).items()}
         power = ones if budget is None else torch.as_tensor(budget).double().expand_as(ones)
         self.gain = ones
         self.link = Digital(
             config,
             budget=LinkBudget(power, ones, one * WATT, one * BANDWIDTH, one > 0),
-            csi=Estimate(None if h_hat is None else cells(h_hat)),
+            csi=Estimate(None if h_hat is None else to_channel(h_hat)),
             statistics=statistics,
             impairments=Impairments(
                 [impairments or Impairments.Settings()] * size, None, self.streams
@@ -77,32 +77,32 @@ class Bench:
         self, *payload: Group, who: Cohort | None = None, round: int = 0
     ) -> tuple[Received, LinkReport]:
         if who is None:
-            who = cohort((self.h.shape[1],) * len(self.h), self.h.shape[1])
+            who = make_cohort((self.h.shape[1],) * len(self.h), self.h.shape[1])
         return deliver(self.link, payload, who, ChannelState(self.h, self.gain), round)
 
 
-def cells(h: Any) -> Tensor:
+def to_channel(h: Any) -> Tensor:
     h = torch.as_tensor(np.asarray(h)).to(torch.complex128)
     return h if h.dim() == 5 else h[:, :, None, None, None]
 
 
-def cohort(
+def make_cohort(
     counts: Sequence[int], num_devices: int, weight: Sequence[float] | None = None
 ) -> Cohort:
     trial = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     device = torch.cat([torch.arange(count) for count in counts])
     w = torch.ones(len(trial)) if weight is None else torch.tensor(weight)
-    return Cohort.fresh(trial, device, w.double(), tuple(counts), num_devices)
+    return Cohort.create(trial, device, w.double(), tuple(counts), num_devices)
 
 
-def rows(count: int, reals: int, seed: int = 0) -> Tensor:
+def draw_rows(count: int, num_coordinates: int, seed: int = 0) -> Tensor:
     rng = np.random.default_rng(seed)
-    return torch.from_numpy(rng.standard_normal((count, reals)))
+    return torch.from_numpy(rng.standard_normal((count, num_coordinates)))
 
 
-def amplitude(snr: Any) -> np.ndarray:
+def compute_amplitude(snr: Any) -> np.ndarray:
     return np.sqrt(np.asarray(snr, dtype=float))
 
 
-def uniform(bits: int) -> Uniform:
+def make_uniform(bits: int) -> Uniform:
     return Uniform(Uniform.Settings(bits=bits), {}, Streams([0], [0], dtype=torch.float64))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
-from support.power_links import policy_of, rayleigh_statistics
+from support.power_links import make_policy, make_rayleigh_statistics
 from torch import Tensor
 
 from otafl.core.contracts import Link
@@ -35,28 +35,28 @@ class Run:
     energy: Tensor
 
 
-def fading() -> Tensor:
+def draw_fading() -> Tensor:
     z = np.random.default_rng(5).standard_normal((2, SLOTS, TRIALS, 1, DEVICES))
     return torch.from_numpy((z[0] + 1j * z[1]) * math.sqrt(0.5))
 
 
-def symbols(spread: bool) -> Tensor:
+def draw_symbols(spread: bool) -> Tensor:
     """m [S, 1, K]."""
     if not spread:
         return torch.ones(TRIALS, 1, DEVICES, dtype=F64)
     return torch.from_numpy(np.random.default_rng(6).uniform(0.2, 3.0, (TRIALS, 1, DEVICES)))
 
 
-def base(spread: bool) -> Link:
+def make_link(spread: bool) -> Link:
     ones = torch.ones(TRIALS, DEVICES, dtype=F64)
     return Link(
-        h=fading()[0],
+        h=draw_fading()[0],
         gain=ones,
         budget=POWER * ones,
-        power=symbols(spread),
-        noise=torch.full((TRIALS,), N, dtype=F64),
-        sends=ones.bool(),
-        linear=True,
+        symbol_power=draw_symbols(spread),
+        noise_variance=torch.full((TRIALS,), N, dtype=F64),
+        transmit_mask=ones.bool(),
+        is_linear=True,
         hyper={},
     )
 
@@ -67,28 +67,28 @@ def run(name: str, spread: bool = False, life: bool = False, **fields: Any) -> R
     last rest with less, for a policy that does not know of it."""
     options = {n: v for n, v in fields.items() if isinstance(v, str)}
     numbers = {n: v for n, v in fields.items() if n not in options}
-    policy, link = policy_of(name, **options), base(spread)
+    policy, link = make_policy(name, **options), make_link(spread)
     hyper = {n: torch.full((TRIALS,), float(v), dtype=F64) for n, v in numbers.items()}
     link = replace(link, hyper=hyper)
-    state = policy.prepare(rayleigh_statistics(link), hyper)
+    state = policy.prepare(make_rayleigh_statistics(link), hyper)
     left = torch.full((TRIALS, DEVICES), SLOTS * SHARE, dtype=F64)
     errors, energies = [], []
-    for h in fading():
+    for h in draw_fading():
         now = replace(link, h=h)
         if life:
             share = left.clamp(1e-12, 1.0)
-            now = replace(now, budget=POWER * share, sends=left > 1e-9)
-        state, got = policy.coefficients(state, now)
-        energy = (got.p.abs().square() * link.power)[:, 0] / POWER
+            now = replace(now, budget=POWER * share, transmit_mask=left > 1e-9)
+        state, got = policy.compute_coefficients(state, now)
+        energy = (got.p.abs().square() * link.symbol_power)[:, 0] / POWER
         left = left - energy
-        errors.append(_error(now, got.p, got.eta, got.active))
+        errors.append(_compute_error(now, got.p, got.eta, got.active_mask))
         energies.append(energy)
     return Run(torch.stack(errors), torch.stack(energies))
 
 
-def _error(link: Link, p: Tensor, eta: Tensor, active: Tensor) -> Tensor:
+def _compute_error(link: Link, p: Tensor, eta: Tensor, active: Tensor) -> Tensor:
     """[S] of the mean over the active for the mean over all, times K^2 over sum m."""
-    m, heard = link.power[:, 0], active[:, 0].sum(-1)
+    m, heard = link.symbol_power[:, 0], active[:, 0].sum(-1)
     ratio = DEVICES / heard.clamp_min(1)
     c = (link.h * p).real[:, 0] / eta.sqrt()
     error = (m * (c * active[:, 0] * ratio[:, None] - 1).square()).sum(-1)
@@ -96,6 +96,6 @@ def _error(link: Link, p: Tensor, eta: Tensor, active: Tensor) -> Tensor:
     return torch.where(heard > 0, error / m.sum(-1), 1.0)
 
 
-def below(one: Tensor, other: Tensor, tests: int = 1) -> bool:
+def is_below(one: Tensor, other: Tensor, tests: int = 1) -> bool:
     """Whether the mean over trials [S] of one is below the other's, by a paired t-test."""
     return float(stats.ttest_rel(one, other, alternative="less").pvalue) < LEVEL / tests

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from support.power_links import N, changed, policy_of, rayleigh_statistics
+from support.power_links import N, make_policy, make_rayleigh_statistics, perturb
 from torch import Tensor
 
 from otafl.core.contracts import Coefficients, Link
@@ -16,7 +16,7 @@ F64 = torch.float64
 SYMBOLS = 10
 
 
-def link_of(
+def make_slot_link(
     h: list[float], budget: float = 2.0, m: list[float] | None = None, **fields: Any
 ) -> Link:
     """One trial, one segment of ten symbols, K devices."""
@@ -25,15 +25,15 @@ def link_of(
         h=torch.tensor(h, dtype=torch.complex128).view(1, 1, count),
         gain=torch.ones(1, count, dtype=F64),
         budget=torch.full((1, count), budget, dtype=F64),
-        power=torch.tensor(m or [1.0] * count, dtype=F64).view(1, 1, count),
-        noise=torch.full((1,), N, dtype=F64),
-        sends=torch.ones(1, count, dtype=torch.bool),
-        linear=True,
+        symbol_power=torch.tensor(m or [1.0] * count, dtype=F64).view(1, 1, count),
+        noise_variance=torch.full((1,), N, dtype=F64),
+        transmit_mask=torch.ones(1, count, dtype=torch.bool),
+        is_linear=True,
         hyper={},
-        lengths=torch.tensor([float(SYMBOLS)], dtype=F64),
-        payload=SYMBOLS,
+        segment_lengths=torch.tensor([float(SYMBOLS)], dtype=F64),
+        num_symbols=SYMBOLS,
     )
-    return changed(link, **fields)
+    return perturb(link, **fields)
 
 
 class Slots:
@@ -41,28 +41,28 @@ class Slots:
 
     def __init__(self, name: str, options: dict[str, Any] | None = None, **hyper: Any) -> None:
         """hyper: stackable fields, one number or one for each trial."""
-        self.policy = policy_of(name, **(options or {}))
+        self.policy = make_policy(name, **(options or {}))
         self.hyper = {
             n: torch.tensor(v if isinstance(v, list) else [v], dtype=F64) for n, v in hyper.items()
         }
         self.state: Any = None
 
     def __call__(self, link: Link) -> Coefficients:
-        link = changed(link, hyper=self.hyper)
+        link = perturb(link, hyper=self.hyper)
         if self.state is None:
-            self.state = self.policy.prepare(rayleigh_statistics(link), link.hyper)
-        self.state, got = self.policy.coefficients(self.state, link)
+            self.state = self.policy.prepare(make_rayleigh_statistics(link), link.hyper)
+        self.state, got = self.policy.compute_coefficients(self.state, link)
         assert self.state is not None
         return got
 
     def power(self, link: Link) -> Tensor:
-        return self(link).p.abs().square() * link.power
+        return self(link).p.abs().square() * link.symbol_power
 
 
 HALF_DB = 10 * math.log10(0.5)
 
 
-def paced(**options: Any) -> Slots:
+def make_budget_paced(**options: Any) -> Slots:
     """Half of full power over four slots, without bursts."""
     hyper = {"energy_db": HALF_DB, "rounds": 4.0, "burst": 1.0} | options
     given = {n: hyper.pop(n) for n in list(hyper) if n == "spend"}

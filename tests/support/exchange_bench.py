@@ -24,7 +24,7 @@ from otafl.core.contracts import (
     Tensors,
 )
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.engine.device_store import DeviceStore
 from otafl.models.mlp import Mlp
 
@@ -37,15 +37,15 @@ LOST = [(0, 2), (1, 4)]
 """The (trial, device) whose payload is lost in each of the rounds."""
 
 
-def cohort_of(who: Sequence[Sequence[int]], dtype: torch.dtype = torch.float64) -> Cohort:
+def make_cohort(who: Sequence[Sequence[int]], dtype: torch.dtype = torch.float64) -> Cohort:
     trial = torch.tensor([s for s, devices in enumerate(who) for _ in devices])
     device = torch.tensor([k for devices in who for k in devices])
     share = torch.tensor(SIZES, dtype=dtype)
     weight = share[trial, device] / share.sum(1)[trial]
-    return Cohort.fresh(trial, device, weight, tuple(len(d) for d in who), K)
+    return Cohort.create(trial, device, weight, tuple(len(d) for d in who), K)
 
 
-def came_of(cohort: Cohort, lost: tuple[int, int]) -> Tensor:
+def make_delivered_mask(cohort: Cohort, lost: tuple[int, int]) -> Tensor:
     return ~((cohort.trial == lost[0]) & (cohort.device == lost[1]))
 
 
@@ -65,100 +65,102 @@ class Bench:
         self.hyper: Hyper = {n: torch.tensor(v, dtype=torch.float64) for n, v in hyper.items()}
         self.data: TrainingData = local_data(SIZES, WIDTHS[0], WIDTHS[-1], self.streams, 4, steps)
         self.steps = steps
-        self.method = registry.make("algorithm", settings, model, num_devices)
+        self.method = registry.make_component("algorithm", settings, model, num_devices)
         self.server, devices = self.method.init(self.streams, self.hyper)
         self.devices = DeviceStore(S, num_devices, self.streams.device, hands_over=True)
         self.devices.add(devices)
         self.sent: Payload = ()
         self.loss = torch.zeros(0)
 
-    def work(self, cohort: Cohort, t: int) -> LocalData:
-        return self.data.work(t, cohort)
+    def select_local_data(self, cohort: Cohort, t: int) -> LocalData:
+        return self.data.select_cohort(t, cohort)
 
-    def context(self, cohort: Cohort, t: int) -> LocalContext:
-        return LocalContext(cohort, self.hyper, self.streams, t, self.work(cohort, t))
+    def make_context(self, cohort: Cohort, t: int) -> LocalContext:
+        return LocalContext(cohort, self.hyper, self.streams, t, self.select_local_data(cohort, t))
 
     def local(self, cohort: Cohort, t: int) -> None:
         """Broadcast, and do local work."""
         sent: Broadcast = self.method.broadcast(self.server, cohort)
         before = {name: block.clone() for name, block in self.server.items()}
-        state, self.sent, self.loss = self.method.local(
-            sent.rows(cohort, 0, cohort.size), self.devices.rows(cohort), self.context(cohort, t)
+        state, self.sent, self.loss = self.method.run_local_update(
+            sent.expand_rows(cohort, 0, cohort.num_rows),
+            self.devices.get_rows(cohort),
+            self.make_context(cohort, t),
         )
         self.devices.put(cohort, state)
-        self.unchanged(before)
+        self.check_unchanged(before)
 
-    def combine(self, cohort: Cohort, t: int, came: Tensor | None) -> None:
+    def combine(self, cohort: Cohort, t: int, delivered_mask: Tensor | None) -> None:
         """Take the server's step, after which the old blocks are as they were."""
         before = {name: block.clone() for name, block in self.server.items()}
         old = self.server
-        arrived = received(self.sent, cohort, came)
-        new = self.method.combine(old, arrived, self.context(cohort, t))
-        self.unchanged(before)  # a trial to which nothing came gets the old blocks back
+        arrived = make_received(self.sent, cohort, delivered_mask)
+        new = self.method.update_server(old, arrived, self.make_context(cohort, t))
+        self.check_unchanged(before)  # a trial to which nothing came gets the old blocks back
         self.server = new
 
-    def unchanged(self, before: Tensors) -> None:
+    def check_unchanged(self, before: Tensors) -> None:
         for name, block in before.items():
             assert torch.equal(self.server[name], block), name
 
-    def state(self, name: str) -> Tensor:
+    def get_state(self, name: str) -> Tensor:
         """Return a device block [S, K, *shape]."""
-        return self.devices.blocks()[name]
+        return self.devices.get_all()[name]
 
-    def batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
+    def draw_batches(self, cohort: Cohort, t: int, draw: int = 0) -> list[list[Minibatch]]:
         """Return the minibatches, [row][step]."""
-        work = self.work(cohort, t)
-        each = [work.batch(step, draw) for step in range(self.steps)]
-        return [[minibatch(b, row) for b in each] for row in range(cohort.size)]
+        work = self.select_local_data(cohort, t)
+        each = [work.draw_batch(step, draw) for step in range(self.steps)]
+        return [[minibatch(b, row) for b in each] for row in range(cohort.num_rows)]
 
 
-def received(payload: Payload, cohort: Cohort, came: Tensor | None) -> Received:
+def make_received(payload: Payload, cohort: Cohort, delivered_mask: Tensor | None) -> Received:
     """Return the rows, anything where lost, and the mean of what came by data share."""
-    if came is None:
-        came = torch.ones_like(cohort.sends)
-    weight = cohort.weight * came
-    total = torch.zeros(cohort.trials, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
+    if delivered_mask is None:
+        delivered_mask = torch.ones_like(cohort.transmit_mask)
+    weight = cohort.weight * delivered_mask
+    total = torch.zeros(cohort.num_trials, dtype=weight.dtype).index_add_(0, cohort.trial, weight)
     share = weight / total[cohort.trial]
     each, mean = [], []
     for group in payload:
         own, sums = {}, {}
-        for name, block in group.blocks.items():
+        for name, block in group.tensors.items():
             column = (-1, *[1] * (block.dim() - 1))
-            own[name] = torch.where(came.view(column), block, 7.0)
-            sums[name] = torch.zeros(cohort.trials, *block.shape[1:], dtype=block.dtype).index_add_(
-                0, cohort.trial, share.view(column) * block
-            )
+            own[name] = torch.where(delivered_mask.view(column), block, 7.0)
+            sums[name] = torch.zeros(
+                cohort.num_trials, *block.shape[1:], dtype=block.dtype
+            ).index_add_(0, cohort.trial, share.view(column) * block)
         each.append(own)
         mean.append(sums)
-    lost = None if bool(came.all()) else (came,) * len(payload)
-    ones = torch.ones(cohort.trials)
+    lost = None if bool(delivered_mask.all()) else (delivered_mask,) * len(payload)
+    ones = torch.ones(cohort.num_trials)
     return Received(tuple(mean), (ones,) * len(payload), tuple(each), None, lost)
 
 
-def vector(params: Tensors, model: Mlp, *place: int) -> Array:
+def to_vector(params: Tensors, model: Mlp, *place: int) -> Array:
     """Put the parameters at a place side by side."""
     parts = [params[name][place].flatten() for name in model.shapes]
     return torch.cat(parts).double().numpy().copy()
 
 
-def prefixed(bench: Bench, prefix: str, s: int, k: int) -> Array:
+def get_prefixed(bench: Bench, prefix: str, s: int, k: int) -> Array:
     """Put a device's parameters with a prefix side by side."""
-    params = {name: bench.state(f"{prefix}.{name}") for name in bench.model.shapes}
-    return vector(params, bench.model, s, k)
+    params = {name: bench.get_state(f"{prefix}.{name}") for name in bench.model.shapes}
+    return to_vector(params, bench.model, s, k)
 
 
-def close(ours: Tensor | Array, twin: Array, tolerance: float = 1e-11) -> None:
+def assert_close(ours: Tensor | Array, twin: Array, tolerance: float = 1e-11) -> None:
     np.testing.assert_allclose(np.asarray(ours), twin, rtol=0, atol=tolerance)
 
 
-def rows_of(cohort: Cohort, s: int) -> dict[int, int]:
+def map_rows(cohort: Cohort, s: int) -> dict[int, int]:
     """Return the rows of a trial, device -> row."""
     pairs = zip(cohort.trial.tolist(), cohort.device.tolist(), strict=True)
     return {k: row for row, (trial, k) in enumerate(pairs) if trial == s}
 
 
-def everything(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
+def load_full_batch(bench: Bench, cohort: Cohort, t: int, row: int) -> Minibatch:
     """Return all samples of a device, without padding."""
-    whole = minibatch(bench.work(cohort, t).full(), row)
+    whole = minibatch(bench.select_local_data(cohort, t).load_full_batch(), row)
     held = whole.weight > 0
     return Minibatch(whole.x[held], whole.y[held], whole.weight[held])

@@ -18,7 +18,7 @@ DOUBLE = torch.float64
 TRIALS, ROUNDS = 20, 400
 
 
-def chosen(
+def select_devices(
     name: str, wanted: int, gain: Tensor, **hyper: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Who is chosen [rounds, S, K] under Rayleigh fading of mean gains [K] and budget 1, and the
@@ -30,9 +30,11 @@ def chosen(
     channel = Rayleigh(Rayleigh.Settings(), link, gain.shape[1], streams)
     settings = {key: torch.full((TRIALS,), value, dtype=DOUBLE) for key, value in hyper.items()}
     setup = SelectionSetup(EstimateFn(), link, streams, settings)
-    made = registry.make("selection", registry.settings("selection", name)(), setup)
+    made = registry.make_component(
+        "selection", registry.load_settings_class("selection", name)(), setup
+    )
     free = np.ones(gain.shape, bool)
-    states = [channel.state(t) for t in range(ROUNDS)]
-    who = np.stack([made.choose(free, wanted, t, state) for t, state in enumerate(states)])
+    states = [channel.get_state(t) for t in range(ROUNDS)]
+    who = np.stack([made.select_devices(free, wanted, t, state) for t, state in enumerate(states)])
     power = torch.stack([s.gain * s.h[..., 0, 0, 0].abs().square() for s in states]).numpy()
     return who, power, gain.numpy()

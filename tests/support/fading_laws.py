@@ -19,20 +19,20 @@ MOVING: dict[str, Any] = {"speed_kmh": DOPPLER_HZ * 3.6 * 299_792_458.0 / 3e9, "
 Complex = np.ndarray[Any, np.dtype[np.complex128]]
 
 
-def h_of(channel: Channel, rounds: Sequence[int], blocks: int = 1) -> Complex:
+def draw_coefficients(channel: Channel, rounds: Sequence[int], tensors: int = 1) -> Complex:
     """[rounds, S, K, A, B]."""
-    states = [channel.state(round) for round in rounds]
-    h = [state.h if state.later is None else state.later(blocks) for state in states]
+    states = [channel.get_state(round) for round in rounds]
+    h = [state.h if state.blocks_fn is None else state.blocks_fn(tensors) for state in states]
     return torch.stack(h)[..., 0].numpy().astype(np.complex128)
 
 
-def draws(channel: Channel, rounds: int) -> Complex:
+def draw_fading(channel: Channel, rounds: int) -> Complex:
     """[rounds, S, K, A, F] of the first block."""
-    h = torch.stack([channel.state(round).h[:, :, :, 0] for round in range(rounds)])
+    h = torch.stack([channel.get_state(round).h[:, :, :, 0] for round in range(rounds)])
     return h.numpy().astype(np.complex128)
 
 
-def small(error: np.ndarray | complex, draws: int, comparisons: int = 1) -> bool:
+def is_within_tolerance(error: np.ndarray | complex, draws: int, comparisons: int = 1) -> bool:
     """Whether a mean over so many unit-variance complex numbers of mean zero is that small."""
     bound = -math.log(LEVEL / max(comparisons, np.size(error)))
     return bool((np.abs(error) ** 2 * draws < bound).all())

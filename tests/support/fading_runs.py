@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 from scipy import stats
-from support.power_links import filled
+from support.power_links import fill_in
 
 from otafl.channels.rayleigh import Rayleigh
 from otafl.core.contracts import ChannelStatistics, Coefficients, Link
@@ -39,17 +39,17 @@ def run(
         h=h_hat,
         gain=gain * ones,
         budget=BUDGET * ones,
-        power=m.expand(STATES, 1, DEVICES),
-        noise=torch.full((STATES,), 0.5, dtype=torch.float64),
-        sends=ones.bool(),
-        linear=linear,
+        symbol_power=m.expand(STATES, 1, DEVICES),
+        noise_variance=torch.full((STATES,), 0.5, dtype=torch.float64),
+        transmit_mask=ones.bool(),
+        is_linear=linear,
         hyper=hyper,
     )
-    inverse = Rayleigh.mean_inverse(None, threshold, gain, variance)  # type: ignore[arg-type]
+    inverse = Rayleigh.compute_mean_inverse(None, threshold, gain, variance)  # type: ignore[arg-type]
     statistics = ChannelStatistics(
         gain=link.gain,
         budget=link.budget,
-        noise=link.noise,
+        noise_variance=link.noise_variance,
         mean_amplitude=lambda: Rayleigh.unit_mean_amplitude * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=lambda threshold: inverse * ones,
@@ -57,13 +57,13 @@ def run(
             torch.exp(-threshold / (1.0 + variance))[:, None] * ones
         ),
         prob_gain_above=lambda threshold: torch.exp(-threshold / (gain * (1.0 + variance))),
-        draws=lambda count: h_hat[:1].expand(count, -1, -1),
+        draw_samples=lambda count: h_hat[:1].expand(count, -1, -1),
     )
-    link = filled(policy, link)
+    link = fill_in(policy, link)
     state = policy.prepare(statistics, link.hyper)
-    return h, link, policy.coefficients(state, link)[1]
+    return h, link, policy.compute_coefficients(state, link)[1]
 
 
-def interval(sample: torch.Tensor, tests: int = 1) -> float:
+def compute_interval(sample: torch.Tensor, tests: int = 1) -> float:
     """Half-width about the mean at the level, shared by so many tests."""
     return stats.norm.isf(LEVEL / 2 / tests) * sample.std().item() / math.sqrt(sample.numel())

@@ -10,7 +10,7 @@ import pytest
 from otafl.core import registry
 from otafl.scenario import ScenarioError, load_scenario
 
-POLICIES = ", ".join(registry.names("power"))
+POLICIES = ", ".join(registry.list_names("power"))
 TOP = (
     "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
     "faults, codec, transport, signalling, privacy, server, downlink, topology, devices, training, "
@@ -18,7 +18,7 @@ TOP = (
 )
 
 
-def lines(tree: dict[str, Any], *overrides: str) -> list[str]:
+def list_faults(tree: dict[str, Any], *overrides: str) -> list[str]:
     """What is said of a scenario given as a mapping."""
     with pytest.raises(ScenarioError) as error:
         load_scenario({"name": "x", **tree}, overrides)
@@ -26,7 +26,7 @@ def lines(tree: dict[str, Any], *overrides: str) -> list[str]:
     return list(error.value.lines)
 
 
-def lines_of_file(folder: Path, text: str, *overrides: str) -> list[str]:
+def list_file_faults(folder: Path, text: str, *overrides: str) -> list[str]:
     """The same of a file, its folder cut off."""
     path = folder / "quickstart.yaml"
     path.write_text(text)

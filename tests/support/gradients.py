@@ -15,17 +15,17 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
 
 
-def complex_draw(*shape: int, seed: int = 0) -> Tensor:
+def draw_complex(*shape: int, seed: int = 0) -> Tensor:
     return torch.complex(draw(*shape, seed=seed), draw(*shape, seed=seed + 100))
 
 
-def gradcheck(function: Callable[..., Tensor], *inputs: Tensor) -> None:
+def check_gradients(function: Callable[..., Tensor], *inputs: Tensor) -> None:
     """Against central differences: all inputs, all entries."""
     leaves = tuple(one.detach().clone().requires_grad_() for one in inputs)
     assert torch.autograd.gradcheck(function, leaves, eps=1e-6, atol=1e-6, rtol=1e-4)
 
 
-def gradcheck_fast(function: Callable[..., Tensor], *inputs: Tensor) -> None:
+def check_gradients_fast(function: Callable[..., Tensor], *inputs: Tensor) -> None:
     """The same along one random direction of the inputs and outputs, which all entries are part
     of."""
     leaves = tuple(one.detach().clone().requires_grad_() for one in inputs)

@@ -74,26 +74,26 @@ ODD_SCENARIOS: dict[str, str] = {
 USED = ("test_accuracy", "test_loss", "tx_energy_j", "airtime_s", "diverged_round")
 
 
-def changes(result: xr.Dataset) -> Iterator[tuple[str, Change]]:
+def iterate_changes(result: xr.Dataset) -> Iterator[tuple[str, Change]]:
     """Yield names and changes of a result as it was written."""
     for name in result.attrs:
-        yield f"attribute {name} is gone", _without(name)
+        yield f"attribute {name} is gone", _remove_variable(name)
         for said, value in ODD_ATTRIBUTES.items():
-            yield f"attribute {name} is {said}", _with(name, value)
+            yield f"attribute {name} is {said}", _set_attribute(name, value)
     for name, table in (("sweep", ODD_AXES), ("origins", ODD_ORIGINS)):
         for said, tree in table.items():
-            yield f"attribute {name}: {said}", _with(name, json.dumps(tree))
+            yield f"attribute {name}: {said}", _set_attribute(name, json.dumps(tree))
     for said, text in ODD_SCENARIOS.items():
-        yield f"attribute scenario: {said}", _with("scenario", text)
+        yield f"attribute scenario: {said}", _set_attribute("scenario", text)
     variables = [name for name in USED if name in result]
     for name in map(str, [*result.coords, *variables]):
         yield f"{name} is gone", lambda ds, name=name: ds.drop_vars(name)
-        yield f"{name} is text", _values(name, lambda v: np.full(v.shape, "x"))
-        yield f"{name} is NaN", _values(name, lambda v: np.full(v.shape, np.nan))
-        yield f"{name} is complex", _values(name, lambda v: np.full(v.shape, 1j))
-        yield f"{name} is a scalar", _scalar(name)
-        yield f"{name} has another dimension", _other_dimension(name)
-        yield f"{name} has odd units", _odd_units(name)
+        yield f"{name} is text", _change_values(name, lambda v: np.full(v.shape, "x"))
+        yield f"{name} is NaN", _change_values(name, lambda v: np.full(v.shape, np.nan))
+        yield f"{name} is complex", _change_values(name, lambda v: np.full(v.shape, 1j))
+        yield f"{name} is a scalar", _make_scalar(name)
+        yield f"{name} has another dimension", _rename_dimension(name)
+        yield f"{name} has odd units", _change_units(name)
     for dim in result.dims:
         yield f"nothing along {dim}", lambda ds, dim=dim: ds.isel({dim: slice(0, 0)})
         yield (
@@ -102,7 +102,7 @@ def changes(result: xr.Dataset) -> Iterator[tuple[str, Change]]:
         )
 
 
-def _without(name: str) -> Change:
+def _remove_variable(name: str) -> Change:
     def change(ds: xr.Dataset) -> xr.Dataset:
         ds = ds.copy()
         del ds.attrs[name]
@@ -111,11 +111,11 @@ def _without(name: str) -> Change:
     return change
 
 
-def _with(name: str, value: Any) -> Change:
+def _set_attribute(name: str, value: Any) -> Change:
     return lambda ds: ds.assign_attrs({name: value})
 
 
-def _values(name: str, made: Callable[[np.ndarray], np.ndarray]) -> Change:
+def _change_values(name: str, made: Callable[[np.ndarray], np.ndarray]) -> Change:
     def change(ds: xr.Dataset) -> xr.Dataset:
         values = made(ds[name].values)
         return ds.drop_vars(name).assign({name: (ds[name].dims, values)})
@@ -123,15 +123,15 @@ def _values(name: str, made: Callable[[np.ndarray], np.ndarray]) -> Change:
     return change
 
 
-def _scalar(name: str) -> Change:
+def _make_scalar(name: str) -> Change:
     return lambda ds: ds.drop_vars(name).assign({name: 1.0})
 
 
-def _other_dimension(name: str) -> Change:
+def _rename_dimension(name: str) -> Change:
     return lambda ds: ds.drop_vars(name).assign({name: ("odd", np.arange(3.0))})
 
 
-def _odd_units(name: str) -> Change:
+def _change_units(name: str) -> Change:
     def change(ds: xr.Dataset) -> xr.Dataset:
         ds = ds.copy()
         ds[name].attrs = {"units": 3, "long_name": np.arange(2)}

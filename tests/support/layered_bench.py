@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.rng import Streams
-from otafl.factorised.lowrank import LowRank, LowRankMap, dense
+from otafl.factorised.lowrank import LowRank, LowRankMap, to_dense
 from otafl.models import LayeredModel, Model
 
 F64 = torch.float64
@@ -17,12 +17,12 @@ N, B, WIDTHS = 3, 5, (6, 8, 7, 4)
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
 
 
-def uniform(name: str, shape: tuple[int, ...]) -> Tensor:
+def draw_uniform(name: str, shape: tuple[int, ...]) -> Tensor:
     """Draw a start of N trials."""
-    return Streams([4] * N, list(range(N)), dtype=F64).uniform(f"init/{name}", 0, shape)
+    return Streams([4] * N, list(range(N)), dtype=F64).draw_uniform(f"init/{name}", 0, shape)
 
 
-def some_params(model: Model) -> Tensors:
+def draw_params(model: Model) -> Tensors:
     """Standard normal over sqrt(3), biases too."""
     generator = torch.Generator().manual_seed(1)
     return {
@@ -31,7 +31,7 @@ def some_params(model: Model) -> Tensors:
     }
 
 
-def some_batch(weighted: bool) -> Batch:
+def draw_batch(weighted: bool) -> Batch:
     """Long vectors of standard normal numbers, some of weight 0."""
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(N, B, WIDTHS[0], generator=generator, dtype=F64)
@@ -44,7 +44,7 @@ def some_batch(weighted: bool) -> Batch:
     return Batch(x, y, weight)
 
 
-def factored(
+def factorise(
     model: LayeredModel, full: Tensors, rank: int, seed: int
 ) -> tuple[dict[str, Any], Tensors]:
     """The same model with factored and with dense weights, of at most a rank; other parameters as
@@ -60,5 +60,5 @@ def factored(
         )
         s = torch.rand(N, r, generator=generator, dtype=F64) + 1.0
         point = LowRank(u, s, v)
-        thin[layer.weight], full[layer.weight] = LowRankMap(point), dense(point)
+        thin[layer.weight], full[layer.weight] = LowRankMap(point), to_dense(point)
     return thin, full

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.link_bench import Bench, Given, bench, with_setup
+from support.link_bench import Bench, Given, add_setup, make_bench
 
 from otafl.core.contracts import NO_LIMITS, Cohort, LinkReport, Payload, Received, TransmitLimits
 from otafl.csi.perfect import Perfect
@@ -19,33 +19,33 @@ from otafl.uplink.base import deliver
 def send(
     link: Bench, payload: Payload, who: Cohort, limits: TransmitLimits = NO_LIMITS, round: int = 0
 ) -> tuple[Received, LinkReport]:
-    return deliver(link.transport, payload, who, link.channel.state(round), round, limits)
+    return deliver(link.transport, payload, who, link.channel.get_state(round), round, limits)
 
 
-def with_budget(link: Bench, share: torch.Tensor) -> Bench:
+def replace_budget(link: Bench, share: torch.Tensor) -> Bench:
     """Give the same uplink this share of the budgets."""
     budget = link.transport.budget
-    return with_setup(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
+    return add_setup(link, budget=dataclasses.replace(budget, budget=budget.budget * share))
 
 
-def radiated(link: Bench, report: LinkReport) -> np.ndarray:
+def compute_radiated(link: Bench, report: LinkReport) -> np.ndarray:
     """Return the energy [S, K] in units of the noise variance times symbols."""
     return (report.energy_j / link.transport.budget.unit_energy_j[:, None]).numpy()
 
 
-def table(*rows: list[float]) -> torch.Tensor:
+def make_table(*rows: list[float]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-def digital(*snr: float, **options: Any) -> Bench:
+def make_digital(*snr: float, **options: Any) -> Bench:
     """Make one trial of devices whose SNR at a budget of 10 is this, and known; SNR 1, 3, 15 are 1,
     2, 4 bits a channel use."""
-    link = bench(transport="digital", devices=len(snr), **options)
+    link = make_bench(transport="digital", devices=len(snr), **options)
     h = torch.tensor([snr], dtype=torch.complex128).sqrt()[:, :, None, None, None] / 10**0.5
     channel = Given(h, torch.ones(1, len(snr), dtype=torch.float64))
     budget = link.transport.budget
     csi = Perfect(Perfect.Settings(), channel, budget, link.streams, {})  # type: ignore[arg-type]
-    return dataclasses.replace(with_setup(link, csi=csi), channel=channel)
+    return dataclasses.replace(add_setup(link, csi=csi), channel=channel)
 
 
 def estimate(
@@ -67,11 +67,11 @@ def estimate(
     one. cell: [symbols] segment of each channel use of the group, 0 if not given.
     """
     h, p, eta, active = (
-        report.saved[f"{name}/{index}"][0].numpy() for name in ("h", "p", "eta", "active")
+        report.saved_tensors[f"{name}/{index}"][0].numpy() for name in ("h", "p", "eta", "active")
     )
     devices, reals = x.shape
     symbols = -(-reals // 2) if quadrature else reals
-    z = link.noise(reals, group=index)[0]
+    z = link.draw_noise(reals, group=index)[0]
     out = np.zeros(2 * symbols if quadrature else symbols)
     for i in range(symbols):
         q = 0 if cell is None else int(cell[i])

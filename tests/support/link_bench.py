@@ -21,7 +21,7 @@ from otafl.codecs.uniform import Uniform
 from otafl.core.contracts import ChannelState, Cohort, LinkReport, Payload, Received
 from otafl.core.rng import Streams
 from otafl.csi.error import NormalError
-from otafl.csi.long_term import statistics
+from otafl.csi.long_term import compute_statistics
 from otafl.power.ci import ChannelInversion
 from otafl.power.full import Full
 from otafl.power.gbma import Gbma
@@ -73,15 +73,15 @@ class Bench:
     def deliver(
         self, payload: Payload, cohort: Cohort, round: int = 0
     ) -> tuple[Received, LinkReport]:
-        return deliver(self.transport, payload, cohort, self.channel.state(round), round)
+        return deliver(self.transport, payload, cohort, self.channel.get_state(round), round)
 
-    def noise(self, reals: int, round: int = 0, group: int = 0) -> np.ndarray:
+    def draw_noise(self, num_coordinates: int, round: int = 0, group: int = 0) -> np.ndarray:
         """Draw Re z of z ~ CN(0, 1), [S, P]."""
-        draw = self.streams.normal(f"noise/{group}", round, (reals,))
+        draw = self.streams.draw_normal(f"noise/{group}", round, (num_coordinates,))
         return draw.numpy() * math.sqrt(0.5)
 
 
-def bench(
+def make_bench(
     policy: str = "ci",
     trials: Sequence[int] = (0,),
     devices: int = 6,
@@ -110,13 +110,13 @@ def bench(
     csi = NormalError(NormalError.Settings(), channel, budget, streams, {"variance": error})
     receiver = Scalar()
     made_of = TRANSPORTS[transport].Settings(**options)
-    numbers = {name: getattr(made_of, name) for name in made_of.stackable}
+    numbers = {name: getattr(made_of, name) for name in made_of.stackable_names}
     numbers |= {"rate_factor": rate_factor}
     codec: Any = Identity(Identity.Settings(), {}, streams)
     if bits is not None:
         codec = Uniform(Uniform.Settings(bits=bits), {}, streams)
     impairments = Impairments([Impairments.Settings()] * size, None, streams)
-    known = statistics(channel, csi, receiver, budget, noise)
+    known = compute_statistics(channel, csi, receiver, budget, noise)
     chosen: Any = MAKE[policy](**(policy_options or {}))
     parts = {
         "budget": budget,
@@ -139,7 +139,7 @@ def bench(
     return Bench(made, channel, streams, budget.budget[:, 0], variance)
 
 
-def cohort(
+def make_cohort(
     counts: Sequence[int] = (6,),
     num_devices: int = 6,
     weight: Sequence[float] | None = None,
@@ -156,11 +156,13 @@ def cohort(
     )
 
 
-def updates(rows: int, reals: int, seed: int = 0) -> Tensor:
+def draw_updates(rows: int, num_coordinates: int, seed: int = 0) -> Tensor:
     """Draw [rows, reals] of unequal powers and a common part, so that symbols are correlated."""
     rng = np.random.default_rng(seed)
     scale = rng.uniform(0.3, 2.0, (rows, 1))
-    return torch.from_numpy(scale * rng.standard_normal((rows, reals)) + rng.standard_normal(reals))
+    return torch.from_numpy(
+        scale * rng.standard_normal((rows, num_coordinates)) + rng.standard_normal(num_coordinates)
+    )
 
 
 @dataclass
@@ -172,12 +174,12 @@ class Given:
     gain: Tensor
     block_symbols: int | None = None
 
-    def state(self, round: int) -> ChannelState:
+    def get_state(self, round: int) -> ChannelState:
         first = self.h[:, :, :, :1] if self.block_symbols else self.h
         return ChannelState(first, self.gain, self.block_symbols, lambda b: self.h[:, :, :, :b])
 
 
-def given(
+def make_given(
     link: Bench,
     antennas: int = 1,
     blocks: int = 1,
@@ -193,12 +195,12 @@ def given(
     return dataclasses.replace(link, channel=Given(torch.from_numpy(h), gain, block_symbols))
 
 
-def with_setup(link: Bench, **parts: Any) -> Bench:
+def add_setup(link: Bench, **parts: Any) -> Bench:
     """Replace some of an uplink's parts."""
-    return dataclasses.replace(link, transport=remade(link.transport, **parts))
+    return dataclasses.replace(link, transport=rebuild(link.transport, **parts))
 
 
-def remade(transport: Any, **parts: Any) -> Any:
+def rebuild(transport: Any, **parts: Any) -> Any:
     """Make a transport anew, of its own parts but for these, which may be of its alignment."""
     _, *names = inspect.signature(type(transport)).parameters
     own = {name: getattr(transport, name) for name in names}

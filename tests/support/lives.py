@@ -17,35 +17,39 @@ DEVICES = 3000
 Changes = list[tuple[float, bool]]
 
 
-def made(name: str, seeds: list[int], trials: list[int], devices: int, **fields: Any) -> Any:
+def make_availability(
+    name: str, seeds: list[int], trials: list[int], devices: int, **fields: Any
+) -> Any:
     """An availability of so many devices of some trials."""
-    section = registry.settings("availability", name)(**fields)
+    section = registry.load_settings_class("availability", name)(**fields)
     setup = AvailabilitySetup(devices, Streams(seeds, trials))
-    return registry.make("availability", section, setup)
+    return registry.make_component("availability", section, setup)
 
 
-def first(life: Any, count: int = 50) -> Changes:
+def take_changes(life: Any, count: int = 50) -> Changes:
     """The first changes of a life."""
     return list(itertools.islice(life, count))
 
 
-def lives(name: str, until_s: float, **fields: Any) -> list[list[tuple[float, bool]]]:
+def record_traces(name: str, until_s: float, **fields: Any) -> list[list[tuple[float, bool]]]:
     """Of 3000 devices, each beginning with what it is at 0."""
-    availability = made(name, [11], [0], DEVICES, **fields)
+    availability = make_availability(name, [11], [0], DEVICES, **fields)
     out = []
     for device in range(DEVICES):
-        changes = availability.changes(0, device)
+        changes = availability.list_changes(0, device)
         life = list(itertools.takewhile(lambda change: change[0] <= until_s, changes))
         out.append(life if life and life[0][0] == 0.0 else [(0.0, True), *life])
     return out
 
 
-def there(life: list[list[tuple[float, bool]]], at_s: float) -> int:
+def get_state(life: list[list[tuple[float, bool]]], at_s: float) -> int:
     """How many devices."""
     return sum(next(on for when, on in reversed(one) if when <= at_s) for one in life)
 
 
-def stays(life: list[list[tuple[float, bool]]], on: bool, before_s: float) -> list[float]:
+def measure_intervals(
+    life: list[list[tuple[float, bool]]], on: bool, before_s: float
+) -> list[float]:
     """Whole stays that began after 0 and before an instant long before the end."""
     return [
         b[0] - a[0]

@@ -13,9 +13,9 @@ from support.operations import Counted
 from otafl.algorithms.base import Algorithm
 from otafl.core.contracts import Workload
 from otafl.core.rng import Streams
-from otafl.data.work import LocalWork
-from otafl.engine.assembly import load_of
-from otafl.models.span import Plain
+from otafl.data.training_data import CohortData
+from otafl.engine.assembly import make_workload
+from otafl.models.span import PlainForm
 
 NORMAL = 4.0
 """Operations of a normal number: logarithm, root, cosine, product."""
@@ -30,7 +30,7 @@ class LocalRound(NamedTuple):
     level: int
 
 
-def local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
+def run_local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
     """Count the local work of one device of three, 100 samples of digits each.
 
     Left out are what is no arithmetic of the device's: drawing minibatches and reading samples, and
@@ -42,8 +42,8 @@ def local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
     three = {"devices.count": 3, "devices.participants": 1, "trials": 1, "data.partition": "iid"}
     one = engine({"algorithm": name, "transport": transport} | three | dict(keys))
     method, counted, seen = one.parts.algorithm, Counted(), []
-    method.__dict__["form"] = Plain(method.model)
-    local = method.local
+    method.__dict__["form"] = PlainForm(method.model)
+    local = method.run_local_update
 
     def watched(broadcast: Any, devices: Any, context: Any) -> Any:
         seen.append(context.cohort)
@@ -52,27 +52,29 @@ def local_round(name: str, keys: Mapping[str, Any]) -> LocalRound:
 
     with ExitStack() as patches:
         for kind, names in {
-            LocalWork: ("batch", "full"),
-            Streams: ("device_uniform", "device_normal"),
+            CohortData: ("draw_batch", "load_full_batch"),
+            Streams: ("draw_device_uniform", "draw_device_normal"),
         }.items():
             for of in names:
-                patches.enter_context(_ignored(counted, kind, of))
-        patches.enter_context(patch.object(method, "local", watched))
-        one.round(0)
+                patches.enter_context(_ignore_calls(counted, kind, of))
+        patches.enter_context(patch.object(method, "run_local_update", watched))
+        one.run_round(0)
     (cohort,) = seen
-    assert cohort.size == 1
-    load = load_of(one.parts.scenario, one.parts.samples).of(cohort.cell.numpy())
-    return LocalRound(counted, method, load, int(cohort.level))
+    assert cohort.num_rows == 1
+    load = make_workload(one.parts.scenario, one.parts.samples).select_devices(
+        cohort.flat_index.numpy()
+    )
+    return LocalRound(counted, method, load, int(cohort.capacity_level))
 
 
-def _ignored(counted: Counted, kind: type, name: str) -> Any:
+def _ignore_calls(counted: Counted, kind: type, name: str) -> Any:
     """Patch a method so that what it does is not counted."""
     plain = getattr(kind, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with counted.ignored():
+        with counted.pause():
             out = plain(*args, **kwargs)
-        if name == "device_normal":
+        if name == "draw_device_normal":
             counted.add(NORMAL * out.numel())
         return out
 

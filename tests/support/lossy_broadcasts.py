@@ -9,7 +9,7 @@ import torch
 
 from otafl.core.contracts import Broadcast, Cohort, LinkBudget
 from otafl.core.rng import Streams
-from otafl.downlink.base import Arrival, DownlinkSetup
+from otafl.downlink.base import Delivery, DownlinkSetup
 from otafl.downlink.digital import DigitalDownlink
 
 S, K = 2, 6
@@ -28,7 +28,7 @@ TEN = Broadcast({"a": torch.ones(S, 7, dtype=DOUBLE), "count": torch.ones(S, 3).
 """320 bits: 0.1 s and 0.05 s."""
 
 
-def setup(**hyper: list[float]) -> DownlinkSetup:
+def make_setup(**hyper: list[float]) -> DownlinkSetup:
     fields = {"snr_db": [20.0] * S, "outage": [0.1] * S, "loss": [0.0] * S} | hyper
     table, row = torch.ones(S, K, dtype=DOUBLE), torch.ones(S, dtype=DOUBLE)
     bandwidth = torch.tensor(BANDWIDTH_HZ, dtype=DOUBLE)
@@ -37,17 +37,17 @@ def setup(**hyper: list[float]) -> DownlinkSetup:
     return DownlinkSetup(RATE_BPS, budget, Streams([2, 2], [0, 1], dtype=DOUBLE), numbers)
 
 
-def cohort(first: list[int], second: list[int]) -> Cohort:
+def make_cohort(first: list[int], second: list[int]) -> Cohort:
     trial = torch.tensor([0] * len(first) + [1] * len(second))
     device = torch.tensor(first + second)
     weight = torch.ones(len(trial), dtype=DOUBLE)
-    return Cohort.fresh(trial, device, weight, (len(first), len(second)), K)
+    return Cohort.create(trial, device, weight, (len(first), len(second)), K)
 
 
-FOUR = cohort([0, 1, 3], [2])
+FOUR = make_cohort([0, 1, 3], [2])
 
 
-FULL = cohort(list(range(K)), list(range(K)))
+FULL = make_cohort(list(range(K)), list(range(K)))
 
 
 def send(
@@ -56,11 +56,11 @@ def send(
     round: int = 0,
     numbers: dict[str, list[float]] | None = None,
     **config: Any,
-) -> Arrival:
-    made = DigitalDownlink(DigitalDownlink.Settings(**config), setup(**(numbers or {})))
+) -> Delivery:
+    made = DigitalDownlink(DigitalDownlink.Settings(**config), make_setup(**(numbers or {})))
     return made.send(broadcast, who, round)
 
 
-def seconds(arrival: Arrival) -> np.ndarray:
+def get_seconds(arrival: Delivery) -> np.ndarray:
     assert arrival.row_seconds is not None
     return arrival.row_seconds

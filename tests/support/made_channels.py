@@ -17,7 +17,7 @@ from otafl.core.rng import Streams
 FAR = 2**40
 
 
-def made(
+def make_channel(
     name: str,
     devices: int,
     trials: Sequence[int] = (0,),
@@ -28,18 +28,18 @@ def made(
     **settings: Any,
 ) -> Any:
     """A channel of these trials; `each` has settings of their own."""
-    kind = registry.settings("channel", name)
+    kind = registry.load_settings_class("channel", name)
     sections = [kind(name=name, **(settings | own)) for own in each or [{}] * len(trials)]
     streams = Streams([seed] * len(trials), trials, dtype=dtype)
     return channels.build(sections, devices, streams)[1]
 
 
-def pairs(trials: int, devices: int) -> Pairs:
+def make_pairs(trials: int, devices: int) -> Pairs:
     streams = Streams([3] * trials, range(trials), dtype=torch.float64)
     return Pairs(streams, devices, torch.ones(trials))
 
 
-def blocks(state: ChannelState, count: int) -> Tensor:
+def take_blocks(state: ChannelState, count: int) -> Tensor:
     """[S, K, A, count]."""
-    assert state.later is not None
-    return state.later(count)[..., 0]
+    assert state.blocks_fn is not None
+    return state.blocks_fn(count)[..., 0]

@@ -20,24 +20,24 @@ COMPANIONS: dict[str, dict[str, Any]] = {
 """What a kind of devices cannot be named without; the file is in the working folder."""
 
 
-def named(name: str, folder: Path) -> Compute:
+def load_compute(name: str, folder: Path) -> Compute:
     """A kind of devices by its name, with what it needs, in this folder."""
     (folder / "devices.csv").write_text("flops_per_s\n1e9\n2e9\n")
-    made: Compute = registry.settings("compute", name)(**COMPANIONS.get(name, {}))
+    made: Compute = registry.load_settings_class("compute", name)(**COMPANIONS.get(name, {}))
     return made
 
 
-def of(section: Compute, devices: int = 1, seed: int = 0) -> Hardware:
+def make_hardware(section: Compute, devices: int = 1, seed: int = 0) -> Hardware:
     """The hardware of so many devices."""
-    return section.hardware(devices, np.random.default_rng(seed))
+    return section.build_hardware(devices, np.random.default_rng(seed))
 
 
-def mains(devices: int) -> Hardware:
+def make_mains_hardware(devices: int) -> Hardware:
     """Devices that draw nothing but for computing."""
-    return of(Fixed(), devices)
+    return make_hardware(Fixed(), devices)
 
 
-def hardware(devices: int, **given: Any) -> Hardware:
+def make_battery_hardware(devices: int, **given: Any) -> Hardware:
     """The same, but for what is given: one number for all, or one for each."""
     own = {name: np.broadcast_to(value, devices) for name, value in given.items()}
-    return replace(mains(devices), **own)
+    return replace(make_mains_hardware(devices), **own)

@@ -11,8 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from otafl.scenario import Scenario, json_schema
-from otafl.scenario.keys import fields
+from otafl.scenario import Scenario, build_json_schema
+from otafl.scenario.keys import iterate_fields
 
 ODD: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 3, 0.5, -0.5, 1e-300, 1e308, -1e308, 10**6, 10**9, 10**18, 10**40,
@@ -26,34 +26,34 @@ KEYS = ("name", "nam", "", "x", "zip", "rounds", "snr_db", "count", "path", "a.b
 
 
 @functools.cache
-def schema() -> dict[str, Any]:
-    return json_schema()
+def load_schema() -> dict[str, Any]:
+    return build_json_schema()
 
 
 @functools.cache
-def keys() -> list[str]:
+def list_keys() -> list[str]:
     """Every dotted key of every component."""
-    return sorted({key for key, _ in fields(Scenario)})
+    return sorted({key for key, _ in iterate_fields(Scenario)})
 
 
 odd = st.sampled_from(ODD).map(copy.deepcopy)
 
 
 @st.composite
-def fitting(draw: st.DrawFn, node: dict[str, Any], deep: int = 0) -> Any:
+def draw_valid(draw: st.DrawFn, node: dict[str, Any], deep: int = 0) -> Any:
     """A value that a schema takes, or nearly; of an object some of its keys."""
     if "$ref" in node:
-        node = schema()["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+        node = load_schema()["$defs"][node["$ref"].rsplit("/", 1)[-1]]
     for kinds in (node.get("anyOf"), node.get("oneOf")):
         if kinds:
-            return draw(fitting(draw(st.sampled_from(kinds)), deep))
+            return draw(draw_valid(draw(st.sampled_from(kinds)), deep))
     if "const" in node:
         return node["const"]
     if "enum" in node:
         return draw(st.sampled_from(node["enum"]))
     kind = node.get("type")
     if kind in ("integer", "number"):
-        return draw(_numbers(node))
+        return draw(_draw_numbers(node))
     if kind == "boolean":
         return draw(st.booleans())
     if kind == "null":
@@ -61,13 +61,15 @@ def fitting(draw: st.DrawFn, node: dict[str, Any], deep: int = 0) -> Any:
     if kind == "array":
         items = node.get("items") or {"type": "integer"}
         least, most = node.get("minItems", 0), node.get("maxItems", 3)
-        return draw(st.lists(fitting(items, deep + 1), min_size=least, max_size=max(least, most)))
+        return draw(
+            st.lists(draw_valid(items, deep + 1), min_size=least, max_size=max(least, most))
+        )
     if kind == "object" or "properties" in node:
-        return draw(_objects(node, deep))
+        return draw(_draw_objects(node, deep))
     return draw(st.sampled_from(["x", "digits", "a:b", "no.csv", ""]))
 
 
-def _numbers(node: dict[str, Any]) -> st.SearchStrategy[Any]:
+def _draw_numbers(node: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Mostly numbers near a bound or the default, as far as they fit; some larger ones."""
     least = node.get("minimum", node.get("exclusiveMinimum", -2))
     most = node.get("maximum", node.get("exclusiveMaximum", 1000))
@@ -81,7 +83,7 @@ def _numbers(node: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def _objects(draw: st.DrawFn, node: dict[str, Any], deep: int) -> dict[str, Any]:
+def _draw_objects(draw: st.DrawFn, node: dict[str, Any], deep: int) -> dict[str, Any]:
     known = node.get("properties", {})
     if not known:
         return {}
@@ -89,21 +91,21 @@ def _objects(draw: st.DrawFn, node: dict[str, Any], deep: int) -> dict[str, Any]
     wanted = [key for key in wanted if key == "name"] + node.get("required", [])
     more = draw(st.lists(st.sampled_from(sorted(known)), max_size=4, unique=True))
     chosen = dict.fromkeys([*wanted, *more])
-    return {key: draw(fitting(known[key], deep + 1)) for key in chosen if key in known}
+    return {key: draw(draw_valid(known[key], deep + 1)) for key in chosen if key in known}
 
 
-def places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def iterate_places(tree: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where something stands in a tree, below its top."""
     inside = tree.items() if isinstance(tree, dict) else ()
     inside = enumerate(tree) if isinstance(tree, list) else inside
     for key, value in inside:
         yield (*above, key)
-        yield from places(value, (*above, key))
+        yield from iterate_places(value, (*above, key))
 
 
 def _spoil(draw: st.DrawFn, tree: dict[str, Any]) -> None:
     """Change one thing in a tree."""
-    found = list(places(tree))
+    found = list(iterate_places(tree))
     *path, last = draw(st.sampled_from(found))
     at: Any = tree
     for part in path:
@@ -121,8 +123,8 @@ def _spoil(draw: st.DrawFn, tree: dict[str, Any]) -> None:
 
 
 @st.composite
-def _axes(draw: st.DrawFn) -> Any:
-    key = st.one_of(st.sampled_from(keys()), st.sampled_from(KEYS))
+def _draw_axes(draw: st.DrawFn) -> Any:
+    key = st.one_of(st.sampled_from(list_keys()), st.sampled_from(KEYS))
     values = st.one_of(
         st.lists(
             st.one_of(odd, st.sampled_from([0, 1, 2, 0.1, "ci", "tci", "fedavg"])), max_size=3
@@ -138,14 +140,14 @@ def _axes(draw: st.DrawFn) -> Any:
 
 
 @st.composite
-def texts(draw: st.DrawFn) -> str:
+def draw_text(draw: st.DrawFn) -> str:
     """A scenario's file; as JSON, which is YAML too."""
-    tree = {"name": "fuzzed", **draw(fitting(schema()))}
+    tree = {"name": "fuzzed", **draw(draw_valid(load_schema()))}
     tree.pop("sweep", None)
     if draw(st.booleans()):
         return json.dumps(tree)
     if draw(st.integers(0, 2)) == 0:
-        tree["sweep"] = draw(_axes())
+        tree["sweep"] = draw(_draw_axes())
     for _ in range(draw(st.integers(0, 2))):
         if tree:
             _spoil(draw, tree)

@@ -58,8 +58,8 @@ class Tapped:
         self.sights: list[Sight] = []
         self._told = told
         transport: Any = self.engine.parts.link.transport
-        self._carry, self._superpose = transport.carry, transport._superpose
-        transport.carry, transport._superpose = self.carry, self.superpose
+        self._carry, self._superpose = transport.transmit, transport._superpose
+        transport.transmit, transport._superpose = self.transmit, self.superpose
 
     @property
     def privacy(self) -> Any:
@@ -68,7 +68,7 @@ class Tapped:
     def round(self, t: int) -> Sight:
         self.sights.append(Sight())
         before = self.privacy.spent.clone()
-        self.engine.round(t)
+        self.engine.run_round(t)
         sight = self.sights[-1]
         sight.charged = self.privacy.spent - before
         parts, engine = self.engine.parts, self.engine
@@ -79,27 +79,32 @@ class Tapped:
             "method": parts.algorithm.state_dict(),
             "selection": parts.selection.state_dict(),
             "topology": parts.topology.state_dict(),
-            "clock": parts.clock.now(),
+            "clock": parts.clock.get_time_s(),
             "updates": engine.counts,
             "ended": engine.ended,
         }
-        sight.known |= dict(_leaves(seen))
+        sight.known |= dict(_iterate_leaves(seen))
         return sight
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         known: dict[str, Any] = {"cohort": delivery.cohort, "limits": delivery.limits}
         for index, group in enumerate(delivery.payload):
-            clear = group.blocks if group.route == "ideal" else None
-            shapes = {name: tuple(block.shape) for name, block in group.blocks.items()}
-            bare = replace(group, blocks={}, reason="-")
+            clear = group.tensors if group.route == "ideal" else None
+            shapes = {name: tuple(block.shape) for name, block in group.tensors.items()}
+            bare = replace(group, tensors={}, reason="-")
             known[f"group {index}"] = bare, shapes, clear
         self._carry(delivery)
         received, report = delivery.received(), delivery.report()
-        known["received"] = received.any_delivered, received.count, received.reached, received.came
+        known["received"] = (
+            received.any_delivered,
+            received.group_weight,
+            received.coordinate_weight,
+            received.delivered_mask,
+        )
         names = "symbols", "side_symbols", "airtime_s", "participants"
         known["report"] = {name: getattr(report, name) for name in names}
-        known["delivered"] = [one() for one in report.heard]
-        self.sights[-1].known |= dict(_leaves(known))
+        known["delivered"] = [one() for one in report.delivered_mask_fns]
+        self.sights[-1].known |= dict(_iterate_leaves(known))
 
     def superpose(self, on_air: OnAir, unwanted: Any) -> tuple[Tensor, Tensor]:
         sight, index = self.sights[-1], on_air.sent.index
@@ -112,20 +117,20 @@ class Tapped:
         sight.on_air.append(on_air)
         coefficients = on_air.coefficients
         known = (
-            coefficients.p, coefficients.eta, coefficients.active, on_air.normalised.scale,
+            coefficients.p, coefficients.eta, coefficients.active_mask, on_air.normalised.scale,
             on_air.channels.combiner, on_air.segments.bounds, on_air.segments.cells,
         )  # fmt: skip
-        sight.known |= dict(_leaves(known, f"on air {index}"))
+        sight.known |= dict(_iterate_leaves(known, f"on air {index}"))
         return total, exact
 
 
-def _other(victim: int) -> Callable[..., Samples]:
+def _make_other(victim: int) -> Callable[..., Samples]:
     """Return a function that builds the samples, the victim's replaced by as many of weak noise
     and of one class."""
 
     def build(*given: Any) -> Samples:
         samples = data.build(*given)
-        local = samples.local_data
+        local = samples.training_data
         count, old = int(local.count[victim]), len(local.y)
         generator = torch.Generator().manual_seed(5)
         shape = (count, *local.x.shape[1:])
@@ -139,7 +144,7 @@ def _other(victim: int) -> Callable[..., Samples]:
     return build
 
 
-def _busiest(sights: Sequence[Sight], devices: int) -> int:
+def _find_busiest(sights: Sequence[Sight], devices: int) -> int:
     """Return the device of the first server that takes part most often."""
     times = torch.zeros(devices, dtype=torch.int64)
     for known in (sight.known for sight in sights if "cohort device" in sight.known):
@@ -148,7 +153,7 @@ def _busiest(sights: Sequence[Sight], devices: int) -> int:
     return int(times.argmax())
 
 
-def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
+def compare_neighbours(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
     """Run a scenario over two neighbouring data sets.
 
     Returns
@@ -159,17 +164,17 @@ def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
     one = Tapped(scenario)
     for t in range(rounds):
         one.round(t)
-    victim, found, share = _busiest(one.sights, one.engine.num_devices), [], 0.0
-    two = Tapped(scenario, _other(victim), one.sights)
+    victim, found, share = _find_busiest(one.sights, one.engine.num_devices), [], 0.0
+    two = Tapped(scenario, _make_other(victim), one.sights)
     total = torch.zeros_like(one.privacy.spent)
     for t, first in enumerate(one.sights):
         second = two.round(t)
-        found += [f"round {t}: {said}" for said in _told_apart(first.known, second.known)]
+        found += [f"round {t}: {said}" for said in _find_distinguishing(first.known, second.known)]
         if len(first.on_air) != len(second.on_air):
             found.append(f"round {t}: {len(first.on_air)} groups or {len(second.on_air)}")
         shown = torch.zeros_like(total)
         for a, b in zip(first.on_air, second.on_air, strict=False):
-            shown += _shown(one.engine, a, b)
+            shown += _view(one.engine, a, b)
             norm = float(a.sent.x.norm(dim=1).amax()) if len(a.sent.x) else 0.0
             if norm > scenario.privacy.clip * (1.0 + ROUNDING):
                 found.append(f"round {t}: a payload of norm {norm:g}")
@@ -182,13 +187,13 @@ def differences(scenario: Scenario, rounds: int) -> tuple[list[str], float]:
         if float(shown.sum() - shown[0, victim]) > ROUNDING * float(shown.sum()):
             found.append(f"round {t}: signals of devices whose data are the same")
         share = max(share, float((shown / first.charged.clamp_min(1e-30)).amax()))
-    mu = float(one.engine.parts.link.transport.measures()["dp_mu"].amax())
+    mu = float(one.engine.parts.link.transport.compute_metrics()["dp_mu"].amax())
     if float(total.amax()) > mu**2 * (1.0 + ROUNDING) + 1e-12:
         found.append(f"mu {mu:g} where signals show {float(total.amax()) ** 0.5:g}")
     return found, share
 
 
-def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
+def _view(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
     """Return the squared distance [S, K], over the noise, between what all servers' antennas
     receive of each device in the two runs."""
     cells = list(one.segments.cells)
@@ -199,18 +204,18 @@ def _shown(engine: Engine, one: OnAir, other: OnAir) -> Tensor:
     energy = compute_energies(apart, one.segments) * one.normalised.scale.square()[:, None]
     sent = one.sent.grid(energy).mT * one.coefficients.p.abs().square()  # [S, Q, K]
     gains = one.slot.h.abs().square().sum(2)
-    for row, power in _elsewhere(engine, one):
+    for row, power in _iterate_unaffected(engine, one):
         gains[row] += power
     return (sent * gains[..., cells].mT).sum(1).double() / NOISE_VARIANCE
 
 
-def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
+def _iterate_unaffected(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
     """Yield a row and the |h|^2 [K, cells] of its devices to another server, for each of these."""
     others, slot = engine.parts.link.transport.neighbours, on_air.slot
     if others is None:
         return
-    state = others.channel.state(slot.round)
-    h = state.over(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
+    state = others.channel.get_state(slot.round)
+    h = state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
     each = h.unflatten(1, (-1, engine.num_devices))  # [C, J, K, A, cells]
     for server, heard in enumerate(others.heard):
         for row in sorted(set(heard)):  # of one that is seen at several places, all of these
@@ -218,25 +223,25 @@ def _elsewhere(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Tensor]]:
             yield row, each[server, places].sum(0).abs().square().sum(1)
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def _iterate_leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield what a value is made of, each with its name, as copies."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, f"{name} {key}".strip())
+            yield from _iterate_leaves(inner, f"{name} {key}".strip())
     elif isinstance(value, list | tuple):
         yield name, len(value)
         for place, inner in enumerate(value):
-            yield from _leaves(inner, f"{name} {place}")
+            yield from _iterate_leaves(inner, f"{name} {place}")
     elif is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
-            yield from _leaves(getattr(value, each.name), f"{name} {each.name}")
+            yield from _iterate_leaves(getattr(value, each.name), f"{name} {each.name}")
     elif isinstance(value, Tensor):
         yield name, value.clone()
     else:
         yield name, copy.copy(value)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_same(one: Any, other: Any) -> bool:
     """Return whether two leaves are the same to the last bit."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         one, other = one.numpy(), other.numpy()
@@ -245,7 +250,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other or (one != one and other != other))
 
 
-def _told_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def _find_distinguishing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Return the names of what is not the same to the last bit."""
-    alike = [name for name in one if name in other and _same(one[name], other[name])]
+    alike = [name for name in one if name in other and _is_same(one[name], other[name])]
     return [name for name in {**one, **other} if name not in alike]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from otafl.core.contracts import Tensors
+from otafl.models.layer_steps import Conv, Linear, MaxPool, Norm, Relu, Residual, Step
 from otafl.models.network import Network
-from otafl.models.steps import Conv, Linear, MaxPool, Norm, Relu, Residual, Step
 
 F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-12}
@@ -34,14 +34,14 @@ STEPS: tuple[Step, ...] = (
 IMAGE = (2, 11, 9)
 
 
-def some(*shape: int, seed: int = 0) -> Tensor:
+def draw_normal(*shape: int, seed: int = 0) -> Tensor:
     """Standard normal numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def some_params(network: Network, rows: int = N) -> Tensors:
+def draw_params(network: Network, rows: int = N) -> Tensors:
     """Normal parameters, the larger the layer the smaller."""
     return {
-        name: some(rows, *shape, seed=number) / math.sqrt(shape[-1])
+        name: draw_normal(rows, *shape, seed=number) / math.sqrt(shape[-1])
         for number, (name, shape) in enumerate(network.shapes.items())
     }

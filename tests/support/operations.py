@@ -73,7 +73,7 @@ MOVED = """
 """What moves numbers; sorted are a handful."""
 
 
-def svd_flops(shape: torch.Size, full: bool) -> float:
+def count_svd_flops(shape: torch.Size, full: bool) -> float:
     """Singular values with both sets of vectors, all of them or as many as values: figure 8.6.1."""
     m, n = max(shape[-2:]), min(shape[-2:])
     if full:
@@ -81,15 +81,15 @@ def svd_flops(shape: torch.Size, full: bool) -> float:
     return 14.0 * m * n**2 + 8.0 * n**3
 
 
-def qr_flops(shape: torch.Size) -> float:
+def count_qr_flops(shape: torch.Size) -> float:
     """Householder's method and the columns of Q, each 2 n^2 (m - n / 3): sections 5.2.2, 5.1.6."""
     m, n = max(shape[-2:]), min(shape[-2:])
     return 4.0 * n**2 * (m - n / 3.0)
 
 
 DECOMPOSITIONS: dict[str, Callable[..., float]] = {
-    "_linalg_svd": lambda a, full_matrices=False, *_, **__: svd_flops(a.shape, full_matrices),
-    "linalg_qr": lambda a, *_: qr_flops(a.shape),
+    "_linalg_svd": lambda a, full_matrices=False, *_, **__: count_svd_flops(a.shape, full_matrices),
+    "linalg_qr": lambda a, *_: count_qr_flops(a.shape),
     "_linalg_eigh": lambda a, *_, **__: 9.0 * a.shape[-1] ** 3,  # section 8.3.3
     "linalg_cholesky_ex": lambda a, **_: a.shape[-1] ** 3 / 3.0,  # section 4.2.5
     "linalg_solve_triangular": lambda a, b, **_: a.shape[-1] ** 2 * b.shape[-1],  # section 3.1.2
@@ -97,11 +97,11 @@ DECOMPOSITIONS: dict[str, Callable[..., float]] = {
 """Operations of one matrix."""
 
 
-def _product(added: Any, a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
+def _count_product(added: Any, a: torch.Size, b: torch.Size, *_: Any, **__: Any) -> int:
     return 2 * math.prod(a) * b[-1]
 
 
-def _convolution_backward(
+def _count_convolution_backward(
     g: torch.Size, x: torch.Size, weight: torch.Size, *rest: Any, **__: Any
 ) -> int:
     """Both gradients cost what the convolution does; torch's formula forgets groups."""
@@ -110,9 +110,9 @@ def _convolution_backward(
 
 
 FORMULAS = {
-    aten.baddbmm_: _product,
-    aten.addmm_: _product,
-    aten.convolution_backward: _convolution_backward,
+    aten.baddbmm_: _count_product,
+    aten.addmm_: _count_product,
+    aten.convolution_backward: _count_convolution_backward,
 }
 """Products that FlopCounterMode has no formula of, or a wrong one."""
 
@@ -151,7 +151,7 @@ class Counted:
         return self.products + self.decompositions + self.elementwise
 
     @contextmanager
-    def ignored(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Leave out what is done under it."""
         products, found = self.products, self._others.found.copy()
         yield
@@ -191,7 +191,7 @@ class _Others(TorchDispatchMode):
             matrices = math.prod(args[0].shape[:-2])
             self.found["decompositions"] += matrices * DECOMPOSITIONS[name](*args, **kwargs)
         elif packet in flop_registry or packet in FORMULAS:
-            self.found["elementwise"] += _added(name, args, kwargs) * first.numel()
+            self.found["elementwise"] += _count_elementwise(name, args, kwargs) * first.numel()
         elif plain in EACH:
             scaled = {kwargs.get("alpha", 1), kwargs.get("value", 1)} - {1, -1}
             self.found["elementwise"] += (EACH[plain] + len(scaled)) * first.numel()
@@ -201,7 +201,7 @@ class _Others(TorchDispatchMode):
             raise AssertionError(f"{packet} is in no table of operations")
 
 
-def _added(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
+def _count_elementwise(name: str, args: Any, kwargs: Mapping[str, Any]) -> float:
     """What a product costs beside it, a number of its output: its addition to something. In place
     and subtracted it is a step of SGD, whose rate the product's factors have got already: a device
     that has the gradient first would multiply each number by it. A bias has a sum in the backward

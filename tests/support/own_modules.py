@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from otafl.user_code import blame, sources
+from otafl.user_code import error_origin, sources
 
 
 @contextlib.contextmanager
-def own_module(
+def write_custom_module(
     name: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path]:
     """The working folder, with the module in it, of which nothing is known before nor after."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(blame, "_loaded", {})
+    monkeypatch.setattr(error_origin, "_loaded", {})
     (folder / f"{name}.py").write_text(text)
     yield folder
     sys.modules.pop(name, None)

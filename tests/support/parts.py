@@ -19,16 +19,16 @@ def make_scenario(sweep: dict | None = None, **keys: object) -> Scenario:
     return load_scenario(base | keys | ({"sweep": sweep} if sweep else {}))
 
 
-def value(point: int, trial: int, round: int, device: int = 0) -> float:
+def compute_value(point: int, trial: int, round: int, device: int = 0) -> float:
     """A number that says where it belongs."""
     return 1000 * point + 100 * trial + 10 * round + device
 
 
 def record(points: list[Point], rounds: list[int] = ROUNDS, trials: int = 2) -> Record:
-    """Every value is `value` of its place."""
+    """Every value is `compute_value` of its place."""
     devices = points[0].scenario.devices.count
     index = np.array([p.index for p in points])[:, None, None, None]
-    each = value(
+    each = compute_value(
         index,
         np.arange(trials)[:, None, None],
         np.array(rounds)[:, None],
@@ -42,7 +42,7 @@ def record(points: list[Point], rounds: list[int] = ROUNDS, trials: int = 2) -> 
     return Record(list(rounds), variables)
 
 
-def parts_of(scenario: Scenario, groups: list[list[int]] | None = None) -> list[xr.Dataset]:
+def make_parts(scenario: Scenario, groups: list[list[int]] | None = None) -> list[xr.Dataset]:
     points = expand(scenario)
     groups = groups or [[p.index] for p in points]
     return [

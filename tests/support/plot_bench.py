@@ -24,7 +24,7 @@ ROUNDS = [0, 5, 10]
 TRIALS, DEVICES = 2, 4
 
 
-def result(
+def make_result(
     values: dict[str, np.ndarray],
     axes: Sequence[str] = (),
     trials: int = TRIALS,
@@ -73,24 +73,26 @@ def result(
     return ds
 
 
-def ramp(*axes: str, scale: float = 0.001, tail: tuple[int, ...] = (TRIALS, len(ROUNDS))) -> Any:
+def make_ramp(
+    *axes: str, scale: float = 0.001, tail: tuple[int, ...] = (TRIALS, len(ROUNDS))
+) -> Any:
     """scale times 0, 1, 2, ... over the axes, trials and rounds."""
     shape = (*(len(AXES[name][0]) for name in axes), *tail)
     return scale * np.arange(np.prod(shape), dtype=float).reshape(shape)
 
 
-def few() -> xr.Dataset:
+def make_small_result() -> xr.Dataset:
     """A result over three SNRs with a variable of each kind, for what cannot be drawn of it."""
     values = {
-        "test_accuracy": ramp("snr_db"),
-        "tx_energy_j": ramp("snr_db", tail=(2, 3, 4)),
-        "participants": ramp("snr_db"),
-        "device_own_test_accuracy": ramp("snr_db", tail=(2, 3, 4)),
+        "test_accuracy": make_ramp("snr_db"),
+        "tx_energy_j": make_ramp("snr_db", tail=(2, 3, 4)),
+        "participants": make_ramp("snr_db"),
+        "device_own_test_accuracy": make_ramp("snr_db", tail=(2, 3, 4)),
     }
-    return result(values, ["snr_db"])
+    return make_result(values, ["snr_db"])
 
 
-def csv_of(data: xr.Dataset, tmp_path: Path) -> pd.DataFrame:
+def read_csv(data: xr.Dataset, tmp_path: Path) -> pd.DataFrame:
     """What is drawn, written as a CSV and read again."""
     write_csv(data, tmp_path / "drawn.csv")
     return pd.read_csv(tmp_path / "drawn.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -11,7 +12,7 @@ from scipy import special
 
 from otafl.core import registry
 from otafl.core.contracts import ChannelStatistics, Coefficients, Link
-from otafl.core.settings import stackable_fields
+from otafl.core.settings import list_stackable_fields
 from otafl.power.base import PowerPolicy
 
 N = 0.5
@@ -32,9 +33,9 @@ TRIALS, SEGMENTS, DEVICES = 3, 2, 6
 DRAWS = 1000
 
 
-def policy_of(name: str, **fields: Any) -> PowerPolicy:
+def make_policy(name: str, **fields: Any) -> PowerPolicy:
     """A registered policy with these settings."""
-    policy: PowerPolicy = registry.settings("power", name)(**fields)
+    policy: PowerPolicy = registry.load_settings_class("power", name)(**fields)
     return policy
 
 
@@ -54,30 +55,33 @@ def make_link(seed: int = 0, linear: bool = True, spread: bool = True) -> Link:
         h=torch.from_numpy(h.copy()),
         gain=torch.from_numpy(gain),
         budget=torch.from_numpy(budget),
-        power=torch.from_numpy(power),
-        noise=torch.full((TRIALS,), N, dtype=torch.float64),
-        sends=torch.from_numpy(sends),
-        linear=linear,
+        symbol_power=torch.from_numpy(power),
+        noise_variance=torch.full((TRIALS,), N, dtype=torch.float64),
+        transmit_mask=torch.from_numpy(sends),
+        is_linear=linear,
         hyper={k: torch.full((TRIALS,), v, dtype=torch.float64) for k, v in HYPER.items()},
-        antennas=ANTENNAS,
+        num_antennas=ANTENNAS,
     )
 
 
-def changed(link: Link, **fields: Any) -> Link:
+def perturb(link: Link, **fields: Any) -> Link:
     """The link with other fields."""
-    return Link(**{**vars(link), **fields})
+    return dataclasses.replace(link, **fields)
 
 
-def single_precision(link: Link) -> Link:
-    return changed(
+def to_single_precision(link: Link) -> Link:
+    return perturb(
         link,
         h=link.h.to(torch.complex64),
         hyper={name: value.float() for name, value in link.hyper.items()},
-        **{name: vars(link)[name].float() for name in ("gain", "budget", "power", "noise")},
+        **{
+            name: vars(link)[name].float()
+            for name in ("gain", "budget", "symbol_power", "noise_variance")
+        },
     )
 
 
-def random_links(draws: int, devices: int, seed: int) -> Link:
+def draw_links(draws: int, devices: int, seed: int) -> Link:
     """[draws, 1, devices]: SNRs of -10 to 40 dB, budgets and symbol powers over a decade each,
     Rayleigh fading, and (but for the first device) one in eight that does not send."""
     rng = np.random.default_rng(seed)
@@ -89,24 +93,24 @@ def random_links(draws: int, devices: int, seed: int) -> Link:
         h=torch.from_numpy(z[0] + 1j * z[1]),
         gain=torch.ones(draws, devices, dtype=torch.float64),
         budget=torch.from_numpy(snr * 10 ** rng.uniform(-0.5, 0.5, (draws, devices))),
-        power=torch.from_numpy(10 ** rng.uniform(-0.5, 0.5, (draws, 1, devices))),
-        noise=torch.full((draws,), N, dtype=torch.float64),
-        sends=torch.from_numpy(sends),
-        linear=True,
+        symbol_power=torch.from_numpy(10 ** rng.uniform(-0.5, 0.5, (draws, 1, devices))),
+        noise_variance=torch.full((draws,), N, dtype=torch.float64),
+        transmit_mask=torch.from_numpy(sends),
+        is_linear=True,
         hyper={},
     )
 
 
-def capped_errors(root: np.ndarray, link: Link) -> np.ndarray:
+def compute_capped_errors(root: np.ndarray, link: Link) -> np.ndarray:
     """[draws] least sum m (c - 1)^2 + N / eta under |p|^2 m <= P at sqrt(eta) [draws]: whoever can
     arrive with gain one does, as |c - 1| is least at one, or else at the largest c."""
-    reach = (link.budget[:, None] / link.power).sqrt() * link.h.abs()
+    reach = (link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs()
     c = np.minimum(1.0, reach[:, 0].numpy() / root[:, None])
-    m = (link.power[:, 0] * link.sends).numpy()
+    m = (link.symbol_power[:, 0] * link.transmit_mask).numpy()
     return (m * (c - 1) ** 2).sum(-1) + N / root**2
 
 
-def rayleigh_statistics(link: Link) -> ChannelStatistics:
+def make_rayleigh_statistics(link: Link) -> ChannelStatistics:
     """Of independent Rayleigh fading that is known."""
 
     def mean_inverse(threshold: torch.Tensor) -> torch.Tensor:
@@ -121,17 +125,17 @@ def rayleigh_statistics(link: Link) -> ChannelStatistics:
     return ChannelStatistics(
         gain=link.gain,
         budget=link.budget,
-        noise=link.noise,
+        noise_variance=link.noise_variance,
         mean_amplitude=lambda: math.sqrt(math.pi) / 2 * link.gain.sqrt(),
         mean_power=lambda: link.gain,
         mean_inverse=mean_inverse,
         prob_unit_gain_above=lambda threshold: torch.exp(-threshold)[:, None].expand_as(link.gain),
         prob_gain_above=lambda threshold: torch.exp(-threshold / link.gain.clamp_min(1e-300)),
-        draws=draws,
+        draw_samples=draws,
     )
 
 
-def plain_link(h: torch.Tensor, budget: float, **fields: object) -> Link:
+def make_plain_link(h: torch.Tensor, budget: float, **fields: object) -> Link:
     """h [S, K] complex, unit symbol powers and gains, everybody sends."""
     trials, devices = h.shape
     ones = torch.ones(trials, devices, dtype=torch.float64)
@@ -139,41 +143,41 @@ def plain_link(h: torch.Tensor, budget: float, **fields: object) -> Link:
         h=h[:, None],
         gain=ones,
         budget=budget * ones,
-        power=ones[:, None],
-        noise=torch.full((trials,), N, dtype=torch.float64),
-        sends=ones.bool(),
-        linear=True,
+        symbol_power=ones[:, None],
+        noise_variance=torch.full((trials,), N, dtype=torch.float64),
+        transmit_mask=ones.bool(),
+        is_linear=True,
         hyper={},
     )
-    return changed(link, **fields)
+    return perturb(link, **fields)
 
 
-def fading(*shape: int, seed: int = 0) -> torch.Tensor:
+def draw_fading(*shape: int, seed: int = 0) -> torch.Tensor:
     """[*shape] complex normal of unit power."""
     z = np.random.default_rng(seed).standard_normal((2, *shape)) * math.sqrt(0.5)
     return torch.from_numpy(z[0] + 1j * z[1])
 
 
-def filled(policy: PowerPolicy, link: Link) -> Link:
+def fill_in(policy: PowerPolicy, link: Link) -> Link:
     """The link with those stackable fields of the policy that it does not give."""
-    own = {name: getattr(policy, name) for name in stackable_fields(type(policy))}
-    given = {n: torch.full_like(link.noise, v) for n, v in own.items() if v is not None}
-    return changed(link, hyper=given | dict(link.hyper))
+    own = {name: getattr(policy, name) for name in list_stackable_fields(type(policy))}
+    given = {n: torch.full_like(link.noise_variance, v) for n, v in own.items() if v is not None}
+    return perturb(link, hyper=given | dict(link.hyper))
 
 
 def solve(policy: PowerPolicy, link: Link) -> Coefficients:
     """The scalars of a first call."""
-    link = filled(policy, link)
-    state = policy.prepare(rayleigh_statistics(link), link.hyper)
-    _, coefficients = policy.coefficients(state, link)
+    link = fill_in(policy, link)
+    state = policy.prepare(make_rayleigh_statistics(link), link.hyper)
+    _, coefficients = policy.compute_coefficients(state, link)
     return coefficients
 
 
-def arrived(link: Link, got: Coefficients) -> torch.Tensor:
+def compute_received_gain(link: Link, got: Coefficients) -> torch.Tensor:
     """c [S, Q, K]."""
     return (link.h * got.p).real / got.eta.sqrt()[..., None]
 
 
-def mse(root_eta: float, arrives: np.ndarray, m: np.ndarray) -> float:
+def compute_mse(root_eta: float, arrives: np.ndarray, m: np.ndarray) -> float:
     """sum m (c - 1)^2 + N / eta at the amplitudes |h p| that arrive."""
     return float((m * (arrives / root_eta - 1) ** 2).sum() + N / root_eta**2)

@@ -63,13 +63,13 @@ INDEXED = {
 COPIES = {OVERLOADS.copy_.default, OVERLOADS._to_copy.default}
 
 
-class Pretended(Tensor):
+class SimulatedTensor(Tensor):
     """A tensor of the pretended processor, over one that the host holds."""
 
     held: Tensor
 
     @staticmethod
-    def __new__(cls, held: Tensor) -> Pretended:
+    def __new__(cls, held: Tensor) -> SimulatedTensor:
         held = held.resolve_conj().resolve_neg()  # the outer tensor would not know of it
         with torch.inference_mode(False):  # views of what was made before must not be of inference
             made = Tensor._make_wrapper_subclass(
@@ -123,47 +123,47 @@ class Processor(TorchDispatchMode):
         if to:
             kwargs["device"] = torch.device("cpu")
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        ours = [leaf for leaf in given if isinstance(leaf, Pretended)]
+        ours = [leaf for leaf in given if isinstance(leaf, SimulatedTensor)]
         there = bool(ours) if to is None else to
         _check(func, args, given, ours)
-        plain_args, plain_kwargs = tree_map(_held, (args, kwargs))
+        plain_args, plain_kwargs = tree_map(_get_held, (args, kwargs))
         out = func(*plain_args, **plain_kwargs)
-        what = _what(func, args, kwargs, len(given), len(ours), there, out)
+        what = _describe_call(func, args, kwargs, len(given), len(ours), there, out)
         if what is not None:
-            where, line = caller(sys._getframe(1))
+            where, line = find_caller(sys._getframe(1))
             self.count[what] += 1
             self.noted[what, func.overloadpacket.__name__, where] = line
         for one in ours:
             if one.held.shape != one.shape or one.held.stride() != one.stride():
                 raise RuntimeError(f"{func} changed the shape of a tensor in place")
-        known = {id(_held(one)): one for one in given}  # of operations in place
+        known = {id(_get_held(one)): one for one in given}  # of operations in place
 
         def handed_out(value: Any) -> Any:
             if id(value) in known:
                 return known[id(value)]
-            return Pretended(value) if there and isinstance(value, Tensor) else value
+            return SimulatedTensor(value) if there and isinstance(value, Tensor) else value
 
         return tree_map(handed_out, out)
 
 
-def _check(func: Any, args: Any, given: list[Tensor], ours: list[Pretended]) -> None:
+def _check(func: Any, args: Any, given: list[Tensor], ours: list[SimulatedTensor]) -> None:
     """Refuse tensors of the host in an operation of the processor, as a GPU does; a number in one
     will do, and indices."""
     if not ours or func in COPIES:
         return
     for one in args[:1] if func in INDEXED else given:
-        if not isinstance(one, Pretended) and one.dim():
+        if not isinstance(one, SimulatedTensor) and one.dim():
             raise RuntimeError(f"{func}: a tensor {list(one.shape)} of the host beside others")
 
 
-def _what(
+def _describe_call(
     func: Any, args: Any, kwargs: Any, given: int, ours: int, there: bool, out: Any
 ) -> str | None:
     """What is noted of an operation on so many tensors, some of them ours, whose result is there
     or on the host."""
     made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
     if func is OVERLOADS.copy_.default:
-        target, source = (isinstance(one, Pretended) for one in args[:2])
+        target, source = (isinstance(one, SimulatedTensor) for one in args[:2])
         return None if source == target else READS if source else SENDS
     if not ours:
         if given:
@@ -182,8 +182,8 @@ def _what(
     return None
 
 
-def _held(value: Any) -> Any:
-    return value.held if isinstance(value, Pretended) else value
+def _get_held(value: Any) -> Any:
+    return value.held if isinstance(value, SimulatedTensor) else value
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def _is_composite(func: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
 
 
-def caller(frame: FrameType | None) -> tuple[str, str]:
+def find_caller(frame: FrameType | None) -> tuple[str, str]:
     """The innermost function of otafl in a stack, as `package.module.function`, and its line."""
     while frame is not None:
         path = Path(frame.f_code.co_filename)
@@ -205,17 +205,19 @@ def caller(frame: FrameType | None) -> tuple[str, str]:
 
 
 @functools.cache
-def registered() -> torch.device:
+def register_device() -> torch.device:
     _setup_privateuseone_for_python_backend(NAME)
     return torch.device(NAME, 0)
 
 
 @contextmanager
-def processor(patch: pytest.MonkeyPatch) -> Iterator[Processor]:
+def use_processor(patch: pytest.MonkeyPatch) -> Iterator[Processor]:
     """Let engines with `engine.device: cuda` that are made inside compute on the pretended
     processor."""
-    device, real = registered(), assembly.torch_device
-    patch.setattr(assembly, "torch_device", lambda name: device if name == "cuda" else real(name))
+    device, real = register_device(), assembly.select_torch_device
+    patch.setattr(
+        assembly, "select_torch_device", lambda name: device if name == "cuda" else real(name)
+    )
     mode, before = Processor(), torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # `torch.tensor` then moves what it has made
     try:

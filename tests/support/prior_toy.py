@@ -43,28 +43,28 @@ class Whole:
     def __init__(self, steps: int) -> None:
         self.cohort, self.round, self.steps = COHORT, 0, steps
 
-    def batch(self, step: int, draw: int = 0) -> Batch:
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
         x = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], dtype=torch.float64)
         return Batch(x, torch.tensor([[0, 1]]), None)
 
 
-def context(hyper: Hyper, steps: int) -> LocalContext:
+def make_context(hyper: Hyper, steps: int) -> LocalContext:
     return LocalContext(COHORT, hyper, STREAMS, 0, Whole(steps))
 
 
-def toy(method: Any, steps: int = 2, **changes: float) -> tuple[list[float], list[float]]:
+def run_toy(method: Any, steps: int = 2, **changes: float) -> tuple[list[float], list[float]]:
     """Return (a, b) of the local model and of the personal one after the toy's round."""
     hyper = {n: torch.tensor([v], dtype=torch.float64) for n, v in (RATES | changes).items()}
     _, start = method.init(STREAMS, hyper)
     devices = {name: torch.zeros_like(block)[:, 0] for name, block in start.items()}
     broadcast = Broadcast({"model": torch.zeros(1, 4, dtype=torch.float64)}, per_device=True)
-    state, (group,), loss = method.local(broadcast, devices, context(hyper, steps))
+    state, (group,), loss = method.run_local_update(broadcast, devices, make_context(hyper, steps))
     assert 0.6 < float(loss) <= 0.6931471805599454
-    personal = state.get("personal.weight", group.blocks["model"])
-    return pair(group.blocks["model"]), pair(personal)
+    personal = state.get("personal.weight", group.tensors["model"])
+    return to_pair(group.tensors["model"]), to_pair(personal)
 
 
-def pair(w: Tensor) -> list[float]:
+def to_pair(w: Tensor) -> list[float]:
     a, minus_b, minus_a, b = w.flatten().tolist()
     assert a == pytest.approx(-minus_a, abs=1e-14)
     assert b == pytest.approx(-minus_b, abs=1e-14)
@@ -72,33 +72,33 @@ def pair(w: Tensor) -> list[float]:
 
 
 @functools.cache
-def model() -> ModuleModel:
+def make_model() -> ModuleModel:
     """Return the toy's model, which holds no state."""
     return ModuleModel(nn.Linear(2, 2, bias=False).double(), (2,), 2)
 
 
-def prior(strategy: str, variant: str = "code", **keys: Any) -> PFedBreD:
+def make_prior(strategy: str, variant: str = "code", **keys: Any) -> PFedBreD:
     config = PFedBreD.Settings.model_validate({"strategy": strategy, "variant": variant, **keys})
-    return PFedBreD(config, model(), 1)
+    return PFedBreD(config, make_model(), 1)
 
 
-def pfedme(**keys: Any) -> PFedMe:
-    return PFedMe(PFedMe.Settings.model_validate(keys), model(), 1)
+def make_pfedme(**keys: Any) -> PFedMe:
+    return PFedMe(PFedMe.Settings.model_validate(keys), make_model(), 1)
 
 
-def per_fedavg(**keys: Any) -> PerFedAvg:
-    return PerFedAvg(PerFedAvg.Settings.model_validate(keys), model(), 1)
+def make_per_fedavg(**keys: Any) -> PerFedAvg:
+    return PerFedAvg(PerFedAvg.Settings.model_validate(keys), make_model(), 1)
 
 
-def fedavg() -> FedAvg:
-    return FedAvg(FedAvg.Settings(), model(), 1)
+def make_fedavg() -> FedAvg:
+    return FedAvg(FedAvg.Settings(), make_model(), 1)
 
 
 SIZES = [[20, 10, 3], [9, 25, 4]]
 """Samples of three devices of two trials."""
 
 
-def states(method: Any, rounds: int = 2, **changes: float) -> list[Tensors]:
+def run_states(method: Any, rounds: int = 2, **changes: float) -> list[Tensors]:
     """Return device state and payload of a network in real minibatches, some of them padded; the
     server stays at its start."""
     streams = Streams([5, 5], [0, 1], dtype=torch.float64)
@@ -110,36 +110,38 @@ def states(method: Any, rounds: int = 2, **changes: float) -> list[Tensors]:
     devices = {n: b.expand(2, 3, *b.shape[2:]).flatten(0, 1).clone() for n, b in start.items()}
     out = []
     for t in range(rounds):
-        broadcast = method.broadcast(server, cohort).rows(cohort, 0, 6)
-        context = LocalContext(cohort, hyper, streams, t, data.work(t, cohort))
-        devices, (group,), _ = method.local(broadcast, devices, context)
+        broadcast = method.broadcast(server, cohort).expand_rows(cohort, 0, 6)
+        context = LocalContext(cohort, hyper, streams, t, data.select_cohort(t, cohort))
+        devices, (group,), _ = method.run_local_update(broadcast, devices, context)
         kept = {name: b.clone() for name, b in devices.items() if name.startswith("personal")}
-        out.append(kept | {"model": group.blocks["model"].clone()})
+        out.append(kept | {"model": group.tensors["model"].clone()})
     return out
 
 
-def network(method: Any, **keys: Any) -> Any:
+def make_network(method: Any, **keys: Any) -> Any:
     return method(method.Settings.model_validate(keys), mlp((6, 8, 3)), 3)
 
 
-def of(strategy: str, variant: str = "code") -> PFedBreD:
-    made: PFedBreD = network(PFedBreD, strategy=strategy, variant=variant)
+def make_strategy(strategy: str, variant: str = "code") -> PFedBreD:
+    made: PFedBreD = make_network(PFedBreD, strategy=strategy, variant=variant)
     return made
 
 
-def exact(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], list[float]]:
+def solve_exactly(method: Any, penalty: float, steps: int = 2) -> tuple[list[float], list[float]]:
     """Run the toy with a solver that converges: curvature at most penalty + 2."""
-    return toy(method, steps, penalty=penalty, personal_learning_rate=1 / (penalty + 2))
+    return run_toy(method, steps, penalty=penalty, personal_learning_rate=1 / (penalty + 2))
 
 
-def counts_gradients(method: Any, count: int) -> None:
+def assert_counts_gradients(method: Any, count: int) -> None:
     """Hold the gradients of a step to the count, as told and as called for."""
-    assert method.constants() == {"gradients_per_step": float(count)}
+    assert method.compute_constants() == {"gradients_per_step": float(count)}
     load, model = Workload(4, 10, np.array([40.0])), method.model
-    elementwise = (4 * method.step_operations + method.round_operations) * model.size
-    assert method.flops(load) == count * model.training_flops(40.0) + elementwise
+    elementwise = (
+        4 * method.flops_per_param_step + method.flops_per_param_round
+    ) * model.num_params
+    assert method.count_flops(load) == count * model.count_training_flops(40.0) + elementwise
     calls = []
-    gradients = method.model.gradients
-    method.model.gradients = lambda *given: (calls.append(1), gradients(*given))[1]
-    toy(method, steps=2)
+    gradients = method.model.compute_gradients
+    method.model.compute_gradients = lambda *given: (calls.append(1), gradients(*given))[1]
+    run_toy(method, steps=2)
     assert len(calls) == 2 * count

@@ -25,7 +25,7 @@ from otafl.core.contracts import (
     Workload,
 )
 from otafl.core.rng import Streams
-from otafl.data.work import TrainingData
+from otafl.data.training_data import TrainingData
 from otafl.models.base import Model, unflatten
 
 SIZES = [[20, 10, 3, 30, 7], [9, 9, 25, 4, 40]]
@@ -75,8 +75,8 @@ class Rounds:
     ) -> None:
         """steps: local ones. sizes: samples of the devices. rates: stackable fields, a list by
         trial; others have their defaults."""
-        config = registry.settings("algorithm", name).model_validate(settings or {})
-        self.method = registry.make("algorithm", config, model, 5)
+        config = registry.load_settings_class("algorithm", name).model_validate(settings or {})
+        self.method = registry.make_component("algorithm", config, model, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=dtype)
         fields = {n: v for n, v in config.model_dump().items() if type(v) is float}
         self.hyper = {n: torch.tensor(rates.get(n, [v, v]), dtype=dtype) for n, v in fields.items()}
@@ -88,35 +88,39 @@ class Rounds:
             name: b.expand(2, 5, *b.shape[2:]).clone() for name, b in devices.items()
         }
 
-    def round(self, t: int, who: list[list[int]] | None = None) -> Round:
+    def run_round(self, t: int, who: list[list[int]] | None = None) -> Round:
         """Run a round of these devices of each trial; of everybody, if not given."""
         cohort = self.all
         if who is not None:
             rows = [5 * s + k for s, row in enumerate(who) for k in row]
             cohort = self.all.take(torch.tensor(rows))
-        context = self.context(cohort, t)
+        context = self.make_context(cohort, t)
         before = {name: block.clone() for name, block in self.server.items()}
-        broadcast = self.method.broadcast(self.server, cohort).rows(cohort, 0, cohort.size)
-        rows_of = {n: b.flatten(0, 1)[cohort.cell] for n, b in self.devices.items()}
-        state, payload, loss = self.method.local(broadcast, rows_of, context)
+        broadcast = self.method.broadcast(self.server, cohort).expand_rows(
+            cohort, 0, cohort.num_rows
+        )
+        rows_of = {n: b.flatten(0, 1)[cohort.flat_index] for n, b in self.devices.items()}
+        state, payload, loss = self.method.run_local_update(broadcast, rows_of, context)
         assert all(torch.equal(self.server[name], block) for name, block in before.items())
         assert state.keys() == self.devices.keys()
-        self.server = self.method.combine(self.server, exact(payload, cohort), context)
-        heard = (torch.ones(cohort.size, 1, dtype=torch.bool),) * len(payload)
+        self.server = self.method.update_server(
+            self.server, receive_exactly(payload, cohort), context
+        )
+        heard = (torch.ones(cohort.num_rows, 1, dtype=torch.bool),) * len(payload)
         for name, rows in self.method.on_ack(state, payload, heard, context).items():
-            self.devices[name].flatten(0, 1)[cohort.cell] = rows
-        return Round(cohort, context.work, payload, loss)
+            self.devices[name].flatten(0, 1)[cohort.flat_index] = rows
+        return Round(cohort, context.local_data, payload, loss)
 
-    def context(self, cohort: Cohort, t: int) -> LocalContext:
+    def make_context(self, cohort: Cohort, t: int) -> LocalContext:
         """Return the cohort's round t."""
-        return LocalContext(cohort, self.hyper, self.streams, t, self.data.work(t, cohort))
+        return LocalContext(cohort, self.hyper, self.streams, t, self.data.select_cohort(t, cohort))
 
 
-def exact(payload: Payload, cohort: Cohort) -> Received:
+def receive_exactly(payload: Payload, cohort: Cohort) -> Received:
     """Take the weighted means of what was sent."""
     means = []
     for group in payload:
-        assert (group.rows, group.mask, group.weighting, group.route) == (
+        assert (group.row_index, group.mask, group.weighting, group.route) == (
             None,
             None,
             "mean",
@@ -124,80 +128,80 @@ def exact(payload: Payload, cohort: Cohort) -> Received:
         )
         means.append(
             {
-                name: block.new_zeros(cohort.trials, *block.shape[1:]).index_add_(
+                name: block.new_zeros(cohort.num_trials, *block.shape[1:]).index_add_(
                     0,
                     cohort.trial,
                     block * cohort.normalised_weight.view(-1, *[1] * (block.dim() - 1)),
                 )
-                for name, block in group.blocks.items()
+                for name, block in group.tensors.items()
             }
         )
-    came = cohort.weight.new_ones(cohort.trials)
+    came = cohort.weight.new_ones(cohort.num_trials)
     return Received(tuple(means), (came,) * len(means), None, None)
 
 
-def arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
+def to_arrays(model: Model, params: Tensors, row: Any) -> list[Array]:
     """Return a row's parameters as the twins have them: weights, then biases."""
     names = sorted(model.shapes, key=lambda name: (name.startswith("bias"), name))
     return [params[name][row].double().numpy().copy() for name in names if name in params]
 
 
-def batches(one: Round, trial: int, draw: int = 0) -> list[list[Minibatch]]:
+def draw_batches(one: Round, trial: int, draw: int = 0) -> list[list[Minibatch]]:
     """Return the minibatches of a trial, [device of the cohort][local step]."""
     rows = (one.cohort.trial == trial).nonzero().squeeze(1).tolist()
-    stacked = [one.work.batch(step, draw) for step in range(STEPS)]
+    stacked = [one.work.draw_batch(step, draw) for step in range(STEPS)]
     return [[minibatch(batch, row) for batch in stacked] for row in rows]
 
 
-def shares(one: Round, trial: int) -> list[float]:
+def get_shares(one: Round, trial: int) -> list[float]:
     """Return the shares of all samples of the trial that the devices of the cohort have."""
     return list(one.cohort.weight[one.cohort.trial == trial].double().numpy())
 
 
-def members(one: Round, trial: int) -> list[int]:
+def list_members(one: Round, trial: int) -> list[int]:
     return list(one.cohort.device[one.cohort.trial == trial].numpy())
 
 
-def losses(one: Round, trial: int) -> Array:
+def compute_losses(one: Round, trial: int) -> Array:
     out: Array = one.loss[one.cohort.trial == trial].double().numpy()
     return out
 
 
-def server(rounds: Rounds, s: int, block: str = "model") -> list[Array]:
+def read_server(rounds: Rounds, s: int, block: str = "model") -> list[Array]:
     """Return the server's model of a trial as a list."""
-    return arrays(MODEL, unflatten(rounds.server[block], MODEL.shapes), s)
+    return to_arrays(MODEL, unflatten(rounds.server[block], MODEL.shapes), s)
 
 
-def device(rounds: Rounds, s: int, k: int, prefix: str = "personal.") -> list[Array]:
+def read_device(rounds: Rounds, s: int, k: int, prefix: str = "personal.") -> list[Array]:
     """Return a device's kept arrays."""
     own = {n.removeprefix(prefix): b for n, b in rounds.devices.items() if n.startswith(prefix)}
-    return arrays(MODEL, own, (s, k))
+    return to_arrays(MODEL, own, (s, k))
 
 
-def close(ours: list[Array], theirs: list[Array]) -> None:
+def assert_close(ours: list[Array], theirs: list[Array]) -> None:
     assert len(ours) == len(theirs) > 0
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
 
-def stepped(old: list[Array], mean: list[Array], server_rate: float) -> list[Array]:
+def take_step(old: list[Array], mean: list[Array], server_rate: float) -> list[Array]:
     return plus(old, plus(mean, old, -1.0), server_rate)
 
 
-def in_step(one: Rounds, other: Rounds, same: Callable[[Rounds, Rounds], None]) -> None:
+def assert_equal_steps(one: Rounds, other: Rounds, same: Callable[[Rounds, Rounds], None]) -> None:
     """Run three rounds of both, compared before each and after the last."""
     for t, who in enumerate(WHO):
         same(one, other)
-        one.round(t, who)
-        other.round(t, who)
+        one.run_round(t, who)
+        other.run_round(t, who)
     same(one, other)
 
 
-def same_model(one: Rounds, other: Rounds) -> None:
+def assert_same_model(one: Rounds, other: Rounds) -> None:
     assert torch.equal(one.server["model"], other.server["model"])
 
 
-def same_devices(one: Rounds, other: Rounds) -> None:
+def assert_same_devices(one: Rounds, other: Rounds) -> None:
     for name, block in one.devices.items():
         if name.startswith("personal."):
             assert torch.equal(block, other.devices[name]), name

@@ -10,11 +10,11 @@ from otafl.scenario import Scenario, load_scenario
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-def scenario(**keys: Any) -> Scenario:
+def make_scenario(**keys: Any) -> Scenario:
     return load_scenario({"name": "x", **keys})
 
 
-def written(folder: Path, text: str) -> Path:
+def write_scenario(folder: Path, text: str) -> Path:
     path = folder / "scenario.yaml"
     path.write_text(text)
     return path

@@ -30,7 +30,7 @@ class EstimateFn:
         return h if self.h_hat is None else self.h_hat
 
 
-def selection(name: str, believed: Tensor | None = None, **hyper: list[float]) -> Selection:
+def make_selection(name: str, believed: Tensor | None = None, **hyper: list[float]) -> Selection:
     """Of S trials with budgets 1, 2, .. K, doubled in the second."""
     budget = torch.arange(1.0, K + 1, dtype=DOUBLE).expand(S, -1) * torch.tensor([[1.0], [2.0]])
     ones = torch.ones(S, dtype=DOUBLE)
@@ -39,11 +39,13 @@ def selection(name: str, believed: Tensor | None = None, **hyper: list[float]) -
     setup = SelectionSetup(
         EstimateFn(believed), link, Streams([1, 1], [0, 1], dtype=DOUBLE), settings
     )
-    made: Selection = registry.make("selection", registry.settings("selection", name)(), setup)
+    made: Selection = registry.make_component(
+        "selection", registry.load_settings_class("selection", name)(), setup
+    )
     return made
 
 
-def state(power: Any, gain: Any = 1.0) -> ChannelState:
+def make_state(power: Any, gain: Any = 1.0) -> ChannelState:
     """Of |h|^2 [S, K] or [S, K, A, 1, F], with some phase."""
     power = torch.as_tensor(power, dtype=DOUBLE)
     power = power if power.dim() == 5 else power[:, :, None, None, None]
@@ -52,20 +54,20 @@ def state(power: Any, gain: Any = 1.0) -> ChannelState:
 
 
 ALL = np.ones((S, K), bool)
-FLAT = state(torch.ones(S, K))
+FLAT = make_state(torch.ones(S, K))
 
 
-def sets(chosen: np.ndarray) -> list[list[int]]:
+def to_sets(chosen: np.ndarray) -> list[list[int]]:
     assert chosen.shape == (S, K)
     assert chosen.dtype == bool
     return [np.nonzero(row)[0].tolist() for row in chosen]
 
 
-def cohort(sends: list[bool] | None = None) -> Cohort:
+def make_cohort(sends: list[bool] | None = None) -> Cohort:
     """Devices 0, 2, 3 of the first trial, 1 and 4 of the second."""
     trial, device = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 2, 3, 1, 4])
-    made = Cohort.fresh(trial, device, torch.ones(5, dtype=DOUBLE), (3, 2), K)
+    made = Cohort.create(trial, device, torch.ones(5, dtype=DOUBLE), (3, 2), K)
     if sends is None:
         return made
-    made.sends.copy_(torch.tensor(sends))
+    made.transmit_mask.copy_(torch.tensor(sends))
     return made

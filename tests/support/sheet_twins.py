@@ -1,5 +1,6 @@
 """The formula sheet of `otafl validate` as twins of the policies: one trial and segment at a time,
-over the devices that send; and the first slot of `budget_paced`, which the sheet does not have."""
+over the devices that send; and the first slot of `compute_budget_paced`, which the sheet does not
+have."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
-from support.power_links import ANTENNAS, HYPER, N, policy_of
+from support.power_links import ANTENNAS, HYPER, N, make_policy
 
 from otafl.laws import sheet
 from otafl.power.base import PowerPolicy
@@ -18,7 +19,7 @@ Scalars = tuple[np.ndarray, float, np.ndarray]
 Twin = Callable[..., Scalars]
 
 
-def twin(rule: sheet.Rule, constraint: str = "average") -> Twin:
+def make_twin(rule: sheet.Rule, constraint: str = "average") -> Twin:
     """A rule of the sheet as a function of h, gain, budget, m, sends [K] and whether gains have the
     mean one."""
     config = SimpleNamespace(**HYPER, relative=False, constraint=constraint)
@@ -28,7 +29,7 @@ def twin(rule: sheet.Rule, constraint: str = "average") -> Twin:
         noise = np.array([N])
         found = rule(sheet.States(*rows, noise, ANTENNAS, config, linear))
         p, active = np.zeros(len(h), complex), np.zeros(len(h), bool)
-        way = h.real if rule is sheet.blind else h  # which sends without a phase
+        way = h.real if rule is sheet.blind_reference else h  # which sends without a phase
         p[sends] = found.c[0] * np.sqrt(found.eta[0]) / way[sends]
         active[sends] = found.active[0]
         return p, float(found.eta[0]), active
@@ -36,7 +37,7 @@ def twin(rule: sheet.Rule, constraint: str = "average") -> Twin:
     return scalars
 
 
-def budget_paced(states: sheet.States) -> sheet.Scalars:
+def compute_budget_paced(states: sheet.States) -> sheet.Scalars:
     """Invert to c_k = 1 the n devices of the largest q_k, at the least of them; n has the least
     error of the mean over all K, (K/n - 1)^2 sum_on m + sum_off m + (K/n)^2 N / eta, of those whose
     noise N / eta is not above sum_on m. The budget is that of the first slot.
@@ -55,22 +56,25 @@ def budget_paced(states: sheet.States) -> sheet.Scalars:
 
 
 TWINS: dict[str, tuple[PowerPolicy, Twin]] = {
-    "none": (policy_of("none"), twin(sheet.none)),
-    "full": (policy_of("full"), twin(sheet.full)),
-    "ci": (policy_of("ci"), twin(sheet.ci)),
-    "multi_antenna_ci": (policy_of("multi_antenna_ci"), twin(sheet.ci)),
-    "tci": (policy_of("tci", relative=False), twin(sheet.tci)),
+    "none": (make_policy("none"), make_twin(sheet.genie_reference)),
+    "full": (make_policy("full"), make_twin(sheet.full_reference)),
+    "ci": (make_policy("ci"), make_twin(sheet.ci_reference)),
+    "multi_antenna_ci": (make_policy("multi_antenna_ci"), make_twin(sheet.ci_reference)),
+    "tci": (make_policy("tci", relative=False), make_twin(sheet.tci_reference)),
     "tci, peak": (
-        policy_of("tci", constraint="peak", relative=False),
-        twin(sheet.tci, constraint="peak"),
+        make_policy("tci", constraint="peak", relative=False),
+        make_twin(sheet.tci_reference, constraint="peak"),
     ),
-    "gbma": (policy_of("gbma"), twin(sheet.gbma)),
-    "cotaf": (policy_of("cotaf", relative=False), twin(sheet.cotaf)),
-    "cao_static": (policy_of("cao_static"), twin(sheet.cao_static)),
-    "smcv": (policy_of("smcv", variation=HYPER["variation"]), twin(sheet.smcv)),
-    "blind": (policy_of("blind"), twin(sheet.blind)),
-    "open_loop": (policy_of("open_loop"), twin(sheet.open_loop)),
-    "budget_paced": (policy_of("budget_paced"), twin(budget_paced)),
-    "lyapunov": (policy_of("lyapunov"), twin(sheet.cao_static)),  # while its queues are empty
+    "gbma": (make_policy("gbma"), make_twin(sheet.gbma_reference)),
+    "cotaf": (make_policy("cotaf", relative=False), make_twin(sheet.cotaf_reference)),
+    "cao_static": (make_policy("cao_static"), make_twin(sheet.cao_static_reference)),
+    "smcv": (make_policy("smcv", variation=HYPER["variation"]), make_twin(sheet.smcv_reference)),
+    "blind": (make_policy("blind"), make_twin(sheet.blind_reference)),
+    "open_loop": (make_policy("open_loop"), make_twin(sheet.open_loop)),
+    "budget_paced": (make_policy("budget_paced"), make_twin(compute_budget_paced)),
+    "lyapunov": (
+        make_policy("lyapunov"),
+        make_twin(sheet.cao_static_reference),
+    ),  # while its queues are empty
 }
 """Every registered policy but `cao_average`, whose multipliers have tests of their own."""

@@ -11,7 +11,7 @@ from otafl.core.contracts import Tensors
 from otafl.models.cnn import Cnn
 from otafl.models.conv_net import ConvNet
 from otafl.models.mlp import Mlp
-from otafl.models.network import Network, Sized
+from otafl.models.network import Network, ResizableModel
 from otafl.models.resnet import ResNet
 from otafl.models.vgg import Vgg
 
@@ -19,7 +19,7 @@ F64 = torch.float64
 CLOSE: dict[str, Any] = {"rtol": 0, "atol": 1e-11}
 N, B, CLASSES, SHAPE = 3, 5, 4, (2, 9, 8)
 
-SMALL: dict[str, Sized] = {
+SMALL: dict[str, ResizableModel] = {
     "mlp": Mlp(Mlp.Settings(hidden=(6, 8), activation="leaky_relu"), SHAPE, CLASSES),
     "cnn": Cnn(Cnn.Settings(channels=(4, 6), kernel=3, hidden=(8,)), SHAPE, CLASSES),
     "strided": Cnn(
@@ -38,24 +38,24 @@ SMALL: dict[str, Sized] = {
 }
 
 
-def some(*shape: int, seed: int = 0) -> Tensor:
+def draw_normal(*shape: int, seed: int = 0) -> Tensor:
     """Standard normal numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=F64)
 
 
-def some_params(model: Any, rows: int = N) -> Tensors:
+def draw_params(model: Any, rows: int = N) -> Tensors:
     """Normal parameters of deviation one half."""
     return {
-        name: some(rows, *shape, seed=number) / 2
+        name: draw_normal(rows, *shape, seed=number) / 2
         for number, (name, shape) in enumerate(model.shapes.items())
     }
 
 
-def whole(model: Sized) -> Network:
+def make_full_network(model: ResizableModel) -> Network:
     """The model at full width."""
-    return model.network(lambda channels: channels)
+    return model.build_network(lambda channels: channels)
 
 
-def third(channels: int) -> int:
+def divide_by_three(channels: int) -> int:
     """Of so many, rounded up."""
     return -(-channels // 3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from contract.small import engine, run
-from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, arrays, exact
+from support.rival_rounds import CLASSES, INPUTS, SIZES, STEPS, receive_exactly, to_arrays
 from torch import Tensor
 from twins.rivals import Params
 from twins.setting import everyone, local_data, minibatch, mlp
@@ -34,8 +34,8 @@ class Sent:
 
 
 class Slots:
-    """Runs a method over two trials of five devices that come and go: `begin` and `slot` by (trial,
-    device)."""
+    """Runs a method over two trials of five devices that come and go: `begin` and `run_slot` by
+    (trial, device)."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Slots:
         **fields: Any,
     ) -> None:
         """fields: stackable ones, a list by trial."""
-        config = registry.settings("algorithm", name).model_validate(settings or {})
-        self.method = registry.make("algorithm", config, MODEL, 5)
+        config = registry.load_settings_class("algorithm", name).model_validate(settings or {})
+        self.method = registry.make_component("algorithm", config, MODEL, 5)
         self.streams = Streams([5, 5], [0, 1], dtype=F64)
         numbers = {n: v for n, v in config.model_dump().items() if type(v) in (float, int)}
         self.hyper = {n: torch.tensor(fields.get(n, [v, v]), dtype=F64) for n, v in numbers.items()}
@@ -57,44 +57,46 @@ class Slots:
         self.sent: dict[tuple[int, int], Sent] = {}
         self.slots = 0
 
-    def context(self, cohort: Cohort, draw: int = 0) -> LocalContext:
+    def make_context(self, cohort: Cohort, draw: int = 0) -> LocalContext:
         return LocalContext(
-            cohort, self.hyper, self.streams, self.slots, self.data.work(draw, cohort)
+            cohort, self.hyper, self.streams, self.slots, self.data.select_cohort(draw, cohort)
         )
 
-    def weighted(self, cohort: Cohort) -> Cohort:
+    def reweight(self, cohort: Cohort) -> Cohort:
         """Return the cohort with the method's own weights."""
-        return replace(cohort, weight=self.method.row_weights(self.context(cohort)))
+        return replace(cohort, weight=self.method.compute_weights(self.make_context(cohort)))
 
-    def version(self) -> list[int]:
-        steps = self.method.version(self.server)
+    def get_version(self) -> list[int]:
+        steps = self.method.get_version(self.server)
         return [self.slots, self.slots] if steps is None else list(steps.tolist())
 
     def begin(self, who: list[tuple[int, int]], draw: int) -> Tensor:
         """Do local work from what is broadcast now, on minibatches of round `draw`; returns the
         losses."""
         cohort = self.all.take(torch.tensor([5 * s + k for s, k in sorted(who)]))
-        cohort = self.weighted(cohort)
+        cohort = self.reweight(cohort)
         down = self.method.broadcast(self.server, cohort)
-        assert list(down.blocks) == ["model"]
-        rows = down.rows(cohort, 0, cohort.size)
-        state, (group,), loss = self.method.local(rows, {}, self.context(cohort, draw))
+        assert list(down.tensors) == ["model"]
+        rows = down.expand_rows(cohort, 0, cohort.num_rows)
+        state, (group,), loss = self.method.run_local_update(
+            rows, {}, self.make_context(cohort, draw)
+        )
         assert state == {}
-        for key, row in zip(sorted(who), group.blocks["model"], strict=True):
-            self.sent[key] = Sent(row.clone(), self.version()[key[0]])
+        for key, row in zip(sorted(who), group.tensors["model"], strict=True):
+            self.sent[key] = Sent(row.clone(), self.get_version()[key[0]])
         return loss
 
-    def slot(self, who: list[tuple[int, int]]) -> list[int]:
+    def run_slot(self, who: list[tuple[int, int]]) -> list[int]:
         """Let these arrive together; returns their staleness."""
         cohort = self.all.take(torch.tensor([5 * s + k for s, k in sorted(who)]))
-        now, sent = self.version(), [self.sent.pop(key) for key in sorted(who)]
+        now, sent = self.get_version(), [self.sent.pop(key) for key in sorted(who)]
         late = [now[s] - one.version for (s, _), one in zip(sorted(who), sent, strict=True)]
-        cohort = self.weighted(replace(cohort, staleness=torch.tensor(late)))
+        cohort = self.reweight(replace(cohort, staleness=torch.tensor(late)))
         rows = torch.stack([one.row for one in sent])
-        received = exact((Group({"model": rows}),), cohort)
+        received = receive_exactly((Group({"model": rows}),), cohort)
         before = {name: block.clone() for name, block in self.server.items()}
         old = self.server
-        self.server = self.method.combine(old, received, self.context(cohort))
+        self.server = self.method.update_server(old, received, self.make_context(cohort))
         for name, block in before.items():
             assert torch.equal(old[name], block)
             assert self.server[name].data_ptr() != old[name].data_ptr()
@@ -102,20 +104,20 @@ class Slots:
         self.slots += 1
         return late
 
-    def batches(self, s: int, k: int, draw: int) -> Any:
-        work = self.data.work(draw, self.all.take(torch.tensor([5 * s + k])))
-        return [minibatch(work.batch(step), 0) for step in range(STEPS)]
+    def draw_batches(self, s: int, k: int, draw: int) -> Any:
+        work = self.data.select_cohort(draw, self.all.take(torch.tensor([5 * s + k])))
+        return [minibatch(work.draw_batch(step), 0) for step in range(STEPS)]
 
-    def model(self, s: int, block: str = "model") -> Params:
-        return arrays(MODEL, unflatten(self.server[block], MODEL.shapes), s)
+    def get_model(self, s: int, block: str = "model") -> Params:
+        return to_arrays(MODEL, unflatten(self.server[block], MODEL.shapes), s)
 
 
-def close(ours: Params, theirs: Params) -> None:
+def assert_close(ours: Params, theirs: Params) -> None:
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
 
-def arrivals(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
+def list_deliveries(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
     """Draw devices of each trial, slot by slot, 1 to `most` of them."""
     rng = np.random.default_rng(3)
     out = []
@@ -130,7 +132,9 @@ def arrivals(slots: int, most: int = 1) -> list[list[tuple[int, int]]]:
 
 def is_fedavg(one: Slots) -> None:
     """Hold it against three rounds of everybody, without staleness."""
-    other = registry.make("algorithm", registry.settings("algorithm", "fedavg")(), MODEL, 5)
+    other = registry.make_component(
+        "algorithm", registry.load_settings_class("algorithm", "fedavg")(), MODEL, 5
+    )
     hyper = {
         "learning_rate": torch.tensor(RATES, dtype=F64),
         "decay": torch.zeros(2, dtype=F64),
@@ -140,16 +144,16 @@ def is_fedavg(one: Slots) -> None:
     everybody = [(s, k) for s in range(2) for k in range(5)]
     for t in range(3):
         one.begin(everybody, t)
-        assert one.slot(everybody) == [0] * 10
-        rows = other.broadcast(server, one.all).rows(one.all, 0, 10)
-        work = one.data.work(t, one.all)
+        assert one.run_slot(everybody) == [0] * 10
+        rows = other.broadcast(server, one.all).expand_rows(one.all, 0, 10)
+        work = one.data.select_cohort(t, one.all)
         context = LocalContext(one.all, hyper, one.streams, t, work)
-        _, payload, _ = other.local(rows, {}, context)
-        server = other.combine(server, exact(payload, one.all), context)
+        _, payload, _ = other.run_local_update(rows, {}, context)
+        server = other.update_server(server, receive_exactly(payload, one.all), context)
         torch.testing.assert_close(one.server["model"], server["model"], rtol=0, atol=1e-12)
 
 
-def in_the_engine(
+def run_in_engine(
     algorithm: dict[str, Any], transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Engine, Tensor, Tensor]:
     """Run twenty slots of devices of unlike speeds, each for itself; return the engine, and of the
@@ -164,13 +168,13 @@ def in_the_engine(
         "engine.dtype": "float64",
     }
     one, cohorts = engine(keys), []
-    combine = one.combine
+    combine = one.update_server
 
     def told(received: Received, cohort: Cohort, t: int) -> None:
         cohorts.append(cohort)
         combine(received, cohort, t)
 
-    monkeypatch.setattr(one, "combine", told)
+    monkeypatch.setattr(one, "update_server", told)
     run(one, 20)
     assert {cohort.counts for cohort in cohorts} == {(1, 1, 1)}
     late = torch.stack([cohort.staleness for cohort in cohorts[10:]])

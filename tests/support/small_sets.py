@@ -23,7 +23,7 @@ VOCABULARY = ["the", "good", "bad", "day", "!", ".", "don't", "not", "good"]
 """Words of a small file of vectors."""
 
 
-def idx(values: np.ndarray) -> bytes:
+def encode_idx(values: np.ndarray) -> bytes:
     """Return an array of bytes as IDX."""
     header = struct.pack(f">I{values.ndim}I", 0x0800 + values.ndim, *values.shape)
     return header + values.astype(np.uint8).tobytes()
@@ -39,11 +39,13 @@ def write_images(folder: Path, zipped: bool = True) -> dict[str, np.ndarray]:
         arrays[f"{part}-labels-idx1-ubyte"] = np.arange(n) % 10
     for name, values in arrays.items():
         path = folder / (f"{name}.gz" if zipped else name)
-        path.write_bytes(gzip.compress(idx(values), mtime=0) if zipped else idx(values))
+        path.write_bytes(
+            gzip.compress(encode_idx(values), mtime=0) if zipped else encode_idx(values)
+        )
     return arrays
 
 
-def cifar_batch(pixels: np.ndarray, **labels: list[int]) -> bytes:
+def encode_cifar_batch(pixels: np.ndarray, **labels: list[int]) -> bytes:
     """Return a pickle as Python 2 wrote it: protocol 2, its strings plain bytes, an array by its
     constructor and its state."""
 
@@ -63,7 +65,7 @@ def cifar_batch(pixels: np.ndarray, **labels: list[int]) -> bytes:
     return b"\x80\x02}(" + text("batch_label") + text("x") + items + b"u."
 
 
-def batch(number: int) -> tuple[np.ndarray, list[int]]:
+def make_batch(number: int) -> tuple[np.ndarray, list[int]]:
     """Return pixels and labels of a CIFAR batch, all different."""
     pixels = np.random.default_rng(number).integers(0, 256, (EACH, 3072), np.uint8)
     return pixels, [(number + i) % 10 for i in range(EACH)]
@@ -74,8 +76,8 @@ def write_cifar10(folder: Path) -> Path:
     folder.mkdir(parents=True)
     for number in range(6):
         name = f"data_batch_{number}" if number else "test_batch"
-        pixels, labels = batch(number)
-        (folder / name).write_bytes(cifar_batch(pixels, labels=labels))
+        pixels, labels = make_batch(number)
+        (folder / name).write_bytes(encode_cifar_batch(pixels, labels=labels))
     return folder
 
 
@@ -85,12 +87,12 @@ def write(folder: Path, name: str, value: Any) -> None:
     (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
 
 
-def image(number: int) -> list[float]:
+def make_image(number: int) -> list[float]:
     """Return a writer's image."""
     return [round(((number * 7 + p) % 256) / 255, 6) for p in range(784)]
 
 
-def leaf_content(part: int, names: list[str]) -> dict[str, Any]:
+def make_leaf_content(part: int, names: list[str]) -> dict[str, Any]:
     """Return LEAF's JSON: image i of writer w in a part is image(1000 part + 100 w + i), labelled
     60 - i."""
     data = {}
@@ -98,7 +100,7 @@ def leaf_content(part: int, names: list[str]) -> dict[str, Any]:
         count = WRITERS[name][part]
         first = 1000 * part + 100 * int(name[1])
         data[name] = {
-            "x": [image(first + i) for i in range(count)],
+            "x": [make_image(first + i) for i in range(count)],
             "y": [60 - i for i in range(count)],
         }
     return {"users": names, "num_samples": [len(d["y"]) for d in data.values()], "user_data": data}
@@ -108,23 +110,23 @@ def write_femnist(root: Path) -> Path:
     """Write a split FEMNIST of three writers in two files."""
     for part, folder in enumerate(("train", "test")):
         place = root / "femnist" / folder
-        write(place, "all_data_0_keep_0.json", leaf_content(part, ["f0", "f2"]))
-        write(place, "all_data_1_keep_0.json", leaf_content(part, ["f1"]))
+        write(place, "all_data_0_keep_0.json", make_leaf_content(part, ["f0", "f2"]))
+        write(place, "all_data_1_keep_0.json", make_leaf_content(part, ["f1"]))
     return root
 
 
-def first_pixels(x: np.ndarray) -> list[int]:
+def take_first_pixels(x: np.ndarray) -> list[int]:
     """Return the first pixel of each image, 0 to 255."""
     return np.rint(x[:, 0] * 255).astype(int).tolist()
 
 
-def expected_pixels(part: int, names: Iterable[str]) -> list[int]:
-    """Return what `first_pixels` should be of the writers."""
+def list_expected_pixels(part: int, names: Iterable[str]) -> list[int]:
+    """Return what `take_first_pixels` should be of the writers."""
     firsts = ((name, 1000 * part + 100 * int(name[1])) for name in names)
     return [(first + i) * 7 % 256 for name, first in firsts for i in range(WRITERS[name][part])]
 
 
-def varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """Return a whole number in protocol buffers' encoding."""
     value %= 1 << 64
     out = b""
@@ -134,26 +136,28 @@ def varint(value: int) -> bytes:
     return out + bytes([value])
 
 
-def field(number: int, value: bytes) -> bytes:
+def encode_field(number: int, value: bytes) -> bytes:
     """Return a field of bytes in protocol buffers' encoding."""
-    return varint(number << 3 | 2) + varint(len(value)) + value
+    return encode_varint(number << 3 | 2) + encode_varint(len(value)) + value
 
 
-def example(pixels: list[float], label: int, packed: bool = True) -> bytes:
+def encode_example(pixels: list[float], label: int, packed: bool = True) -> bytes:
     """Return a `tf.train.Example` by protocol buffers' encoding; a list is packed or number by
     number."""
     if packed:
-        floats = field(1, struct.pack(f"<{len(pixels)}f", *pixels))
-        integers = field(1, varint(label))
+        floats = encode_field(1, struct.pack(f"<{len(pixels)}f", *pixels))
+        integers = encode_field(1, encode_varint(label))
     else:
-        floats = b"".join(varint(1 << 3 | 5) + struct.pack("<f", one) for one in pixels)
-        integers = varint(1 << 3) + varint(label)
+        floats = b"".join(encode_varint(1 << 3 | 5) + struct.pack("<f", one) for one in pixels)
+        integers = encode_varint(1 << 3) + encode_varint(label)
     entries = (
-        field(1, b"label") + field(2, field(3, integers)),
-        field(1, b"pixels") + field(2, field(2, floats)),
+        encode_field(1, b"label") + encode_field(2, encode_field(3, integers)),
+        encode_field(1, b"pixels") + encode_field(2, encode_field(2, floats)),
     )
-    name = field(1, b"id") + field(2, field(1, field(1, b"some bytes")))
-    return field(1, field(1, name) + b"".join(field(1, entry) for entry in entries))
+    name = encode_field(1, b"id") + encode_field(2, encode_field(1, encode_field(1, b"some bytes")))
+    return encode_field(
+        1, encode_field(1, name) + b"".join(encode_field(1, entry) for entry in entries)
+    )
 
 
 def write_hosted(path: Path, samples: dict[tuple[str, str], list[bytes]]) -> None:
@@ -176,20 +180,21 @@ def write_hosted(path: Path, samples: dict[tuple[str, str], list[bytes]]) -> Non
     file.close()
 
 
-def all_writers() -> dict[tuple[str, str], list[bytes]]:
+def make_all_writers() -> dict[tuple[str, str], list[bytes]]:
     """Return the samples of all writers for `write_hosted`."""
     samples = {}
     for part, split in enumerate(("all_train", "all_test")):
         for name, counts in WRITERS.items():
             first = 1000 * part + 100 * int(name[1])
             samples[split, name] = [
-                example(image(first + i), 60 - i, packed=i % 2 == 0) for i in range(counts[part])
+                encode_example(make_image(first + i), 60 - i, packed=i % 2 == 0)
+                for i in range(counts[part])
             ]
-        samples["digits_only" + split[3:], "f0"] = [example(image(5), 3)]
+        samples["digits_only" + split[3:], "f0"] = [encode_example(make_image(5), 3)]
     return samples
 
 
-def vector(word: str) -> np.ndarray:
+def make_vector(word: str) -> np.ndarray:
     """Return a word's 50 numbers: its first place in the vocabulary, and a half for each place."""
     return VOCABULARY.index(word) + np.arange(50, dtype=np.float32) / 2
 

@@ -17,7 +17,7 @@ AXES = {
 ROUNDS = [0, 10, 20]
 
 
-def dataset(*names: str, trials: int = 3) -> xr.Dataset:
+def make_dataset(*names: str, trials: int = 3) -> xr.Dataset:
     """Variables over the named axes; each value is known from its place."""
     shape = [len(AXES[name][0]) for name in names]
     sizes = (*shape, trials, len(ROUNDS))

@@ -28,7 +28,7 @@ EVENTS = [
 ]
 
 
-def result() -> xr.Dataset:
+def make_result() -> xr.Dataset:
     """Two trials of three devices; the first trial's events in reverse, as no order is promised."""
     columns = np.full((5, 2, 9), NAN)
     for trial, events in enumerate([EVENTS[0][::-1], EVENTS[1]]):
@@ -46,18 +46,18 @@ def result() -> xr.Dataset:
     return xr.Dataset(data, {"trial": [0, 1], "round": [0, 5]}, {"title": "three"})
 
 
-def rows_of(events: xr.Dataset) -> list[tuple]:
+def to_rows(events: xr.Dataset) -> list[tuple]:
     return list(zip(*(events[name].values.tolist() for name in timeline.COLUMNS), strict=True))
 
 
-def swept() -> xr.Dataset:
+def make_swept_result() -> xr.Dataset:
     """Two points; the second has a trial 1 alone, and two devices."""
-    other = result()
+    other = make_result()
     other["tx_energy_j"][..., 2] = NAN
     for name in timeline.COLUMNS:
         other[f"timeline_{name}"][0] = NAN
     other["timeline_device"] = other["timeline_device"] * 0.5
     axis = xr.DataArray([0, 10], dims="snr_db", name="snr_db", attrs={"units": "dB"})
-    both = xr.concat([result(), other], axis, data_vars="all", combine_attrs="override")
+    both = xr.concat([make_result(), other], axis, data_vars="all", combine_attrs="override")
     both = both.assign_coords(final_round=("snr_db", [5.0, 5.0]))
     return both.assign_attrs(title="three")

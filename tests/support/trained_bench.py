@@ -8,7 +8,7 @@ from typing import Any
 from otafl.results import models as trained
 from otafl.results.dataset import to_dataset
 from otafl.results.files import write_part
-from otafl.running.running import run_stack
+from otafl.running.stack_run import run_stack
 from otafl.scenario import expand, load_scenario
 
 BASE: dict[str, Any] = {
@@ -23,7 +23,7 @@ BASE: dict[str, Any] = {
 }
 
 
-def kept(folder: Path, **changes: Any) -> Path:
+def make_trained_result(folder: Path, **changes: Any) -> Path:
     """The result file, with accuracies alone, of a scenario whose points are one stack."""
     scenario = load_scenario(BASE | changes)
     points = expand(scenario)
@@ -33,5 +33,5 @@ def kept(folder: Path, **changes: Any) -> Path:
     some = [name for name in whole.data_vars if str(name).endswith(("accuracy", "_round"))]
     write_part(whole[some], path)
     assert record.models is not None
-    trained.write(record.models, trained.folder_of(path) / "00000.pt", scenario)
+    trained.write(record.models, trained.get_models_folder(path) / "00000.pt", scenario)
     return path

@@ -47,7 +47,7 @@ STREAMS = Streams([1], [0], dtype=F64)
 class Known:
     """Channel knowledge without error, for two pilots a block."""
 
-    pilot_symbols = 2
+    num_pilot_symbols = 2
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         return h
@@ -61,7 +61,7 @@ def close(found: Tensor, expected: Any) -> None:
 def two() -> Cohort:
     """Make the cohort of the two devices."""
     pair = torch.arange(2)
-    return Cohort.fresh(torch.zeros_like(pair), pair, WEIGHTS, (2,), 2)
+    return Cohort.create(torch.zeros_like(pair), pair, WEIGHTS, (2,), 2)
 
 
 def delivery(

@@ -108,12 +108,12 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
 
 
 def test_certificates_that_cannot_be_read_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_answering", lambda address: address)
+    monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
     names = {"ca-file": "a.pem", "client.cert": "b.pem", "client.key": "c.pem"}
     with (
         config.set({f"distributed.comm.tls.{name}": file for name, file in names.items()}),
         pytest.raises(UserError, match="cannot be used"),
-        cluster.of_scheduler("tls://127.0.0.1:1", pytest.fail),
+        cluster.connect_scheduler("tls://127.0.0.1:1", pytest.fail),
     ):
         pass
 
@@ -134,12 +134,12 @@ def test_a_scheduler_that_strangers_may_reach_is_told(
     def absent(*_: object, **__: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(cluster, "_answering", lambda address: address)
+    monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
     monkeypatch.setattr(distributed, "Client", absent)
     said: list[str] = []
     with (
         pytest.raises(UserError, match="no Dask scheduler answers"),
-        cluster.of_scheduler(address, said.append),
+        cluster.connect_scheduler(address, said.append),
     ):
         pass
     assert len(said) == told

@@ -27,7 +27,7 @@ from contract.test_sweeps import same
 from otafl import open_results, sweeping
 from otafl.core.errors import UserError, WriteError
 from otafl.results import models as trained
-from otafl.results import packing, plain
+from otafl.results import packing, plain_data
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
 from otafl.sweeping import FailedStacks
@@ -181,7 +181,7 @@ def check_one(make: Make, folder: Path, wanted: int, whole: xr.Dataset, models: 
     same(open_results(place), whole)
     assert [one for one in verify(place) if one.fault] == [], failed
     assert [path for path in folder.rglob("*") if ".tmp" in path.name] == [], failed
-    assert [path.name for path in trained.files_of(place)] == models, failed
+    assert [path.name for path in trained.list_model_files(place)] == models, failed
     return failed
 
 
@@ -219,17 +219,17 @@ def test_files_that_hdf5_and_torch_cannot_write(tmp_path: Path) -> None:
     """Their own programs write beyond a limit on the size of files, as on a full disk: the error
     is the user's, and what was there stays."""
     write_part(sweeping.run(scenario({"training.rounds": 1, "trials": 1})), tmp_path / "a.nc")
-    plain.save({"a": torch.zeros(10)}, tmp_path / "a.pt")
+    plain_data.save({"a": torch.zeros(10)}, tmp_path / "a.pt")
     large = read_part(tmp_path / "a.nc")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
         with pytest.raises(WriteError, match=r"a\.pt: cannot be written"):
-            plain.save({"a": torch.zeros(100_000)}, tmp_path / "a.pt")
+            plain_data.save({"a": torch.zeros(100_000)}, tmp_path / "a.pt")
         with pytest.raises(WriteError, match=r"a\.nc: cannot be written"):
             write_part(large, tmp_path / "a.nc")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert plain.load(tmp_path / "a.pt")["a"].tolist() == [0.0] * 10
+    assert plain_data.load(tmp_path / "a.pt")["a"].tolist() == [0.0] * 10
     same(read_part(tmp_path / "a.nc"), large)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.nc", "a.pt"]

@@ -24,7 +24,7 @@ from otafl.core.errors import UserError, WriteError
 from otafl.results import packing as packs
 from otafl.running import checkpoints
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import FailedStacks, executing, locks, working
+from otafl.sweeping import FailedStacks, executing, locks, stack_job
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -40,7 +40,7 @@ def short(keys: Mapping[str, Any] | None = None) -> Scenario:
 
 def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
     """Makes `run_stack` fail for more trials of points than `most`; the sizes it was asked for."""
-    true, asked = working.run_stack, []
+    true, asked = stack_job.run_stack, []
 
     def limited(points: Any, progress: Any, trials: Any, *rest: Any) -> Any:
         asked.append(len(points) * len(trials))
@@ -48,7 +48,7 @@ def limit(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[
             raise error
         return true(points, progress, trials, *rest)
 
-    monkeypatch.setattr(working, "run_stack", limited)
+    monkeypatch.setattr(stack_job, "run_stack", limited)
     return asked
 
 
@@ -91,7 +91,7 @@ def test_no_memory_for_a_single_trial_is_said(
 
 def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Exception) -> Counter:
     """Makes the stacks of a batch size fail so many times; how often each was tried."""
-    true, tried = working.run_stack, Counter()
+    true, tried = stack_job.run_stack, Counter()
 
     def run(points: Any, *rest: Any) -> Any:
         size = points[0].scenario.training.batch_size
@@ -100,7 +100,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, times: dict[int, int], error: Except
             raise error
         return true(points, *rest)
 
-    monkeypatch.setattr(working, "run_stack", run)
+    monkeypatch.setattr(stack_job, "run_stack", run)
     return tried
 
 
@@ -184,18 +184,18 @@ def test_two_programs_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_stack_under_lock_is_busy(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.plan_file.stored(one, tmp_path)
-    job = working.Job(one, stack, tmp_path)
-    with locks.held(Folder(tmp_path).lock(0)):
-        assert working.work(job, lambda *_: None).state == "busy"
-    assert working.work(job, lambda *_: None).state == "done"
+    (stack,) = sweeping.plan_file.load_or_create(one, tmp_path)
+    job = stack_job.Job(one, stack, tmp_path)
+    with locks.hold_lock(Folder(tmp_path).get_lock_path(0)):
+        assert stack_job.run_job(job, lambda *_: None).state == "busy"
+    assert stack_job.run_job(job, lambda *_: None).state == "done"
 
 
 def test_a_worker_of_other_versions_refuses(tmp_path: Path) -> None:
     one = short()
-    (stack,) = sweeping.plan_file.stored(one, tmp_path)
-    job = working.Job(one, stack, tmp_path, versions={"otafl": "0.0.1"})
-    outcome = working.work(job, lambda *_: None)
+    (stack,) = sweeping.plan_file.load_or_create(one, tmp_path)
+    job = stack_job.Job(one, stack, tmp_path, versions={"otafl": "0.0.1"})
+    outcome = stack_job.run_job(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
     assert "0.0.1" in outcome.message
 
@@ -314,12 +314,14 @@ def test_what_another_program_has_packed_is_not_computed_again(
 ) -> None:
     """A job that was made before the other program finished and packed its stack."""
     one = short({"sweep": {"training.batch_size": [2, 3]}})
-    jobs = [working.Job(one, s, tmp_path) for s in sweeping.plan_file.stored(one, tmp_path)]
+    jobs = [
+        stack_job.Job(one, s, tmp_path) for s in sweeping.plan_file.load_or_create(one, tmp_path)
+    ]
     monkeypatch.setattr(packs, "AT_ONCE", 2)
     sweeping.sweep(one, tmp_path)
     assert [path.parent.name for path in tmp_path.rglob("*.nc")] == ["packs"]
     tried = broken(monkeypatch, {}, ZeroDivisionError())
-    assert [working.work(job, lambda *_: None).state for job in jobs] == ["done", "done"]
+    assert [stack_job.run_job(job, lambda *_: None).state for job in jobs] == ["done", "done"]
     assert not tried
 
 
@@ -337,7 +339,7 @@ def test_locks_outlive_a_folder_that_is_removed(
         return true(self, timeout=timeout)
 
     monkeypatch.setattr(locks.FileLock, "acquire", acquire)
-    with locks.held(place):
+    with locks.hold_lock(place):
         assert place.exists()
     assert len(removed) == 2
 
@@ -352,12 +354,12 @@ def test_a_checkpoint_of_another_program_is_not_gone_on_from(
         raise KeyboardInterrupt
 
     points = expand(short())
-    working.run_stack(points, stop, [0], kept)
+    stack_job.run_stack(points, stop, [0], kept)
     found = kept.load(points, [0])
     assert found is not None
     assert found.rounds == 1
     if what == "versions":
-        monkeypatch.setattr(checkpoints, "versions", lambda: {"otafl": "0.0.1"})
+        monkeypatch.setattr(checkpoints, "get_versions", lambda: {"otafl": "0.0.1"})
     elif what == "threads":
         monkeypatch.setattr("torch.get_num_threads", lambda: 7)
     else:

@@ -16,8 +16,8 @@ from support.marks import first_is_fast
 
 from otafl import sweeping
 from otafl.core.errors import UserError
-from otafl.scenario import scenario_hash
-from otafl.sweeping import locks, plan_file, working
+from otafl.scenario import compute_scenario_hash
+from otafl.sweeping import locks, plan_file, stack_job
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -36,9 +36,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def fails(*_: Any, **__: Any) -> None:
         raise UserError("the user can mend this")
 
-    true = working.run_stack
-    monkeypatch.setattr(working, "run_stack", fails)
-    return lambda: monkeypatch.setattr(working, "run_stack", true)
+    true = stack_job.run_stack
+    monkeypatch.setattr(stack_job, "run_stack", fails)
+    return lambda: monkeypatch.setattr(stack_job, "run_stack", true)
 
 
 @pytest.mark.parametrize("run", first_is_fast([True, False]))
@@ -101,7 +101,7 @@ def test_restart_computes_all_anew_and_leaves_what_is_not_a_sweeps(tmp_path: Pat
 def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.nc").write_text("mine")
-    assert Folder(tmp_path).made_ready(scenario({}), restart=True) == ""
+    assert Folder(tmp_path).prepare(scenario({}), restart=True) == ""
     assert (tmp_path / "parts" / "mine.nc").read_text() == "mine"
 
 
@@ -114,12 +114,12 @@ def test_restart_of_nothing_and_of_what_is_no_sweep_throws_nothing_away(tmp_path
     ],
 )
 def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: str) -> None:
-    plan_file.stored(scenario({}), tmp_path)
+    plan_file.load_or_create(scenario({}), tmp_path)
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     with pytest.raises(UserError, match=f"holds 0 finished parts, {said} of the scenario 'small'"):
-        Folder(tmp_path).made_ready(scenario({"seed": 8}))
-    assert said in Folder(tmp_path).made_ready(scenario({"seed": 8}), restart=True)
+        Folder(tmp_path).prepare(scenario({"seed": 8}))
+    assert said in Folder(tmp_path).prepare(scenario({"seed": 8}), restart=True)
     assert not (tmp_path / file).exists()
 
 
@@ -127,12 +127,12 @@ def test_work_that_is_not_finished_is_kept_too(tmp_path: Path, file: str, said: 
 def test_a_folder_that_another_program_computes_in_is_left_alone(
     tmp_path: Path, restart: bool
 ) -> None:
-    plan_file.stored(scenario({}), tmp_path)
+    plan_file.load_or_create(scenario({}), tmp_path)
     with (
-        locks.held(Folder(tmp_path).lock(0)),
+        locks.hold_lock(Folder(tmp_path).get_lock_path(0)),
         pytest.raises(UserError, match="another program computes there; wait for it"),
     ):
-        Folder(tmp_path).made_ready(scenario({"seed": 8}), restart)
+        Folder(tmp_path).prepare(scenario({"seed": 8}), restart)
     assert Folder(tmp_path).plan.exists()
 
 
@@ -146,7 +146,7 @@ def test_a_file_of_the_users_is_not_replaced(tmp_path: Path) -> None:
 def doctored(changes: dict[str, Any]) -> str:
     one = scenario({"trials": 2})
     stack = {"points": [0], "batches": [[[0], [0, 1]]]} | changes
-    return json.dumps({"scenario_hash": scenario_hash(one), "stacks": [stack]})
+    return json.dumps({"scenario_hash": compute_scenario_hash(one), "stacks": [stack]})
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,14 @@ def doctored(changes: dict[str, Any]) -> str:
 def test_a_doctored_plan_is_named_where_there_are_results(tmp_path: Path, text: str) -> None:
     """Without any it is nobody's, see above."""
     one = scenario({"trials": 2, "training.rounds": 1})
-    plan_file.stored(one, tmp_path)
+    plan_file.load_or_create(one, tmp_path)
     if "stacks" in text:
-        text = text.replace(scenario_hash(scenario({"trials": 2})), scenario_hash(one))
+        text = text.replace(
+            compute_scenario_hash(scenario({"trials": 2})), compute_scenario_hash(one)
+        )
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UserError, match=r"plan\.json: is damaged or no plan of otafl; begin again"):
-        plan_file.stored(one, tmp_path)
+        plan_file.load_or_create(one, tmp_path)
 
 
 def test_a_folder_in_the_place_of_the_plan(tmp_path: Path) -> None:
@@ -204,7 +206,7 @@ def test_parts_that_are_no_regular_files_are_set_aside(
     kept: Path, tmp_path: Path, kinds: tuple[str, str]
 ) -> None:
     shutil.copytree(kept, tmp_path / "s")
-    parts = [Folder(tmp_path / "s").part(number) for number in (0, 1)]
+    parts = [Folder(tmp_path / "s").get_part_path(number) for number in (0, 1)]
     for part, kind in zip(parts, kinds, strict=True):
         part.unlink()
         SPECIAL[kind](part)
@@ -227,9 +229,9 @@ def test_a_plan_that_is_no_regular_file_is_one_sentence(kept: Path, tmp_path: Pa
             SPECIAL[kind](folder / name)
             with pytest.raises(UserError, match="--restart"):
                 sweeping.sweep(one, folder)
-            Folder(folder).made_ready(one, restart=True)
+            Folder(folder).prepare(one, restart=True)
             assert not (folder / name).is_symlink()
-            assert plan_file.stored(one, folder)
+            assert plan_file.load_or_create(one, folder)
             shutil.rmtree(folder)
 
 

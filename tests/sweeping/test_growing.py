@@ -25,9 +25,9 @@ from otafl import open_results, sweeping
 from otafl.core.errors import UserError
 from otafl.results import origins, packing
 from otafl.results.files import read_part, write_part
-from otafl.running import checkpoints, running
+from otafl.running import checkpoints, stack_run
 from otafl.scenario import Scenario, expand
-from otafl.sweeping import growing, locks, resuming, working
+from otafl.sweeping import growing, locks, resuming, stack_job
 from otafl.sweeping.folder import Folder
 
 pytestmark = pytest.mark.exact
@@ -46,13 +46,13 @@ class Trials:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: set[tuple[tuple[Any, ...], int]] = set()
-        true = running.run_stack
+        true = stack_run.run_stack
 
         def noted(points: Any, progress: Any, trials: Any, *rest: Any) -> Any:
             self.ran |= {(tuple(p.coords.values()), t) for p in points for t in trials}
             return true(points, progress, trials, *rest)
 
-        monkeypatch.setattr(working, "run_stack", noted)
+        monkeypatch.setattr(stack_job, "run_stack", noted)
 
     def taken(self) -> set[tuple[tuple[Any, ...], int]]:
         ran, self.ran = self.ran, set()
@@ -245,7 +245,7 @@ def test_killed_before_its_files_are_whole(
 
 def test_a_folder_in_which_another_program_computes_does_not_grow(kept: Path) -> None:
     with (
-        locks.held(Folder(kept).lock(0)),
+        locks.hold_lock(Folder(kept).get_lock_path(0)),
         pytest.raises(UserError, match="another program computes there; wait for it"),
     ):
         sweeping.sweep(grown(MORE), kept)
@@ -256,9 +256,9 @@ def test_a_program_that_began_before_does_not_write_into_a_grown_sweep(tmp_path:
 
     with pytest.raises(KeyboardInterrupt):
         sweeping.sweep(grown(), tmp_path, Kill(after=3))
-    job = working.Job(grown(), sweeping.plan(expand(grown()))[1], tmp_path)
+    job = stack_job.Job(grown(), sweeping.plan(expand(grown()))[1], tmp_path)
     sweeping.sweep(grown(trials=3), tmp_path, tell=lambda text: None)
-    outcome = working.work(job, lambda *_: None)
+    outcome = stack_job.run_job(job, lambda *_: None)
     assert outcome.state == "failed"
     assert "is of another scenario by now" in outcome.message
 
@@ -276,18 +276,18 @@ def test_earlier_trials_that_do_not_fit_are_computed_anew(
     trials.taken()
     now, said = grown({"channel.snr_db": [0]}, trials=3), list[str]()
     if what == "versions":
-        path = Folder(tmp_path / "s").part(0)
+        path = Folder(tmp_path / "s").get_part_path(0)
         part = read_part(path)
-        other = part.attrs["origins"].replace(working.versions()["torch"], "other")
+        other = part.attrs["origins"].replace(stack_job.get_versions()["torch"], "other")
         write_part(part.assign_attrs(origins=other), path)
     if what == "data":
-        monkeypatch.setattr(resuming.data, "fingerprint", lambda source: "other")
+        monkeypatch.setattr(resuming.data, "compute_fingerprint", lambda source: "other")
     if what == "damaged":
         true = growing._take_places
 
         def damaged(home: Folder) -> None:
             true(home)
-            home.earlier(0).write_bytes(b"no")
+            home.get_earlier_path(0).write_bytes(b"no")
 
         monkeypatch.setattr(growing, "_take_places", damaged)
     got = sweeping.sweep(now, tmp_path / "s", tell=said.append)

@@ -25,7 +25,7 @@ from otafl.core.errors import UserError
 from otafl.scenario import to_yaml
 from otafl.sweeping import FailedStacks, local, plan_file
 from otafl.sweeping.local import WorkerPool
-from otafl.sweeping.working import Job
+from otafl.sweeping.stack_job import Job
 
 pytestmark = [pytest.mark.exact, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ SHORT = {"training.rounds": 2, "trials": 1, "sweep": {"training.batch_size": [1,
 
 def jobs_of(folder: Path, keys: dict[str, Any] = SHORT) -> list[Job]:
     one = scenario(keys)
-    return [Job(one, stack, folder) for stack in plan_file.stored(one, folder)]
+    return [Job(one, stack, folder) for stack in plan_file.load_or_create(one, folder)]
 
 
 def nothing(*_: int) -> None: ...
@@ -187,7 +187,7 @@ def test_workers_have_no_more_threads_than_the_user_lets_a_program_have(
 ) -> None:
     monkeypatch.setattr(local.os, "cpu_count", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", stated)
-    for environment in local._environments(workers):
+    for environment in local._build_environments(workers):
         assert environment["OMP_NUM_THREADS"] == environment["MKL_NUM_THREADS"] == threads
 
 

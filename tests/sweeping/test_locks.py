@@ -27,7 +27,7 @@ sweep: {power.name: [gbma, ci, full]}
 def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None:
     out = tmp_path / "r.nc"
     with (
-        locks.alone(sweeping.unfinished(out), str(out)),
+        locks.hold_folder(sweeping.get_unfinished_folder(out), str(out)),
         pytest.raises(
             UserError,
             match=rf"r\.nc: another `otafl run` makes it \(process {os.getpid()} on .+, since "
@@ -41,11 +41,11 @@ def test_the_second_run_into_a_file_is_told_of_the_first(tmp_path: Path) -> None
 
 @pytest.mark.exact
 def test_a_holder_that_cannot_be_read_is_not_named(tmp_path: Path) -> None:
-    with locks.alone(tmp_path, "r.nc"):
+    with locks.hold_folder(tmp_path, "r.nc"):
         (tmp_path / "run.json").write_text("[]")
         with (
             pytest.raises(UserError, match="another `otafl run` makes it; wait"),
-            locks.alone(tmp_path, "r.nc"),
+            locks.hold_folder(tmp_path, "r.nc"),
         ):
             pass
 

@@ -16,8 +16,8 @@ from otafl.core.errors import UserError
 from otafl.data.shape import read_shape
 from otafl.results import origins
 from otafl.running import memory
-from otafl.running.memory import Counter, Need
-from otafl.scenario import Scenario, expand, scenario_hash
+from otafl.running.memory import MemoryCounter, MemoryNeed
+from otafl.scenario import Scenario, compute_scenario_hash, expand
 from otafl.sweeping import plan_file, planning
 from otafl.sweeping.planning import Batch
 
@@ -39,7 +39,9 @@ def test_a_group_is_one_stack_unless_workers_want_more() -> None:
 
 def test_memory_bounds_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a bound of 2 GB: 100 MB of it fixed and 300 MB a trial leave room for six."""
-    monkeypatch.setattr(planning, "need", lambda points: Need(100 * 2**20, 300 * 2**20))
+    monkeypatch.setattr(
+        planning, "estimate_need", lambda points: MemoryNeed(100 * 2**20, 300 * 2**20)
+    )
     points = expand(scenario({"sweep": SWEEP, "trials": 3}))
     stacks = sweeping.plan(points)
     assert [len(stack.points) for stack in stacks] == [2] * 6
@@ -50,12 +52,12 @@ def test_memory_bounds_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_halves() -> None:
-    assert Batch([0, 1], [4, 5, 6]).halves() == [Batch([0, 1], [4, 5]), Batch([0, 1], [6])]
-    assert Batch([0, 1, 2], [4]).halves() == [Batch([0, 1], [4]), Batch([2], [4])]
+    assert Batch([0, 1], [4, 5, 6]).split_in_half() == [Batch([0, 1], [4, 5]), Batch([0, 1], [6])]
+    assert Batch([0, 1, 2], [4]).split_in_half() == [Batch([0, 1], [4]), Batch([2], [4])]
 
 
 def test_counter_counts_what_is_alive() -> None:
-    with Counter() as counter:
+    with MemoryCounter() as counter:
         kept = torch.zeros(1000)
         view = kept.view(10, 100)[1:].double()  # 900 of 8 bytes
         del view
@@ -73,13 +75,13 @@ def estimate_bytes(one: Scenario) -> int:
 def test_need_is_measured_where_it_may_matter() -> None:
     """A wide channel takes far more than its model; a trial more takes what a trial takes."""
     point = {"channel": section("cdl-a") | {"subcarrier_groups": 64}, "devices.count": 8}
-    wide = memory.need(expand(scenario(point)))
-    one, four = (memory._peak(expand(scenario(point))[0], range(n)) for n in (1, 4))
+    wide = memory.estimate_need(expand(scenario(point)))
+    one, four = (memory._measure_peak(expand(scenario(point))[0], range(n)) for n in (1, 4))
     assert wide.per_trial > 20 * estimate_bytes(scenario(point))
     assert wide.fixed + 4 * wide.per_trial == pytest.approx(four, rel=0.35)
     assert wide.fixed + wide.per_trial == pytest.approx(one, rel=0.05)
-    flat = memory.need(expand(scenario({})))  # so small that it is not measured
-    assert flat == Need(0, estimate_bytes(scenario({})))
+    flat = memory.estimate_need(expand(scenario({})))  # so small that it is not measured
+    assert flat == MemoryNeed(0, estimate_bytes(scenario({})))
 
 
 def without_checksum(path: Path) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def without_checksum(path: Path) -> dict[str, Any]:
 def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
     """Here of a hash, and of the memory of a chunk, which the last bits of results depend on."""
     one = scenario({})
-    plan_file.stored(one, tmp_path)
+    plan_file.load_or_create(one, tmp_path)
     path = tmp_path / "plan.json"
     text = path.read_text()
     for old, new in (
@@ -103,17 +105,17 @@ def test_a_digit_of_a_plan_that_changed_is_noticed(tmp_path: Path) -> None:
         assert old in text
         path.write_text(text.replace(old, new))
         with pytest.raises(UserError, match="is damaged or no plan of otafl"):
-            plan_file.stored(one, tmp_path)
+            plan_file.load_or_create(one, tmp_path)
 
 
 def test_an_older_plan_is_followed(tmp_path: Path) -> None:
     """Batches used to be lists of trials, of all points."""
     one = scenario({"sweep": {"channel.snr_db": [0, 10]}, "trials": 3})
-    stacks = plan_file.stored(one, tmp_path)
+    stacks = plan_file.load_or_create(one, tmp_path)
     plan = without_checksum(tmp_path / "plan.json")
     plan["stacks"][0]["batches"] = [[0, 1], [2]]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (again,) = plan_file.stored(one, tmp_path)
+    (again,) = plan_file.load_or_create(one, tmp_path)
     assert again.points == stacks[0].points
     assert again.batches == [Batch([0, 1], [0, 1]), Batch([0, 1], [2])]
 
@@ -121,19 +123,19 @@ def test_an_older_plan_is_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"scenario_hash": 1', '{"scenario_hash": "HASH"}'])
 def test_a_damaged_plan_is_named(tmp_path: Path, text: str) -> None:
     one = scenario({})
-    plan_file.stored(one, tmp_path)
-    (tmp_path / "plan.json").write_text(text.replace("HASH", scenario_hash(one)))
+    plan_file.load_or_create(one, tmp_path)
+    (tmp_path / "plan.json").write_text(text.replace("HASH", compute_scenario_hash(one)))
     with pytest.raises(UserError, match=r"plan.json: is damaged|another scenario"):
-        plan_file.stored(one, tmp_path)
+        plan_file.load_or_create(one, tmp_path)
 
 
 def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resumed sweep goes on with it, whatever would be measured now."""
-    monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 3.0)
+    monkeypatch.setattr(planning.chunking, "choose_chunk_mb", lambda points, tell: 3.0)
     one = scenario({"sweep": {"channel.snr_db": [0, 5]}})
-    assert [stack.chunk_mb for stack in plan_file.stored(one, tmp_path)] == [3.0]
-    monkeypatch.setattr(planning.chunking, "chosen", lambda points, tell: 7.0)
-    (again,) = plan_file.stored(one, tmp_path)
+    assert [stack.chunk_mb for stack in plan_file.load_or_create(one, tmp_path)] == [3.0]
+    monkeypatch.setattr(planning.chunking, "choose_chunk_mb", lambda points, tell: 7.0)
+    (again,) = plan_file.load_or_create(one, tmp_path)
     assert {point.scenario.engine.chunk_mb for point in again.points} == {3.0}
     made = json.loads(sweeping.sweep(one, tmp_path).attrs["origins"])
     assert [origin["chunk_mb"] for origin in made] == [3.0]
@@ -143,26 +145,26 @@ def test_a_plan_keeps_the_size_of_chunks(tmp_path: Path, monkeypatch: pytest.Mon
 def test_chunks_of_an_older_plan(kept: dict, expected: float | None, tmp_path: Path) -> None:
     """Plans from before it was measured went by what was the default."""
     one = scenario()
-    plan_file.stored(one, tmp_path)
+    plan_file.load_or_create(one, tmp_path)
     path = tmp_path / "plan.json"
     tree = without_checksum(path)
     del tree["stacks"][0]["chunk_mb"]
     tree["stacks"][0] |= kept
     path.write_text(json.dumps(tree))
-    (stack,) = plan_file.stored(one, tmp_path)
+    (stack,) = plan_file.load_or_create(one, tmp_path)
     assert stack.chunk_mb == expected
 
 
 @pytest.mark.parametrize("bad", ["x", -1.0, 0.0, [], float("nan")])
 def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
     one = scenario()
-    plan_file.stored(one, tmp_path)
+    plan_file.load_or_create(one, tmp_path)
     path = tmp_path / "plan.json"
     tree = without_checksum(path)
     tree["stacks"][0]["chunk_mb"] = bad
     path.write_text(json.dumps(tree))
     with pytest.raises(UserError, match="is damaged or no plan of otafl"):
-        plan_file.stored(one, tmp_path)
+        plan_file.load_or_create(one, tmp_path)
 
 
 def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> Non
     one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
     for workers, size in ((0, 12), (2, 3)):
         folder = tmp_path / str(workers)
-        plan_file.stored(one, folder, workers)
+        plan_file.load_or_create(one, folder, workers)
         result = sweeping.sweep(one, folder)
         (made,) = origins.read(result.attrs, ())
         assert made.points == set(range(4))

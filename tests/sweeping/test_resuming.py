@@ -19,7 +19,7 @@ from otafl import open_results, sweeping
 from otafl.results import packing as packs
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
-from otafl.sweeping import plan_file, working
+from otafl.sweeping import plan_file, stack_job
 from otafl.user_code import sources
 
 pytestmark = pytest.mark.exact
@@ -29,7 +29,8 @@ import torch
 from {helper} import SHARE
 
 def f(link):
-    p = SHARE * torch.ones_like(link.h) * (link.budget / 1e3)[:, None].sqrt() * link.sends[:, None]
+    amplitude = SHARE * (link.budget / 1e3)[:, None].sqrt()
+    p = amplitude * torch.ones_like(link.h) * link.transmit_mask[:, None]
     return p, torch.ones_like(link.h[..., 0].real)
 """
 MODULES = {"alone": "my_policy:f", "packed": "my_pack.policy:f"}
@@ -169,11 +170,11 @@ def test_a_run_takes_the_module_as_it_is_now(named: str, tmp_path: Path) -> None
 def test_a_module_that_changes_while_it_runs(named: str, tmp_path: Path) -> None:
     """And one that a worker has otherwise than its client: nothing is computed."""
     one = short({"power": named})
-    (stack,) = plan_file.stored(one, tmp_path / "s")
-    (own,) = plan_file.sources_of_each([stack])
-    job = working.Job(one, stack, tmp_path / "s", sources=own)
+    (stack,) = plan_file.load_or_create(one, tmp_path / "s")
+    (own,) = plan_file.hash_sources_per_stack([stack])
+    job = stack_job.Job(one, stack, tmp_path / "s", sources=own)
     share(tmp_path, 0.9)
-    outcome = working.work(job, lambda *_: None)
+    outcome = stack_job.run_job(job, lambda *_: None)
     assert (outcome.state, outcome.kind) == ("failed", "user")
     assert outcome.message.startswith("my_shares.py: changed while the sweep ran, or differs")
     assert not (tmp_path / "s" / "parts").exists()

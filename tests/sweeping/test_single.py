@@ -27,7 +27,7 @@ from otafl.core.errors import UserError
 from otafl.results import models as trained
 from otafl.results.files import read_part, write_part
 from otafl.scenario import Scenario
-from otafl.sweeping import growing, resuming, single, working
+from otafl.sweeping import growing, resuming, single, stack_job
 
 pytestmark = pytest.mark.exact
 
@@ -42,13 +42,13 @@ def test_a_single_stack_is_written_once(
     """Fails if its part is written too; what is read is what is returned, and has the attributes
     that a folder with a part has."""
     written: list[Path] = []
-    true = working.write_part
+    true = stack_job.write_part
 
     def counted(dataset: Any, path: Path) -> None:
         written.append(path)
         true(dataset, path)
 
-    for module in (working, single):
+    for module in (stack_job, single):
         monkeypatch.setattr(module, "write_part", counted)
     one, out = scenario({"training.rounds": 2, "sweep": sweep}), tmp_path / "out.nc"
     result = sweeping.run(one, out)
@@ -68,15 +68,15 @@ def test_a_part_is_taken_up_and_a_damaged_one_is_not(tmp_path: Path) -> None:
     whole = sweeping.sweep(one, tmp_path / "folder").load()
     for damage, computed in ((None, 0), (b"text", 2)):
         out = tmp_path / f"{computed}.nc"
-        shutil.copytree(tmp_path / "folder", sweeping.unfinished(out))
-        (part,) = sweeping.unfinished(out).glob("parts/*")
+        shutil.copytree(tmp_path / "folder", sweeping.get_unfinished_folder(out))
+        (part,) = sweeping.get_unfinished_folder(out).glob("parts/*")
         if damage is not None:
             part.write_bytes(damage)
         calls: list[int] = []
         same(sweeping.run(one, out, lambda done, *_, calls=calls: calls.append(done)), whole)
         assert len(calls) == computed
         same(open_results(out), whole)
-        assert not sweeping.unfinished(out).exists()
+        assert not sweeping.get_unfinished_folder(out).exists()
 
 
 @pytest.mark.slow
@@ -116,11 +116,14 @@ def test_an_interrupted_end_loses_no_models(
     monkeypatch.undo()
     same(sweeping.run(one, out), whole)
     same(open_results(out), whole)
-    names = [path.name for path in trained.folder_of(tmp_path / "whole.nc").iterdir()]
-    assert sorted(path.name for path in trained.folder_of(out).iterdir()) == sorted(names)
+    names = [path.name for path in trained.get_models_folder(tmp_path / "whole.nc").iterdir()]
+    assert sorted(path.name for path in trained.get_models_folder(out).iterdir()) == sorted(names)
     assert len(names) == (2 if sweep else 1)
-    assert {path.name for path in tmp_path.iterdir()} >= {"out.nc", trained.folder_of(out).name}
-    assert not sweeping.unfinished(out).exists()
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "out.nc",
+        trained.get_models_folder(out).name,
+    }
+    assert not sweeping.get_unfinished_folder(out).exists()
     assert not list(tmp_path.glob(".*"))
 
 
@@ -221,12 +224,12 @@ def test_a_file_that_was_made_otherwise_is_computed_anew(
     out, calls, other = Path(shutil.copy(file, tmp_path)), Calls(), "0123456789abcdef"
     if what == "torch":
         part = read_part(out)
-        made = part.attrs["origins"].replace(working.versions()["torch"], "2.0.1")
+        made = part.attrs["origins"].replace(stack_job.get_versions()["torch"], "2.0.1")
         write_part(part.assign_attrs(origins=made), out)
     if what == "data":
-        monkeypatch.setattr(resuming.data, "fingerprint", lambda source: other)
+        monkeypatch.setattr(resuming.data, "compute_fingerprint", lambda source: other)
     if what == "otafl":  # its source, of one version
-        monkeypatch.setattr(resuming, "of_otafl", lambda: other)
+        monkeypatch.setattr(resuming, "hash_otafl", lambda: other)
     if what == "processor":
         write_part(read_part(out).assign_attrs(device_name="some GPU"), out)
     after = calls.run(small(sweep), out)
@@ -337,7 +340,7 @@ def test_models_of_a_file_come_along(trials: int, tmp_path: Path) -> None:
             tensor = next(module.parameters()).new_tensor(x)
             logits.append(module(tensor).detach().numpy())
         np.testing.assert_allclose(*logits, rtol=1e-9, atol=1e-9)
-    first, second, *_ = trained.files_of(out)
+    first, second, *_ = trained.list_model_files(out)
     os.replace(first, second)
     calls.run(now, out)
     assert calls.told[1:] == [f"{out}: is computed again, since it was made with other models"]

@@ -39,22 +39,22 @@ def test_gains_are_by_distance() -> None:
     """Large-scale gain is the mean over the points, and |h|^2 has the rest."""
     free = channel_of(FREE | {"places_m": SQUARE, "exponent": 4, "height_m": 5})
     array = channel_of("star", {"channel": {"name": "rayleigh", "antennas": 4}})
-    places = free.places(0, 1)
+    places = free.get_positions(0, 1)
     assert places is not None
     apart = np.linalg.norm(places.device_m[:, None] - np.array(SQUARE), axis=2)
     gain = (apart**2 + 25.0) ** -2
-    state, plain = free.state(3), array.state(3)
+    state, plain = free.get_state(3), array.get_state(3)
     found = (state.gain[1, :, None] * (state.h / plain.h)[1, :, :, 0, 0].abs() ** 2).numpy()
     ratio = found / gain
     np.testing.assert_allclose(ratio, ratio[0, 0])  # of one unit in a trial
     np.testing.assert_allclose(state.gain[1].numpy(), found.mean(1))
-    other = free.places(0, 0)
+    other = free.get_positions(0, 0)
     assert other is not None
     assert not np.allclose(other.device_m, places.device_m)
 
 
 def test_devices_stay_where_they_are_when_more_come() -> None:
-    few, many = (channel_of(FREE, {"devices.count": count}).places(0) for count in (4, 6))
+    few, many = (channel_of(FREE, {"devices.count": count}).get_positions(0) for count in (4, 6))
     assert few is not None
     assert many is not None
     np.testing.assert_array_equal(few.device_m, many.device_m[:4])
@@ -65,7 +65,7 @@ def test_several_antennas_a_point_share_its_gain() -> None:
     keys = {"channel": {"name": "rayleigh", "antennas": 2}}
     free = channel_of(FREE | {"places_m": SQUARE}, keys)
     array = channel_of("star", {"channel": {"name": "rayleigh", "antennas": 8}})
-    root = (free.state(0).h / array.state(0).h)[..., 0, 0].real
+    root = (free.get_state(0).h / array.get_state(0).h)[..., 0, 0].real
     torch.testing.assert_close(root[:, :, ::2], root[:, :, 1::2])
     assert len(root[0, 0].unique()) >= 4
 
@@ -75,9 +75,9 @@ def test_several_antennas_a_point_share_its_gain() -> None:
 def test_h_follows_from_the_paths_to_all_points(name: str) -> None:
     groups, bandwidth = 5, 2e7
     keys = {"channel": {"name": name, "subcarrier_groups": groups, "bandwidth_hz": bandwidth}}
-    state = channel_of({"name": "cell_free", "points": 3}, keys).state(1)
-    assert state.paths is not None
-    paths = state.paths(1)
+    state = channel_of({"name": "cell_free", "points": 3}, keys).get_state(1)
+    assert state.paths_fn is not None
+    paths = state.paths_fn(1)
     frequency = (torch.arange(groups, dtype=torch.float64) - (groups - 1) / 2) * bandwidth / groups
     turns = torch.exp(-2j * torch.pi * frequency * paths.delay_s[..., None])[:, :, None]
     h = (paths.a[..., None] * turns).sum(-2)
@@ -90,7 +90,7 @@ def test_in_a_cell_each_point_has_a_path_loss_of_its_own() -> None:
     keys = {"channel": {"name": "umi", "subcarrier_groups": 1, "shadowing": False}}
     place = [[0.0, 0.0], [2000.0, 0.0], [0.0, 0.0]]
     free = channel_of({"name": "cell_free", "points": 3, "places_m": place}, keys)
-    state = free.state(0)
+    state = free.get_state(0)
     assert state.h.shape[2] == 3
     each = state.h.abs().square()[..., 0, 0] * state.gain[..., None]
     assert not torch.equal(each[..., 0], each[..., 2])

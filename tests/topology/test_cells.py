@@ -30,7 +30,7 @@ def test_who_hears_nobody_is_a_run_of_its_own(algorithm: str) -> None:
     alone = run(engine(keys, [derive_trial_number(1, server) for server in range(3)]), 2)
     assert derive_trial_number(1, 0) == 1
     equal(cells.server, alone.server)
-    np.testing.assert_array_equal(cells.parts.clock.now(), alone.parts.clock.now())
+    np.testing.assert_array_equal(cells.parts.clock.get_time_s(), alone.parts.clock.get_time_s())
     np.testing.assert_array_equal(
         cells.parts.clock.compute_spent_j(), alone.parts.clock.compute_spent_j()
     )
@@ -52,11 +52,11 @@ def test_alone_or_stacked() -> None:
 def test_the_data_are_dealt_out_once() -> None:
     """To all devices of all servers: no sample twice, and all of them."""
     one = engine({"topology": CELLS, "data.partition": "iid"}, [0])
-    held = one.parts.samples.local_data
+    held = one.parts.samples.training_data
     places = [held.index[cell, : held.count[cell]] for cell in range(len(held.count))]
     assert len(torch.cat(places)) == len(torch.cat(places).unique()) == 300
     anew = engine({"topology": CELLS | {"deal": "each"}, "data.partition": "iid"}, [0])
-    assert int(anew.parts.samples.local_data.count.sum()) == 900
+    assert int(anew.parts.samples.training_data.count.sum()) == 900
 
 
 def test_slots_open_together() -> None:
@@ -66,14 +66,14 @@ def test_slots_open_together() -> None:
     one = engine(slow, [0])
     assert one.parts.clock.together == 3
     run(one, 2)
-    now = one.parts.clock.now()
+    now = one.parts.clock.get_time_s()
     assert (now == now[0]).all()
     each = [
         run(engine(slow | {"topology": "star"}, [derive_trial_number(0, c)]), 1) for c in range(3)
     ]
     first = run(engine(slow | {"topology": near | {"deal": "each"}}, [0]), 1)
-    own = np.array([other.parts.clock.now()[0] for other in each])
-    assert first.parts.clock.now() == pytest.approx(np.full(3, own.max()))
+    own = np.array([other.parts.clock.get_time_s()[0] for other in each])
+    assert first.parts.clock.get_time_s() == pytest.approx(np.full(3, own.max()))
     assert own.min() < own.max()
 
 

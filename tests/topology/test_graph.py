@@ -29,7 +29,7 @@ IDEAL = {"transport": "ideal", "engine.dtype": "float64"}
 
 def exchanged(one: Engine, t: int = 0) -> Tensors:
     """What the nodes have after an exchange alone."""
-    done = one.parts.topology.exchange(one.server, one.share, t, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.sample_share, t, one.parts.algorithm)
     assert done is not None
     return done.server
 
@@ -63,7 +63,7 @@ def test_an_exchange_is_the_weights_times_the_models(transport: str) -> None:
     one = engine(keys, [0, 1])
     before = scattered(one).clone()
     after = exchanged(one)["model"]
-    weights = torch.from_numpy(mixing.metropolis(mixing.ring(6)))
+    weights = torch.from_numpy(mixing.metropolis_weights(mixing.ring_edges(6)))
     for trial in range(2):
         rows = slice(6 * trial, 6 * trial + 6)
         tolerance = {"rtol": 1e-3, "atol": 1e-3} if transport == "digital" else {}
@@ -88,8 +88,10 @@ def test_the_consensus_error_contracts(shape: str) -> None:
     """By the square of the second largest eigenvalue modulus at least, where nothing disturbs."""
     one = engine(IDEAL | {"devices.count": 8, "topology": RING | {"shape": shape}}, [0])
     scattered(one)
-    at = mixing.compute_second_modulus(mixing.metropolis(getattr(mixing, shape)(8)))
-    measures, method = one.parts.topology.measures, one.parts.algorithm
+    at = mixing.compute_second_modulus(
+        mixing.metropolis_weights(getattr(mixing, f"{shape}_edges")(8))
+    )
+    measures, method = one.parts.topology.compute_metrics, one.parts.algorithm
     before = measures(one.server, method)["consensus_error"]
     after = measures(exchanged(one), method)["consensus_error"]
     assert (after <= at**2 * before * (1 + 1e-9) + 1e-25).all()
@@ -103,7 +105,7 @@ def test_over_the_air_each_has_its_own_noise() -> None:
     keys = {"engine.dtype": "float64", "devices.count": 6, "topology": RING, "power": "ci"}
     quiet = engine(keys | {"channel": {"name": "rayleigh", "snr_db": 200}}, [0])
     before = scattered(quiet).clone()
-    weights = torch.from_numpy(mixing.metropolis(mixing.ring(6)))
+    weights = torch.from_numpy(mixing.metropolis_weights(mixing.ring_edges(6)))
     torch.testing.assert_close(exchanged(quiet)["model"], weights @ before, rtol=1e-6, atol=1e-6)
     loud = engine(keys | {"channel": {"name": "rayleigh", "snr_db": 10}}, [0])
     scattered(loud)
@@ -117,7 +119,7 @@ def test_slots_and_joules_are_counted() -> None:
     """A ring of nine takes three slots, and each sends in two of them."""
     keys = {"devices.count": 9, "topology": RING, "power": "full", "channel": {"name": "awgn"}}
     one = engine(keys, [0])
-    done = one.parts.topology.exchange(one.server, one.share, 0, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.sample_share, 0, one.parts.algorithm)
     assert done is not None
     report, reals = done.report, one.server["model"].shape[1]
     assert report is not None
@@ -174,7 +176,7 @@ def test_devices_send_with_their_own_power() -> None:
     expected = star.parts.link.budget.budget.repeat_interleave(4, 0)
     torch.testing.assert_close(budget, expected)
     torch.testing.assert_close(one.parts.link.budget.budget, expected[::4].reshape(-1, 1))
-    done = one.parts.topology.exchange(one.server, one.share, 0, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.sample_share, 0, one.parts.algorithm)
     assert done is not None
     assert done.report is not None
     energy = done.report.energy_j.view(2, 4)

@@ -45,7 +45,7 @@ def test_in_between_each_is_on_its_own() -> None:
     assert torch.equal(start[0], start[2])
     run(one, 1)
     assert not torch.equal(one.server["model"][0], one.server["model"][1])
-    one.round(1)
+    one.run_round(1)
     assert torch.equal(one.server["model"][0], one.server["model"][1])
 
 
@@ -58,11 +58,11 @@ def test_the_mean_of_low_rank_models_is_truncated(algorithm: str) -> None:
     apart = {n: b + 0.1 * torch.randn(b.shape, generator=generator) for n, b in apart.items()}
     share = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]).double()
     method = one.parts.algorithm
-    told = method.spread({name: block.flatten(0, 1) for name, block in apart.items()})
+    told = method.export_shared({name: block.flatten(0, 1) for name, block in apart.items()})
     told = {
         n: torch.einsum("tc,tc...->t...", share, b.unflatten(0, (2, 3))) for n, b in told.items()
     }
-    merged = method.gathered({name: block[:, 0] for name, block in apart.items()}, told)
+    merged = method.import_shared({name: block[:, 0] for name, block in apart.items()}, told)
     for i in range(2):
         u, s, v = (apart[f"{name}{i}"].numpy() for name in "usv")
         dense = np.einsum("tc,tcmr,tcr,tcnr->tmn", share.numpy(), u, s, v)
@@ -77,12 +77,13 @@ def test_the_momentum_is_carried_to_the_mean() -> None:
     keys = {"algorithm": {"name": "fedrlr_plus", "rank": 2}, "topology": CLOUD}
     one = run(engine(keys | {"engine.dtype": "float64"}, [0]), 2)
     one.parts.topology.settings = one.parts.topology.settings.model_copy(update={"cloud_every": 9})
-    one.round(2)
+    one.run_round(2)
     before = {name: block.numpy() for name, block in one.server.items()}
     told = {
-        n: b.mean(0, True).expand_as(b) for n, b in one.parts.algorithm.spread(one.server).items()
+        n: b.mean(0, True).expand_as(b)
+        for n, b in one.parts.algorithm.export_shared(one.server).items()
     }
-    after = {n: b.numpy() for n, b in one.parts.algorithm.gathered(one.server, told).items()}
+    after = {n: b.numpy() for n, b in one.parts.algorithm.import_shared(one.server, told).items()}
     for i in range(2):
         u, v, d, e = (before[f"{name}{i}"] for name in "uvde")
         momentum = d @ v.mT + u @ e.mT
@@ -97,12 +98,13 @@ def test_the_momentum_is_carried_to_the_mean() -> None:
 def test_the_cloud_waits_for_all_and_takes_time() -> None:
     keys = {"devices.compute": {"name": "lognormal"}, "transport": "ideal"}
     each = [
-        run(engine(keys, [derive_trial_number(0, c)]), 1).parts.clock.now()[0] for c in range(3)
+        run(engine(keys, [derive_trial_number(0, c)]), 1).parts.clock.get_time_s()[0]
+        for c in range(3)
     ]
     cloud = CLOUD | {"backhaul_rate_bps": 1e6, "deal": "each"}
     one = run(engine(keys | {"topology": cloud}, [0]), 1)
     bits = 32 * one.server["model"].shape[1]
-    assert one.parts.clock.now() == pytest.approx(np.full(3, max(each) + 2 * bits / 1e6))
+    assert one.parts.clock.get_time_s() == pytest.approx(np.full(3, max(each) + 2 * bits / 1e6))
     assert one.parts.topology.bits.tolist() == [2.0 * bits] * 3
     assert min(each) < max(each)
 
@@ -118,25 +120,25 @@ def test_a_resumed_run_is_bit_equal() -> None:
     second.parts.clock.replay(journal)
     second.load_state_dict(kept)
     for t in (2, 3):
-        second.round(t)
+        second.run_round(t)
     assert torch.equal(second.server["model"], whole.server["model"])
-    np.testing.assert_array_equal(second.parts.clock.now(), whole.parts.clock.now())
+    np.testing.assert_array_equal(second.parts.clock.get_time_s(), whole.parts.clock.get_time_s())
     assert second.parts.topology.bits.tolist() == whole.parts.topology.bits.tolist()
 
 
-@pytest.mark.parametrize("algorithm", registry.names("algorithm"))
+@pytest.mark.parametrize("algorithm", registry.list_names("algorithm"))
 def test_every_method_is_averaged_or_refused(algorithm: str) -> None:
     """What the cloud makes of equal models is that model."""
     keys = {"algorithm": algorithm, "topology": CLOUD}
-    transport = "ideal" if registry.component("algorithm", algorithm).needs == "each" else None
+    transport = "ideal" if registry.load_component("algorithm", algorithm).needs == "each" else None
     keys |= {"transport": transport} if transport else {}
-    if not registry.component("algorithm", algorithm).merges:
+    if not registry.load_component("algorithm", algorithm).supports_merging:
         with pytest.raises(UserError, match="make no model; topology: cells would do"):
             scenario(keys)
         return
     one = engine(keys, [0])
     before = scores(one)
-    done = one.parts.topology.exchange(one.server, one.share, 0, one.parts.algorithm)
+    done = one.parts.topology.exchange(one.server, one.sample_share, 0, one.parts.algorithm)
     assert done is not None
     one.server = dict(done.server)
     after = scores(one)

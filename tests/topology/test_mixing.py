@@ -17,24 +17,24 @@ from otafl.topology import mixing
 pytestmark = pytest.mark.exact
 
 GRAPHS = {
-    "ring": mixing.ring(7),
-    "two": mixing.ring(2),
-    "torus": mixing.torus(12),
-    "complete": mixing.complete(5),
-    "geometric": mixing.geometric(np.random.default_rng(1).random((12, 2)), 0.5),
+    "ring": mixing.ring_edges(7),
+    "two": mixing.ring_edges(2),
+    "torus": mixing.torus_edges(12),
+    "complete": mixing.complete_edges(5),
+    "geometric": mixing.geometric_edges(np.random.default_rng(1).random((12, 2)), 0.5),
 }
 
 
 def test_degrees() -> None:
-    assert mixing.ring(7).sum(1).tolist() == [2] * 7
-    assert mixing.ring(2).sum(1).tolist() == [1, 1]
-    assert mixing.torus(12).sum(1).tolist() == [4] * 12
-    assert mixing.torus(7).sum(1).tolist() == [2] * 7  # a prime number makes one line
-    assert mixing.complete(5).sum(1).tolist() == [4] * 5
+    assert mixing.ring_edges(7).sum(1).tolist() == [2] * 7
+    assert mixing.ring_edges(2).sum(1).tolist() == [1, 1]
+    assert mixing.torus_edges(12).sum(1).tolist() == [4] * 12
+    assert mixing.torus_edges(7).sum(1).tolist() == [2] * 7  # a prime number makes one line
+    assert mixing.complete_edges(5).sum(1).tolist() == [4] * 5
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-@pytest.mark.parametrize("weights", [mixing.metropolis, mixing.max_degree])
+@pytest.mark.parametrize("weights", [mixing.metropolis_weights, mixing.max_degree_weights])
 def test_weights_are_doubly_stochastic_and_contract(weights: object, graph: str) -> None:
     edges = GRAPHS[graph]
     made = weights(edges)  # type: ignore[operator]
@@ -42,19 +42,21 @@ def test_weights_are_doubly_stochastic_and_contract(weights: object, graph: str)
     np.testing.assert_allclose(made.sum(1), 1.0)
     np.testing.assert_array_equal(made, made.T)
     assert (made >= 0).all()
-    assert ((made > 0) & mixing.complete(len(edges)) == edges).all()
+    assert ((made > 0) & mixing.complete_edges(len(edges)) == edges).all()
     eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(made)))
     assert mixing.compute_second_modulus(made) == pytest.approx(eigenvalues[-2], abs=1e-12)
     assert eigenvalues[-2] < 1 == mixing.is_connected(edges)
 
 
 def test_a_complete_graph_averages() -> None:
-    np.testing.assert_allclose(mixing.metropolis(mixing.complete(5)), 0.2)
-    assert mixing.compute_second_modulus(mixing.metropolis(mixing.complete(5))) < 1e-12
+    np.testing.assert_allclose(mixing.metropolis_weights(mixing.complete_edges(5)), 0.2)
+    assert (
+        mixing.compute_second_modulus(mixing.metropolis_weights(mixing.complete_edges(5))) < 1e-12
+    )
 
 
 def test_connected() -> None:
-    two = np.kron(np.eye(2, dtype=bool), mixing.ring(3))
+    two = np.kron(np.eye(2, dtype=bool), mixing.ring_edges(3))
     assert not mixing.is_connected(two)
     two[0, 5] = two[5, 0] = True
     assert mixing.is_connected(two)
@@ -64,22 +66,22 @@ def test_weights_worked_by_hand() -> None:
     """A path of three nodes: degrees 1, 2, 1; and a star of four, whose centre has three."""
     path = np.diag([True, True], 1) | np.diag([True, True], -1)
     third = np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3.0
-    np.testing.assert_allclose(mixing.metropolis(path), third)
-    np.testing.assert_allclose(mixing.max_degree(path), third)
+    np.testing.assert_allclose(mixing.metropolis_weights(path), third)
+    np.testing.assert_allclose(mixing.max_degree_weights(path), third)
     tail = np.zeros((4, 4), bool)  # 0 - 1, and the triangle 1, 2, 3: degrees 1, 3, 2, 2
     for one, other in ((0, 1), (1, 2), (1, 3), (2, 3)):
         tail[one, other] = tail[other, one] = True
     quarter = np.array([[3, 1, 0, 0], [1, 1, 1, 1], [0, 1, 2, 1], [0, 1, 1, 2]]) / 4.0
-    np.testing.assert_allclose(mixing.max_degree(tail), quarter)
+    np.testing.assert_allclose(mixing.max_degree_weights(tail), quarter)
     quarter[2, 3] = quarter[3, 2] = 1.0 / 3.0
     quarter[2, 2] = quarter[3, 3] = 1.0 - 1.0 / 4.0 - 1.0 / 3.0
-    np.testing.assert_allclose(mixing.metropolis(tail), quarter)
+    np.testing.assert_allclose(mixing.metropolis_weights(tail), quarter)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
     edges = GRAPHS[graph]
-    slot = mixing.slots(edges)
+    slot = mixing.assign_slots(edges)
     for number in range(slot.max() + 1):
         hears = np.flatnonzero(slot == number)
         sends = edges[hears]
@@ -90,23 +92,25 @@ def test_nobody_hears_while_it_sends_nor_sends_to_two(graph: str) -> None:
 
 def test_a_ring_takes_as_few_slots_as_can_be() -> None:
     """The square of a cycle takes 3 colours if 3 divides N, and otherwise 4 except for N = 5."""
-    assert mixing.slots(mixing.ring(2)).max() + 1 == 2
+    assert mixing.assign_slots(mixing.ring_edges(2)).max() + 1 == 2
     for nodes in (*range(3, 41), 101):
         least = 5 if nodes == 5 else 3 if nodes % 3 == 0 else 4
-        assert mixing.slots(mixing.ring(nodes)).max() + 1 == least
-    assert mixing.slots(mixing.complete(5)).max() + 1 == 5
+        assert mixing.assign_slots(mixing.ring_edges(nodes)).max() + 1 == least
+    assert mixing.assign_slots(mixing.complete_edges(5)).max() + 1 == 5
 
 
 def test_slots_that_are_few_enough_stay() -> None:
     """Where the first try has no slot too many, it is kept as it is."""
-    assert mixing.slots(mixing.ring(9)).tolist() == [0, 1, 2] * 3
-    assert mixing.slots(mixing.torus(25)).max() + 1 == 5  # a perfect code; greedy takes 8
-    assert mixing.slots(mixing.torus(9)).max() + 1 == 9  # all are within two steps
+    assert mixing.assign_slots(mixing.ring_edges(9)).tolist() == [0, 1, 2] * 3
+    assert (
+        mixing.assign_slots(mixing.torus_edges(25)).max() + 1 == 5
+    )  # a perfect code; greedy takes 8
+    assert mixing.assign_slots(mixing.torus_edges(9)).max() + 1 == 9  # all are within two steps
 
 
 def test_a_search_that_ends_too_early_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixing, "SEARCH", 0)
-    assert mixing.slots(mixing.ring(8)).max() + 1 == 5
+    assert mixing.assign_slots(mixing.ring_edges(8)).max() + 1 == 5
 
 
 @pytest.mark.parametrize(
@@ -122,4 +126,4 @@ def test_files_that_are_no_weights(text: str, said: str, tmp_path: Path) -> None
     file = tmp_path / "w.csv"
     file.write_text(text)
     with pytest.raises(UserError, match=said):
-        mixing.of_file(str(file))
+        mixing.read_weights(str(file))

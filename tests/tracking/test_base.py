@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from otafl.tracking.base import MOST_LETTERS, Run
+from otafl.tracking.base import MAX_LETTERS, Run
 
 pytestmark = pytest.mark.exact
 
@@ -18,7 +18,7 @@ def test_names_are_names_of_files() -> None:
     assert RUN.name == "3_snr_db=10_power=tci_threshold=0.2_x/trial_1"
     assert replace(RUN, coords={}).name == "trial_1"
     long = replace(RUN, coords={"power": "x" * 500})
-    assert len(long.group) == MOST_LETTERS
+    assert len(long.group) == MAX_LETTERS
 
 
 def test_a_run_has_its_own_id_each_time() -> None:

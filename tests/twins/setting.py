@@ -13,8 +13,8 @@ from twins.network import Minibatch
 
 from otafl.core.contracts import Batch, Cohort
 from otafl.core.rng import Streams
-from otafl.data.shares import pack
-from otafl.data.work import TrainingData
+from otafl.data.device_splits import pack
+from otafl.data.training_data import TrainingData
 from otafl.models.mlp import Mlp
 
 
@@ -87,13 +87,13 @@ class Quiet:
     def __init__(self, cohort: Cohort, inputs: int, round: int = 0, steps: int = 1) -> None:
         self.cohort, self.inputs, self.round, self.steps = cohort, inputs, round, steps
 
-    def batch(self, step: int, draw: int = 0) -> Batch:
-        weight = self.cohort.weight.new_zeros(self.cohort.size, 1)
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        weight = self.cohort.weight.new_zeros(self.cohort.num_rows, 1)
         label = torch.zeros_like(self.cohort.device)[:, None]
-        return Batch(weight.new_zeros(self.cohort.size, 1, self.inputs), label, weight)
+        return Batch(weight.new_zeros(self.cohort.num_rows, 1, self.inputs), label, weight)
 
-    def full(self) -> Batch:
-        return self.batch(0)
+    def load_full_batch(self) -> Batch:
+        return self.draw_batch(0)
 
     def count_classes(self) -> Tensor:
         raise NotImplementedError("there are no samples to count")

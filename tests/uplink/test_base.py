@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.link_bench import bench, cohort, updates
+from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group, Payload
 from otafl.core.errors import UserError
@@ -17,8 +17,8 @@ from otafl.uplink.delivery import Delivery
 
 pytestmark = pytest.mark.exact
 
-FREE = Group({"b": updates(6, 3)}, route="ideal", reason="a test")
-PAID = Group({"a": updates(6, 4)})
+FREE = Group({"b": draw_updates(6, 3)}, route="ideal", reason="a test")
+PAID = Group({"a": draw_updates(6, 4)})
 
 
 @pytest.mark.parametrize(
@@ -27,34 +27,34 @@ PAID = Group({"a": updates(6, 4)})
 def test_groups_on_the_uplink_are_carried(
     payload: Payload, carried: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link, found = bench(), []
-    carry = link.transport.carry
+    link, found = make_bench(), []
+    carry = link.transport.transmit
 
     def watch(delivery: Delivery) -> None:
         found.extend(sent.index for sent in delivery.uplink)
         carry(delivery)
 
-    monkeypatch.setattr(link.transport, "carry", watch)
-    received, report = deliver(link.transport, payload, cohort(), link.channel.state(0), 0)
+    monkeypatch.setattr(link.transport, "transmit", watch)
+    received, report = deliver(link.transport, payload, make_cohort(), link.channel.get_state(0), 0)
     assert found == carried
-    assert len(received.mean) == len(report.heard) == len(payload)
-    assert received.each is None
+    assert len(received.mean) == len(report.delivered_mask_fns) == len(payload)
+    assert received.per_device is None
     assert float(report.symbols) == (4.0 if carried else 0.0)
 
 
 def test_a_scheme_that_tells_devices_apart_gives_each_update() -> None:
-    link = bench(transport="ideal")
-    received, _ = deliver(link.transport, (PAID,), cohort(), link.channel.state(0), 0)
-    assert received.each is not None
-    assert torch.equal(received.each[0]["a"], PAID.blocks["a"])
+    link = make_bench(transport="ideal")
+    received, _ = deliver(link.transport, (PAID,), make_cohort(), link.channel.get_state(0), 0)
+    assert received.per_device is not None
+    assert torch.equal(received.per_device[0]["a"], PAID.tensors["a"])
 
 
 def test_a_refused_payload_is_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = bench()
+    link = make_bench()
 
     def refuse(payload: Payload) -> None:
         raise UserError("no")
 
-    monkeypatch.setattr(link.transport, "refuse", refuse)
+    monkeypatch.setattr(link.transport, "check_payload", refuse)
     with pytest.raises(UserError, match="no"):
-        deliver(link.transport, (FREE,), cohort(), link.channel.state(0), 0)
+        deliver(link.transport, (FREE,), make_cohort(), link.channel.get_state(0), 0)

@@ -16,8 +16,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.limited_bench import digital, estimate, radiated, send, table, with_budget
-from support.link_bench import POLICIES, WEIGHTS, Bench, bench, cohort, given, updates
+from support.limited_bench import (
+    compute_radiated,
+    estimate,
+    make_digital,
+    make_table,
+    replace_budget,
+    send,
+)
+from support.link_bench import (
+    POLICIES,
+    WEIGHTS,
+    Bench,
+    draw_updates,
+    make_bench,
+    make_cohort,
+    make_given,
+)
 
 from otafl.core.contracts import NO_LIMITS, Coefficients, Group, Link, TransmitLimits
 from otafl.uplink.bounds import Bounds
@@ -26,8 +41,8 @@ pytestmark = pytest.mark.exact
 
 K = 6
 INF = float("inf")
-WHO = cohort(weight=WEIGHTS)
-SHARES = table([1.0, 0.5, 0.25, 0.1, 1.0, 0.7])
+WHO = make_cohort(weight=WEIGHTS)
+SHARES = make_table([1.0, 0.5, 0.25, 0.1, 1.0, 0.7])
 
 
 WEIGHT = WHO.normalised_weight.numpy()
@@ -38,15 +53,15 @@ CHANNELS = [(None, 1, False), (10, 4, False), (10, 4, True)]
 def payload() -> tuple[Group, ...]:
     """Two groups on the uplink with one that is carried ideally in between."""
     return (
-        Group({"a": updates(K, 21)}),
-        Group({"b": updates(K, 3, 2)}, route="ideal", reason="a test"),
-        Group({"c": 2.0 * updates(K, 12, 1)}),
+        Group({"a": draw_updates(K, 21)}),
+        Group({"b": draw_updates(K, 3, 2)}, route="ideal", reason="a test"),
+        Group({"c": 2.0 * draw_updates(K, 12, 1)}),
     )
 
 
 def fading(policy: str, block: int | None, blocks: int, quadrature: bool) -> Bench:
-    link = bench(policy, quadrature=quadrature)
-    return link if block is None else given(link, blocks=blocks, block_symbols=block)
+    link = make_bench(policy, quadrature=quadrature)
+    return link if block is None else make_given(link, blocks=blocks, block_symbols=block)
 
 
 def cells(start: int, symbols: int, block: int | None) -> np.ndarray:
@@ -73,8 +88,8 @@ class Looking:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy, name)
 
-    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
-        state, said = self._policy.coefficients(state, link)
+    def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+        state, said = self._policy.compute_coefficients(state, link)
         self.seen.append(link)
         self.said.append(said)
         return state, said
@@ -89,9 +104,9 @@ def looking(link: Bench) -> Looking:
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -> None:
-    link = bench(policy, transport=transport)
-    smaller = with_budget(link, SHARES)
-    received, report = send(link, payload(), WHO, TransmitLimits(power=SHARES))
+    link = make_bench(policy, transport=transport)
+    smaller = replace_budget(link, SHARES)
+    received, report = send(link, payload(), WHO, TransmitLimits(power_share=SHARES))
     expected, cost = send(smaller, payload(), WHO)
     for one, other in zip(received.mean, expected.mean, strict=True):
         for name in one:
@@ -103,9 +118,9 @@ def test_a_share_of_the_power_is_a_smaller_budget(policy: str, transport: str) -
 
 
 def test_a_share_of_the_total_energy() -> None:
-    link = bench("full", snr_convention="total_energy")
+    link = make_bench("full", snr_convention="total_energy")
     _, whole = send(link, payload(), WHO)
-    _, report = send(link, payload(), WHO, TransmitLimits(power=SHARES))
+    _, report = send(link, payload(), WHO, TransmitLimits(power_share=SHARES))
     torch.testing.assert_close(report.energy_j, whole.energy_j * SHARES)
 
 
@@ -116,20 +131,22 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
     bound, what they want, less than the first group wants, more than that, and plenty."""
     link = fading(policy, block, blocks, quadrature)
     lengths, names = (11, 6) if quadrature else (21, 12), {0: "a", 2: "c"}
-    x = {index: payload()[index].blocks[name].numpy() for index, name in names.items()}
+    x = {index: payload()[index].tensors[name].numpy() for index, name in names.items()}
     start = {0: 0, 2: lengths[0]}
     cell = {0: cells(0, lengths[0], block), 2: cells(lengths[0], lengths[1], block)}
     _, free = send(link, payload(), WHO)
     first, second = (
-        energy(x[i], free.saved[f"p/{i}"][0].numpy(), cell[i], quadrature) for i in (0, 2)
+        energy(x[i], free.saved_tensors[f"p/{i}"][0].numpy(), cell[i], quadrature) for i in (0, 2)
     )
     circuits = 0.01 * sum(lengths)
     bound = circuits + np.array([INF, 1, 0.5, 1, 1e9, 1]) * first + [0, 1, 0, 0.3, 0, 1] * second
     bound[5] -= circuits  # for all but the circuits
-    limits = TransmitLimits(energy=torch.from_numpy(bound)[None], per_symbol=table([0.01] * K))
+    limits = TransmitLimits(
+        energy_budget=torch.from_numpy(bound)[None], energy_per_symbol=make_table([0.01] * K)
+    )
     policy_says = looking(link)
     received, report = send(link, payload(), WHO, limits)
-    left, total, saved = bound - circuits, np.zeros(K), report.saved
+    left, total, saved = bound - circuits, np.zeros(K), report.saved_tensors
     for said, index in zip(policy_says.said, names, strict=True):
         wanted = said.p[0].numpy()
         wants = energy(x[index], wanted, cell[index], quadrature)
@@ -145,7 +162,7 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
         expected = estimate(link, report, x[index], WEIGHT, index=index, **place)
         got = received.mean[index][names[index]][0].numpy()
         np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(radiated(link, report)[0], total, rtol=1e-9)
+    np.testing.assert_allclose(compute_radiated(link, report)[0], total, rtol=1e-9)
     assert (total <= np.maximum(bound - circuits, 0.0) * (1 + 1e-9)).all()
     assert total[2] == pytest.approx(0.5 * first[2], rel=1e-9)
     assert not saved["active/2"][0, :, 2].any()  # the first group took all that it had
@@ -153,34 +170,34 @@ def test_energy(policy: str, block: int | None, blocks: int, quadrature: bool) -
 
 def test_a_device_that_has_nothing_is_silent() -> None:
     """Channel inversion by the weakest of the others; they alone are in the mean."""
-    link, x = bench("ci"), updates(K, 9)
-    h = link.channel.state(0).h[0, :, 0, 0, 0]
+    link, x = make_bench("ci"), draw_updates(K, 9)
+    h = link.channel.get_state(0).h[0, :, 0, 0, 0]
     weakest = int(h.abs().argmin())
-    bound = table([1e9] * K)
+    bound = make_table([1e9] * K)
     bound[0, weakest] = 0.0899  # the circuits take 0.09
-    limits = TransmitLimits(energy=bound, per_symbol=table([0.01] * K))
+    limits = TransmitLimits(energy_budget=bound, energy_per_symbol=make_table([0.01] * K))
     received, report = send(link, (Group({"a": x}),), WHO, limits)
     eligible_mask = np.arange(K) != weakest
     m = ((K * WEIGHT[:, None] * x.numpy()) ** 2).mean(1)
     eta = (link.budget[0].item() * h.abs().numpy() ** 2 / m)[eligible_mask].min()
-    assert float(report.saved["eta/0"][0, 0]) == pytest.approx(eta, rel=1e-9)
+    assert float(report.saved_tensors["eta/0"][0, 0]) == pytest.approx(eta, rel=1e-9)
     assert report.participants.tolist() == [K - 1]
     assert float(report.energy_j[0, weakest]) == 0.0
     assert float(report.power[0, weakest]) == 0.0
     np.testing.assert_allclose(
         received.mean[0]["a"][0].numpy(), estimate(link, report, x.numpy(), WEIGHT), rtol=1e-9
     )
-    assert float(received.count[0][0]) == pytest.approx(WEIGHT[eligible_mask].sum())
+    assert float(received.group_weight[0][0]) == pytest.approx(WEIGHT[eligible_mask].sum())
 
 
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> None:
-    link = bench(policy, (0, 1), transport=transport)
+    link = make_bench(policy, (0, 1), transport=transport)
     bound = torch.stack([torch.zeros(K), torch.full((K,), INF)]).double()
-    who = cohort((6, 6), weight=WEIGHTS * 2)
+    who = make_cohort((6, 6), weight=WEIGHTS * 2)
     received, report = send(
-        link, (Group({"a": updates(12, 5)}),), who, TransmitLimits(energy=bound)
+        link, (Group({"a": draw_updates(12, 5)}),), who, TransmitLimits(energy_budget=bound)
     )
     assert received.any_delivered is not None
     assert received.any_delivered.tolist() == [False, True]
@@ -192,9 +209,15 @@ def test_a_trial_in_which_nobody_has_anything(policy: str, transport: str) -> No
 
 @pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
 def test_limits_that_do_not_bind(transport: str) -> None:
-    one, many = table([1.0] * K), table([INF] * K)
-    limits = TransmitLimits(power=one, energy=many, per_symbol=one, sent=one, copies=one)
-    link = bench("full", transport=transport)
+    one, many = make_table([1.0] * K), make_table([INF] * K)
+    limits = TransmitLimits(
+        power_share=one,
+        energy_budget=many,
+        energy_per_symbol=one,
+        sent_fraction=one,
+        num_copies=one,
+    )
+    link = make_bench("full", transport=transport)
     (got, cost), (free, without) = (
         send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
     )
@@ -206,68 +229,76 @@ def test_limits_that_do_not_bind(transport: str) -> None:
 
 
 def test_what_policies_see() -> None:
-    link = given(bench("full"), blocks=4, block_symbols=10)
+    link = make_given(make_bench("full"), blocks=4, block_symbols=10)
     policy = looking(link)
-    bound = table([INF, 50.0, 50.0, 40.0, 3.0, 50.0])
-    limits = TransmitLimits(energy=bound, per_symbol=table([0.1] * K), power=SHARES)
+    bound = make_table([INF, 50.0, 50.0, 40.0, 3.0, 50.0])
+    limits = TransmitLimits(
+        energy_budget=bound, energy_per_symbol=make_table([0.1] * K), power_share=SHARES
+    )
     _, report = send(link, payload(), WHO, limits)
     one, two = policy.seen
-    assert (one.payload, two.payload) == (33, 33)
-    assert one.lengths is not None
-    assert two.lengths is not None
-    assert (one.lengths.tolist(), two.lengths.tolist()) == ([10, 10, 1], [9, 3])
+    assert (one.num_symbols, two.num_symbols) == (33, 33)
+    assert one.segment_lengths is not None
+    assert two.segment_lengths is not None
+    assert (one.segment_lengths.tolist(), two.segment_lengths.tolist()) == ([10, 10, 1], [9, 3])
     torch.testing.assert_close(one.budget, 10.0 * SHARES)
-    assert one.energy is not None
-    assert two.energy is not None
-    torch.testing.assert_close(one.energy, (bound - 3.3).clamp_min(0.0))
-    assert one.sends.tolist() == [[True] * 4 + [False, True]]
-    p, x = report.saved["p/0"][0].numpy(), payload()[0].blocks["a"].numpy()
+    assert one.energy_budget is not None
+    assert two.energy_budget is not None
+    torch.testing.assert_close(one.energy_budget, (bound - 3.3).clamp_min(0.0))
+    assert one.transmit_mask.tolist() == [[True] * 4 + [False, True]]
+    p, x = report.saved_tensors["p/0"][0].numpy(), payload()[0].tensors["a"].numpy()
     gone = energy(x, p, cells(0, 21, 10), False)
     expected = np.maximum(bound[0].numpy() - 3.3, 0.0) - gone
-    np.testing.assert_allclose(two.energy[0], expected.clip(0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(two.energy_budget[0], expected.clip(0), rtol=1e-9, atol=1e-9)
     send(link, payload(), WHO)
-    assert policy.seen[-1].energy is None
+    assert policy.seen[-1].energy_budget is None
 
 
 # ---- digital: SNRs 1, 3, 15 carry 1, 2, 4 bits a channel use; 320 bits take 320, 160, 80 of them
 
-TEN = (Group({"a": updates(3, 10)}),)
-THREE = cohort((3,), 3)
+TEN = (Group({"a": draw_updates(3, 10)}),)
+THREE = make_cohort((3,), 3)
 
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
 def test_a_packet_is_paid_for_or_not_begun(access: str) -> None:
     """At a power of 10 and circuits of 2; in a third of the band a packet lasts three times its
     channel uses. The second device is one short of what it needs."""
-    link = digital(1, 3, 15, access=access)
+    link = make_digital(1, 3, 15, access=access)
     snr = np.array([1.0, 3.0, 15.0]) * (3 if access == "ofdma" else 1)
     uses = 320 / np.log2(1 + snr) * (3 if access == "ofdma" else 1)
     bound = torch.from_numpy(12.0 * uses)[None]
     bound[0, 1] -= 12.0
-    limits = TransmitLimits(energy=bound, per_symbol=table([2.0] * 3))
+    limits = TransmitLimits(energy_budget=bound, energy_per_symbol=make_table([2.0] * 3))
     received, report = send(link, TEN, THREE, limits)
-    assert received.came is not None
-    assert received.came[0].tolist() == [True, False, True]
+    assert received.delivered_mask is not None
+    assert received.delivered_mask[0].tolist() == [True, False, True]
     assert report.participants.tolist() == [2]
-    np.testing.assert_allclose(radiated(link, report)[0], 10 * uses * [1, 0, 1], rtol=1e-9)
+    np.testing.assert_allclose(compute_radiated(link, report)[0], 10 * uses * [1, 0, 1], rtol=1e-9)
     slot = uses[0] + uses[2] if access == "tdma" else max(uses[0], uses[2])
     assert float(report.symbols[0]) == pytest.approx(slot)
     assert float(report.bits[0]) == 640.0
-    expected = TEN[0].blocks["a"][[0, 2]].mean(0)
+    expected = TEN[0].tensors["a"][[0, 2]].mean(0)
     torch.testing.assert_close(received.mean[0]["a"][0], expected)
 
 
 def test_half_the_power_takes_longer() -> None:
-    link = digital(2, 6, 30)
-    _, report = send(link, TEN, THREE, TransmitLimits(power=table([0.5] * 3)))
+    link = make_digital(2, 6, 30)
+    _, report = send(link, TEN, THREE, TransmitLimits(power_share=make_table([0.5] * 3)))
     assert float(report.symbols[0]) == pytest.approx(320 + 160 + 80)
-    np.testing.assert_allclose(radiated(link, report)[0], [1600, 800, 400], rtol=1e-9)
+    np.testing.assert_allclose(compute_radiated(link, report)[0], [1600, 800, 400], rtol=1e-9)
 
 
 def test_the_ideal_uplink_knows_no_limits() -> None:
-    link = bench(transport="ideal")
-    low = table([1e-9] * K)
-    limits = TransmitLimits(power=low, energy=low, per_symbol=low, sent=low, copies=2.0 + low)
+    link = make_bench(transport="ideal")
+    low = make_table([1e-9] * K)
+    limits = TransmitLimits(
+        power_share=low,
+        energy_budget=low,
+        energy_per_symbol=low,
+        sent_fraction=low,
+        num_copies=2.0 + low,
+    )
     (got, cost), (free, without) = (
         send(link, payload(), WHO, x) for x in (limits, TransmitLimits())
     )
@@ -278,7 +309,7 @@ def test_the_ideal_uplink_knows_no_limits() -> None:
 def test_a_limit_by_hand() -> None:
     """|p|^2 e over two segments is 4 + 16 and 9 + 0 of the energies 5 and 9: half the amplitude in
     both segments, and all of it."""
-    bounds = Bounds(TransmitLimits(energy=table([5.0, 9.0])), 4)
+    bounds = Bounds(TransmitLimits(energy_budget=make_table([5.0, 9.0])), 4)
     p = torch.tensor([[[2.0, 3.0j], [4.0, 0.0]]], dtype=torch.complex128)
     on = torch.ones(1, 2, 2, dtype=torch.bool)
     wanted = Coefficients(p, torch.ones(1, 2, dtype=torch.float64), on)
@@ -286,22 +317,24 @@ def test_a_limit_by_hand() -> None:
     kept = bounds.limit(wanted, eligible_mask, torch.ones(1, 2, 2, dtype=torch.float64))
     assert kept.p.tolist() == [[[1.0, 3.0j], [2.0, 0.0]]]
     assert kept.eta is wanted.eta
-    bounds.spend(table([5.0, 4.0]))
+    bounds.spend(make_table([5.0, 4.0]))
     assert bounds.energy is not None
     assert bounds.energy.tolist() == [[0.0, 5.0]]
     assert bounds.select_able(eligible_mask).tolist() == [[False, True]]
 
 
 def test_what_is_left_by_rounding_is_nothing() -> None:
-    bounds = Bounds(TransmitLimits(energy=table([5.0, 5.0])), 1)
-    bounds.spend(table([5.0 - 1e-5, 5.0 - 1e-3]))
+    bounds = Bounds(TransmitLimits(energy_budget=make_table([5.0, 5.0])), 1)
+    bounds.spend(make_table([5.0 - 1e-5, 5.0 - 1e-3]))
     assert bounds.energy is not None
     assert bounds.energy[0, 0] == 0
     assert bounds.energy[0, 1] > 0
 
 
 def test_circuits_are_paid_first() -> None:
-    limits = TransmitLimits(energy=table([10.0, 3.0]), per_symbol=table([2.0, 1.0]))
+    limits = TransmitLimits(
+        energy_budget=make_table([10.0, 3.0]), energy_per_symbol=make_table([2.0, 1.0])
+    )
     bounds = Bounds(limits, 4)
     assert bounds.energy is not None
     assert bounds.energy.tolist() == [[2.0, 0.0]]

@@ -26,7 +26,9 @@ class Half(Receiver):
 
     name: str = "half"
 
-    def combine(self, h: torch.Tensor, sends: torch.Tensor, budget: torch.Tensor) -> torch.Tensor:
+    def combine(
+        self, h: torch.Tensor, transmit_mask: torch.Tensor, budget: torch.Tensor
+    ) -> torch.Tensor:
         f = torch.tensor([1.0, 1.0j], dtype=h.dtype) / math.sqrt(2.0)
         return f.expand(*h.shape[:2], 2)
 
@@ -70,5 +72,5 @@ def test_a_residual_phase_turns_the_true_channel_alone() -> None:
 
 
 def test_a_device_without_energy_does_not_send() -> None:
-    limits = TransmitLimits(energy=torch.tensor([[0.0, 1.0]], dtype=F64))
+    limits = TransmitLimits(energy_budget=torch.tensor([[0.0, 1.0]], dtype=F64))
     assert combined(delivery(limits=limits), alignment()).sends.tolist() == [[False, True]]

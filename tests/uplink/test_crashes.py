@@ -17,8 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.limited_bench import digital, estimate, radiated, send, table
-from support.link_bench import POLICIES, WEIGHTS, bench, cohort, given, updates, with_setup
+from support.limited_bench import compute_radiated, estimate, make_digital, make_table, send
+from support.link_bench import (
+    POLICIES,
+    WEIGHTS,
+    add_setup,
+    draw_updates,
+    make_bench,
+    make_cohort,
+    make_given,
+)
 
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.uplink.impairments.impairments import Impairments
@@ -26,13 +34,13 @@ from otafl.uplink.impairments.impairments import Impairments
 pytestmark = pytest.mark.exact
 
 K = 6
-WHO = cohort(weight=WEIGHTS)
+WHO = make_cohort(weight=WEIGHTS)
 WEIGHT = WHO.normalised_weight.numpy()
-SENT = table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
-X, Y = updates(K, 21), 2.0 * updates(K, 12, 1)
+SENT = make_table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
+X, Y = draw_updates(K, 21), 2.0 * draw_updates(K, 12, 1)
 GROUPS = (
     Group({"a": X}),
-    Group({"b": updates(K, 3, 2)}, route="ideal", reason="a test"),
+    Group({"b": draw_updates(K, 3, 2)}, route="ideal", reason="a test"),
     Group({"c": Y}),
 )
 
@@ -51,18 +59,20 @@ def in_time(x: np.ndarray, stops: np.ndarray, start: int, quadrature: bool) -> n
 def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
     """33 channel uses, or 17, of two groups; the crashes of devices 1 and 4 are in the first, that
     of device 3 in the second, device 2 has sent nothing."""
-    link = bench(policy, quadrature=quadrature)
+    link = make_bench(policy, quadrature=quadrature)
     if block is not None:
-        link = given(link, blocks=4, block_symbols=block)
+        link = make_given(link, blocks=4, block_symbols=block)
     first, symbols = (11, 17) if quadrature else (21, 33)
     stops = np.floor(SENT[0].numpy() * symbols)
     assert stops.tolist() == ([17, 8, 0, 13, 5, 17] if quadrature else [33, 16, 0, 26, 9, 33])
     _, whole = send(link, GROUPS, WHO)
-    received, report = send(link, GROUPS, WHO, TransmitLimits(sent=SENT))
+    received, report = send(link, GROUPS, WHO, TransmitLimits(sent_fraction=SENT))
     total, error, target = np.zeros(K), 0.0, 0.0
     for index, name, x, start in ((0, "a", X.numpy(), 0), (2, "c", Y.numpy(), first)):
         for kept in ("p", "eta", "c", "m", "active"):
-            assert torch.equal(report.saved[f"{kept}/{index}"], whole.saved[f"{kept}/{index}"])
+            assert torch.equal(
+                report.saved_tensors[f"{kept}/{index}"], whole.saved_tensors[f"{kept}/{index}"]
+            )
         length = -(-x.shape[1] // 2) if quadrature else x.shape[1]
         cell = (start + np.arange(length)) // (block or 10**9)
         cell -= cell[0]
@@ -74,13 +84,13 @@ def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
         exact = WEIGHT @ x
         error, target = error + ((got - exact) ** 2).sum(), target + (exact**2).sum()
-        p = report.saved[f"p/{index}"][0].numpy()
+        p = report.saved_tensors[f"p/{index}"][0].numpy()
         column = np.tile(cell, 2)[: x.shape[1]]
         sent = in_time(x, stops, start, quadrature)
         total += (np.abs(p[column]).T ** 2 * (K * WEIGHT[:, None] * sent) ** 2).sum(1)
-        uses = report.saved[f"sent/{index}"][0].sum(0).numpy()
+        uses = report.saved_tensors[f"sent/{index}"][0].sum(0).numpy()
         np.testing.assert_array_equal(uses, np.clip(stops - start, 0, length))
-    np.testing.assert_allclose(radiated(link, report)[0], total, rtol=1e-9)
+    np.testing.assert_allclose(compute_radiated(link, report)[0], total, rtol=1e-9)
     assert float(report.nmse[0]) == pytest.approx(error / target, rel=1e-9)
     assert torch.equal(report.participants, whole.participants)
     assert torch.equal(report.airtime_s, whole.airtime_s)
@@ -88,44 +98,51 @@ def test_over_the_air(policy: str, block: int | None, quadrature: bool) -> None:
 
 def test_power_is_over_the_symbols_that_were_sent() -> None:
     """One symbol as good as the other: half of them at full power."""
-    link, x = bench("full"), torch.ones(K, 10, dtype=torch.float64)
-    _, report = send(link, (Group({"a": x}),), WHO, TransmitLimits(sent=table([0.5] * K)))
+    link, x = make_bench("full"), torch.ones(K, 10, dtype=torch.float64)
+    _, report = send(
+        link, (Group({"a": x}),), WHO, TransmitLimits(sent_fraction=make_table([0.5] * K))
+    )
     torch.testing.assert_close(report.power[0], torch.full((K,), 10.0, dtype=torch.float64))
-    np.testing.assert_allclose(radiated(link, report)[0], 50.0)
+    np.testing.assert_allclose(compute_radiated(link, report)[0], 50.0)
 
 
 def test_the_server_divides_by_the_whole_weight() -> None:
     """Without noise, fading or a policy's scaling: two devices that know different coordinates, of
     weight a half each; the second crashes in the middle."""
-    link = bench("ci", devices=2, fading=False, snr_db=200.0)
+    link = make_bench("ci", devices=2, fading=False, snr_db=200.0)
     x = torch.tensor([[1.0, 2.0, 3.0, 4.0], [10.0, 20.0, 30.0, 40.0]], dtype=torch.float64)
     known = torch.tensor([[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
     group = Group({"a": x}, mask={"a": known})
-    limits = TransmitLimits(sent=table([1.0, 0.5]))
-    received, _ = send(link, (group,), cohort((2,), 2), limits)
+    limits = TransmitLimits(sent_fraction=make_table([1.0, 0.5]))
+    received, _ = send(link, (group,), make_cohort((2,), 2), limits)
     expected = [1.0, 11.0, 1.5, 0.0]
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, atol=1e-6)
-    assert received.count[0]["a"].tolist() == [[0.5, 1.0, 1.0, 0.5]]  # type: ignore[index]
+    assert received.group_weight[0]["a"].tolist() == [[0.5, 1.0, 1.0, 0.5]]  # type: ignore[index]
 
 
 def test_deviations_from_a_known_mean() -> None:
     """What is told beside the payload arrives; of the deviations what was sent."""
-    link = bench("ci", devices=1, fading=False, snr_db=200.0, centre=True)
+    link = make_bench("ci", devices=1, fading=False, snr_db=200.0, centre=True)
     x = torch.tensor([[1.0, 2.0, 3.0, 6.0]], dtype=torch.float64)
-    received, _ = send(link, (Group({"a": x}),), cohort((1,), 1), TransmitLimits(sent=table([0.5])))
+    received, _ = send(
+        link,
+        (Group({"a": x}),),
+        make_cohort((1,), 1),
+        TransmitLimits(sent_fraction=make_table([0.5])),
+    )
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), [1.0, 2.0, 3.0, 3.0], atol=1e-6)
 
 
 @pytest.mark.parametrize("impairment", [{}, {"carrier_offset": 1e-12}, {"timing_offset": 0.4}])
 def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
     """The rest of the slot is as if the device had sent zeros there with the same scalars."""
-    link = bench("full")
+    link = make_bench("full")
     made = Impairments([Impairments.Settings(**impairment)], None, link.streams)
-    link = with_setup(link, impairments=made)
-    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(sent=SENT))
+    link = add_setup(link, impairments=made)
+    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(sent_fraction=SENT))
     whole, _ = send(link, (Group({"a": X}),), WHO)
     last = received.mean[0]["a"][0, -1] - whole.mean[0]["a"][0, -1]
-    c, gone = report.saved["c/0"][0, 0].numpy(), SENT[0].numpy() < 1
+    c, gone = report.saved_tensors["c/0"][0, 0].numpy(), SENT[0].numpy() < 1
     missing = (c * WEIGHT * X[:, -1].numpy())[gone].sum()
     if "timing_offset" in impairment:  # the symbol before overlaps
         assert abs(float(last)) > 1e-3
@@ -141,36 +158,38 @@ def test_impaired_symbols_are_cut_too(impairment: dict[str, float]) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_twice_in_the_sum(policy: str) -> None:
     """As if the device's signal were twice as large, with the mean still by the true weights."""
-    link, copies = bench(policy), table([1.0, 2.0, 1.0, 1.0, 2.0, 1.0])
-    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(copies=copies))
+    link, copies = make_bench(policy), make_table([1.0, 2.0, 1.0, 1.0, 2.0, 1.0])
+    received, report = send(link, (Group({"a": X}),), WHO, TransmitLimits(num_copies=copies))
     doubled, cost = send(link, (Group({"a": X * copies.mT}),), WHO)
     torch.testing.assert_close(received.mean[0]["a"], doubled.mean[0]["a"])
     torch.testing.assert_close(report.energy_j, cost.energy_j)
-    torch.testing.assert_close(report.saved["eta/0"], cost.saved["eta/0"])
-    torch.testing.assert_close(report.saved["c/0"], cost.saved["c/0"] * copies[:, None])
+    torch.testing.assert_close(report.saved_tensors["eta/0"], cost.saved_tensors["eta/0"])
+    torch.testing.assert_close(
+        report.saved_tensors["c/0"], cost.saved_tensors["c/0"] * copies[:, None]
+    )
     got, exact = received.mean[0]["a"][0].numpy(), WEIGHT @ X.numpy()
     assert float(report.nmse[0]) == pytest.approx(((got - exact) ** 2).sum() / (exact**2).sum())
     expected = estimate(link, report, X.numpy(), WEIGHT)
     np.testing.assert_allclose(got, expected, rtol=1e-9)
-    if link.transport.alignment.policy.keeps == "peak":
+    if link.transport.alignment.policy.power_constraint == "peak":
         assert (report.power <= 10.0 * (1 + 1e-9)).all()
     assert float(report.participants[0]) == float(cost.participants[0])
 
 
 def test_a_device_at_full_power_cannot_be_louder() -> None:
-    link = bench("full", devices=1)
-    who, x = cohort((1,), 1), (Group({"a": X[:1]}),)
+    link = make_bench("full", devices=1)
+    who, x = make_cohort((1,), 1), (Group({"a": X[:1]}),)
     (once, cost), (twice, same) = (
-        send(link, x, who, TransmitLimits(copies=table([n]))) for n in (1.0, 2.0)
+        send(link, x, who, TransmitLimits(num_copies=make_table([n]))) for n in (1.0, 2.0)
     )
     torch.testing.assert_close(same.energy_j, cost.energy_j)
-    p, q = (one.saved["p/0"] for one in (cost, same))
+    p, q = (one.saved_tensors["p/0"] for one in (cost, same))
     torch.testing.assert_close(q, p)
     assert not torch.equal(once.mean[0]["a"], twice.mean[0]["a"])  # another receive scaling
 
 
-TEN = (Group({"a": updates(3, 10)}),)
-THREE = cohort((3,), 3)
+TEN = (Group({"a": draw_updates(3, 10)}),)
+THREE = make_cohort((3,), 3)
 USES = np.array([320.0, 160.0, 80.0])
 
 
@@ -178,15 +197,17 @@ def packets(
     limits: TransmitLimits, access: str = "tdma"
 ) -> tuple[list[bool], list[float], Any, Any]:
     """Which of three packets came, what each cost in channel uses of the whole band, and all."""
-    link = digital(1, 3, 15) if access == "tdma" else digital(1 / 3, 1, 5, access=access)
+    link = make_digital(1, 3, 15) if access == "tdma" else make_digital(1 / 3, 1, 5, access=access)
     received, report = send(link, TEN, THREE, limits)
-    came = [True] * 3 if received.came is None else received.came[0].tolist()
-    return came, (radiated(link, report)[0] / 10.0).tolist(), received, report
+    came = [True] * 3 if received.delivered_mask is None else received.delivered_mask[0].tolist()
+    return came, (compute_radiated(link, report)[0] / 10.0).tolist(), received, report
 
 
 @pytest.mark.parametrize("access", ["tdma", "ofdma"])
 def test_a_crashed_packet_is_lost(access: str) -> None:
-    came, cost, received, report = packets(TransmitLimits(sent=table([1.0, 0.25, 1.0])), access)
+    came, cost, received, report = packets(
+        TransmitLimits(sent_fraction=make_table([1.0, 0.25, 1.0])), access
+    )
     assert came == [True, False, True]
     expected = USES * (1 if access == "tdma" else 3 / np.log2([2, 4, 16]) * [1, 2, 4])
     expected[1] /= 4
@@ -195,23 +216,25 @@ def test_a_crashed_packet_is_lost(access: str) -> None:
     assert float(report.symbols[0]) == pytest.approx(slot)
     assert float(report.bits[0]) == pytest.approx(320 + 80 + 320)
     assert report.participants.tolist() == [2]
-    torch.testing.assert_close(received.mean[0]["a"][0], TEN[0].blocks["a"][[0, 2]].mean(0))
-    assert received.each is not None
-    assert received.each[0]["a"][1].eq(0).all()
-    assert float(received.count[0][0]) == pytest.approx(2 / 3)
+    torch.testing.assert_close(received.mean[0]["a"][0], TEN[0].tensors["a"][[0, 2]].mean(0))
+    assert received.per_device is not None
+    assert received.per_device[0]["a"][1].eq(0).all()
+    assert float(received.group_weight[0][0]) == pytest.approx(2 / 3)
 
 
 def test_a_repeated_packet_is_paid_and_dropped() -> None:
-    came, cost, received, report = packets(TransmitLimits(copies=table([1.0, 2.0, 1.0])))
+    came, cost, received, report = packets(TransmitLimits(num_copies=make_table([1.0, 2.0, 1.0])))
     assert came == [True] * 3
     np.testing.assert_allclose(cost, USES * [1, 2, 1])
     assert float(report.symbols[0]) == pytest.approx(720)
     assert float(report.bits[0]) == pytest.approx(4 * 320)
-    torch.testing.assert_close(received.mean[0]["a"][0], TEN[0].blocks["a"].mean(0))
+    torch.testing.assert_close(received.mean[0]["a"][0], TEN[0].tensors["a"].mean(0))
 
 
 def test_a_crash_in_the_second_copy_comes_too_late() -> None:
-    limits = TransmitLimits(sent=table([0.6, 0.4, 0.5]), copies=table([2.0, 2.0, 2.0]))
+    limits = TransmitLimits(
+        sent_fraction=make_table([0.6, 0.4, 0.5]), num_copies=make_table([2.0, 2.0, 2.0])
+    )
     came, cost, *_ = packets(limits)
     assert came == [True, False, True]
     np.testing.assert_allclose(cost, USES * [1.2, 0.8, 1.0])
@@ -219,26 +242,30 @@ def test_a_crash_in_the_second_copy_comes_too_late() -> None:
 
 def test_a_repetition_needs_energy_too() -> None:
     """For both copies, for one, for less than one."""
-    energy = table([6400.0, 3199.0, 799.0])
-    came, cost, *_ = packets(TransmitLimits(energy=energy, copies=table([2.0, 2.0, 2.0])))
+    energy = make_table([6400.0, 3199.0, 799.0])
+    came, cost, *_ = packets(
+        TransmitLimits(energy_budget=energy, num_copies=make_table([2.0, 2.0, 2.0]))
+    )
     assert came == [True, True, False]
     np.testing.assert_allclose(cost, USES * [2, 1, 0])
 
 
 def test_a_repetition_goes_beyond_the_slots_bound() -> None:
-    link = digital(1, 3, 15, max_symbols=480.0)  # 160 each
-    received, report = send(link, TEN, THREE, TransmitLimits(copies=table([2.0, 2.0, 2.0])))
-    assert received.came is not None
-    assert received.came[0].tolist() == [False, True, True]
-    np.testing.assert_allclose(radiated(link, report)[0], [0, 3200, 1600])
+    link = make_digital(1, 3, 15, max_symbols=480.0)  # 160 each
+    received, report = send(
+        link, TEN, THREE, TransmitLimits(num_copies=make_table([2.0, 2.0, 2.0]))
+    )
+    assert received.delivered_mask is not None
+    assert received.delivered_mask[0].tolist() == [False, True, True]
+    np.testing.assert_allclose(compute_radiated(link, report)[0], [0, 3200, 1600])
 
 
 def test_energy_bounds_a_repeated_update_on_the_air() -> None:
-    link = bench("ci")
-    _, free = send(link, (Group({"a": X}),), WHO, TransmitLimits(copies=table([2.0] * K)))
-    half = torch.from_numpy(0.5 * radiated(link, free))
-    limits = TransmitLimits(energy=half, copies=table([2.0] * K))
+    link = make_bench("ci")
+    _, free = send(link, (Group({"a": X}),), WHO, TransmitLimits(num_copies=make_table([2.0] * K)))
+    half = torch.from_numpy(0.5 * compute_radiated(link, free))
+    limits = TransmitLimits(energy_budget=half, num_copies=make_table([2.0] * K))
     _, report = send(link, (Group({"a": X}),), WHO, limits)
-    np.testing.assert_allclose(radiated(link, report), half.numpy(), rtol=1e-9)
-    torch.testing.assert_close(report.saved["c/0"], free.saved["c/0"] * 0.5**0.5)
-    torch.testing.assert_close(report.saved["eta/0"], free.saved["eta/0"])
+    np.testing.assert_allclose(compute_radiated(link, report), half.numpy(), rtol=1e-9)
+    torch.testing.assert_close(report.saved_tensors["c/0"], free.saved_tensors["c/0"] * 0.5**0.5)
+    torch.testing.assert_close(report.saved_tensors["eta/0"], free.saved_tensors["eta/0"])

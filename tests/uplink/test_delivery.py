@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support import uplink_steps
-from support.link_bench import bench, cohort, updates
+from support.link_bench import draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import NO_LIMITS, Group, Payload
 from otafl.uplink.delivery import Delivery, Tally
@@ -19,7 +19,7 @@ from otafl.uplink.delivery import Delivery, Tally
 pytestmark = pytest.mark.exact
 
 K = 6
-WHO = cohort((K, K))
+WHO = make_cohort((K, K))
 
 
 def nobody() -> torch.Tensor:
@@ -27,28 +27,28 @@ def nobody() -> torch.Tensor:
 
 
 def delivery(payload: Payload, apart: bool = True) -> Delivery:
-    link = bench("ci", (0, 1))
-    budget, channel = link.transport.budget, link.channel.state(0)
+    link = make_bench("ci", (0, 1))
+    budget, channel = link.transport.budget, link.channel.get_state(0)
     return Delivery(payload, WHO, channel, 0, NO_LIMITS, budget, apart)
 
 
 def groups() -> tuple[Group, Group]:
-    free = Group({"b": updates(2 * K, 3)}, route="ideal", reason="a test")
-    return Group({"a": updates(2 * K, 4)}), free
+    free = Group({"b": draw_updates(2 * K, 3)}, route="ideal", reason="a test")
+    return Group({"a": draw_updates(2 * K, 4)}), free
 
 
 def test_groups_come_in_the_payloads_order() -> None:
     """The second, on the ideal route, has arrived from the start and costs nothing."""
     one = delivery(groups())
     (sent,) = one.uplink
-    assert (sent.index, list(sent.group.blocks)) == (0, ["a"])
+    assert (sent.index, list(sent.group.tensors)) == (0, ["a"])
     one.give(sent, {"a": torch.zeros(2, 4)}, torch.ones(2), heard=nobody)
     received = one.received()
     assert [list(mean) for mean in received.mean] == [["a"], ["b"]]
-    expected = groups()[1].blocks["b"].view(2, K, 3).mean(1)
+    expected = groups()[1].tensors["b"].view(2, K, 3).mean(1)
     torch.testing.assert_close(received.mean[1]["b"], expected)
     report = one.report()
-    assert [of_group().any().item() for of_group in report.heard] == [False, True]
+    assert [of_group().any().item() for of_group in report.delivered_mask_fns] == [False, True]
     assert not report.symbols.any()
     assert not report.energy_j.any()
     assert sent.num_coordinates == 4
@@ -56,18 +56,18 @@ def test_groups_come_in_the_payloads_order() -> None:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_updates_one_by_one(apart: bool) -> None:
-    """Only where devices are told apart; `came` where some are lost."""
+    """Only where devices are told apart; `delivered_mask` where some are lost."""
     one = delivery(groups(), apart)
-    came, each = torch.arange(2 * K) > 0, {"a": updates(2 * K, 4)}
+    came, each = torch.arange(2 * K) > 0, {"a": draw_updates(2 * K, 4)}
     one.give(one.uplink[0], {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, heard=nobody)
     received = one.received()
-    assert received.came == (came, None)
+    assert received.delivered_mask == (came, None)
     if not apart:
-        assert received.each is None
+        assert received.per_device is None
         return
-    assert received.each is not None
-    assert received.each[0] is each
-    assert torch.equal(received.each[1]["b"], groups()[1].blocks["b"])
+    assert received.per_device is not None
+    assert received.per_device[0] is each
+    assert torch.equal(received.per_device[1]["b"], groups()[1].tensors["b"])
 
 
 def test_alive_is_who_got_something() -> None:

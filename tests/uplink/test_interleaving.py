@@ -18,7 +18,7 @@ from contract.small import engine, run
 from contract.test_links import saved_link
 from pydantic import ValidationError
 from scipy import stats
-from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
+from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
 from torch import Tensor
 
 import otafl
@@ -34,12 +34,14 @@ HOST = torch.device("cpu")
 
 def uplink(policy: str = "ci", trials: int = 1, cells: int = CELLS, **options: Any) -> Bench:
     """Six devices over so many sub-carrier groups."""
-    return given(bench(policy, tuple(range(trials)), interleave=True, **options), groups=cells)
+    return make_given(
+        make_bench(policy, tuple(range(trials)), interleave=True, **options), groups=cells
+    )
 
 
 def split(widths: dict[str, int], seed: int = 0) -> dict[str, Tensor]:
     """Updates of blocks of these widths."""
-    whole = updates(K, sum(widths.values()), seed)
+    whole = draw_updates(K, sum(widths.values()), seed)
     return dict(zip(widths, whole.split(list(widths.values()), 1), strict=True))
 
 
@@ -48,8 +50,8 @@ def split(widths: dict[str, int], seed: int = 0) -> dict[str, Tensor]:
 def test_the_order_is_undone(length: int) -> None:
     order, place = permutation("0", length, HOST)
     assert sorted(order.tolist()) == list(range(length))
-    x = updates(K, length)
-    mixed = interleave(make_signal(Group({"a": x}), cohort()))
+    x = draw_updates(K, length)
+    mixed = interleave(make_signal(Group({"a": x}), make_cohort()))
     assert torch.equal(mixed.x, x[:, order])
     assert torch.equal(mixed.blocks(mixed.x)["a"], x)
     assert torch.equal(order[place], torch.arange(length))
@@ -72,30 +74,32 @@ def test_without_noise_and_distortion(
 ) -> None:
     """Inversion at 300 dB gives every group back, of odd lengths, over 8 sub-carrier groups in one
     or several coherence blocks."""
-    link = bench("ci", snr_db=300.0, interleave=True, quadrature=quadrature)
-    link = given(link, 1, 1 if block_symbols is None else 9, CELLS, block_symbols)
+    link = make_bench("ci", snr_db=300.0, interleave=True, quadrature=quadrature)
+    link = make_given(link, 1, 1 if block_symbols is None else 9, CELLS, block_symbols)
     blocks = split({"a": 13, "b": 28}), split({"c": 31}, 1)
     payload = tuple(Group(one, weighting=weighting) for one in blocks)
-    received, report = link.deliver(payload, cohort(weight=WEIGHTS))
+    received, report = link.deliver(payload, make_cohort(weight=WEIGHTS))
     w = torch.tensor(WEIGHTS, dtype=torch.float64)
     w = w / w.sum() if weighting == "mean" else torch.ones_like(w)
     for got, group in zip(received.mean, payload, strict=True):
-        for name, block in group.blocks.items():
+        for name, block in group.tensors.items():
             torch.testing.assert_close(got[name][0], (w[:, None] * block).sum(0))
-    plain = given(bench("ci", quadrature=quadrature), groups=CELLS).deliver(payload, cohort())[1]
+    plain = make_given(make_bench("ci", quadrature=quadrature), groups=CELLS).deliver(
+        payload, make_cohort()
+    )[1]
     assert torch.equal(report.symbols, plain.symbols)
 
 
 @pytest.mark.exact
 def test_masks_are_in_the_same_order() -> None:
     """Each coordinate is the mean over those who know it."""
-    x = updates(K, 40)
+    x = draw_updates(K, 40)
     mask = (torch.rand(K, 40, generator=torch.Generator().manual_seed(1)) < 0.6).double()
-    received, _ = uplink(snr_db=300.0).deliver((Group({"a": x}, mask={"a": mask}),), cohort())
+    received, _ = uplink(snr_db=300.0).deliver((Group({"a": x}, mask={"a": mask}),), make_cohort())
     known = mask.sum(0)
     hand = torch.where(known > 0, (x * mask).sum(0) / known.clamp_min(1), 0.0)
     torch.testing.assert_close(received.mean[0]["a"][0], hand)
-    count = received.count[0]
+    count = received.group_weight[0]
     assert isinstance(count, dict)
     torch.testing.assert_close(count["a"][0], known / K)
 
@@ -105,8 +109,8 @@ def test_masks_are_in_the_same_order() -> None:
 def test_one_cell_is_bit_equal(policy: str) -> None:
     """Over flat fading there is nothing to mix, noise included."""
     payload = (Group(split({"a": 7, "b": 12})), Group(split({"c": 9}, 1)))
-    one, _ = uplink(policy, cells=1).deliver(payload, cohort(weight=WEIGHTS))
-    other, _ = given(bench(policy)).deliver(payload, cohort(weight=WEIGHTS))
+    one, _ = uplink(policy, cells=1).deliver(payload, make_cohort(weight=WEIGHTS))
+    other, _ = make_given(make_bench(policy)).deliver(payload, make_cohort(weight=WEIGHTS))
     for got, plain in zip(one.mean, other.mean, strict=True):
         assert all(torch.equal(got[name], plain[name]) for name in plain)
 
@@ -136,15 +140,15 @@ def test_crashes_are_in_time() -> None:
     payload = (Group(split({"a": 20, "b": 30})), Group(split({"c": 50}, 1)))
     sent = torch.ones(1, K, dtype=torch.float64)
     sent[0, 2] = 0.3
-    state = link.channel.state(0)
+    state = link.channel.get_state(0)
     received, report = deliver(
-        link.transport, payload, cohort(), state, 0, TransmitLimits(sent=sent)
+        link.transport, payload, make_cohort(), state, 0, TransmitLimits(sent_fraction=sent)
     )
-    parts = [report.saved[f"sent/{index}"].sum(1)[0] for index in range(2)]
+    parts = [report.saved_tensors[f"sent/{index}"].sum(1)[0] for index in range(2)]
     assert (parts[0] + parts[1]).tolist() == [100, 100, 30, 100, 100, 100]
     assert 5 < parts[0][2] < 25
-    for group, got, of_group in zip(payload, received.mean, report.heard, strict=True):
-        exact = torch.cat([block.mean(0) for block in group.blocks.values()])
+    for group, got, of_group in zip(payload, received.mean, report.delivered_mask_fns, strict=True):
+        exact = torch.cat([block.mean(0) for block in group.tensors.values()])
         missing = torch.cat([block[0] for block in got.values()]) - exact
         heard = of_group()[0]
         assert torch.equal(heard[2], missing.abs() < 1e-9)
@@ -155,16 +159,16 @@ def test_crashes_are_in_time() -> None:
 def test_who_is_silent_in_a_cell_is_not_heard_there() -> None:
     """Truncated inversion, cell by cell: the weight that arrives is that of who is heard."""
     link = uplink("tci", snr_db=300.0, threshold=0.8)
-    received, report = link.deliver((Group(split({"a": 40, "b": 60})),), cohort())
-    heard = report.heard[0]()[0]
+    received, report = link.deliver((Group(split({"a": 40, "b": 60})),), make_cohort())
+    heard = report.delivered_mask_fns[0]()[0]
     assert 0 < heard.sum() < heard.numel()
-    assert received.reached is not None
-    reached = received.reached[0]
+    assert received.coordinate_weight is not None
+    reached = received.coordinate_weight[0]
     assert reached is not None
     torch.testing.assert_close(
         torch.cat([block[0] for block in reached.values()]), heard.double().mean(0)
     )
-    x = updates(K, 100)
+    x = draw_updates(K, 100)
     some = heard.any(0)
     mean = torch.cat([block[0] for block in received.mean[0].values()])
     hand = (x * heard).sum(0)[some] / heard.sum(0)[some]
@@ -213,10 +217,10 @@ def test_blocks_that_are_normalised_alone_are_not_mixed() -> None:
 def errors_of(interleave: bool, strided: bool, trials: int) -> np.ndarray:
     """The squared error of eight parts of a payload over their power, [S, 8], under gbma: layers
     one after the other, or (strided) neurons j with the reals j, j + 8, ..."""
-    link = bench("gbma", tuple(range(trials)), snr_db=20.0, interleave=interleave)
+    link = make_bench("gbma", tuple(range(trials)), snr_db=20.0, interleave=interleave)
     x = torch.from_numpy(np.random.default_rng(4).standard_normal((trials * K, CELLS * LENGTH)))
-    link = given(link, groups=CELLS)
-    received, _ = link.deliver((Group({"a": x}),), cohort((K,) * trials, K))
+    link = make_given(link, groups=CELLS)
+    received, _ = link.deliver((Group({"a": x}),), make_cohort((K,) * trials, K))
     exact = x.view(trials, K, -1).mean(1)
     error = K * (received.mean[0]["a"] - exact).square()
     parts = error.unflatten(1, (LENGTH, CELLS)).mT if strided else error.unflatten(1, (CELLS, -1))

@@ -42,7 +42,7 @@ def test_a_symbol_of_four_channel_uses() -> None:
     """Two symbols over blocks of four channel uses end after one and two; each has the circuits'
     energy of four channel uses."""
     rows = torch.tensor([[100.0, 20.0], [3.0, 3.0]]).double()
-    limits = TransmitLimits(energy=rows[:1], per_symbol=rows[1:])
+    limits = TransmitLimits(energy_budget=rows[:1], energy_per_symbol=rows[1:])
     slot = slot_of(delivery(h=BLOCKS, block_symbols=4, limits=limits), (2,), 4)
     assert (slot.symbols, slot.uses_per_symbol, slot.cell_stops) == (8, 4, [1, 2])
     assert slot.bounds.energy is not None

@@ -34,9 +34,9 @@ def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, 
     than without neighbours [S C, P]."""
     keys = CELLS | {"output.save_link": True}
     one = engine(keys | changes, range(TRIALS))
-    channel = one.channel(round)
-    who = one.select(one.plan(round), round, channel)
-    x = torch.randn(who.size, reals, generator=torch.Generator().manual_seed(3)).double()
+    channel = one.draw_channel(round)
+    who = one.select_cohort(one.find_available(round), round, channel)
+    x = torch.randn(who.num_rows, reals, generator=torch.Generator().manual_seed(3)).double()
     payload = (Group({"w": x}),)
     link = one.parts.link.transport
     received, report = deliver(link, payload, who, channel, round)
@@ -49,9 +49,9 @@ def heard(changes: dict[str, Any], reals: int, round: int = 0) -> tuple[Engine, 
 def looped(one: Engine, sent: Any, report: LinkReport, around: Any, stops: list[int]) -> Any:
     """Add up what each server hears, device by device and symbol by symbol, as complex numbers."""
     who, x = sent
-    saved = {name: value.numpy() for name, value in report.saved.items()}
+    saved = {name: value.numpy() for name, value in report.saved_tensors.items()}
     p, eta = saved["p/0"], saved["eta/0"]
-    state = around.channel.state(0)
+    state = around.channel.get_state(0)
     h = (state.gain.sqrt()[:, :, None, None, None] * state.h).numpy()[:, :, 0]
     h = h.reshape(*h.shape[:2], -1)
     pairs = list(zip(who.trial.tolist(), who.device.tolist(), strict=True))
@@ -85,8 +85,8 @@ def test_it_is_their_signals(channel: str) -> None:
     stops = [10] if channel == "rayleigh" else [5, 10]
     expected = looped(one, sent, report, around, stops)
     np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
-    energy = report.saved["neighbours/0"].numpy().sum(1)
-    eta = report.saved["eta/0"].numpy()
+    energy = report.saved_tensors["neighbours/0"].numpy().sum(1)
+    eta = report.saved_tensors["eta/0"].numpy()
     if channel == "rayleigh":  # what is saved is its energy before it is scaled
         np.testing.assert_allclose(energy / eta[:, 0] / DEVICES**2, (more**2).sum(1), rtol=1e-9)
 
@@ -110,7 +110,7 @@ def test_a_server_at_several_places(moves: bool) -> None:
                                                      [0] * 9 + [1] * 9]  # fmt: skip
     expected = looped(one, sent, report, around, [5, 10])
     np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
-    h = around.channel.state(0).h.unflatten(1, (-1, DEVICES))  # [S C, 18, K, A, B, F]
+    h = around.channel.get_state(0).h.unflatten(1, (-1, DEVICES))  # [S C, 18, K, A, B, F]
     assert len(h.flatten().abs().unique()) == h.numel()
 
 
@@ -121,8 +121,8 @@ def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
     around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
     slot: Any = SimpleNamespace(round=3, symbols=10)
     found = around.power_gains(slot).numpy()
-    state = around.channel.state(3)
-    h = (state.over(10).flatten(3) * state.gain.sqrt()[:, :, None, None]).numpy()
+    state = around.channel.get_state(3)
+    h = (state.extend_to(10).flatten(3) * state.gain.sqrt()[:, :, None, None]).numpy()
     expected = np.zeros_like(found)
     for row in range(len(h)):
         trial, server = divmod(row, SERVERS)
@@ -140,7 +140,9 @@ def test_places_of_a_server_fade_independently() -> None:
     """E h h'^* = 0 and E|h|^2 = 1 of two places of one device; 200 rounds of 24 pairs."""
     keys: dict[str, Any] = {"channel": {"name": "umi", "subcarrier_groups": 1}, "power": "full"}
     around = engine_neighbours(keys | {"topology": {"name": "cells", "servers": SERVERS}})
-    h = [around.channel.state(t).h.unflatten(1, (-1, DEVICES))[..., 0, 0, 0] for t in range(200)]
+    h = [
+        around.channel.get_state(t).h.unflatten(1, (-1, DEVICES))[..., 0, 0, 0] for t in range(200)
+    ]
     first, second = np.stack(h)[:, :, :2].transpose(2, 0, 1, 3)  # the nearest places are 1 and 2
     assert around.heard[0][:2] == [1, 2]
     other = np.stack(h)[:, :, around.heard[0].index(1, 2)]
@@ -156,9 +158,9 @@ def test_two_reals_a_symbol_are_one_complex_number() -> None:
     keys = {"channel": {"name": "rayleigh"}, "power": "ci"}
     keys["transport"] = {"name": "over_the_air", "quadrature": True}
     _, (who, x), report, more = heard(keys, 6)
-    state = engine_neighbours(keys).channel.state(0)
+    state = engine_neighbours(keys).channel.get_state(0)
     h = (state.gain.sqrt() * state.h[:, :, 0, 0, 0]).numpy()
-    p, eta = report.saved["p/0"].numpy(), report.saved["eta/0"].numpy()
+    p, eta = report.saved_tensors["p/0"].numpy(), report.saved_tensors["eta/0"].numpy()
     z = x[:, :3] + 1j * x[:, 3:]
     for row in range(len(p)):
         trial, server = divmod(row, SERVERS)
@@ -182,7 +184,7 @@ def test_its_power_is_the_sum_over_the_others() -> None:
     found, expected = [], []
     for round in range(40):
         _, _, report, _ = heard(keys, 400, round)
-        saved = {name: value.numpy() for name, value in report.saved.items()}
+        saved = {name: value.numpy() for name, value in report.saved_tensors.items()}
         sent = np.abs(saved["p/0"][:, 0]) ** 2 * saved["m/0"][:, 0]
         of_server = sent.sum(1).reshape(TRIALS, SERVERS)
         others = of_server.sum(1, keepdims=True) - of_server

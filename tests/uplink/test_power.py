@@ -27,9 +27,9 @@ pytestmark = pytest.mark.exact
 class Asked(ChannelInversion):
     """Channel inversion that counts its rounds, and keeps what it was asked."""
 
-    def coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
+    def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
         links.append(link)
-        return (state or 0) + 1, super().coefficients(None, link)[1]
+        return (state or 0) + 1, super().compute_coefficients(None, link)[1]
 
 
 links: list[Link] = []
@@ -48,27 +48,27 @@ def test_channel_inversion() -> None:
     assert state == 5
     close(coefficients.eta, [[4.0]])
     close(coefficients.p[0, 0], [2.0, -1.0j])
-    assert coefficients.active.all()
+    assert coefficients.active_mask.all()
 
 
 def test_what_the_policy_sees() -> None:
     wanted(delivery(), alignment(Asked(), residual_phase_rad=0.5))
     (link,) = links
     assert link.h.flatten().tolist() == H.tolist()
-    close(link.power, [[[2.5, 9.0]]])
+    close(link.symbol_power, [[[2.5, 9.0]]])
     assert link.budget.tolist() == [[10.0, 36.0]]
-    assert link.noise.tolist() == [0.5]
-    assert link.lengths is not None
-    assert link.lengths.tolist() == [2.0]
-    assert (link.linear, link.antennas, link.payload) == (True, 1, 2)
-    assert (link.variation, link.energy) == (None, None)
+    assert link.noise_variance.tolist() == [0.5]
+    assert link.segment_lengths is not None
+    assert link.segment_lengths.tolist() == [2.0]
+    assert (link.is_linear, link.num_antennas, link.num_symbols) == (True, 1, 2)
+    assert (link.variation, link.energy_budget) == (None, None)
 
 
 def test_an_update_sent_twice_has_four_times_the_power() -> None:
     """2.5 and 36: amplitudes 2 and 2, and the eta of the first device."""
-    limits = TransmitLimits(copies=torch.tensor([[1.0, 2.0]], dtype=F64))
+    limits = TransmitLimits(num_copies=torch.tensor([[1.0, 2.0]], dtype=F64))
     _, coefficients = wanted(delivery(limits=limits), alignment(Asked()))
-    close(links[0].power, [[[2.5, 36.0]]])
+    close(links[0].symbol_power, [[[2.5, 36.0]]])
     close(coefficients.eta, [[4.0]])
 
 

@@ -29,12 +29,12 @@ def test_means_come_back() -> None:
 
 def test_means_of_silent_devices_do_not_come() -> None:
     """Device 2 alone, whose mean is 0, stands for all; the error is about the mean of both."""
-    limits = TransmitLimits(energy=torch.tensor([[0.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy_budget=torch.tensor([[0.0, 100.0]], dtype=F64))
     made, on_air = on_air_of(delivery(limits=limits), centre=True)
     receive(on_air, *superpose(on_air, SILENCE), made)
     received = made.received()
     close(received.mean[0]["a"], [[2.0, -2.0]])
-    assert received.count[0].tolist() == [0.75]  # type: ignore[union-attr]
+    assert received.group_weight[0].tolist() == [0.75]  # type: ignore[union-attr]
     assert float(made.report().nmse) == pytest.approx(1.5**2 / (2.0**2 + 0.5**2))
 
 
@@ -45,7 +45,7 @@ def test_each_coordinate_is_divided_by_the_weight_that_knows_it() -> None:
     receive(on_air, *superpose(on_air, SILENCE), made)
     received = made.received()
     close(received.mean[0]["a"], [[2.0, -2.0]])
-    assert received.count[0]["a"].tolist() == [[1.0, 0.75]]  # type: ignore[index,call-overload]
+    assert received.group_weight[0]["a"].tolist() == [[1.0, 0.75]]  # type: ignore[index,call-overload]
 
 
 def test_the_error_is_over_the_error_free_aggregate() -> None:

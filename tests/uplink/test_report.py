@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.digital_bench import Bench, amplitude
-from support.limited_bench import send, table
-from support.link_bench import WEIGHTS, bench, cohort, given, updates
+from support.digital_bench import Bench, compute_amplitude
+from support.limited_bench import make_table, send
+from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort, make_given
 from support.uplink_steps import close, delivery, on_air_of
 
 from otafl.core import registry
@@ -23,41 +23,45 @@ from otafl.uplink.report import account, coefficients
 pytestmark = pytest.mark.exact
 
 K = 6
-WHO = cohort(weight=WEIGHTS)
-FREE = Group({"b": updates(K, 3)}, route="ideal", reason="a test")
+WHO = make_cohort(weight=WEIGHTS)
+FREE = Group({"b": draw_updates(K, 3)}, route="ideal", reason="a test")
 
 
 def heard(report: LinkReport) -> list[list[list[bool]]]:
     """Of each group [S, K] who was heard, whole."""
-    return [of_group().tolist() for of_group in report.heard]
+    return [of_group().tolist() for of_group in report.delivered_mask_fns]
 
 
 @pytest.mark.parametrize("route", ["uplink", "ideal"])
-@pytest.mark.parametrize("transport", registry.names("transport"))
+@pytest.mark.parametrize("transport", registry.list_names("transport"))
 def test_who_sends_is_heard(transport: str, route: str) -> None:
     """Over a channel that carries all, devices 0, 2, 3, 5; nobody of an empty payload."""
     sends = [True, False, True, True, False, True]
-    link = bench("ci", transport=transport)
-    group = Group({"a": updates(K, 4)}) if route == "uplink" else FREE
-    _, report = link.deliver((group,), cohort(weight=WEIGHTS, sends=sends))
+    link = make_bench("ci", transport=transport)
+    group = Group({"a": draw_updates(K, 4)}) if route == "uplink" else FREE
+    _, report = link.deliver((group,), make_cohort(weight=WEIGHTS, sends=sends))
     assert heard(report) == [[sends]]
-    _, report = link.deliver((), cohort(weight=WEIGHTS, sends=sends))
-    assert report.heard == ()
+    _, report = link.deliver((), make_cohort(weight=WEIGHTS, sends=sends))
+    assert report.delivered_mask_fns == ()
 
 
 def test_silent_devices_are_not_heard() -> None:
     """Truncated inversion: weak devices are silent, but not on the ideal route; device 1 sends
     there alone, device 2 in one of two groups."""
-    link = bench("tci", (0, 1), threshold=0.5)
-    x, who = updates(2 * K, 5), cohort((K, K), weight=WEIGHTS * 2)
-    strong = link.channel.state(0).h.abs().square().flatten(1) >= 0.5
+    link = make_bench("tci", (0, 1), threshold=0.5)
+    x, who = draw_updates(2 * K, 5), make_cohort((K, K), weight=WEIGHTS * 2)
+    strong = link.channel.get_state(0).h.abs().square().flatten(1) >= 0.5
     assert 0 < strong.sum() < 2 * K
-    both = Group({"a": x}), Group({"b": updates(2 * K, 3)}, route="ideal", reason="a test")
+    both = Group({"a": x}), Group({"b": draw_updates(2 * K, 3)}, route="ideal", reason="a test")
     _, report = link.deliver(both, who)
     assert heard(report) == [strong.tolist(), [[True] * K] * 2]
     without = torch.tensor([k for k in range(2 * K) if k != 1])
     less = torch.tensor([k for k in range(2 * K) if k not in (1, 2)])
-    groups = Group({"a": x[less]}, rows=less), Group({"c": x[without]}, rows=without), both[1]
+    groups = (
+        Group({"a": x[less]}, row_index=less),
+        Group({"c": x[without]}, row_index=without),
+        both[1],
+    )
     _, report = link.deliver(groups, who)
     second, first = strong.clone(), strong.clone()
     second[0, 1] = first[0, 1] = first[0, 2] = False
@@ -66,18 +70,18 @@ def test_silent_devices_are_not_heard() -> None:
 
 def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
     """Truncated inversion over blocks of ten channel uses, of two groups of 24 and 12 reals."""
-    link = given(bench("tci", threshold=0.5), blocks=4, block_symbols=10)
-    state = link.channel.state(0)
-    power = state.gain[0][:, None] * state.over(36).abs().square()[0, :, 0, :, 0]
+    link = make_given(make_bench("tci", threshold=0.5), blocks=4, block_symbols=10)
+    state = link.channel.get_state(0)
+    power = state.gain[0][:, None] * state.extend_to(36).abs().square()[0, :, 0, :, 0]
     strong = power >= 0.5
     assert 0 < strong.sum() < 4 * K
-    groups = Group({"a": updates(K, 24)}), Group({"b": updates(K, 12)})
+    groups = Group({"a": draw_updates(K, 24)}), Group({"b": draw_updates(K, 12)})
     received, report = link.deliver(groups, WHO)
     every = strong.repeat_interleave(10, 1)[:, :36]
-    first, second = (of_group()[0] for of_group in report.heard)
+    first, second = (of_group()[0] for of_group in report.delivered_mask_fns)
     assert torch.equal(torch.cat([first, second], 1), every)
-    assert received.reached is not None
-    for blocks, came in zip(received.reached, (first, second), strict=True):
+    assert received.coordinate_weight is not None
+    for blocks, came in zip(received.coordinate_weight, (first, second), strict=True):
         assert blocks is not None
         weight = (WHO.normalised_weight[:, None] * came).sum(0)
         torch.testing.assert_close(next(iter(blocks.values()))[0], weight)
@@ -86,15 +90,15 @@ def test_a_device_is_heard_in_the_segments_in_which_it_is_on_air() -> None:
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 def test_who_crashes_is_not_heard(transport: str) -> None:
     """Over the air what was sent before it is; groups of 40 and 20 reals."""
-    link = bench("full", transport=transport)
-    limits = TransmitLimits(sent=table([1.0, 0.999, 0.0, 1.0, 0.5, 1.0]))
-    groups = Group({"a": updates(K, 40)}), FREE, Group({"c": updates(K, 20)})
+    link = make_bench("full", transport=transport)
+    limits = TransmitLimits(sent_fraction=make_table([1.0, 0.999, 0.0, 1.0, 0.5, 1.0]))
+    groups = Group({"a": draw_updates(K, 40)}), FREE, Group({"c": draw_updates(K, 20)})
     _, report = send(link, groups, WHO, limits)
     reals = [40, 3, 20] if transport == "over_the_air" else [1, 1, 1]
     whole = [[reals[0], 0, 0, reals[0], 0, reals[0]], [reals[2], 0, 0, reals[2], 0, reals[2]]]
     if transport == "over_the_air":
         whole[0][1], whole[1][1], whole[0][4] = 40, 19, 30
-    first, free, second = (counted(of_group()[0]) for of_group in report.heard)
+    first, free, second = (counted(of_group()[0]) for of_group in report.delivered_mask_fns)
     assert [first, second] == whole
     assert free == [1] * K
 
@@ -108,23 +112,23 @@ def counted(heard: torch.Tensor) -> list[int]:
 
 @pytest.mark.parametrize("transport", ["over_the_air", "digital"])
 def test_who_has_no_energy_is_not_heard(transport: str) -> None:
-    link = bench("full", transport=transport)
-    limits = TransmitLimits(energy=table([1e9, 0.0, 1e9, 0.0, 1e9, 1e9]))
-    _, report = send(link, (Group({"a": updates(K, 40)}), FREE), WHO, limits)
+    link = make_bench("full", transport=transport)
+    limits = TransmitLimits(energy_budget=make_table([1e9, 0.0, 1e9, 0.0, 1e9, 1e9]))
+    _, report = send(link, (Group({"a": draw_updates(K, 40)}), FREE), WHO, limits)
     assert heard(report) == [[[True, False, True, False, True, True]], [[True] * K]]
 
 
 def test_lost_packets_are_not_heard() -> None:
     """Scheme 10 has 1.328 bits a channel use, and a channel at SNR 1 carries one."""
-    link = Bench([amplitude([1, 3, 1, 3])], rate="mcs", mcs_index=10)
-    _, report = link.deliver(Group({"a": updates(4, 10)}))
+    link = Bench([compute_amplitude([1, 3, 1, 3])], rate="mcs", mcs_index=10)
+    _, report = link.deliver(Group({"a": draw_updates(4, 10)}))
     assert heard(report) == [[[False, True, False, True]]]
 
 
 def test_a_slot_without_updates_has_nobody_on_air() -> None:
-    budget = bench("ci", (0, 1)).transport.budget
+    budget = make_bench("ci", (0, 1)).transport.budget
     report = Tally(budget, K).report()
-    assert report.heard == ()
+    assert report.delivered_mask_fns == ()
     assert report.participants.tolist() == [0, 0]
 
 
@@ -144,7 +148,7 @@ def test_what_a_group_costs() -> None:
 
 def test_a_crash_costs_what_was_sent() -> None:
     """Device 1 sends one of two symbols, of energy 1."""
-    limits = TransmitLimits(sent=table([0.5, 1.0]))
+    limits = TransmitLimits(sent_fraction=make_table([0.5, 1.0]))
     made, on_air = on_air_of(delivery(limits=limits))
     account(on_air, made, 0)
     report = made.report()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.link_bench import WEIGHTS, bench, cohort, updates
+from support.link_bench import WEIGHTS, draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
 from otafl.uplink import signal as signal_module
@@ -26,15 +26,15 @@ NO_NOISE = 150.0
 def test_masked_mean_by_hand(transport: str) -> None:
     """Three devices of widths 4, 2, 1 and weights 1/2, 1/4, 1/4; the last coordinate is nobody's.
     Coordinate 1: (1/2 x 1 + 1/4 x 2) / (3/4) = 4/3."""
-    link = bench("ci", devices=3, snr_db=NO_NOISE, transport=transport)
+    link = make_bench("ci", devices=3, snr_db=NO_NOISE, transport=transport)
     x = torch.tensor([[1.0, 1, 1, 1, 9], [2, 2, 9, 9, 9], [4, 9, 9, 9, 9]]).double()
     mask = torch.tensor([[1.0, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
     group = Group({"a": x.clone(), "b": x[:, :1].clone()}, mask={"a": mask})
-    received, _ = link.deliver((group,), cohort((3,), 3, weight=[2.0, 1.0, 1.0]))
+    received, _ = link.deliver((group,), make_cohort((3,), 3, weight=[2.0, 1.0, 1.0]))
     hand = torch.tensor([2.0, 4 / 3, 1, 1, 0]).double()
     torch.testing.assert_close(received.mean[0]["a"][0], hand, rtol=0, atol=1e-6)
     torch.testing.assert_close(received.mean[0]["b"][0], hand[:1], rtol=0, atol=1e-6)
-    count = received.count[0]
+    count = received.group_weight[0]
     assert isinstance(count, dict)
     assert count["a"][0].tolist() == [1.0, 0.75, 0.5, 0.5, 0.0]
     assert count["b"][0].tolist() == [1.0]
@@ -43,27 +43,27 @@ def test_masked_mean_by_hand(transport: str) -> None:
 @pytest.mark.parametrize("transport", ["ideal", "over_the_air", "digital"])
 def test_who_does_not_send_is_left_out(transport: str) -> None:
     sends = [True, False, True, True, False, True]
-    link = bench("ci", snr_db=NO_NOISE, transport=transport)
-    x, w = updates(6, 7), torch.tensor(WEIGHTS).double()
-    received, report = link.deliver((Group({"a": x}),), cohort(weight=WEIGHTS, sends=sends))
+    link = make_bench("ci", snr_db=NO_NOISE, transport=transport)
+    x, w = draw_updates(6, 7), torch.tensor(WEIGHTS).double()
+    received, report = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS, sends=sends))
     keep = torch.tensor(sends)
     hand = (w[keep, None] * x[keep]).sum(0) / w[keep].sum()
     torch.testing.assert_close(received.mean[0]["a"][0], hand, rtol=0, atol=1e-6)
     assert report.participants[0] == 4
     assert (report.energy_j[0][~keep] == 0).all()
     assert (report.energy_j[0][keep] > 0).all()
-    if received.each is not None:
-        assert torch.equal(received.each[0]["a"], x[keep])
+    if received.per_device is not None:
+        assert torch.equal(received.per_device[0]["a"], x[keep])
 
 
 @pytest.mark.parametrize("transport", ["ideal", "over_the_air"])
 def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
     """Rows 0, 2, 5 of two trials of three; device 2 of trial 0 twice: it sends the mean of its
     rows, with its own weight."""
-    link = bench("ci", (0, 1), 3, NO_NOISE, transport)
-    x = updates(4, 5)
-    group = Group({"a": x}, rows=torch.tensor([0, 2, 2, 5]))
-    who = cohort((3, 3), 3, weight=[1.0, 7.0, 3.0, 7.0, 7.0, 2.0])
+    link = make_bench("ci", (0, 1), 3, NO_NOISE, transport)
+    x = draw_updates(4, 5)
+    group = Group({"a": x}, row_index=torch.tensor([0, 2, 2, 5]))
+    who = make_cohort((3, 3), 3, weight=[1.0, 7.0, 3.0, 7.0, 7.0, 2.0])
     received, report = link.deliver((group,), who)
     first = (1 * x[0] + 3 * (x[1] + x[2]) / 2) / 4
     expected = torch.stack([first, x[3]])
@@ -74,19 +74,19 @@ def test_groups_of_some_rows_and_of_repeated_rows(transport: str) -> None:
 def test_repeated_rows_with_masks_are_averaged_where_they_are_known() -> None:
     x = torch.tensor([[2.0, 2.0, 2.0], [6.0, 6.0, 6.0], [1.0, 1.0, 1.0]]).double()
     mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
-    group = Group({"a": x}, rows=torch.tensor([0, 0, 1]), mask={"a": mask})
-    received, _ = bench(transport="ideal", devices=2).deliver((group,), cohort((2,), 2))
+    group = Group({"a": x}, row_index=torch.tensor([0, 0, 1]), mask={"a": mask})
+    received, _ = make_bench(transport="ideal", devices=2).deliver((group,), make_cohort((2,), 2))
     assert received.mean[0]["a"][0].tolist() == [2.5, 1.5, 0.0]  # (4 + 1)/2, (2 + 1)/2
 
 
 def test_the_ideal_route_is_exact_and_free() -> None:
-    link = bench("gbma", snr_db=-20.0)
-    x, bias = updates(6, 7), updates(6, 3, 1)
+    link = make_bench("gbma", snr_db=-20.0)
+    x, bias = draw_updates(6, 7), draw_updates(6, 3, 1)
     group = Group({"b": bias}, route="ideal", reason="a test")
-    received, report = link.deliver((Group({"a": x}), group), cohort(weight=WEIGHTS))
+    received, report = link.deliver((Group({"a": x}), group), make_cohort(weight=WEIGHTS))
     w = torch.tensor(WEIGHTS).double()
     torch.testing.assert_close(received.mean[1]["b"][0], (w[:, None] * bias).sum(0) / w.sum())
-    without, cost = link.deliver((Group({"a": x}),), cohort(weight=WEIGHTS))
+    without, cost = link.deliver((Group({"a": x}),), make_cohort(weight=WEIGHTS))
     assert torch.equal(received.mean[0]["a"], without.mean[0]["a"])
     for name in ("symbols", "side_symbols", "energy_j", "airtime_s", "nmse", "power"):
         assert torch.equal(getattr(report, name), getattr(cost, name))
@@ -103,7 +103,7 @@ def test_columns_a_part_at_a_time_are_the_whole_product(
     rows = sum(counts)
     x = torch.randn(rows, 7, generator=generator, dtype=torch.float64, requires_grad=learns)
     factor = torch.randn(rows, 2, generator=generator, dtype=torch.float64)
-    got = make_signal(Group({"a": x}), cohort(counts, 3)).sum(factor)
+    got = make_signal(Group({"a": x}), make_cohort(counts, 3)).sum(factor)
     for s, start in enumerate(range(0, 3 * len(counts), 3)):
         hand = sum(
             (factor[k, :, None] * x[k] for k in range(start, min(start + 3, rows))),

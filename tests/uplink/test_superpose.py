@@ -39,7 +39,7 @@ def test_noise_has_the_variance_n_over_eta_of_the_scaled_sum() -> None:
 
 def test_half_an_amplitude() -> None:
     """1/8 (2, 4) + 3/4 (2, -2), against the same error-free mean."""
-    limits = TransmitLimits(energy=torch.tensor([[5.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy_budget=torch.tensor([[5.0, 100.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
     estimate, exact = superpose(on_air, SILENCE)
     close(estimate, [[1.75, -1.0]])
@@ -66,4 +66,4 @@ def test_a_quarter_turn_on_one_quadrature_takes_the_device_away() -> None:
 
 def test_the_noise_is_the_stream_of_the_group() -> None:
     _, on_air = on_air_of(delivery())
-    assert torch.equal(draw_noise(on_air, STREAMS), STREAMS.normal("noise/0", 0, (2,)))
+    assert torch.equal(draw_noise(on_air, STREAMS), STREAMS.draw_normal("noise/0", 0, (2,)))

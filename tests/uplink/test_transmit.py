@@ -35,7 +35,7 @@ def test_the_state_of_the_policy_comes_out() -> None:
 
 def test_a_quarter_of_the_energy_is_half_of_the_amplitude() -> None:
     """Device 1 would radiate 4 * 5, and has 5; eta stays."""
-    limits = TransmitLimits(energy=torch.tensor([[5.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy_budget=torch.tensor([[5.0, 100.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
     close(on_air.coefficients.p[0, 0], [1.0, -1.0j])
     close(on_air.coefficients.eta, [[4.0]])
@@ -44,7 +44,7 @@ def test_a_quarter_of_the_energy_is_half_of_the_amplitude() -> None:
 
 def test_a_device_without_energy_is_left_out_of_the_mean() -> None:
     """The weight on air is that of device 2, whose own scale 1 / (K W) makes up for it."""
-    limits = TransmitLimits(energy=torch.tensor([[0.0, 100.0]], dtype=F64))
+    limits = TransmitLimits(energy_budget=torch.tensor([[0.0, 100.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
     assert on_air.weight.tolist() == [[0.75]]
     close(on_air.row_gain[1], [1.0])
@@ -54,7 +54,7 @@ def test_a_device_without_energy_is_left_out_of_the_mean() -> None:
 def test_a_crash_cuts_what_is_transmitted() -> None:
     """Device 1 sends one of its two symbols: 1 of the energy 5 is on air. What it has to send
     stays."""
-    limits = TransmitLimits(sent=torch.tensor([[0.5, 1.0]], dtype=F64))
+    limits = TransmitLimits(sent_fraction=torch.tensor([[0.5, 1.0]], dtype=F64))
     _, on_air = on_air_of(delivery(limits=limits))
     assert on_air.signal.x.tolist() == [[2.0, 0.0], [2.0, -2.0]]
     assert on_air.sent.x.tolist() == X.tolist()

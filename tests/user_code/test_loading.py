@@ -1,7 +1,7 @@
 """What a scenario may name as code, and what of it is called.
 
 Mutations that make a test here fail: what is Python's own is called, a callable is called before
-its signature is looked at, code is imported within `without_code`.
+its signature is looked at, code is imported within `disable_imports`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from contract.small import scenario
-from support.own_modules import own_module
+from support.own_modules import write_custom_module
 
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError
@@ -52,13 +52,13 @@ instance = Called()
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    with own_module("fits", OWN, tmp_path, monkeypatch) as folder:
+    with write_custom_module("fits", OWN, tmp_path, monkeypatch) as folder:
         yield folder
 
 
 @pytest.mark.parametrize("name", ["plain", "cached", "manager", "partial", "Kind", "instance"])
 def test_what_is_the_user_s_is_taken(name: str, own: Path) -> None:
-    loading.fitting(f"fits:{name}", "data.name", {"a": 1})
+    loading.load_checked(f"fits:{name}", "data.name", {"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_is_python_s_own_or_built_in_is_refused(name: str, own: Path) -> No
 
 def test_what_does_not_say_what_it_takes_is_refused(own: Path) -> None:
     with pytest.raises(UserError, match=r"^data: 'fits:silent' does not state its parameters"):
-        loading.fitting("fits:silent", "data.name", {})
+        loading.load_checked("fits:silent", "data.name", {})
 
 
 @pytest.mark.parametrize("options", [{}, {"c": 1}, {"a": 1, "c": 1}])
@@ -101,7 +101,7 @@ def test_a_scenario_that_names_a_shell_is_refused(
     keys: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from otafl.preflight import report
-    from otafl.preflight.rehearsal import rehearse
+    from otafl.preflight.first_round import find_problems
 
     monkeypatch.chdir(tmp_path)
     tree = scenario({}).model_dump(mode="json", exclude_unset=True)
@@ -109,12 +109,12 @@ def test_a_scenario_that_names_a_shell_is_refused(
         section, *rest = key.split(".")
         tree[section] = {**tree.get(section, {}), rest[0]: value} if rest else value
     with pytest.raises(ScenarioError, match="part of Python itself"):
-        report(tree, look=rehearse).require_scenario()
+        report(tree, look=find_problems).require_scenario()
     assert os.listdir(tmp_path) == []
 
 
 def test_nothing_is_imported_without_code(own: Path) -> None:
-    with loading.without_code(), pytest.raises(loading.NotImported):
+    with loading.disable_imports(), pytest.raises(loading.NotImported):
         loading.load("fits:plain", "data.name")
     assert "fits" not in sys.modules
     assert loading.load("fits:plain", "data.name")(1) == (1, 1)

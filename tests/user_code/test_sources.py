@@ -60,24 +60,24 @@ PACKED = {"own_pack/__init__.py", "own_pack/deep/inner.py", "own_pack/shared.py"
     ],
 )
 def test_what_is_covered(path: str, files: set[str], home: Path) -> None:
-    assert set(loading.source(path, "power.name")) == files
+    assert set(loading.hash_sources(path, "power.name")) == files
 
 
 def test_of_an_installed_module_its_own_package() -> None:
     """Beside it lies all that is installed."""
-    covered = loading.source("yaml.nodes:Node", "power.name")
+    covered = loading.hash_sources("yaml.nodes:Node", "power.name")
     assert "yaml/nodes.py" in covered
     assert {name.partition("/")[0] for name in covered} == {"yaml"}
 
 
 def test_a_large_package_has_one_hash(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MANY", 2)
-    before = dict(loading.source("own_pack.deep.inner:f", "x"))
+    before = dict(loading.hash_sources("own_pack.deep.inner:f", "x"))
     assert set(before) == {"own_pack/*.py", "own_far.py"}
     (home / "own_pack" / "shared.py").write_text("X = 2\n")
     sources.refresh()
-    after = loading.source("own_pack.deep.inner:f", "x")
-    assert sources.changed(before, after) == ["own_pack/*.py"]
+    after = loading.hash_sources("own_pack.deep.inner:f", "x")
+    assert sources.list_changed(before, after) == ["own_pack/*.py"]
 
 
 @pytest.mark.parametrize(
@@ -88,22 +88,22 @@ def test_what_has_changed_is_imported_anew_when_a_run_begins(
     path: str, file: str, home: Path
 ) -> None:
     """Not before, and though the file is as long as it was and not a second older."""
-    before = dict(loading.source(path, "x"))
+    before = dict(loading.hash_sources(path, "x"))
     assert loading.load(path, "x")() == 1
     written(home / file, (home / file).read_text().replace("X = 1", "X = 2"))
-    assert loading.source(path, "x") == before
+    assert loading.hash_sources(path, "x") == before
     assert loading.load(path, "x")() == 1
     sources.refresh()
     assert loading.load(path, "x")() == 2
-    assert sources.changed(before, loading.source(path, "x")) == [file]
+    assert sources.list_changed(before, loading.hash_sources(path, "x")) == [file]
     kept = loading.load(path, "x")
     sources.refresh()
     assert loading.load(path, "x") is kept
 
 
 def test_files_that_come_and_go_are_changes() -> None:
-    assert sources.changed({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == ["a", "b", "c"]
-    assert sources.changed({"a": "1"}, {"a": "1"}) == []
+    assert sources.list_changed({"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == ["a", "b", "c"]
+    assert sources.list_changed({"a": "1"}, {"a": "1"}) == []
 
 
 def test_threads_take_turns_to_parse(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_threads_take_turns_to_parse(tmp_path: Path) -> None:
 
     def parses() -> None:
         try:
-            list(sources._beside(text, tmp_path))
+            list(sources._iterate_imported_siblings(text, tmp_path))
         except BaseException as error:
             errors.append(error)
 

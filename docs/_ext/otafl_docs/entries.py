@@ -11,7 +11,7 @@ from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.registry import TABLES
 from otafl.scenario import load_scenario
-from otafl.scenario.examples import example_yaml
+from otafl.scenario.examples import format_example
 from otafl_docs import rst, words
 from otafl_docs.settings import settings_table
 
@@ -37,19 +37,19 @@ def pages() -> Iterator[tuple[str, str]]:
     for table in TABLES:
         yield place(table)[0], _index(table)
         if table in PAGED:
-            for name in registry.names(table):
+            for name in registry.list_names(table):
                 yield place(table, name)[0], _entry(table, name, 0)
 
 
 def _index(table: str) -> str:
-    about, names = TABLES[table], registry.names(table)
+    about, names = TABLES[table], registry.list_names(table)
     intro = (
         f"The section {rst.literal(about.section)} of a scenario chooses one by name. Without a "
         f"name it is {rst.literal(about.default)}."
     )
     rows = []
     for name in names:
-        one = registry.about(table, name)
+        one = registry.read_info(table, name)
         link = f":ref:`{name} <{place(table, name)[1]}>`"
         rows.append((link, rst.escaped(one.summary), rst.escaped(one.citation)))
     parts = [
@@ -70,20 +70,20 @@ def _index(table: str) -> str:
 
 def _custom(table: str) -> str:
     """What a table takes of the user's own."""
-    if not TABLES[table].custom:
+    if not TABLES[table].supports_custom:
         return ""
     said = (
         f"Instead of a name, {rst.literal('module:callable')} names one of your own "
         "(:doc:`/extending`)."
     )
-    keys = settings_table(registry.settings(table, "own:own"), f"{table}-own")
+    keys = settings_table(registry.load_settings_class(table, "own:own"), f"{table}-own")
     return rst.page(said, keys and "Keys that it has besides its own arguments:", keys).strip()
 
 
 def _entry(table: str, name: str, level: int) -> str:
-    about, anchor = registry.about(table, name), place(table, name)[1]
+    about, anchor = registry.read_info(table, name), place(table, name)[1]
     sources = [f"- {rst.escaped(one)}" for one in about.references]
-    own = settings_table(registry.settings(table, name), f"{table}-{name}")
+    own = settings_table(registry.load_settings_class(table, name), f"{table}-{name}")
     return rst.page(
         words.indexed(words.others(f"{table} {name}")),
         f".. _{anchor}:",
@@ -109,19 +109,19 @@ def _part(title: str, text: str, level: int) -> str:
 
 def _description(table: str, name: str) -> str:
     """The text of the file, then that of the class."""
-    kind = registry.component(table, name)
-    texts = [registry.about(table, name).text, kind.__doc__ if "__doc__" in vars(kind) else ""]
+    kind = registry.load_component(table, name)
+    texts = [registry.read_info(table, name).text, kind.__doc__ if "__doc__" in vars(kind) else ""]
     return "\n\n".join(rst.prose(text) for text in texts if text)
 
 
 def _works_with(table: str, name: str) -> str:
-    kind = registry.component(table, name)
+    kind = registry.load_component(table, name)
     if table == "algorithm":
         return _algorithm(kind)
     if table == "power":
         return _power(name, kind)
     if table == "transport":
-        gives = " and ".join(sorted(kind.gives, reverse=True))
+        gives = " and ".join(sorted(kind.provides, reverse=True))
         return f"Gives the server the {gives} of the updates."
     if table == "receiver":
         return _receiver(name)
@@ -129,32 +129,32 @@ def _works_with(table: str, name: str) -> str:
 
 
 def _algorithm(kind: type[algorithms.Algorithm]) -> str:
-    needs = kind.needs_of(kind.Settings())
+    needs = kind.get_needs(kind.Settings())
     able = [
         name
-        for name in registry.names("transport")
-        if needs in registry.component("transport", name).gives
+        for name in registry.list_names("transport")
+        if needs in registry.load_component("transport", name).provides
     ]
     what = "the mean" if needs == "mean" else "each"
     lines = [f"- Needs {what} of the updates: transports {_links('transport', able)}."]
-    if kind.own_state:
-        lines.append(f"- Devices keep, whatever the uplink does: {rst.prose(kind.own_state)}.")
+    if kind.private_state:
+        lines.append(f"- Devices keep, whatever the uplink does: {rst.prose(kind.private_state)}.")
     if kind.acknowledged_state:
         blocks = " and ".join(map(rst.literal, kind.acknowledged_state))
         lines.append(f"- Devices change {blocks} by what the server has received.")
-    if kind.device_rows:
-        blocks = " and ".join(map(rst.literal, kind.device_rows))
+    if kind.per_device_state:
+        blocks = " and ".join(map(rst.literal, kind.per_device_state))
         lines.append(
             f"- The server has a row for each device in {blocks}, which an update that is not "
             "received leaves as it is."
         )
-    if kind.averages:
+    if kind.averages_increments:
         table = TABLES["server"]
         others = [name for name in table.modules if name != table.default]
         lines.append(f"- The server may optimise over its increment: {_links('server', others)}.")
     if "levels" in kind.Settings.model_fields:
         lines.append(
-            f"- Models of several sizes: {_links('levels', registry.names('levels'))} say "
+            f"- Models of several sizes: {_links('levels', registry.list_names('levels'))} say "
             "which device trains which."
         )
     return "\n".join(lines)
@@ -167,7 +167,7 @@ def _power(name: str, kind: type[Any]) -> str:
     lines = [
         f"- Acts on the transport {acts}; {digital} sends at full power, {ideal} without any.",
         f"- Receivers: {_links('receiver', _receivers(name))}.",
-        f"- Transmit power: {CONSTRAINTS[policy.keeps]}.",
+        f"- Transmit power: {CONSTRAINTS[policy.power_constraint]}.",
         f"- With several antennas, {rst.literal('receiver: auto')} is "
         f"{_links('receiver', [policy.receiver])}.",
     ]
@@ -181,7 +181,7 @@ def _power(name: str, kind: type[Any]) -> str:
 def _receivers(power: str) -> list[str]:
     """Those that a scenario may name with a policy."""
     able = []
-    for receiver in registry.names("receiver"):
+    for receiver in registry.list_names("receiver"):
         tree = {"name": "any", "power": power, "receiver": receiver}
         try:
             load_scenario(tree)
@@ -192,8 +192,8 @@ def _receivers(power: str) -> list[str]:
 
 
 def _receiver(name: str) -> str:
-    policies = registry.names("power")
-    made_for = [p for p in policies if registry.settings("power", p).receiver == name]
+    policies = registry.list_names("power")
+    made_for = [p for p in policies if registry.load_settings_class("power", p).receiver == name]
     if not made_for:
         return ""
     auto, listed = rst.literal("auto"), _links("power", made_for)
@@ -205,7 +205,7 @@ def _links(table: str, names: Any) -> str:
 
 
 def _scenario(table: str, name: str) -> str:
-    example = example_yaml(table, name)
+    example = format_example(table, name)
     text = "Everything that is left out has its default (:doc:`/reference/scenario`)."
     if ".csv" in example or ".npz" in example:
         text += " The file is one of yours."
@@ -213,6 +213,6 @@ def _scenario(table: str, name: str) -> str:
 
 
 def _code(table: str, name: str) -> str:
-    kind = registry.component(table, name)
+    kind = registry.load_component(table, name)
     file = rst.literal(f"{kind.__module__.replace('.', '/')}.py")
     return f"{rst.literal(kind.__name__)} in {file}."

@@ -35,7 +35,7 @@ def targets() -> dict[str, tuple[str, str]]:
     found |= {name: ("variables", f"variable-{name.replace('_', '-')}") for name in VARIABLES}
     tables = Counter(name for table in TABLES.values() for name in table.modules)
     for table in ("algorithm", "channel", "power", "codec"):
-        for name in registry.names(table):
+        for name in registry.list_names(table):
             if tables[name] == 1 and name not in COMMON | set(found):
                 found[name] = place(table, name)
     return {text: (f"reference/{page}", anchor) for text, (page, anchor) in found.items()}

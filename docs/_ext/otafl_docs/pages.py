@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from otafl.core.registry import TABLES, names
+from otafl.core.registry import TABLES, list_names
 from otafl.scenario import Scenario
-from otafl.scenario.keys import fields
+from otafl.scenario.keys import iterate_fields
 from otafl_docs import api, entries, figures, result_pages, rst, schema
 
 
@@ -23,17 +23,17 @@ def generated() -> Iterator[tuple[str, str]]:
 
 def _choices() -> str:
     """A card for every section of a scenario that chooses by name, and a table of the names."""
-    meanings = {key: info.description or "" for key, info in fields(Scenario)}
+    meanings = {key: info.description or "" for key, info in iterate_fields(Scenario)}
     cards, rows = [], []
     for table, about in TABLES.items():
         anchor = entries.place(table)[1]
         text = (
             f"{rst.literal(about.section)}: {rst.escaped(meanings[about.section])}.\n\n"
-            f":kind:`{len(names(table))} to choose from; {about.default} if none is named`"
+            f":kind:`{len(list_names(table))} to choose from; {about.default} if none is named`"
         )
         cards.append(rst.card(about.title, anchor, figures.figure(table), text))
-        links = [f":ref:`{name} <{entries.place(table, name)[1]}>`" for name in names(table)]
-        links += ["``module:callable`` of your own"] if about.custom else []
+        links = [f":ref:`{name} <{entries.place(table, name)[1]}>`" for name in list_names(table)]
+        links += ["``module:callable`` of your own"] if about.supports_custom else []
         rows.append((f":ref:`{about.section} <{anchor}>`", ", ".join(links)))
     return rst.page(
         rst.heading("What a scenario can name"),

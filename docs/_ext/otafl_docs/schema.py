@@ -8,12 +8,12 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from otafl.core.choices import Choice, of_field
+from otafl.core.choices import Choice, get_choice
 from otafl.core.registry import TABLES
 from otafl.results.variables import VARIABLES
 from otafl.scenario import Scenario
-from otafl.scenario.keys import fields
-from otafl.scenario.wording import kind_of
+from otafl.scenario.key_descriptions import format_type
+from otafl.scenario.keys import iterate_fields
 from otafl_docs import rst, words
 from otafl_docs.entries import place
 from otafl_docs.settings import label, settings_table
@@ -71,7 +71,7 @@ def plain_sections() -> dict[str, Any]:
     return {
         name: type(info.get_default(call_default_factory=True))
         for name, info in Scenario.model_fields.items()
-        if not isinstance(of_field(info), Choice)
+        if not isinstance(get_choice(info), Choice)
         and isinstance(info.get_default(call_default_factory=True), BaseModel)
     }
 
@@ -90,7 +90,7 @@ def _scenario() -> str:
             target = rst.literal(name)
             default = rst.literal(str(info.default))
             default = ":required:`required`" if info.is_required() else default
-        kind = "" if name in plain or name in TABLES else kind_of(info, name)
+        kind = "" if name in plain or name in TABLES else format_type(info, name)
         meaning = rst.escaped(info.description or "")
         meaning += f"\n\n:kind:`{kind}`" if kind else ""
         anchor = f".. _{label('', name)}:\n\n{target}"
@@ -117,7 +117,7 @@ def _scenario() -> str:
 
 
 def _stackable() -> str:
-    marked = sorted({k for k, info in fields(Scenario) if _is_stackable(info)})
+    marked = sorted({k for k, info in iterate_fields(Scenario) if _is_stackable(info)})
     lines = "\n".join(f"- {rst.literal(key)}" for key in marked)
     text = (
         "Keys over which a sweep costs least, as their points run in one batched program (of "

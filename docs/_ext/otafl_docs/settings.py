@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from otafl.scenario import wording
+from otafl.scenario import key_descriptions
 from otafl_docs import rst, words
 
 
@@ -27,7 +27,7 @@ def settings_table(config: type[BaseModel], section: str, skip: tuple[str, ...] 
 def _rows(
     config: type[BaseModel], section: str, skip: tuple[str, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    for key in wording.keys(config, section, skip):
+    for key in key_descriptions.describe_keys(config, section, skip):
         dotted, leads = words.key_of(section, key.name)
         marks = " :stackable:`stackable`" if key.stackable else ""
         parts = (rst.escaped(key.meaning), f":kind:`{key.kind}`{marks}", words.said(dotted))

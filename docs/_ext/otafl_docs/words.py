@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from otafl.core.registry import TABLES
-from otafl.core.words import SYNONYMS
-from otafl.scenario.wording import UNITS
+from otafl.core.suggestions import SYNONYMS
+from otafl.scenario.key_descriptions import UNITS
 
 MORE = {
     "data": "training data, samples",

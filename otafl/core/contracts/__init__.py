@@ -6,10 +6,8 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from otafl.core.contracts.blocks import MODEL, Hyper, Tensors, column, taken
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import (
@@ -35,9 +33,11 @@ from otafl.core.contracts.link import (
     LinkReport,
     Paths,
     TransmitLimits,
-    combined,
+    apply_combiner,
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
+from otafl.core.contracts.tensors import MODEL, Hyper, Tensors, take_rows, unsqueeze_like
+from otafl.core.renamed import find_new_name
 
 __all__ = [
     "MIN_RATE",
@@ -71,9 +71,9 @@ __all__ = [
     "TransmitLimits",
     "View",
     "Workload",
-    "column",
-    "combined",
-    "taken",
+    "apply_combiner",
+    "take_rows",
+    "unsqueeze_like",
 ]
 
 _OLD_NAMES = {
@@ -89,14 +89,13 @@ _OLD_NAMES = {
     "Predict": "PredictFn",
     "Statistics": "ChannelStatistics",
     "Work": "LocalData",
+    "column": "unsqueeze_like",
+    "combined": "apply_combiner",
+    "taken": "take_rows",
 }
 """Old name -> new name, for parts that users have written."""
 
 if not TYPE_CHECKING:  # else every name would be one of this module's
 
     def __getattr__(name: str) -> Any:
-        if name not in _OLD_NAMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        new = _OLD_NAMES[name]
-        warnings.warn(f"{__name__}.{name} is now called {new}", DeprecationWarning, stacklevel=2)
-        return globals()[new]
+        return globals()[find_new_name(__name__, _OLD_NAMES, name)]

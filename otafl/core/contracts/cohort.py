@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
+from otafl.core.renamed import Renamed
 
 
 @dataclass(frozen=True)
-class Cohort:
+class Cohort(Renamed):
     """Hold who takes part in a round; rows are ordered by trial, then by device.
 
     Parameters
@@ -26,8 +27,8 @@ class Cohort:
         normalises it over the rows that it sums.
     staleness : [N] int64, versions that the server has gone on by since the row's model.
     version : [N] int64, of the model that the row has received.
-    level : [N] int64, the model size that it trains.
-    sends : [N] bool, False for a device that trains but is not aggregated.
+    capacity_level : [N] int64, the model size that it trains.
+    transmit_mask : [N] bool, False for a device that trains but is not aggregated.
     counts : rows of each of the S trials, known on the host.
     num_devices : K.
     all_transmit : the host knows that every row sends.
@@ -38,14 +39,14 @@ class Cohort:
     weight: Tensor
     staleness: Tensor
     version: Tensor
-    level: Tensor
-    sends: Tensor
+    capacity_level: Tensor
+    transmit_mask: Tensor
     counts: tuple[int, ...]
     num_devices: int
     all_transmit: bool = True
 
     @staticmethod
-    def fresh(
+    def create(
         trial: Tensor,
         device: Tensor,
         weight: Tensor,
@@ -61,31 +62,31 @@ class Cohort:
             weight=weight,
             staleness=zeros,
             version=torch.full_like(zeros, version),
-            level=zeros,
-            sends=torch.ones_like(zeros, dtype=torch.bool),
+            capacity_level=zeros,
+            transmit_mask=torch.ones_like(zeros, dtype=torch.bool),
             counts=counts,
             num_devices=num_devices,
         )
 
     @property
-    def size(self) -> int:
+    def num_rows(self) -> int:
         """Return N."""
         return self.trial.shape[0]
 
     @property
-    def trials(self) -> int:
+    def num_trials(self) -> int:
         """Return S."""
         return len(self.counts)
 
     @functools.cached_property
-    def cell(self) -> Tensor:
+    def flat_index(self) -> Tensor:
         """Return the row of each pair in a [S * K, ...] table, [N] int64."""
         return self.trial * self.num_devices + self.device
 
     @functools.cached_property
     def host_flat_index(self) -> np.ndarray:
-        """Return `cell` on the host, [N]; read once."""
-        cell: np.ndarray = self.cell.cpu().numpy()
+        """Return `flat_index` on the host, [N]; read once."""
+        cell: np.ndarray = self.flat_index.cpu().numpy()
         return cell
 
     @functools.cached_property
@@ -102,29 +103,29 @@ class Cohort:
     @functools.cached_property
     def rows_per_trial(self) -> Tensor:
         """Return how many rows each trial has, [S] float."""
-        return constant(self.counts, self.weight.dtype, self.weight.device)
+        return get_constant(self.counts, self.weight.dtype, self.weight.device)
 
     @functools.cached_property
     def normalised_weight(self) -> Tensor:
         """Return the weights [N], made to sum to one over the rows of a trial."""
-        total = self.weight.new_zeros(self.trials).index_add_(0, self.trial, self.weight)
+        total = self.weight.new_zeros(self.num_trials).index_add_(0, self.trial, self.weight)
         return self.weight / total[self.trial]
 
-    def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
+    def scatter_to_grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
         """Put values [N, ...] of the rows at their place in [S, K, ...]."""
-        cells = self.trials * self.num_devices
+        cells = self.num_trials * self.num_devices
         table = values
         if len(values) != cells:  # else every device takes part, rows in order
             table = values.new_full((cells, *values.shape[1:]), fill)
-            table.index_copy_(0, self.cell, values)
-        return table.view(self.trials, self.num_devices, *values.shape[1:])
+            table.index_copy_(0, self.flat_index, values)
+        return table.view(self.num_trials, self.num_devices, *values.shape[1:])
 
-    def by_trial(self, values: Tensor) -> Tensor:
+    def pad_by_trial(self, values: Tensor) -> Tensor:
         """Put values [N, ...] of the rows side by side in their trials, [S, m, ...], m the most
         rows of a trial; zeros where it has fewer."""
         most = max(1, *self.counts)
-        shape = (self.trials, most, *values.shape[1:])
-        if len(values) == self.trials * most:
+        shape = (self.num_trials, most, *values.shape[1:])
+        if len(values) == self.num_trials * most:
             return values.view(shape)
         before = self.rows_per_trial.long().cumsum(0) - self.rows_per_trial.long()
         place = torch.arange(len(values), device=values.device) - before[self.trial]
@@ -137,10 +138,10 @@ class Cohort:
         """Return how many rows each trial and those before it have, S of them."""
         return list(itertools.accumulate(self.counts))
 
-    def rows(self, start: int, stop: int) -> Cohort:
+    def slice_rows(self, start: int, stop: int) -> Cohort:
         """Return the rows start..stop as a cohort of their own (a chunk)."""
-        ends, counts = self._ends, [0] * self.trials
-        for trial in range(bisect.bisect_right(ends, start), self.trials):
+        ends, counts = self._ends, [0] * self.num_trials
+        for trial in range(bisect.bisect_right(ends, start), self.num_trials):
             before = ends[trial] - self.counts[trial]
             if before >= stop:
                 break
@@ -148,17 +149,17 @@ class Cohort:
         part: dict[str, Any] = {name: getattr(self, name)[start:stop] for name in _COHORT_TENSORS}
         return replace(self, counts=tuple(counts), **part)
 
-    def take(self, rows: Tensor) -> Cohort:
+    def take(self, row_index: Tensor) -> Cohort:
         """Return the named rows [n] int64, ordered by trial, as a cohort of their own."""
-        part = {name: getattr(self, name)[rows] for name in _COHORT_TENSORS}
-        return replace(self, counts=count_rows_per_trial(part["trial"], self.trials), **part)
+        part = {name: getattr(self, name)[row_index] for name in _COHORT_TENSORS}
+        return replace(self, counts=count_rows_per_trial(part["trial"], self.num_trials), **part)
 
     @property
-    def senders(self) -> Cohort:
+    def transmitters(self) -> Cohort:
         """Return the rows that send, as a cohort of their own."""
         if self.all_transmit:
             return self
-        return replace(self.take(self.sends.nonzero().squeeze(1)), all_transmit=True)
+        return replace(self.take(self.transmit_mask.nonzero().squeeze(1)), all_transmit=True)
 
     @staticmethod
     def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
@@ -173,9 +174,17 @@ class Cohort:
         return replace(first, counts=counts, all_transmit=all_transmit, **part), order
 
 
-_COHORT_TENSORS = ("trial", "device", "weight", "staleness", "version", "level", "sends")
+_COHORT_TENSORS = (
+    "trial",
+    "device",
+    "weight",
+    "staleness",
+    "version",
+    "capacity_level",
+    "transmit_mask",
+)
 
 
-def count_rows_per_trial(trial: Tensor, trials: int) -> tuple[int, ...]:
+def count_rows_per_trial(trial: Tensor, num_trials: int) -> tuple[int, ...]:
     """Count the rows [n] of each trial."""
-    return tuple(torch.bincount(trial, minlength=trials).tolist())
+    return tuple(torch.bincount(trial, minlength=num_trials).tolist())

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Hyper
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.learning import LocalData
-from otafl.core.renamed import old_name
+from otafl.core.contracts.tensors import Hyper
+from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(Renamed):
     """Say who takes part, under which numbers, when.
 
     Parameters
@@ -34,8 +34,6 @@ class Context:
         """Return a stackable field of each row's trial, [N]."""
         return self.hyper[name][self.cohort.trial]
 
-    of_rows = old_name("of_rows", "gather_hyper")
-
 
 @dataclass(frozen=True)
 class LocalContext(Context):
@@ -43,7 +41,7 @@ class LocalContext(Context):
 
     Parameters
     ----------
-    work : the local data of the rows at hand.
+    local_data : the local data of the rows at hand.
     """
 
-    work: LocalData
+    local_data: LocalData

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from otafl.core.contracts.blocks import Hyper, Tensors
-from otafl.core.renamed import old_name
+from otafl.core.contracts.tensors import Hyper, Tensors
+from otafl.core.renamed import Renamed
 
 NOISE_VARIANCE = 0.5
 """N: variance of one received real, half the receiver's complex noise variance."""
@@ -32,7 +32,7 @@ not end."""
 
 
 @dataclass(frozen=True)
-class LinkBudget:
+class LinkBudget(Renamed):
     """Hold how much the devices may transmit, and what that is in watts.
 
     Parameters
@@ -76,51 +76,51 @@ class Paths:
 
 
 @dataclass(frozen=True)
-class ChannelState:
+class ChannelState(Renamed):
     """Hold the channel of one round.
 
     Parameters
     ----------
-    h : [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`later`).
+    h : [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`blocks_fn`).
     gain : [S, K], linear large-scale power gain.
     block_symbols : channel uses of one coherence block, its F sub-carrier groups together; None: h
         lasts for the whole payload.
-    later : blocks -> [S, K, A, blocks, F], for a payload that is longer than a block; the first is
-        h.
-    paths : blocks -> the impulse responses that h follows from; None where none are known: a flat
-        channel, or one that is told by its frequency responses.
+    blocks_fn : blocks -> [S, K, A, blocks, F], for a payload that is longer than a block; the first
+        is h.
+    paths_fn : blocks -> the impulse responses that h follows from; None where none are known: a
+        flat channel, or one that is told by its frequency responses.
     """
 
     h: Tensor
     gain: Tensor
     block_symbols: int | None = None
-    later: Callable[[int], Tensor] | None = None
-    paths: Callable[[int], Paths] | None = None
+    blocks_fn: Callable[[int], Tensor] | None = None
+    paths_fn: Callable[[int], Paths] | None = None
 
-    def over(self, symbols: int) -> Tensor:
+    def extend_to(self, num_symbols: int) -> Tensor:
         """Return h [S, K, A, B, F] of as many blocks as so many channel uses last."""
-        if self.block_symbols is None or self.later is None:
+        if self.block_symbols is None or self.blocks_fn is None:
             return self.h
-        return self.later(max(1, -(-symbols // self.block_symbols)))
+        return self.blocks_fn(max(1, -(-num_symbols // self.block_symbols)))
 
-    def stops(self, h: Tensor, symbols: int) -> list[int]:
-        """Return the channel use after which each cell (b, f) of h = `over(symbols)` ends.
+    def compute_cell_ends(self, h: Tensor, num_symbols: int) -> list[int]:
+        """Return the channel use after which each cell (b, f) of h = `extend_to(symbols)` ends.
 
         Cells come in the order of h flattened over (B, F). A block's groups are filled one after
         the other, evenly.
         """
         blocks, groups = h.shape[3:]
-        length = self.block_symbols or -(-symbols // blocks)
+        length = self.block_symbols or -(-num_symbols // blocks)
         stops = []
         for block in range(blocks):
-            here = min(length, symbols - block * length)  # channel uses of this block
+            here = min(length, num_symbols - block * length)  # channel uses of this block
             for group in range(1, groups + 1):
                 stops.append(block * length + here * group // groups)
         return stops
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Renamed):
     """Hold what a power policy may see, for Q segments of a payload sent with one coefficient each.
 
     Parameters
@@ -129,100 +129,104 @@ class Link:
         noise is that of one antenna; large-scale gain included.
     gain : [S, K].
     budget : [S, K], bound on |p|^2 times the mean symbol power.
-    power : [S, Q, K], mean symbol power m_k of what is sent (side information).
-    noise : [S], variance N of one received real, known interference included.
-    sends : [S, K] bool, who has something to send. Of those, those in `eligible_mask` are on air.
-    linear : False for the factors of a product (weighting "none").
+    symbol_power : [S, Q, K], mean symbol power m_k of what is sent (side information).
+    noise_variance : [S], variance N of one received real, known interference included.
+    transmit_mask : [S, K] bool, who has something to send. Of those, those in `eligible_mask` are
+        on air.
+    is_linear : False for the factors of a product (weighting "none").
     hyper : the policy's fields, [S] each.
-    antennas : A.
+    num_antennas : A.
     variation : [S, Q], squared multivariate coefficient of variation of the symbols over the
         devices, for a policy that `needs_variation` (side information).
-    energy : [S, K], most that a device can radiate in this slot, in units of the receiver's noise
-        variance times symbols, inf where there is no bound; None: no bounds at all.
-    lengths : [Q], symbols of each segment.
-    payload : symbols of the whole slot.
+    energy_budget : [S, K], most that a device can radiate in this slot, in units of the receiver's
+        noise variance times symbols, inf where there is no bound; None: no bounds at all.
+    segment_lengths : [Q], symbols of each segment.
+    num_symbols : symbols of the whole slot.
     """
 
     h: Tensor
     gain: Tensor
     budget: Tensor
-    power: Tensor
-    noise: Tensor
-    sends: Tensor
-    linear: bool
+    symbol_power: Tensor
+    noise_variance: Tensor
+    transmit_mask: Tensor
+    is_linear: bool
     hyper: Hyper
-    antennas: int = 1
+    num_antennas: int = 1
     variation: Tensor | None = None
-    energy: Tensor | None = None
-    lengths: Tensor | None = None
-    payload: int = 0
+    energy_budget: Tensor | None = None
+    segment_lengths: Tensor | None = None
+    num_symbols: int = 0
 
     @property
     def eligible_mask(self) -> Tensor:
         """Return who can send, segment by segment, [S, Q, K] bool: who has something to send and a
         channel, P_k |h_k|^2 >= `MIN_SNR`."""
         channel = self.budget[:, None] * self.h.abs().square() >= MIN_SNR
-        return self.sends[:, None] & channel
-
-    able = old_name("able", "eligible_mask")
+        return self.transmit_mask[:, None] & channel
 
 
 @dataclass(frozen=True)
-class TransmitLimits:
+class TransmitLimits(Renamed):
     """Bound a slot's transmissions beside the power budget, [S, K] each; None: no bound.
 
     Parameters
     ----------
-    power : share of the budget that a device keeps to, above 0.
-    energy : most that it can radiate in the slot, of which each channel use costs `per_symbol` for
-        its circuits first; both in units of the receiver's noise variance times symbols.
-    sent : share of its symbols that a device sends before it crashes, 1 for one that does not.
-    copies : times that it sends its update, by mistake 2.
-    running : [S] bool, the trials whose slot it is; None: all.
+    power_share : share of the budget that a device keeps to, above 0.
+    energy_budget : most that it can radiate in the slot, of which each channel use costs
+        `energy_per_symbol` for its circuits first; both in units of the receiver's noise variance
+        times symbols.
+    sent_fraction : share of its symbols that a device sends before it crashes, 1 for one that does
+        not.
+    num_copies : times that it sends its update, by mistake 2.
+    trial_mask : [S] bool, the trials whose slot it is; None: all.
     """
 
-    power: Tensor | None = None
-    energy: Tensor | None = None
-    per_symbol: Tensor | None = None
-    sent: Tensor | None = None
-    copies: Tensor | None = None
-    running: Tensor | None = None
+    power_share: Tensor | None = None
+    energy_budget: Tensor | None = None
+    energy_per_symbol: Tensor | None = None
+    sent_fraction: Tensor | None = None
+    num_copies: Tensor | None = None
+    trial_mask: Tensor | None = None
 
 
 NO_LIMITS = TransmitLimits()
 
 
 @dataclass(frozen=True)
-class Coefficients:
+class Coefficients(Renamed):
     """Hold transmit and receive scalars.
 
     Parameters
     ----------
     p : [S, Q, K] complex transmit scalars, 0 where silent.
     eta : [S, Q] receive scaling, above 0.
-    active : [S, Q, K] bool, whom the receiver counts in its mean.
-    quiet : [S, Q, K] bool, who of them is silent without the receiver's knowing; None: nobody.
+    active_mask : [S, Q, K] bool, whom the receiver counts in its mean.
+    silent_mask : [S, Q, K] bool, who of them is silent without the receiver's knowing; None:
+        nobody.
     """
 
     p: Tensor
     eta: Tensor
-    active: Tensor
-    quiet: Tensor | None = None
+    active_mask: Tensor
+    silent_mask: Tensor | None = None
 
     @property
-    def on_air(self) -> Tensor:
+    def on_air_mask(self) -> Tensor:
         """Return who sends, [S, Q, K] bool."""
-        return self.active if self.quiet is None else self.active & ~self.quiet
+        return (
+            self.active_mask if self.silent_mask is None else self.active_mask & ~self.silent_mask
+        )
 
 
 @dataclass(frozen=True)
-class ChannelStatistics:
+class ChannelStatistics(Renamed):
     """Say what is known of the channel in the long run, after the receiver's combining.
 
     Parameters
     ----------
     gain, budget : [S, K].
-    noise : [S], N.
+    noise_variance : [S], N.
     mean_amplitude : () -> [S, K], E Re(h exp(-j angle h_hat)) of devices that pre-compensate the
         phase they believe in, large-scale gain included.
     mean_power : () -> [S, K], E|h|^2.
@@ -232,21 +236,21 @@ class ChannelStatistics:
         channel, mean over antennas and sub-carriers, is at least the threshold.
     prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment,
         large-scale gain included, is at least each device's own threshold.
-    draws : n -> [n, S, K] independent h_hat.
+    draw_samples : n -> [n, S, K] independent h_hat.
     """
 
     gain: Tensor
     budget: Tensor
-    noise: Tensor
+    noise_variance: Tensor
     mean_amplitude: Callable[[], Tensor]
     mean_power: Callable[[], Tensor]
     mean_inverse: Callable[[Tensor], Tensor]
     prob_unit_gain_above: Callable[[Tensor], Tensor]
     prob_gain_above: Callable[[Tensor], Tensor]
-    draws: Callable[[int], Tensor]
+    draw_samples: Callable[[int], Tensor]
 
 
-def combined(combiner: Tensor, h: Tensor) -> Tensor:
+def apply_combiner(combiner: Tensor, h: Tensor) -> Tensor:
     """Return the scalar channels f^H h_k [..., K] that a server makes of its A antennas.
 
     Their noise is that of one antenna.
@@ -262,7 +266,7 @@ def combined(combiner: Tensor, h: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LinkReport:
+class LinkReport(Renamed):
     """Say what a delivery cost and how far it was off, per trial or per (trial, device).
 
     Parameters
@@ -272,10 +276,10 @@ class LinkReport:
     energy_j : [S, K], radiated.
     on_air_s : [S, K], seconds of the slot in which the device transmits.
     nmse : [S], squared aggregation error over squared error-free aggregate, uplink groups together.
-    saved : name -> tensor, the coefficients themselves, where asked for.
-    heard : of each payload group a function that says what the server has received of it, [S, K]
-        bool, or [S, K, P] where some of a row's P reals may be missing: what was on air before a
-        crash, or whose packet arrived. Asked by those alone who keep something by it.
+    saved_tensors : name -> tensor, the coefficients themselves, where asked for.
+    delivered_mask_fns : of each payload group a function that says what the server has received of
+        it, [S, K] bool, or [S, K, P] where some of a row's P reals may be missing: what was on air
+        before a crash, or whose packet arrived. Asked by those alone who keep something by it.
     """
 
     symbols: Tensor
@@ -287,5 +291,5 @@ class LinkReport:
     energy_j: Tensor
     on_air_s: Tensor
     nmse: Tensor
-    saved: Tensors = field(default_factory=dict)
-    heard: tuple[Callable[[], Tensor], ...] = ()
+    saved_tensors: Tensors = field(default_factory=dict)
+    delivered_mask_fns: tuple[Callable[[], Tensor], ...] = ()

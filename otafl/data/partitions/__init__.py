@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
 
-__all__ = ["Counts", "Deck", "Partition"]
+__all__ = ["Partition", "PartitionTask", "SampleCounts"]

@@ -12,11 +12,11 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.data.dataset import Indices
-from otafl.data.dealt import Dealt
+from otafl.data.sample_assignment import SampleAssignment
 
 
 @dataclass(frozen=True)
-class Counts:
+class SampleCounts:
     """Say how much there is to deal out, which is known before the samples are.
 
     Parameters
@@ -24,13 +24,13 @@ class Counts:
     samples : for training.
     devices : K.
     classes : of the data set.
-    users : whether samples have users.
+    has_users : whether samples have users.
     """
 
     samples: int
     devices: int
     classes: int
-    users: bool
+    has_users: bool
 
     def check(self) -> None:
         """Raise UserError where there is no sample for each device."""
@@ -40,18 +40,18 @@ class Counts:
                 f"{self.samples}; use fewer devices"
             )
 
-    def check_each(self, key: str, each: int) -> None:
+    def check_samples_per_device(self, key: str, samples_per_device: int) -> None:
         """Raise UserError, which names the partition's key, where devices cannot have so many of
         the samples each."""
-        if self.devices * each > self.samples:
+        if self.devices * samples_per_device > self.samples:
             raise UserError(
-                f"data.partition.{key}: {self.devices} devices x {each} are more than the "
-                f"{self.samples} samples; a smaller number or fewer devices would do"
+                f"data.partition.{key}: {self.devices} devices x {samples_per_device} are more "
+                f"than the {self.samples} samples; a smaller number or fewer devices would do"
             )
 
 
 @dataclass(frozen=True)
-class Deck:
+class PartitionTask:
     """Hold the samples to deal out in a trial.
 
     labels: [n] int64, n at least `devices`, which is K. generator: the trial's. owner: [n] int64,
@@ -68,16 +68,16 @@ class Deck:
         self.counts.check()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> SampleCounts:
         """Say how much there is to deal out."""
         classes = len(np.unique(self.labels))
-        return Counts(len(self.labels), self.devices, classes, self.owner is not None)
+        return SampleCounts(len(self.labels), self.devices, classes, self.owner is not None)
 
-    def shuffled(self) -> Indices:
+    def draw_permutation(self) -> Indices:
         """Draw an order of all samples."""
         return self.generator.permutation(len(self.labels))
 
-    def by_class(self) -> list[Indices]:
+    def shuffle_by_class(self) -> list[Indices]:
         """Return the samples of each class that occurs, shuffled."""
         classes = np.unique(self.labels)
         return [self.generator.permutation(np.flatnonzero(self.labels == c)) for c in classes]
@@ -87,50 +87,50 @@ class Partition(Settings):
     """Split samples over the devices, once for each trial. A partition is its settings, the section
     `data.partition` of a scenario."""
 
-    shuffled: ClassVar[bool] = False
+    is_shuffled: ClassVar[bool] = False
     """A device's samples come in an order that may be cut into training and test samples as it
     is."""
 
-    by_user: ClassVar[bool] = False
+    groups_users: ClassVar[bool] = False
     """A device is users of the data set: its own test samples are theirs, not those of its
     classes."""
 
-    def fits(self, counts: Counts) -> None:
+    def check_counts(self, counts: SampleCounts) -> None:
         """Raise UserError where the counts alone show that the samples cannot be dealt out so."""
 
-    def sizes(self, counts: Counts) -> Sequence[int]:
+    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
         """Return the numbers of samples that devices get, where no draw decides them."""
         return ()
 
     @abstractmethod
-    def deal(self, deck: Deck) -> Sequence[Indices]:
+    def assign_samples(self, task: PartitionTask) -> Sequence[Indices]:
         """Return the samples of each device: disjoint, none empty. A sample can be left to no
-        device. A partition that makes no array for each device returns them as `Dealt`.
+        device. A partition that makes no array for each device returns them as `SampleAssignment`.
 
         Raises
         ------
         UserError : if there are too few samples, classes or users for what is asked.
         """
 
-    def labels(self, y: Indices, devices: int) -> Indices:
+    def relabel(self, y: Indices, devices: int) -> Indices:
         """Return the labels [n] that samples of labels y [n] bear once they are dealt out, the same
         for every trial."""
         return y
 
 
-MOST_SIGMA = 20.0
+MAX_SIGMA = 20.0
 """Deviation of a logarithm up to which shares of a sum can be computed in float64."""
 
 
-def cut_lognormal(
-    members: Indices, parts: int, sigma: float, least: int, generator: np.random.Generator
-) -> Dealt:
-    """Return the members in order, cut into parts of `least` and a log-normal share of the others;
-    evenly if sigma is 0."""
+def split_lognormal(
+    members: Indices, num_parts: int, sigma: float, min_size: int, generator: np.random.Generator
+) -> SampleAssignment:
+    """Return the members in order, cut into parts of `min_size` and a log-normal share of the
+    others; evenly if sigma is 0."""
     if sigma == 0:
-        return Dealt.evenly(members, parts)
-    share = generator.lognormal(0.0, sigma, parts)
-    free = len(members) - least * parts
+        return SampleAssignment.split_evenly(members, num_parts)
+    share = generator.lognormal(0.0, sigma, num_parts)
+    free = len(members) - min_size * num_parts
     ends = np.rint(np.cumsum(share) / share.sum() * free).astype(np.int64)
-    cuts = (ends + least * np.arange(1, parts + 1))[:-1]
-    return Dealt(members, np.diff(cuts, prepend=0, append=len(members)))
+    cuts = (ends + min_size * np.arange(1, num_parts + 1))[:-1]
+    return SampleAssignment(members, np.diff(cuts, prepend=0, append=len(members)))

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import MOST_SIGMA, Counts, Deck, Partition
+from otafl.data.partitions.base import MAX_SIGMA, Partition, PartitionTask, SampleCounts
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -34,14 +34,14 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class ClassWindow(Partition):
     """Give each device its samples in the order in which they are cut into training and test."""
 
-    shuffled: ClassVar[bool] = True
+    is_shuffled: ClassVar[bool] = True
 
     name: Literal["class_window"] = "class_window"
     classes_per_device: int = Field(2, ge=1)
     """classes a device holds, in a row"""
     first_samples: int = Field(10, ge=1)
     """samples that a device gets of each of its classes in any case"""
-    sigma: float = Field(2.0, ge=0, le=MOST_SIGMA)
+    sigma: float = Field(2.0, ge=0, le=MAX_SIGMA)
     """deviation of the logarithm of the shares"""
     reserve: int = Field(1000, ge=0)
     """what the log-normal shares of a class leave of its samples"""
@@ -66,20 +66,22 @@ class ClassWindow(Partition):
             if not 0 <= low <= high:
                 yield f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high"
 
-    def fits(self, counts: Counts) -> None:
+    def check_counts(self, counts: SampleCounts) -> None:
         if self.classes_per_device > counts.classes:
             raise UserError(
                 f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
                 f"{counts.classes} classes of the samples"
             )
-        counts.check_each("first_samples", self.classes_per_device * self.first_samples)
+        counts.check_samples_per_device(
+            "first_samples", self.classes_per_device * self.first_samples
+        )
 
-    def deal(self, deck: Deck) -> list[Indices]:
-        self.fits(deck.counts)
-        devices = deck.devices
-        first, rest = self.split_seed or deck.generator.integers(2**32, size=2)
+    def assign_samples(self, task: PartitionTask) -> list[Indices]:
+        self.check_counts(task.counts)
+        devices = task.devices
+        first, rest = self.split_seed or task.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
-        members, window, parts, given = self._first(deck.labels, devices)
+        members, window, parts, given = self._assign_first_samples(task.labels, devices)
         # float [classes, devices, window]; of the devices' axis only the first few places are read.
         share = numpy_s.lognormal(0, self.sigma, (len(members), *window.shape))
         room = np.array([max(0, len(own) - self.reserve) for own in members])
@@ -99,19 +101,19 @@ class ClassWindow(Partition):
                 part.reverse()
         return [np.array(part, np.int64) for part in parts]
 
-    def labels(self, y: Indices, devices: int) -> Indices:
+    def relabel(self, y: Indices, devices: int) -> Indices:
         """Return the labels, with `mislabel_first` j for the first samples that a device got of its
         j-th class."""
         if not self.mislabel_first:
             return y
-        _, window, parts, _ = self._first(y, devices)
+        _, window, parts, _ = self._assign_first_samples(y, devices)
         borne = y.copy()
         place = np.repeat(np.arange(window.shape[1]), self.first_samples)
         for part in parts:
             borne[part] = place
         return borne
 
-    def _first(
+    def _assign_first_samples(
         self, labels: Indices, devices: int
     ) -> tuple[list[Indices], Indices, list[list[int]], Indices]:
         """Return the samples of each class; the classes [devices, classes_per_device] of each

@@ -2,10 +2,10 @@
 
     partition(deck, **options) -> the samples of each device
 
-`deck` is an `otafl.data.partitions.Deck`: the labels, the number of devices and the trial's random
-generator. What it returns is K lists or arrays of places among the samples, disjoint, none empty; a
-sample can be left to no device. options: the other keys of the section. Attributes of the function,
-`shuffled` and `by_user`, say what those of `Partition` say.
+`deck` is an `otafl.data.partitions.PartitionTask`: the labels, the number of devices and the
+trial's random generator. What it returns is K lists or arrays of places among the samples,
+disjoint, none empty; a sample can be left to no device. options: the other keys of the section.
+Attributes of the function, `shuffled` and `by_user`, say what those of `Partition` say.
 """
 
 from __future__ import annotations
@@ -17,47 +17,50 @@ import numpy as np
 from pydantic import ConfigDict
 
 from otafl.data.dataset import Indices
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Deck, Partition
-from otafl.user_code.own import OwnFunction
+from otafl.data.partitions.base import Partition, PartitionTask
+from otafl.data.sample_assignment import SampleAssignment
+from otafl.user_code.custom_part import CustomFunction
 
 
-class CustomPartition(OwnFunction, Partition):
+class CustomPartition(CustomFunction, Partition):
     """Call the user's function, and check what it returns."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     table: ClassVar = "partition"
-    given: ClassVar = ("deck",)
+    positional_names: ClassVar = ("deck",)
 
     @property
-    def shuffled(self) -> bool:  # type: ignore[override]
-        return bool(getattr(self.found(), "shuffled", False))
+    def is_shuffled(self) -> bool:  # type: ignore[override]
+        return bool(getattr(self.find_function(), "shuffled", False))
 
     @property
-    def by_user(self) -> bool:  # type: ignore[override]
-        return bool(getattr(self.found(), "by_user", False))
+    def groups_users(self) -> bool:  # type: ignore[override]
+        return bool(getattr(self.find_function(), "groups_users", False))
 
-    def deal(self, deck: Deck) -> Dealt:
-        returned = self.call(deck)
-        parts = [self._places(part, device) for device, part in enumerate(self._parts(returned))]
-        if len(parts) != deck.devices:
-            self._refuse(f"the samples of {len(parts)} devices", f"those of {deck.devices}")
-        dealt = Dealt.of(parts)
-        samples = len(deck.labels)
-        if not ((dealt.places >= 0) & (dealt.places < samples)).all():
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        returned = self.call(task)
+        parts = [
+            self._to_sample_index(part, device)
+            for device, part in enumerate(self._check_parts(returned))
+        ]
+        if len(parts) != task.devices:
+            self._refuse(f"the samples of {len(parts)} devices", f"those of {task.devices}")
+        dealt = SampleAssignment.from_parts(parts)
+        samples = len(task.labels)
+        if not ((dealt.sample_index >= 0) & (dealt.sample_index < samples)).all():
             self._refuse("places that are none", f"whole numbers from 0 to {samples - 1}")
-        times = np.bincount(dealt.places, minlength=samples)
+        times = np.bincount(dealt.sample_index, minlength=samples)
         if times.max() > 1:
             self._refuse(f"sample {times.argmax()} {times.max()} times", "each once at most")
         return dealt
 
-    def _parts(self, returned: Any) -> Iterable[Any]:
+    def _check_parts(self, returned: Any) -> Iterable[Any]:
         if not isinstance(returned, Sequence | np.ndarray) or isinstance(returned, str):
             self._refuse(f"a {type(returned).__name__}", "a list, one item for each device,")
         return returned
 
-    def _places(self, part: Any, device: int) -> Indices:
+    def _to_sample_index(self, part: Any, device: int) -> Indices:
         places = np.asarray(part)
         if places.ndim != 1 or not len(places) or places.dtype.kind not in "iu":
             got = f"shape {list(places.shape)} and type {places.dtype}"

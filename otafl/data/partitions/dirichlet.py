@@ -14,8 +14,8 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.sample_assignment import SampleAssignment
 
 _TRIES = 100
 
@@ -29,14 +29,14 @@ class Dirichlet(Partition):
     min_samples: int = Field(1, ge=1)
     """a device's smallest share; redrawn until met"""
 
-    def fits(self, counts: Counts) -> None:
-        counts.check_each("min_samples", self.min_samples)
+    def check_counts(self, counts: SampleCounts) -> None:
+        counts.check_samples_per_device("min_samples", self.min_samples)
 
-    def deal(self, deck: Deck) -> Dealt:
-        self.fits(deck.counts)
-        classes, devices, samples = deck.by_class(), deck.devices, len(deck.labels)
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        self.check_counts(task.counts)
+        classes, devices, samples = task.shuffle_by_class(), task.devices, len(task.labels)
         for _ in range(_TRIES):
-            parts = self._once(classes, deck)
+            parts = self._draw_assignment(classes, task)
             if parts.counts.min() >= self.min_samples:
                 return parts
         raise UserError(
@@ -45,12 +45,14 @@ class Dirichlet(Partition):
             "alpha, a smaller data.partition.min_samples or a smaller devices.count"
         )
 
-    def _once(self, classes: list[Indices], deck: Deck) -> Dealt:
+    def _draw_assignment(self, classes: list[Indices], task: PartitionTask) -> SampleAssignment:
         """Deal samples out by one draw; a device's part can be empty."""
         device = []
         for members in classes:
-            share = deck.generator.dirichlet(np.full(deck.devices, self.alpha))
+            share = task.generator.dirichlet(np.full(task.devices, self.alpha))
             cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
             sizes = np.diff(cuts, prepend=0, append=len(members))
-            device.append(np.repeat(np.arange(deck.devices), sizes))
-        return Dealt.grouped(np.concatenate(classes), np.concatenate(device), deck.devices)
+            device.append(np.repeat(np.arange(task.devices), sizes))
+        return SampleAssignment.group_by_device(
+            np.concatenate(classes), np.concatenate(device), task.devices
+        )

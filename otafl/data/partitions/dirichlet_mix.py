@@ -18,13 +18,13 @@ import numpy as np
 from pydantic import Field
 
 from otafl.data.dataset import Indices
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
 
 
 class DirichletMix(Partition):
     """Give each device its samples in random order."""
 
-    shuffled: ClassVar[bool] = True
+    is_shuffled: ClassVar[bool] = True
 
     name: Literal["dirichlet_mix"] = "dirichlet_mix"
     alpha: float = Field(0.5, gt=0)
@@ -32,25 +32,27 @@ class DirichletMix(Partition):
     samples_per_device: int | None = Field(None, ge=1)
     """samples a device holds; by default all, dealt out evenly"""
 
-    def fits(self, counts: Counts) -> None:
-        counts.check_each("samples_per_device", self._each(counts.samples, counts.devices))
+    def check_counts(self, counts: SampleCounts) -> None:
+        counts.check_samples_per_device(
+            "samples_per_device", self._get_samples_per_device(counts.samples, counts.devices)
+        )
 
-    def sizes(self, counts: Counts) -> Sequence[int]:
-        return [self._each(counts.samples, counts.devices)] * counts.devices
+    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
+        return [self._get_samples_per_device(counts.samples, counts.devices)] * counts.devices
 
-    def _each(self, samples: int, devices: int) -> int:
+    def _get_samples_per_device(self, samples: int, devices: int) -> int:
         return self.samples_per_device or samples // devices
 
-    def deal(self, deck: Deck) -> list[Indices]:
-        self.fits(deck.counts)
-        devices, generator = deck.devices, deck.generator
-        each = self._each(len(deck.labels), devices)
-        members = deck.by_class()
+    def assign_samples(self, task: PartitionTask) -> list[Indices]:
+        self.check_counts(task.counts)
+        devices, generator = task.devices, task.generator
+        each = self._get_samples_per_device(len(task.labels), devices)
+        members = task.shuffle_by_class()
         given = np.zeros(len(members), np.int64)
         stock = np.array([len(own) for own in members])
         parts: list[Indices] = [np.empty(0, np.int64)] * devices
         for device in generator.permutation(devices):
-            count = _counts(each, stock - given, self.alpha, generator)
+            count = _draw_class_counts(each, stock - given, self.alpha, generator)
             pieces = [
                 own[start : start + n] for own, start, n in zip(members, given, count, strict=True)
             ]
@@ -59,17 +61,19 @@ class DirichletMix(Partition):
         return parts
 
 
-def _counts(each: int, stock: Indices, alpha: float, generator: np.random.Generator) -> Indices:
+def _draw_class_counts(
+    num_samples: int, stock: Indices, alpha: float, generator: np.random.Generator
+) -> Indices:
     """Draw how many samples of each class a device takes. What a class cannot give is drawn again
     from the others: some parts of a Dirichlet, made to sum to one, are a Dirichlet of their own."""
     taken = np.zeros_like(stock)
     mix = generator.dirichlet(np.full(len(stock), alpha))
-    while taken.sum() < each:
+    while taken.sum() < num_samples:
         left = stock - taken
         mix = np.where(left > 0, mix, 0.0)
         if mix.sum() == 0.0:  # the others' parts are too small for a float
             some = left > 0
             mix[some] = generator.dirichlet(np.full(some.sum(), alpha))
-        wanted = generator.multinomial(each - taken.sum(), mix / mix.sum())
+        wanted = generator.multinomial(num_samples - taken.sum(), mix / mix.sum())
         taken += np.minimum(wanted, left)
     return taken

@@ -20,9 +20,9 @@ from pydantic import ConfigDict
 
 from otafl.core.errors import UserError
 from otafl.core.packages import import_extra
-from otafl.core.words import did_you_mean
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.core.suggestions import format_suggestion
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.sample_assignment import SampleAssignment
 
 _SEED = 42
 """What stands for a trial's seed where arguments are only looked at."""
@@ -42,46 +42,46 @@ class Flower(Partition):
     partitioner: str
     """class of flwr_datasets.partitioner"""
 
-    def fits(self, counts: Counts) -> None:
-        self._made(counts, _SEED)
+    def check_counts(self, counts: SampleCounts) -> None:
+        self._build_partitioner(counts, _SEED)
 
-    def deal(self, deck: Deck) -> Dealt:
-        places, generator = deck.shuffled(), deck.generator
-        partitioner = self._made(deck.counts, int(generator.integers(2**31)))
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        places, generator = task.draw_permutation(), task.generator
+        partitioner = self._build_partitioner(task.counts, int(generator.integers(2**31)))
         from datasets import Dataset
 
-        columns = {"label": deck.labels[places], "place": places}
-        if deck.owner is not None:
-            columns["user"] = deck.owner[places]
+        columns = {"label": task.labels[places], "place": places}
+        if task.owner is not None:
+            columns["user"] = task.owner[places]
         partitioner.dataset = Dataset.from_dict(columns)
         try:
             count = partitioner.num_partitions
             parts = [
                 np.asarray(partitioner.load_partition(device)["place"][:], np.int64)
-                for device in range(min(count, deck.devices))
+                for device in range(min(count, task.devices))
             ]
         except Exception as error:  # whatever a partitioner makes of its arguments
-            raise self._refused(error) from error
-        self._check(count, parts, deck)
-        return Dealt.of(parts)
+            raise self._make_error(error) from error
+        self._check(count, parts, task)
+        return SampleAssignment.from_parts(parts)
 
-    def _made(self, counts: Counts, seed: int) -> Any:
+    def _build_partitioner(self, counts: SampleCounts, seed: int) -> Any:
         """Return the partitioner. Raises UserError where there is none, or its arguments do not
         fit."""
-        kind = self._kind()
+        kind = self._load_partitioner_class()
         takes = inspect.signature(kind).parameters
         own = {"num_partitions": counts.devices, "seed": seed, "partition_by": "label"}
         arguments = {name: one for name, one in own.items() if name in takes}
-        arguments |= self._given(list(takes), counts.users)
+        arguments |= self._collect_arguments(list(takes), counts.has_users)
         for name, one in takes.items():
             if one.default is one.empty and name not in arguments:
                 raise UserError(f"data.partition.{name}: {self.partitioner} needs it; add the key")
         try:
             return kind(**arguments)
         except Exception as error:
-            raise self._refused(error) from error
+            raise self._make_error(error) from error
 
-    def _given(self, takes: list[str], users: bool) -> dict[str, Any]:
+    def _collect_arguments(self, takes: list[str], users: bool) -> dict[str, Any]:
         """Return the arguments of the section, if the partitioner takes them."""
         given = dict(self.model_extra or {})
         columns = ("label", "user") if users else ("label",)
@@ -90,7 +90,7 @@ class Flower(Partition):
             if name in ("num_partitions", "seed"):
                 raise UserError(f"{said}leave it out, it is devices.count or what each trial draws")
             if name not in takes:
-                hint = did_you_mean(name, takes) or ";"
+                hint = format_suggestion(name, takes) or ";"
                 raise UserError(
                     f"data.partition.{name}: {self.partitioner} has no such argument{hint} it "
                     f"takes {', '.join(takes) or 'none'}"
@@ -99,7 +99,7 @@ class Flower(Partition):
                 raise UserError(f"{said}must be label, or user where samples have users")
         return given
 
-    def _kind(self) -> type[Any]:
+    def _load_partitioner_class(self) -> type[Any]:
         """Return the class of the partitioner."""
         partitioner = import_extra(
             "data.partition: 'flower'",
@@ -109,7 +109,7 @@ class Flower(Partition):
         )
         known = [name for name in partitioner.__all__ if name != "Partitioner"]
         if self.partitioner not in known:
-            hint = did_you_mean(self.partitioner, known) or ";"
+            hint = format_suggestion(self.partitioner, known) or ";"
             raise UserError(
                 f"data.partition.partitioner: Flower has no {self.partitioner!r}{hint} known: "
                 f"{', '.join(known)}"
@@ -117,11 +117,11 @@ class Flower(Partition):
         kind: type[Any] = getattr(partitioner, self.partitioner)
         return kind
 
-    def _refused(self, error: Exception) -> UserError:
+    def _make_error(self, error: Exception) -> UserError:
         said = " ".join(str(error).split())
         return UserError(f"data.partition: {self.partitioner}: {said} ({type(error).__name__})")
 
-    def _check(self, count: int, parts: list[Any], deck: Deck) -> None:
+    def _check(self, count: int, parts: list[Any], deck: PartitionTask) -> None:
         """Raise UserError unless each device has samples, and no two the same."""
         if count != deck.devices:
             raise UserError(

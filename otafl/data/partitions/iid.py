@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.sample_assignment import SampleAssignment
 
 
 class Iid(Partition):
     """Give devices numbers of samples that differ by at most one."""
 
-    shuffled: ClassVar[bool] = True
+    is_shuffled: ClassVar[bool] = True
 
     name: Literal["iid"] = "iid"
 
-    def sizes(self, counts: Counts) -> Sequence[int]:
+    def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
         least, more = divmod(counts.samples, counts.devices)
         return [least + 1] * more + [least] * (counts.devices - more)
 
-    def deal(self, deck: Deck) -> Dealt:
-        return Dealt.evenly(deck.shuffled(), deck.devices)
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        return SampleAssignment.split_evenly(task.draw_permutation(), task.devices)

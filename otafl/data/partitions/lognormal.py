@@ -11,25 +11,33 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import MOST_SIGMA, Counts, Deck, Partition, cut_lognormal
+from otafl.data.partitions.base import (
+    MAX_SIGMA,
+    Partition,
+    PartitionTask,
+    SampleCounts,
+    split_lognormal,
+)
+from otafl.data.sample_assignment import SampleAssignment
 
 
 class Lognormal(Partition):
     """Give devices numbers of samples in proportion to log-normal numbers."""
 
-    shuffled: ClassVar[bool] = True
+    is_shuffled: ClassVar[bool] = True
 
     name: Literal["lognormal"] = "lognormal"
-    sigma: float = Field(1.0, ge=0, le=MOST_SIGMA)
+    sigma: float = Field(1.0, ge=0, le=MAX_SIGMA)
     """deviation of the logarithm of a device's size"""
     min_samples: int = Field(1, ge=1)
     """what every device gets first"""
 
-    def fits(self, counts: Counts) -> None:
-        counts.check_each("min_samples", self.min_samples)
+    def check_counts(self, counts: SampleCounts) -> None:
+        counts.check_samples_per_device("min_samples", self.min_samples)
 
-    def deal(self, deck: Deck) -> Dealt:
-        self.fits(deck.counts)
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        self.check_counts(task.counts)
         least = self.min_samples
-        return cut_lognormal(deck.shuffled(), deck.devices, self.sigma, least, deck.generator)
+        return split_lognormal(
+            task.draw_permutation(), task.devices, self.sigma, least, task.generator
+        )

@@ -21,16 +21,16 @@ from pydantic import Field
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
-from otafl.data.dealt import Dealt
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.sample_assignment import SampleAssignment
 
 
 class Natural(Partition):
     """Give each device its users' samples, in the order of the samples."""
 
     example: ClassVar = {"data.name": "femnist"}
-    shuffled: ClassVar[bool] = True
-    by_user: ClassVar[bool] = True
+    is_shuffled: ClassVar[bool] = True
+    groups_users: ClassVar[bool] = True
 
     name: Literal["natural"] = "natural"
     regroup: float | None = Field(None, gt=0)
@@ -39,19 +39,23 @@ class Natural(Partition):
     min_users: int = Field(1, ge=1)
     """users that every group gets, with regroup"""
 
-    def fits(self, counts: Counts) -> None:
-        if not counts.users:
-            sets = [n for n in registry.names("data") if registry.component("data", n).has_users]
+    def check_counts(self, counts: SampleCounts) -> None:
+        if not counts.has_users:
+            sets = [
+                n
+                for n in registry.list_names("data")
+                if registry.load_component("data", n).has_users
+            ]
             raise UserError(
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
                 f"{' or '.join(sets)}; another partition would do"
             )
 
-    def deal(self, deck: Deck) -> Dealt:
-        self.fits(deck.counts)
-        devices, generator = deck.devices, deck.generator
-        assert deck.owner is not None  # as fits has looked
-        users, user_of = np.unique(deck.owner, return_inverse=True)
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        self.check_counts(task.counts)
+        devices, generator = task.devices, task.generator
+        assert task.owner is not None  # as fits has looked
+        users, user_of = np.unique(task.owner, return_inverse=True)
         needed = devices * (self.min_users if self.regroup else 1)
         if len(users) < needed:
             raise UserError(
@@ -63,17 +67,17 @@ class Natural(Partition):
             chosen = np.sort(generator.choice(len(users), devices, replace=False))
             device_of[chosen] = np.arange(devices)
         else:
-            sizes = self._sizes(len(users), deck)
+            sizes = self._draw_group_sizes(len(users), task)
             device_of = np.repeat(np.arange(devices), sizes)
         device = device_of[user_of]
         order = np.argsort(device, kind="stable")
         ends = np.searchsorted(device[order], np.arange(devices + 1))
-        return Dealt(order[ends[0] : ends[-1]], np.diff(ends))
+        return SampleAssignment(order[ends[0] : ends[-1]], np.diff(ends))
 
-    def _sizes(self, users: int, deck: Deck) -> Indices:
+    def _draw_group_sizes(self, users: int, task: PartitionTask) -> Indices:
         """Draw how many users each device has: the least and a Dirichlet share of the others,
         rounded down; who is left over then joins a device at random."""
-        devices, generator = deck.devices, deck.generator
+        devices, generator = task.devices, task.generator
         share = generator.dirichlet(np.full(devices, self.regroup))
         free = users - devices * self.min_users
         sizes = self.min_users + (free * share).astype(np.int64)

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.data.dealt import Dealt, spans
-from otafl.data.partitions.base import Counts, Deck, Partition
+from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
+from otafl.data.sample_assignment import SampleAssignment, concatenate_ranges
 
 
 class Shards(Partition):
@@ -24,15 +24,18 @@ class Shards(Partition):
     shards_per_device: int = Field(2, ge=1)
     """shards each device gets"""
 
-    def fits(self, counts: Counts) -> None:
-        counts.check_each("shards_per_device", self.shards_per_device)
+    def check_counts(self, counts: SampleCounts) -> None:
+        counts.check_samples_per_device("shards_per_device", self.shards_per_device)
 
-    def deal(self, deck: Deck) -> Dealt:
-        self.fits(deck.counts)
-        each, devices = self.shards_per_device, deck.devices
-        shuffled = deck.shuffled()  # which of a class's samples share a shard
-        order = shuffled[np.argsort(deck.labels[shuffled], kind="stable")]
-        shards = Dealt.evenly(order, devices * each)
-        hands = deck.generator.permutation(devices * each)
+    def assign_samples(self, task: PartitionTask) -> SampleAssignment:
+        self.check_counts(task.counts)
+        each, devices = self.shards_per_device, task.devices
+        shuffled = task.draw_permutation()  # which of a class's samples share a shard
+        order = shuffled[np.argsort(task.labels[shuffled], kind="stable")]
+        shards = SampleAssignment.split_evenly(order, devices * each)
+        hands = task.generator.permutation(devices * each)
         sizes = shards.counts[hands]
-        return Dealt(order[spans(shards.starts[hands], sizes)], sizes.reshape(devices, each).sum(1))
+        return SampleAssignment(
+            order[concatenate_ranges(shards.starts[hands], sizes)],
+            sizes.reshape(devices, each).sum(1),
+        )

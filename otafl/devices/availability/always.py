@@ -13,5 +13,5 @@ class AlwaysAvailable(Availability):
     class Settings(Availability.Settings):
         name: Literal["always"] = "always"
 
-    def changes(self, trial: int, device: int) -> None:
+    def list_changes(self, trial: int, device: int) -> None:
         return None

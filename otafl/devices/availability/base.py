@@ -11,9 +11,9 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from otafl.core import settings
-from otafl.core.rng import Streams, purpose
+from otafl.core.rng import Streams, declare_purpose
 
-LIVES = purpose("availability", __name__)
+LIVES = declare_purpose("availability", __name__)
 
 LEAST_S, MOST_S = 1e-3, 1e9
 """Shortest and longest mean times: shorter ones would take the clock a million events for each
@@ -31,14 +31,14 @@ class AvailabilitySetup:
     devices: int
     streams: Streams
 
-    def generator(self, trial: int, device: int) -> np.random.Generator:
+    def build_generator(self, trial: int, device: int) -> np.random.Generator:
         """Return what the whole life of a device of a trial is drawn from, from its start on."""
         return np.random.Generator(np.random.Philox(self._seed_streams(device)[trial]))
 
     @functools.cached_property
     def _seed_streams(self) -> Callable[[int], list[int]]:
         """Return what says the seeds of a device, one for each trial."""
-        return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.seeds, LIVES))
+        return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.draw_seeds, LIVES))
 
 
 class Availability(ABC):
@@ -60,7 +60,7 @@ class Availability(ABC):
         self.settings, self.setup = settings, setup
 
     @abstractmethod
-    def changes(self, trial: int, device: int) -> Life | None:
+    def list_changes(self, trial: int, device: int) -> Life | None:
         """Return a device's comings and goings; None for one that never leaves."""
 
 
@@ -79,7 +79,7 @@ class Lives(Sequence[Life | None]):
             return [self[k] for k in range(*device.indices(len(self)))]
         if not 0 <= device < self._devices:
             raise IndexError(f"device {device} of {self._devices}")
-        return self._availability.changes(self._trial, device)
+        return self._availability.list_changes(self._trial, device)
 
     def __len__(self) -> int:
         """Return K."""

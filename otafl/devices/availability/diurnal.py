@@ -77,16 +77,19 @@ class DiurnalAvailability(Availability):
         rising = settings.amplitude * self._turn  # largest p'
         self._most = []
         for hour in range(HOURS):  # after the peak; p falls for the first half of the day
-            ends = self._share(hour * self._hour_s), self._share((hour + 1) * self._hour_s)
+            ends = (
+                self._compute_share(hour * self._hour_s),
+                self._compute_share((hour + 1) * self._hour_s),
+            )
             change = rising if hour >= HOURS // 2 else 0.0
             numerator = change + max(ends) / settings.mean_session_s
             self._most.append(numerator / (1 - max(ends)))
 
-    def changes(self, trial: int, device: int) -> Life:
-        settings, draw = self.settings, self.setup.generator(trial, device)
+    def list_changes(self, trial: int, device: int) -> Life:
+        settings, draw = self.settings, self.setup.build_generator(trial, device)
         shift = settings.spread_hours * (draw.random() - 0.5)
         peak_s = (settings.peak_hour + shift - settings.start_hour) * self._hour_s
-        there = bool(draw.random() < self._share(-peak_s))
+        there = bool(draw.random() < self._compute_share(-peak_s))
         now_s = 0.0
         if not there:
             yield now_s, False
@@ -98,13 +101,13 @@ class DiurnalAvailability(Availability):
             there = not there
             yield now_s, there
 
-    def _share(self, at_s: float) -> float:
+    def _compute_share(self, at_s: float) -> float:
         """Return p, so many seconds after a peak."""
         return self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
 
     def _compute_rate(self, at_s: float) -> float:
         """Return r, so many seconds after a peak."""
-        share = self._share(at_s)
+        share = self._compute_share(at_s)
         change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
         return (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
 

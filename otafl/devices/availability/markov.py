@@ -27,8 +27,8 @@ class MarkovAvailability(Availability):
         mean_off_s: float = Field(600.0, ge=LEAST_S, le=MOST_S)
         """mean seconds that it is away"""
 
-    def changes(self, trial: int, device: int) -> Life:
-        draw = self.setup.generator(trial, device)
+    def list_changes(self, trial: int, device: int) -> Life:
+        draw = self.setup.build_generator(trial, device)
         off_s, on_s = means_s = self.settings.mean_off_s, self.settings.mean_on_s
         there = bool(draw.random() < on_s / (on_s + off_s))
         now_s = 0.0

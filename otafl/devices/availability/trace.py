@@ -43,7 +43,7 @@ class TraceAvailability(Availability):
         self._repeat_s = settings.repeat_s
         self._spans = read(settings.file, settings.repeat_s)
 
-    def changes(self, trial: int, device: int) -> Life | None:
+    def list_changes(self, trial: int, device: int) -> Life | None:
         spans = self._spans[device % len(self._spans)]
         if spans == [(0.0, math.inf if self._repeat_s is None else self._repeat_s)]:
             return None
@@ -86,7 +86,7 @@ def read(file: str, repeat_s: float | None) -> list[list[Span]]:
         elif end_s > last_s:
             fault = f"end_s: {end_s:g} is beyond devices.availability.repeat_s, {last_s:g}"
         if fault:
-            raise _error(file, row.line, fault)
+            raise _build_error(file, row.line, fault)
         rows.setdefault(int(device), []).append((start_s, end_s, row.line))
     return [_merge_intervals(file, device, sorted(rows[device])) for device in sorted(rows)]
 
@@ -97,7 +97,7 @@ def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]
     for start_s, end_s, line in rows:
         if spans and start_s < spans[-1][1]:
             text = f"start_s: {start_s:g} is inside another interval of device {device}"
-            raise _error(file, line, text)
+            raise _build_error(file, line, text)
         if spans and start_s == spans[-1][1]:
             spans[-1] = spans[-1][0], end_s
         else:
@@ -105,5 +105,5 @@ def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]
     return spans
 
 
-def _error(file: str, line: int, text: str) -> UserError:
+def _build_error(file: str, line: int, text: str) -> UserError:
     return UserError(f"{KEY}: '{file}', line {line}: {text}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from otafl.core.rng import Streams, purpose
+from otafl.core.rng import Streams, declare_purpose
 from otafl.devices.compute.base import Compute
 from otafl.devices.hardware import Hardware
 
-HARDWARE = purpose("compute", __name__)
+HARDWARE = declare_purpose("compute", __name__)
 
 
 def build(
@@ -27,7 +27,9 @@ def build(
     UserError
         For a file that cannot be read.
     """
-    generators = streams.generators(HARDWARE)
+    generators = streams.make_generators(HARDWARE)
     numbers = [0] * len(sections) if first is None else first
     trials = zip(sections, generators, numbers, strict=True)
-    return Hardware.stack([one.hardware(devices, each, number) for one, each, number in trials])
+    return Hardware.stack(
+        [one.build_hardware(devices, each, number) for one, each, number in trials]
+    )

@@ -16,8 +16,8 @@ from otafl.devices.compute.base import (
     Columns,
     NumericCompute,
     OwnQuantities,
-    common,
-    owned,
+    build_common_columns,
+    list_owned,
 )
 
 
@@ -49,20 +49,22 @@ class Classes(NumericCompute):
     """in_order deals devices out so that each class keeps to its share as closely as can be (equal
     shares: in turn); random draws each device's class with its share"""
 
-    def scales(self) -> bool:
-        own = owned(self.classes, self, ("frequency_min_share",))
+    def has_frequency_scaling(self) -> bool:
+        own = list_owned(self.classes, self, ("frequency_min_share",))
         return bool(np.min(own.get("frequency_min_share", self.frequency_min_share)) < 1)
 
     @property
     def is_in_order(self) -> bool:
         return self.assignment == "in_order"
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        of = self._of(devices, generator)
-        own = owned(self.classes, self, ("flops_per_s", *QUANTITIES))
-        return common(self, devices, 0.0) | {name: values[of] for name, values in own.items()}
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        of = self._assign_classes(devices, generator)
+        own = list_owned(self.classes, self, ("flops_per_s", *QUANTITIES))
+        return build_common_columns(self, devices, 0.0) | {
+            name: values[of] for name, values in own.items()
+        }
 
-    def _of(self, devices: int, generator: np.random.Generator) -> np.ndarray:
+    def _assign_classes(self, devices: int, generator: np.random.Generator) -> np.ndarray:
         """Return each device's class, [K] int64."""
         shares = np.array([one.share for one in self.classes])
         shares = shares / shares.sum()

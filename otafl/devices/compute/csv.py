@@ -21,8 +21,8 @@ from otafl.devices.compute.base import (
     Columns,
     NumericCompute,
     OwnQuantities,
-    common,
-    owned,
+    build_common_columns,
+    list_owned,
 )
 
 
@@ -43,18 +43,18 @@ class Csv(NumericCompute):
     file: str = Field(min_length=1)
     """CSV file; relative paths count from the working directory"""
 
-    def scales(self) -> bool:
+    def has_frequency_scaling(self) -> bool:
         return True  # as far as anybody knows before the file is read
 
     @property
     def is_in_order(self) -> bool:
         return True
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         path = Path(self.file)
-        rows = _rows(self.file, path.stat().st_mtime_ns if path.exists() else 0)
-        own = owned(rows, self, ("flops_per_s", "frequency_hz", *QUANTITIES))
-        columns = common(self, devices, np.inf)
+        rows = _read_rows(self.file, path.stat().st_mtime_ns if path.exists() else 0)
+        own = list_owned(rows, self, ("flops_per_s", "frequency_hz", *QUANTITIES))
+        columns = build_common_columns(self, devices, np.inf)
         columns |= {name: np.resize(values, devices) for name, values in own.items()}
         speed, frequency = columns["flops_per_s"], columns.pop("frequency_hz", np.inf)
         by_frequency = frequency * columns["flops_per_cycle"]
@@ -62,7 +62,7 @@ class Csv(NumericCompute):
 
 
 @functools.lru_cache(maxsize=4)
-def _rows(file: str, stamp: int) -> tuple[CsvDevice, ...]:
+def _read_rows(file: str, stamp: int) -> tuple[CsvDevice, ...]:
     """Return the devices of a file that was last changed at `stamp`. Raises UserError where it has
     others."""
     key, known = "devices.compute.file", tuple(CsvDevice.model_fields)

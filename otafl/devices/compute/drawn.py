@@ -32,9 +32,9 @@ from otafl.devices.compute.base import (
     Compute,
     NumericCompute,
     add_quantities,
+    expand_to_devices,
     get_bounds,
-    number,
-    same,
+    to_number,
 )
 
 LEAST = 2.0**-54
@@ -50,11 +50,11 @@ class UniformLaw(Settings):
         if self.uniform[0] > self.uniform[1]:
             yield f"uniform: the first end must not exceed the second, got {self.uniform}"
 
-    def span(self) -> tuple[float, float]:
+    def get_span(self) -> tuple[float, float]:
         """Return the lowest and the highest that can be drawn."""
         return self.uniform
 
-    def quantile(self, u: np.ndarray) -> np.ndarray:
+    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         """Return what uniform numbers [n] in [0, 1) are under the law."""
         low, high = self.uniform
         return low + (high - low) * u
@@ -70,11 +70,11 @@ class LognormalLaw(Settings):
 
     lognormal: _Lognormal
 
-    def span(self) -> tuple[float, float]:
+    def get_span(self) -> tuple[float, float]:
         sigma = self.lognormal.sigma
         return (math.ulp(0.0), math.inf) if sigma else (self.lognormal.median,) * 2
 
-    def quantile(self, u: np.ndarray) -> np.ndarray:
+    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         law = self.lognormal
         return np.asarray(law.median * np.exp(law.sigma * ndtri(np.maximum(u, LEAST))))
 
@@ -94,10 +94,10 @@ class NormalLaw(Settings):
 
     normal: _Normal
 
-    def span(self) -> tuple[float, float]:
+    def get_span(self) -> tuple[float, float]:
         return self.normal.least, math.inf
 
-    def quantile(self, u: np.ndarray) -> np.ndarray:
+    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         law, u = self.normal, np.maximum(u, LEAST)
         above = ndtr((law.mean - law.least) / law.std)  # P(X >= least), at least 1/2
         return np.maximum(law.least, law.mean - law.std * ndtri(u * above))
@@ -108,10 +108,10 @@ class ChoiceLaw(Settings):
 
     choice: tuple[float, ...] = Field(min_length=1)
 
-    def span(self) -> tuple[float, float]:
+    def get_span(self) -> tuple[float, float]:
         return min(self.choice), max(self.choice)
 
-    def quantile(self, u: np.ndarray) -> np.ndarray:
+    def compute_quantile(self, u: np.ndarray) -> np.ndarray:
         values = np.array(self.choice)
         return values[(u * len(values)).astype(np.int64)]
 
@@ -127,7 +127,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
 """Law -> the keys that it takes, if it is a mapping."""
 
 
-def _law(value: Any) -> Any:
+def _parse_law(value: Any) -> Any:
     """Refuse a mapping that is no law with a clear sentence."""
     if not isinstance(value, Mapping):
         return value
@@ -140,7 +140,7 @@ def _law(value: Any) -> Any:
     return value
 
 
-def _kind(value: Any) -> str:
+def _get_tag(value: Any) -> str:
     """Return the tag of a value: the only key of a law."""
     keys = type(value).model_fields if isinstance(value, Settings) else value
     return f"{next(iter(keys))} law" if isinstance(keys, Mapping) else "number"
@@ -152,8 +152,8 @@ Quantity = Annotated[
     | Annotated[LognormalLaw, Tag("lognormal law")]
     | Annotated[NormalLaw, Tag("normal law")]
     | Annotated[ChoiceLaw, Tag("choice law")],
-    Discriminator(_kind),
-    BeforeValidator(_law),
+    Discriminator(_get_tag),
+    BeforeValidator(_parse_law),
 ]
 """A number or a law."""
 
@@ -174,11 +174,11 @@ class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # 
 
     @field_validator("flops_per_s", *QUANTITIES)
     @classmethod
-    def _within(cls, value: float | Law | None, info: ValidationInfo) -> float | Law | None:
+    def _check_bounds(cls, value: float | Law | None, info: ValidationInfo) -> float | Law | None:
         """Refuse what could not be given, if it can be drawn."""
         if value is None:
             return value
-        lowest, highest = _span(value)
+        lowest, highest = _get_span(value)
         name = str(info.field_name)
         bounds = {"gt": 0.0} if name == "flops_per_s" else get_bounds(name)
         least = bounds.get("gt", bounds.get("ge", -math.inf))
@@ -190,20 +190,24 @@ class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # 
             raise ValueError(f"can be {highest:g}; all that can be drawn must be at most {most:g}")
         return value
 
-    def scales(self: Any) -> bool:
-        return _span(self.frequency_min_share)[0] < 1
+    def has_frequency_scaling(self: Any) -> bool:
+        return _get_span(self.frequency_min_share)[0] < 1
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         names = ("flops_per_s", *QUANTITIES)
         u = generator.random((devices, len(names)))
         columns = {}
         for place, name in enumerate(names):
             value = getattr(self, name)
             plain = value is None or isinstance(value, float)
-            columns[name] = same(number(value), devices) if plain else value.quantile(u[:, place])
+            columns[name] = (
+                expand_to_devices(to_number(value), devices)
+                if plain
+                else value.compute_quantile(u[:, place])
+            )
         return columns
 
 
-def _span(value: float | Law) -> tuple[float, float]:
+def _get_span(value: float | Law) -> tuple[float, float]:
     """Return the lowest and the highest that a quantity can be."""
-    return (value, value) if isinstance(value, float) else value.span()
+    return (value, value) if isinstance(value, float) else value.get_span()

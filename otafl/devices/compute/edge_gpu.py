@@ -20,22 +20,27 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.core.settings import stackable
-from otafl.devices.compute.base import Columns, NumericCompute, changed, common
+from otafl.core.settings import declare_stackable
+from otafl.devices.compute.base import (
+    Columns,
+    NumericCompute,
+    build_common_columns,
+    declare_changed,
+)
 
 
 class EdgeGpu(NumericCompute):
     name: Literal["edge_gpu"] = "edge_gpu"
-    frequency_hz: float = stackable(1.12e9, gt=0)
+    frequency_hz: float = declare_stackable(1.12e9, gt=0)
     """highest clock frequency"""
-    flops_per_cycle: float = changed("flops_per_cycle", 256.0)
-    kappa: float = changed("kappa", 1.07e-26)
-    frequency_min_share: float = changed("frequency_min_share", 0.76)
-    memory_mb: float | None = changed("memory_mb", 8192.0)
-    circuit_w: float = changed("circuit_w", 1.28)
-    receive_w: float = changed("receive_w", 0.94)
-    idle_w: float = changed("idle_w", 2.0)
-    sleep_w: float = changed("sleep_w", 2.0)
+    flops_per_cycle: float = declare_changed("flops_per_cycle", 256.0)
+    kappa: float = declare_changed("kappa", 1.07e-26)
+    frequency_min_share: float = declare_changed("frequency_min_share", 0.76)
+    memory_mb: float | None = declare_changed("memory_mb", 8192.0)
+    circuit_w: float = declare_changed("circuit_w", 1.28)
+    receive_w: float = declare_changed("receive_w", 0.94)
+    idle_w: float = declare_changed("idle_w", 2.0)
+    sleep_w: float = declare_changed("sleep_w", 2.0)
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        return common(self, devices, self.flops_per_cycle * self.frequency_hz)
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return build_common_columns(self, devices, self.flops_per_cycle * self.frequency_hz)

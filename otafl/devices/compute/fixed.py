@@ -6,14 +6,14 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.core.settings import stackable
-from otafl.devices.compute.base import Columns, NumericCompute, common
+from otafl.core.settings import declare_stackable
+from otafl.devices.compute.base import Columns, NumericCompute, build_common_columns
 
 
 class Fixed(NumericCompute):
     name: Literal["fixed"] = "fixed"
-    flops_per_s: float = stackable(6e9, gt=0)
+    flops_per_s: float = declare_stackable(6e9, gt=0)
     """operations a second; 6e9 is 4 a cycle at 1.5 GHz"""
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        return common(self, devices, self.flops_per_s)
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return build_common_columns(self, devices, self.flops_per_s)

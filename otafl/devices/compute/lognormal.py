@@ -9,17 +9,17 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.core.settings import stackable
-from otafl.devices.compute.base import Columns, NumericCompute, common
+from otafl.core.settings import declare_stackable
+from otafl.devices.compute.base import Columns, NumericCompute, build_common_columns
 
 
 class Lognormal(NumericCompute):
     name: Literal["lognormal"] = "lognormal"
-    median_flops_per_s: float = stackable(6e9, gt=0)
+    median_flops_per_s: float = declare_stackable(6e9, gt=0)
     """median operations a second"""
-    sigma: float = stackable(0.5, ge=0)
+    sigma: float = declare_stackable(0.5, ge=0)
     """standard deviation of the speed's natural logarithm"""
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         z = generator.standard_normal(devices)
-        return common(self, devices, self.median_flops_per_s * np.exp(self.sigma * z))
+        return build_common_columns(self, devices, self.median_flops_per_s * np.exp(self.sigma * z))

@@ -22,23 +22,28 @@ from typing import Literal
 
 import numpy as np
 
-from otafl.core.settings import stackable
-from otafl.devices.compute.base import Columns, NumericCompute, changed, common
+from otafl.core.settings import declare_stackable
+from otafl.devices.compute.base import (
+    Columns,
+    NumericCompute,
+    build_common_columns,
+    declare_changed,
+)
 
 
 class Mcu(NumericCompute):
     name: Literal["mcu"] = "mcu"
-    frequency_hz: float = stackable(64e6, gt=0)
+    frequency_hz: float = declare_stackable(64e6, gt=0)
     """clock frequency"""
-    flops_per_cycle: float = changed("flops_per_cycle", 0.5)
-    kappa: float = changed("kappa", 3.78e-26)
-    memory_mb: float | None = changed("memory_mb", 0.25)
-    battery_j: float | None = changed("battery_j", 2430.0)
-    circuit_w: float = changed("circuit_w", 13.5e-3)
-    receive_w: float = changed("receive_w", 18.8e-3)
-    idle_w: float = changed("idle_w", 9.5e-6)
-    sleep_w: float = changed("sleep_w", 9.5e-6)
-    efficiency: float = changed("efficiency", 0.18)
+    flops_per_cycle: float = declare_changed("flops_per_cycle", 0.5)
+    kappa: float = declare_changed("kappa", 3.78e-26)
+    memory_mb: float | None = declare_changed("memory_mb", 0.25)
+    battery_j: float | None = declare_changed("battery_j", 2430.0)
+    circuit_w: float = declare_changed("circuit_w", 13.5e-3)
+    receive_w: float = declare_changed("receive_w", 18.8e-3)
+    idle_w: float = declare_changed("idle_w", 9.5e-6)
+    sleep_w: float = declare_changed("sleep_w", 9.5e-6)
+    efficiency: float = declare_changed("efficiency", 0.18)
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        return common(self, devices, self.flops_per_cycle * self.frequency_hz)
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
+        return build_common_columns(self, devices, self.flops_per_cycle * self.frequency_hz)

@@ -27,8 +27,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
-from otafl.core.settings import stackable
-from otafl.devices.compute.base import Columns, NumericCompute, common
+from otafl.core.settings import declare_stackable
+from otafl.devices.compute.base import Columns, NumericCompute, build_common_columns
 
 BATTERY = {
     "battery_j": 55440.0,
@@ -43,9 +43,9 @@ BATTERY = {
 
 class Phone(NumericCompute):
     name: Literal["phone"] = "phone"
-    frequency_min_hz: float = stackable(1e9, gt=0)
+    frequency_min_hz: float = declare_stackable(1e9, gt=0)
     """highest clock frequency of the slowest phone"""
-    frequency_max_hz: float = stackable(2e9, gt=0)
+    frequency_max_hz: float = declare_stackable(2e9, gt=0)
     """highest clock frequency of the fastest phone"""
     battery: bool = False
     """on a battery, with the draw of an LTE radio: gives battery_j, circuit_w, receive_w, idle_w,
@@ -66,7 +66,7 @@ class Phone(NumericCompute):
                 f"{self.frequency_min_hz:g} and {self.frequency_max_hz:g}"
             )
 
-    def columns(self, devices: int, generator: np.random.Generator) -> Columns:
+    def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         span = self.frequency_max_hz - self.frequency_min_hz
         frequency = self.frequency_min_hz + span * generator.random(devices)
-        return common(self, devices, self.flops_per_cycle * frequency)
+        return build_common_columns(self, devices, self.flops_per_cycle * frequency)

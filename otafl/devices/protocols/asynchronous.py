@@ -23,5 +23,5 @@ class Asynchronous(Protocol):
     together: int = Field(1, ge=1)
     """most devices in a slot, of those who wait when the uplink is free"""
 
-    def rules(self, deadline_s: float, late: Late) -> Rules:
-        return Rules(1, most=self.together, late="next", broadcast_first=False)
+    def build_rules(self, deadline_s: float, late: Late) -> Rules:
+        return Rules(1, max_ready=self.together, late="next", broadcast_first=False)

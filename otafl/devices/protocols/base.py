@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings
 
 Late = Literal["drop", "next"]
@@ -21,15 +21,16 @@ class Rules:
     """Say when a trial's slots open, and who is in them.
 
     ready: devices that must be ready, or all that are at work; 0 opens at instants alone. period_s:
-    between these. deadline_s: from the start of the round to the slot at the latest. most: devices
-    in a slot, those who were ready first. late: what becomes of those at work who are not ready.
+    between these. deadline_s: from the start of the round to the slot at the latest. max_ready:
+    devices in a slot, those who were ready first. late: what becomes of those at work who are not
+    ready.
     broadcast_first: whether the broadcast must be over.
     """
 
     ready: float = math.inf
     period_s: float = math.inf
     deadline_s: float = math.inf
-    most: int | None = None
+    max_ready: int | None = None
     late: Late = "drop"
     broadcast_first: bool = True
 
@@ -44,7 +45,7 @@ class Protocol(Settings):
     """Devices that miss a slot go on, and count as participants until they are in one."""
 
     @abstractmethod
-    def rules(self, deadline_s: float, late: Late) -> Rules:
+    def build_rules(self, deadline_s: float, late: Late) -> Rules:
         """Return the rules of a trial.
 
         Parameters
@@ -60,4 +61,4 @@ class Protocol(Settings):
                 f"got {deadline_s:g}, but protocol '{scenario.devices.protocol.name}' has no "
                 "deadline; leave it out, or devices.protocol: rounds or quorum would do"
             )
-            yield problem(text, "devices.deadline_s", "devices.protocol")
+            yield make_problem(text, "devices.deadline_s", "devices.protocol")

@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from otafl.core.problems import Problem, problem
-from otafl.core.settings import stackable
+from otafl.core.problems import Problem, make_problem
+from otafl.core.settings import declare_stackable
 from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
 class Quorum(Protocol):
     name: Literal["quorum"] = "quorum"
-    ready: int = stackable(2, ge=1)
+    ready: int = declare_stackable(2, ge=1)
     """devices that must be ready, M"""
 
-    def rules(self, deadline_s: float, late: Late) -> Rules:
+    def build_rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(self.ready, deadline_s=deadline_s, late="next", broadcast_first=False)
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -34,4 +34,6 @@ class Quorum(Protocol):
                 f"got {self.ready:g}, more than the {wanted} devices that take part; at most "
                 f"{wanted}"
             )
-            yield problem(text, "devices.protocol.ready", "devices.participants", "devices.count")
+            yield make_problem(
+                text, "devices.protocol.ready", "devices.participants", "devices.count"
+            )

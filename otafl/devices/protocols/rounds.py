@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
@@ -18,7 +18,7 @@ class Rounds(Protocol):
 
     name: Literal["rounds"] = "rounds"
 
-    def rules(self, deadline_s: float, late: Late) -> Rules:
+    def build_rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(deadline_s=deadline_s, late=late)
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -27,4 +27,4 @@ class Rounds(Protocol):
                 "'next' needs devices.deadline_s: without a deadline the slot waits for everyone "
                 "and nobody is late"
             )
-            yield problem(text, "devices.late", "devices.deadline_s")
+            yield make_problem(text, "devices.late", "devices.deadline_s")

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from otafl.core.settings import Reveals
+from otafl.core.settings import DataDisclosure
 from otafl.csi.base import Csi
 from otafl.uplink.base import Transport
 from otafl.uplink.delivery import Delivery
@@ -46,7 +46,7 @@ class AnalogSettings(Transport.Settings):
         False,
         description="two reals a symbol, one on each quadrature carrier, in place of one",
     )
-    centre: Annotated[bool, Reveals(True, False, "the means of payloads")] = Field(
+    centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = Field(
         False,
         description="each device sends deviations from the mean of its normalised stretch; "
         "the means are side information. Payloads of which devices know different parts go as "

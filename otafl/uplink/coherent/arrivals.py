@@ -76,7 +76,7 @@ class Arrivals:
         late: Tensor | None,
         phase: Tensor | None,
     ) -> None:
-        self._h, self._cell, self._grid = h, cohort.cell, grid
+        self._h, self._cell, self._grid = h, cohort.flat_index, grid
         self._groups, self._late = state.h.shape[4], late
         self._frequency = about_centre(grid.carriers, h.device) / grid.carriers
         self._turn = None
@@ -86,8 +86,8 @@ class Arrivals:
             turned = torch.polar(torch.ones_like(phase), phase)[:, None]
             self._turn = turned if self._turn is None else self._turn * turned
         self._a = None
-        if state.paths is not None:
-            paths = state.paths(len(grid.starts) - 1)
+        if state.paths_fn is not None:
+            paths = state.paths_fn(len(grid.starts) - 1)
             self._a = self._rows(paths.a * state.gain.sqrt()[:, :, None, None, None])
             delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
             self._delay = self._rows(delay) * bandwidth_hz[cohort.trial].double()[:, None, None]

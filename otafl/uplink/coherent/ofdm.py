@@ -42,9 +42,9 @@ from torch import Tensor
 from otafl import channels
 from otafl.core.contracts import Cohort, Hyper, LinkBudget
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.bounds import Bounds
@@ -93,10 +93,10 @@ def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePath
     """
     streams = Streams([seed], [0])
     budget, made = channels.build([channel], min(devices, LOOKED_AT), streams)
-    state = made.state(0)
-    if state.paths is None:
+    state = made.get_state(0)
+    if state.paths_fn is None:
         return None
-    paths = state.paths(1)
+    paths = state.paths_fn(1)
     energy = paths.a.abs().square().double().sum(2)[0, :, 0]  # [K, L]
     delay = paths.delay_s.expand(-1, len(energy), -1, -1)[0, :, 0] * budget.bandwidth_hz
     there = energy > 0
@@ -115,7 +115,7 @@ def _no_multiple(carriers: int, groups: int) -> str:
 
 class Ofdm(Transport):
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
 
@@ -130,12 +130,12 @@ class Ofdm(Transport):
         amplifier: Literal["linear", "rapp"] = Field(
             "linear", description="of every device; rapp: saturates smoothly, without turning"
         )
-        backoff_db: Decibels = stackable(
+        backoff_db: Decibels = declare_stackable(
             6.0,
             description="saturation power of the amplifier over the power budget, in dB (input "
             "back-off)",
         )
-        smoothness: float = stackable(
+        smoothness: float = declare_stackable(
             2.0, ge=0.5, le=100, description="p of the Rapp amplifier; the larger, the harder"
         )
         oversampling: int = Field(
@@ -163,11 +163,11 @@ class Ofdm(Transport):
             groups = getattr(scenario.channel, "subcarrier_groups", None) or 1
             if self.subcarriers % groups:
                 text = _no_multiple(self.subcarriers, groups)
-                yield problem(text, "transport.subcarriers", "channel.subcarrier_groups")
+                yield make_problem(text, "transport.subcarriers", "channel.subcarrier_groups")
             block = getattr(scenario.channel, "block_symbols", None)
             if block is not None and block % self.subcarriers:
                 fits = -(-block // self.subcarriers) * self.subcarriers
-                yield problem(
+                yield make_problem(
                     f"{block} channel uses are no whole number of OFDM symbols of "
                     f"{self.subcarriers} sub-carriers; {fits} would do",
                     "channel.block_symbols",
@@ -175,14 +175,14 @@ class Ofdm(Transport):
                 )
             receiver = scenario.impairments.timing_receiver
             if receiver != "matched_filter":
-                yield problem(
+                yield make_problem(
                     f"'{receiver}' is for rectangular pulses, and transport 'ofdm' has a prefix "
                     "for delays; leave it out",
                     "impairments.timing_receiver",
                     "transport.name",
                 )
 
-        def notes(self, scenario: Any) -> Iterable[str]:
+        def list_notes(self, scenario: Any) -> Iterable[str]:
             found = late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
             if found is not None and found.share > 0:
                 yield (
@@ -207,7 +207,7 @@ class Ofdm(Transport):
         self._policy_state = alignment.prepare()
         self._figures = torch.zeros_like(budget.bandwidth_hz)[:, None].repeat(1, 3)
 
-    def measures(self) -> dict[str, Tensor]:
+    def compute_metrics(self) -> dict[str, Tensor]:
         """Return means over rounds and devices so far, NaN before the first."""
         peaks, vectors, count = self._figures.unbind(1)
         return {"papr_db": 10.0 * (peaks / count).log10(), "evm": (vectors / count).sqrt()}
@@ -225,14 +225,14 @@ class Ofdm(Transport):
             slot.cell_stops, groups, settings.subcarriers, settings.prefix, slot.h.device
         )
         limits = delivery.limits
-        if limits.energy is not None:
-            limits = replace(limits, energy=limits.energy / grid.repeats)
-            if limits.per_symbol is not None:
+        if limits.energy_budget is not None:
+            limits = replace(limits, energy_budget=limits.energy_budget / grid.repeats)
+            if limits.energy_per_symbol is not None:
                 lasts = grid.samples / slot.symbols / grid.repeats
-                limits = replace(limits, per_symbol=limits.per_symbol * lasts)
+                limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
         return replace(slot, bounds=Bounds(limits, slot.symbols)), grid
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Send all groups at once, as they share OFDM symbols: like `over_the_air` up to what is on
         air, and of what is received of it."""
         link, settings = self.alignment, self.settings
@@ -269,7 +269,7 @@ class Ofdm(Transport):
         chunks = windows(laid, transmitter, arrivals, turning, cohort, grid)
         samples = torch.cat(list(chunks), 2)
         with torch.no_grad():
-            figures = cohort.by_trial(transmitter.figures(grid.carriers)).sum(1)
+            figures = cohort.pad_by_trial(transmitter.figures(grid.carriers)).sum(1)
             self._figures = self._figures + figures
         if impairments.settings.adc_bits is not None:
             noisy = torch.view_as_real(samples + self._noise(samples, slot.round))
@@ -279,7 +279,7 @@ class Ofdm(Transport):
     def _transmitter(self, slot: Slot, cohort: Cohort) -> Transmitter:
         """Make what turns the rows' sub-carriers into those that are sent."""
         impairments, hyper, trial = self.alignment.impairments, self.hyper, cohort.trial
-        budget = slot.budget.flatten()[cohort.cell]
+        budget = slot.budget.flatten()[cohort.flat_index]
         peak = saturation = None
         if impairments.clips:
             peak = (impairments.clip[trial] * budget).sqrt()
@@ -297,8 +297,8 @@ class Ofdm(Transport):
         phases = impairments.phases(devices, slot.round)
         late = None
         if impairments.delays:
-            on = torch.stack([group.on_air(cohort.size) for group in laid]).any(0)
-            delay = from_first(cohort, delay.flatten()[cohort.cell], on)
+            on = torch.stack([group.on_air(cohort.num_rows) for group in laid]).any(0)
+            delay = from_first(cohort, delay.flatten()[cohort.flat_index], on)
             late = delay.double() * grid.carriers
         arrivals = Arrivals(
             slot.h,
@@ -307,9 +307,9 @@ class Ofdm(Transport):
             grid,
             self.budget.bandwidth_hz,
             late,
-            None if phases is None else phases.flatten()[cohort.cell],
+            None if phases is None else phases.flatten()[cohort.flat_index],
         )
-        return arrivals, carrier.flatten()[cohort.cell] if impairments.spins else None
+        return arrivals, carrier.flatten()[cohort.flat_index] if impairments.spins else None
 
     def _noise(self, samples: Tensor, round: int) -> Tensor:
         """Draw the noise of every sample [S, A, M, n], and interferers that the antennas hear."""
@@ -318,7 +318,7 @@ class Ofdm(Transport):
         each = math.prod(samples.shape[2:])
 
         def circular(name: str, count: int) -> Tensor:
-            draw = streams.normal(NOISE / name, round, (count, each, 2)) * math.sqrt(0.5)
+            draw = streams.draw_normal(NOISE / name, round, (count, each, 2)) * math.sqrt(0.5)
             return torch.view_as_complex(draw.contiguous())
 
         noise = circular("antennas", antennas)

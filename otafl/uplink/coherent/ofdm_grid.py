@@ -1,8 +1,9 @@
 """Lay the channel uses of a slot out on OFDM symbols: n sub-carriers at a time, each with a prefix.
 
-The cells of the channel are what they are to symbols (`ChannelState.stops`): a sub-carrier group of
-F is n / F neighbouring sub-carriers, which are filled one OFDM symbol after the other. A coherence
-block begins with an OFDM symbol of its own; carriers that are left over in its last one are empty.
+The cells of the channel are what they are to symbols (`ChannelState.compute_cell_ends`): a
+sub-carrier group of F is n / F neighbouring sub-carriers, which are filled one OFDM symbol after
+the other. A coherence block begins with an OFDM symbol of its own; carriers that are left over in
+its last one are empty.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.uplink.interleaving import Uses
 
 
@@ -80,7 +81,7 @@ def lay_out(
     starts = tuple(itertools.accumulate((-(-one // width) for one in longest), initial=0))
 
     def table(values: Sequence[int]) -> Tensor:
-        return constant(tuple(values), torch.int64, device)
+        return get_constant(tuple(values), torch.int64, device)
 
     use = torch.arange(stops[-1], device=device)
     cell = torch.repeat_interleave(table(lengths), output_size=stops[-1])

@@ -66,8 +66,8 @@ class LaidOut:
         place = grid.of(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
-        if signal.cohort.size != cohort.size:
-            rows = torch.searchsorted(cohort.cell, signal.cohort.cell)
+        if signal.cohort.num_rows != cohort.num_rows:
+            rows = torch.searchsorted(cohort.flat_index, signal.cohort.flat_index)
         return cls(
             halves=segments.parts(pad(signal.x, (0, missing))),
             amplitude=p * on_air.normalised.scale[:, None],
@@ -175,7 +175,7 @@ def windows(
         width = max(1, CHUNK // max(1, response.numel()))
         for first in range(start, end, width):
             stop = min(first + width, end)
-            groups = (group.carriers(first, stop, cohort.size) for group in laid)
+            groups = (group.carriers(first, stop, cohort.num_rows) for group in laid)
             sent = transmit(functools.reduce(torch.add, groups))
             samples = to_samples(response * sent[:, None], n)
             if beyond:
@@ -187,4 +187,4 @@ def windows(
             if turning is not None:
                 turns = carrier_turns(turning, first, stop, grid)
                 samples = samples * turns.to(samples.dtype)
-            yield cohort.by_trial(samples).sum(1)
+            yield cohort.pad_by_trial(samples).sum(1)

@@ -38,7 +38,7 @@ from otafl.uplink.transmit import transmit
 
 class OverTheAir(Transport):
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
     accounts_privacy: ClassVar[bool] = True
@@ -66,10 +66,10 @@ class OverTheAir(Transport):
 
     @property
     def uses_empty_slots(self) -> bool:
-        return self.privacy is not None and self.privacy.samples
+        return self.privacy is not None and self.privacy.uses_sampling
 
-    def measures(self) -> dict[str, Tensor]:
-        return {} if self.privacy is None else self.privacy.measures()
+    def compute_metrics(self) -> dict[str, Tensor]:
+        return {} if self.privacy is None else self.privacy.compute_metrics()
 
     def state_dict(self) -> dict[str, Any]:
         """Return also what the accounting keeps."""
@@ -82,11 +82,11 @@ class OverTheAir(Transport):
         if self.privacy is not None:
             self.privacy.load_state_dict(state["privacy"])
 
-    def refuse(self, payload: Payload) -> None:
+    def check_payload(self, payload: Payload) -> None:
         if self.privacy is not None:
             refuse_ideal(payload)
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become normalised symbols, get p_k
         and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
         received as the estimate [S, P]."""
@@ -94,9 +94,9 @@ class OverTheAir(Transport):
         slot = lay_out_reals(delivery, settings, link.csi)
         if privacy is not None:
             sends = torch.stack([rows.transmitter_mask for rows in delivery.uplink]).any(0)
-            slot = privacy.limit(slot, sends, delivery.limits)
+            slot = privacy.limit_power(slot, sends, delivery.limits)
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
-            clipped = rows if privacy is None else privacy.clip(rows)
+            clipped = rows if privacy is None else privacy.clip_rows(rows)
             sent, normalised = normalise_reals(slot, uses, clipped, settings)
             if privacy is not None:
                 normalised = privacy.scale(sent, normalised)

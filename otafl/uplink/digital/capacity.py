@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, ChannelState, Hyper
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
@@ -57,7 +57,7 @@ class Capacity:
         round : of the estimate and of interference.
         """
         settings, impairments = self._settings, self._impairments
-        state = channel.over(max(1, reals))
+        state = channel.extend_to(max(1, reals))
         needs_estimate = settings.outage or settings.coding == "ldpc" or settings.gain_threshold > 0
         estimate = self._csi.estimate(state, channel.gain, round) if needs_estimate else state
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
@@ -87,4 +87,4 @@ class Capacity:
 
 def bits_a_use(snr: Tensor) -> Tensor:
     """Return the mean of log2(1 + SNR) over the cells, [S, K] of [S, K, cells]."""
-    return torch.log1p(snr).mean(-1) / torch.log(constant(2.0, snr.dtype, snr.device))
+    return torch.log1p(snr).mean(-1) / torch.log(get_constant(2.0, snr.dtype, snr.device))

@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import Codec, get_shapes, pairs
+from otafl.codecs.base import Codec, get_shapes, get_trial_device
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.models.base import flatten, unflatten
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.mcs import Mcs
 from otafl.uplink.digital.packets import rows_once
 
-CODED = family("coded", __name__)
+CODED = declare_family("coded", __name__)
 """Noise, a stream for each group of a payload."""
 
 CODEWORD_BITS = 3840
@@ -79,7 +79,7 @@ class CodedBits:
 
     def symbols(self, group: Group) -> list[int]:
         """Return the channel uses of a row of a group by each scheme."""
-        return [layout(round(self._codec.bits(group)), mcs).symbols for mcs in self._table]
+        return [layout(round(self._codec.count_bits(group)), mcs).symbols for mcs in self._table]
 
     def send(
         self, delivery: Delivery, scheme: Tensor, snr: Tensor
@@ -99,22 +99,22 @@ class CodedBits:
         """
         read, cohort = {}, delivery.cohort
         wrong = torch.zeros_like(scheme, dtype=torch.bool).flatten()
-        by_row = scheme.flatten()[cohort.cell].where(cohort.sends, -1)
+        by_row = scheme.flatten()[cohort.flat_index].where(cohort.transmit_mask, -1)
         for one in delivery.uplink:
             index, group = one.index, one.group
             rows = rows_once(group, cohort, "coding: 'ldpc'")
-            cell, (trial, device) = cohort.cell[rows], pairs(group, cohort)
+            cell, (trial, device) = cohort.flat_index[rows], get_trial_device(group, cohort)
             chosen, ratio = by_row[rows], snr.flatten()[cell]
             # ranges and norms fill the rest, and arrive right
-            words = _bits_of(flatten(self._codec.words(group)), self._word_bits)
-            beside = round(self._codec.bits(group)) - words.shape[1]
+            words = _bits_of(flatten(self._codec.to_words(group)), self._word_bits)
+            beside = round(self._codec.count_bits(group)) - words.shape[1]
             sent = torch.nn.functional.pad(words, (0, beside))
             heard = sent.clone()
             for used in chosen[chosen >= 0].unique().tolist():
                 at = (chosen == used).nonzero().squeeze(1)
                 plan = layout(sent.shape[1], self._table[used])
                 size = (plan.blocks, plan.n // plan.order, 2)
-                noise = self._streams.device_normal(
+                noise = self._streams.draw_device_normal(
                     CODED / index, delivery.round, trial[at], device[at], size
                 )
                 heard[at] = self._over(plan, sent[at], noise, ratio[at])
@@ -122,7 +122,7 @@ class CodedBits:
             back = unflatten(
                 _words_of(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
             )
-            read[index] = replace(group, blocks=self._codec.values(group, back))
+            read[index] = replace(group, tensors=self._codec.from_words(group, back))
         return read, ~wrong.view_as(scheme)
 
     def _over(self, plan: Layout, bits: Tensor, noise: Tensor, snr: Tensor) -> Tensor:

@@ -30,10 +30,10 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.codecs.base import Codec
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.contracts import MIN_RATE, ChannelStatistics, Group, Hyper, LinkBudget
 from otafl.core.rng import Streams
-from otafl.core.settings import Decibels, stackable
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.csi.base import Csi
 from otafl.uplink.base import Counts, OrthogonalUplink, Transport
@@ -92,7 +92,7 @@ class Turns:
     @property
     def cost(self) -> Tensor:
         """Return the energy of a device's packet [S, K], radiated and drawn by its circuits."""
-        circuits, power = self.load.delivery.limits.per_symbol, self.load.budget
+        circuits, power = self.load.delivery.limits.energy_per_symbol, self.load.budget
         return self.time * (power if circuits is None else power + circuits)
 
     def times(self, uses: Tensor) -> Turns:
@@ -101,7 +101,7 @@ class Turns:
 
 
 class Digital(Transport):
-    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
@@ -117,19 +117,19 @@ class Digital(Transport):
             description="log2(1 + SNR) bits a channel use, or the modulation and coding schemes "
             "of 3GPP TS 38.214",
         )
-        rate_factor: float = stackable(
+        rate_factor: float = declare_stackable(
             1.0, gt=0, le=1, description="share of the Shannon rate that is reached"
         )
-        snr_gap_db: Decibels = stackable(
+        snr_gap_db: Decibels = declare_stackable(
             0.0, ge=0, description="implementation gap: the SNR counts as so much lower"
         )
-        margin_db: Decibels = stackable(
+        margin_db: Decibels = declare_stackable(
             0.0,
             ge=0,
             description="devices choose their rate as if the SNR that they believe in were so "
             "much lower, which leaves room for errors of the estimate",
         )
-        gain_threshold: float = stackable(
+        gain_threshold: float = declare_stackable(
             0.0,
             ge=0,
             description="g_th: a device that believes in a lower |h|^2 as a slot begins (mean over "
@@ -163,7 +163,7 @@ class Digital(Transport):
             description="what a wrong LDPC block does: the update is lost, or its bits are taken "
             "as they are; ranges and norms beside the words arrive right",
         )
-        max_symbols: float = stackable(
+        max_symbols: float = declare_stackable(
             0.0,
             ge=0,
             description="channel uses of the whole band that a round may take, shared evenly by "
@@ -236,7 +236,7 @@ class Digital(Transport):
             share = statistics.prob_unit_gain_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
-    def planned(self) -> OrthogonalUplink:
+    def get_access_plan(self) -> OrthogonalUplink:
         """Return what devices know beforehand. An update counts as one block as large as what the
         device received."""
         hyper, codec = self.hyper, self.codec
@@ -245,7 +245,7 @@ class Digital(Transport):
             gap_db = gap_db + hyper["margin_db"].double()
 
         def bits(reals: int) -> float:
-            return codec.bits(Group({"update": torch.empty(1, reals, device="meta")}))
+            return codec.count_bits(Group({"update": torch.empty(1, reals, device="meta")}))
 
         return OrthogonalUplink(
             access=self.settings.access,
@@ -255,7 +255,7 @@ class Digital(Transport):
             csi=self.csi,
         )
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         load = self._load(delivery)
         links = self._links(load)
         turns = self._paid(self._turns(load, links))
@@ -266,20 +266,20 @@ class Digital(Transport):
             delivery.limits,
             links.sure and self._coded is None and not self._check_bound,
         )
-        unlimited = limits.energy is None and limits.sent is None
+        unlimited = limits.energy_budget is None and limits.sent_fraction is None
         whole = lossless and unlimited and turns.sends.equal(load.on_air)
         hand_over(delivery, read, None if whole else arrived)
 
     def _load(self, delivery: Delivery) -> Load:
         """Add up what each device has to send, [S, K]."""
-        like, bits_of = self.hyper["rate_factor"], self.codec.bits
+        like, bits_of = self.hyper["rate_factor"], self.codec.count_bits
         uplink = delivery.uplink
         on_air = torch.stack([sent.transmitter_mask for sent in uplink])
         share = torch.stack([sent.transmitted_share for sent in uplink]).to(like)
         sizes = tuple(
             (bits_of(sent.group), sent.num_coordinates, len(sent.shapes)) for sent in uplink
         )
-        size = constant(sizes, like.dtype, like.device)
+        size = get_constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
         sends, budget = on_air.any(0), delivery.power_budget
         senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
@@ -340,7 +340,7 @@ class Digital(Transport):
 
     def _paid(self, turns: Turns) -> Turns:
         """Keep the turns of those who can pay for their packet."""
-        energy = turns.load.delivery.limits.energy
+        energy = turns.load.delivery.limits.energy_budget
         if energy is None:
             return turns
         sends = turns.sends & (turns.cost <= energy * (1.0 + ROUNDING))
@@ -372,21 +372,23 @@ class Digital(Transport):
         [S, K] bool. A repetition was not planned: it goes beyond `max_symbols`; but a device that
         cannot pay for it does not send it."""
         limits, uses = turns.load.delivery.limits, torch.ones_like(turns.symbols)
-        if limits.copies is None and limits.sent is None:
+        if limits.num_copies is None and limits.sent_fraction is None:
             return turns, arrived
-        if limits.copies is not None:
-            uses = limits.copies
-            if limits.energy is not None:
-                paid = (limits.energy * (1.0 + ROUNDING) / turns.cost.clamp_min(1e-30)).floor()
+        if limits.num_copies is not None:
+            uses = limits.num_copies
+            if limits.energy_budget is not None:
+                paid = (
+                    limits.energy_budget * (1.0 + ROUNDING) / turns.cost.clamp_min(1e-30)
+                ).floor()
                 uses = torch.minimum(uses, paid.clamp_min(1.0))
-        if limits.sent is not None:
-            uses = uses * limits.sent
+        if limits.sent_fraction is not None:
+            uses = uses * limits.sent_fraction
         return turns.times(uses), arrived & (uses >= 1.0)
 
     def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
         """Add up bits, channel uses, energy and pilots; arrived: [S, K] bool."""
         load, time, tally = turns.load, turns.time, turns.load.delivery.tally
-        pilots = float(self.csi.pilot_symbols * blocks)
+        pilots = float(self.csi.num_pilot_symbols * blocks)
         tally.add(
             bits=turns.bits.sum(1),
             symbols=time.sum(1) if self.settings.access == "tdma" else time.amax(1),

@@ -13,13 +13,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import pairs
+from otafl.codecs.base import get_trial_device
 from otafl.core.contracts import Group, Tensors
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.packets import rows_once
 
-FITTED = family("fitted", __name__)
+FITTED = declare_family("fitted", __name__)
 
 MOST_BITS = 16
 """More than these change an update by less than 1e-5 of its range."""
@@ -55,11 +55,11 @@ def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Gro
     for sent in delivery.uplink:
         index, group = sent.index, sent.group
         rows = rows_once(group, cohort, "over_budget: 'quantise'")
-        pair, own = pairs(group, cohort), depth.flatten()[cohort.cell[rows]]
+        pair, own = get_trial_device(group, cohort), depth.flatten()[cohort.flat_index[rows]]
         blocks: Tensors = {}
-        for name, known in group.known.items():
+        for name, known in group.masked_tensors.items():
             shape = tuple(known.shape[1:])
-            draw = streams.device_uniform(FITTED / index / name, delivery.round, *pair, shape)
+            draw = streams.draw_device_uniform(FITTED / index / name, delivery.round, *pair, shape)
             blocks[name] = rounded(known, own, draw)
-        received[index] = replace(group, blocks=blocks)
+        received[index] = replace(group, tensors=blocks)
     return received

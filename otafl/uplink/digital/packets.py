@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from otafl.codecs.base import repeats
-from otafl.core.contracts import Cohort, Group, Tensors, column
+from otafl.codecs.base import has_repeated_devices
+from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
@@ -19,14 +19,14 @@ from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
     """Return the rows [n] of the cohort that a group has. Raises UserError where one occurs
     twice."""
-    if repeats(group):
+    if has_repeated_devices(group):
         raise UserError(
             f"transport.{setting} codes one row a device, and the algorithm sends several rows "
             "of a device in one group; use the defaults of transport digital"
         )
-    if group.rows is None:
-        return torch.arange(cohort.size, device=cohort.cell.device)
-    return group.rows
+    if group.row_index is None:
+        return torch.arange(cohort.num_rows, device=cohort.flat_index.device)
+    return group.row_index
 
 
 def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
@@ -40,8 +40,8 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
     """
     cohort = heard = delivery.cohort
     if arrived is not None:
-        sends = cohort.sends & arrived.flatten()[cohort.cell]
-        heard = replace(cohort, sends=sends, all_transmit=False)
+        sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
+        heard = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
         if arrived is None:
             delivery.give_exact(sent)
@@ -62,10 +62,12 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
 def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Tensors]:
     """Return which of the sending rows of a group arrived [n] bool, and all of them, 0 where
     lost."""
-    rows = slice(None) if group.rows is None else group.rows
-    came = heard.sends[rows][cohort.sends[rows]]
+    rows = slice(None) if group.row_index is None else group.row_index
+    came = heard.transmit_mask[rows][cohort.transmit_mask[rows]]
     each = select_rows(group, cohort)
-    return came, {name: block.where(column(came, block), 0.0) for name, block in each.items()}
+    return came, {
+        name: block.where(unsqueeze_like(came, block), 0.0) for name, block in each.items()
+    }
 
 
 def _out_of_one(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
@@ -73,5 +75,5 @@ def _out_of_one(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tenso
     arrived."""
     share = (sent.grid(sent.weight) * arrived).sum(1)
     if isinstance(count, dict):
-        return {name: c * column(share, c) for name, c in count.items()}
+        return {name: c * unsqueeze_like(share, c) for name, c in count.items()}
     return share

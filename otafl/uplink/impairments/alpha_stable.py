@@ -31,7 +31,7 @@ def alpha_stable(streams: Streams, stream: str, round: int, alpha: Tensor, count
     streams, stream, round : of the draw.
     alpha : [S], the tail indices, over 1 and up to 2.
     """
-    uniform = streams.uniform(stream, round, (2, count)).double()
+    uniform = streams.draw_uniform(stream, round, (2, count)).double()
     index = alpha.double()[:, None]
     angle, wait = math.pi * (uniform[:, 0] - 0.5), -uniform[:, 1].log()
     tail = (index * angle).sin() / angle.cos() ** (1.0 / index)

@@ -138,7 +138,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
         observed = samples.of(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
             name = NOISE / sent.index / half / j
-            draw = streams.normal(name, on_air.slot.round, (segments.symbols,))
+            draw = streams.draw_normal(name, on_air.slot.round, (segments.symbols,))
             observed[:, j].addcmul_(draw, spread)
         flat.append(samples.estimate(observed, taps, column))
     return torch.cat(flat, 1)[:, : sent.num_coordinates]
@@ -147,7 +147,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
 def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:
     """Return delays [n] after the earliest device of the trial that is on air; 0 for silent
     ones."""
-    earliest = delay.new_full((cohort.trials,), math.inf)
+    earliest = delay.new_full((cohort.num_trials,), math.inf)
     earliest = earliest.scatter_reduce(0, cohort.trial, delay.where(on, math.inf), "amin")
     return torch.where(on, delay - earliest[cohort.trial], 0.0)
 

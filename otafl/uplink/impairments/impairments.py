@@ -15,21 +15,21 @@ from torch import Tensor
 
 from otafl.core import registry, settings
 from otafl.core.contracts import NOISE_VARIANCE
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import Streams, family, purpose
-from otafl.core.settings import Decibels, stackable
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams, declare_family, declare_purpose
+from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
 from otafl.uplink.impairments.alpha_stable import alpha_stable
 
-NOISE = family("noise", __name__)
+NOISE = declare_family("noise", __name__)
 """The receiver's noise, a stream for each group of a payload."""
 
-INTERFERENCE = purpose("interference", __name__)
-HEAVY_TAILS = family("heavy_tails", __name__)
+INTERFERENCE = declare_purpose("interference", __name__)
+HEAVY_TAILS = declare_family("heavy_tails", __name__)
 """Heavy-tailed interference, a stream for each group of a payload."""
-PHASE = purpose("residual_phase", __name__)
-CARRIER = purpose("carrier_offset", __name__)
-TIMING = purpose("timing_offset", __name__)
+PHASE = declare_purpose("residual_phase", __name__)
+CARRIER = declare_purpose("carrier_offset", __name__)
+TIMING = declare_purpose("timing_offset", __name__)
 
 
 class Impairments:
@@ -56,20 +56,20 @@ class Impairments:
         """Say what goes wrong on an over-the-air uplink beside noise and fading; all off by
         default. What is drawn is drawn for each device and round."""
 
-        residual_phase_rad: float = stackable(
+        residual_phase_rad: float = declare_stackable(
             0.0,
             ge=0,
             le=math.pi,
             description="phase left after pre-compensation, uniform in plus or minus this",
         )
-        carrier_offset: float = stackable(
+        carrier_offset: float = declare_stackable(
             0.0,
             ge=0,
             le=0.5,
             description="carrier frequency offset in cycles a symbol, uniform in plus or minus "
             "this",
         )
-        timing_offset: float = stackable(
+        timing_offset: float = declare_stackable(
             0.0,
             ge=0,
             lt=1,
@@ -81,7 +81,7 @@ class Impairments:
             "device's symbols, the sample in which all overlap, or linear MMSE on all samples "
             "(Shao, Gunduz, Liew 2021)",
         )
-        clip_db: Decibels | None = stackable(
+        clip_db: Decibels | None = declare_stackable(
             None,
             description="peak power of a transmitter over its budget on the mean, in dB; larger "
             "symbols are clipped",
@@ -89,7 +89,7 @@ class Impairments:
         adc_bits: int | None = Field(
             None, ge=1, le=16, description="bits of the server's analogue-to-digital converter"
         )
-        adc_range: float = stackable(
+        adc_range: float = declare_stackable(
             3.0, gt=0, description="full scale of the converter over the received root mean square"
         )
         interference: Literal["gaussian", "alpha_stable"] = Field(
@@ -99,13 +99,13 @@ class Impairments:
             "number on it (Yang, Chen, Quek, Poor 2022), of whose scale the server knows nothing; "
             "squared errors then have no mean, report medians",
         )
-        interference_db: Decibels | None = stackable(
+        interference_db: Decibels | None = declare_stackable(
             None,
             description="interference of neighbouring cells over the noise, in dB, each "
             "interferer's mean; the server knows the mean, not the interferers' fading. With "
             "alpha_stable 2 s^2 over the noise, s the scale, which is its power at tail_index 2",
         )
-        tail_index: float = stackable(
+        tail_index: float = declare_stackable(
             1.5,
             gt=1,
             le=2,
@@ -138,9 +138,9 @@ class Impairments:
                 )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            transport = registry.component("transport", scenario.transport.name)
+            transport = registry.load_component("transport", scenario.transport.name)
             if self.interference == "alpha_stable" and not transport.supports_heavy_tails:
-                yield problem(
+                yield make_problem(
                     f"'alpha_stable' is heard symbol by symbol, and transport "
                     f"'{scenario.transport.name}' has none of that kind; over_the_air would do",
                     "impairments.interference",
@@ -236,7 +236,7 @@ class Impairments:
     def _heard(self, antennas: int, round: int) -> Tensor:
         """Draw the fading [S, J, A] of the interferers and, last, the jammer."""
         shape = (self.settings.interferers + 1, antennas, 2)
-        draw = self.streams.normal(INTERFERENCE, round, shape)
+        draw = self.streams.draw_normal(INTERFERENCE, round, shape)
         return torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
 
     def _spread(self, purpose: str, devices: int, round: int) -> Tensor:
@@ -244,7 +244,7 @@ class Impairments:
         trials = len(self.clip)
         pair = torch.arange(trials * devices, device=self.clip.device)
         trial, device = pair // devices, pair % devices
-        draw = self.streams.device_uniform(purpose, round, trial, device, ())
+        draw = self.streams.draw_device_uniform(purpose, round, trial, device, ())
         return 2.0 * draw.view(trials, devices) - 1.0
 
 
@@ -256,7 +256,7 @@ def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iter
     impairments = scenario.impairments
     for key in keys:
         if not impairments.is_default(key):
-            yield problem(
+            yield make_problem(
                 f"{getattr(impairments, key)} does not go with transport: "
                 f"'{scenario.transport.name}', which computes {computes} and not waveforms; leave "
                 f"{key} out, or transport: over_the_air",

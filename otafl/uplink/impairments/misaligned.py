@@ -27,7 +27,7 @@ WINDOW = 2
 def aligned_noise(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
     """Return what the aligned sample's noise is larger by, 1 / (1 - largest delay) [S], from delays
     [n] after the first device."""
-    latest = delay.new_zeros(sent.cohort.trials)
+    latest = delay.new_zeros(sent.cohort.num_trials)
     latest = latest.scatter_reduce(0, sent.cohort.trial, delay * on, "amax")
     return 1.0 / (1.0 - latest)
 
@@ -37,10 +37,10 @@ class SampleSums:
     are filled with silent rows of delay 0, whose stretches have no length."""
 
     def __init__(self, cohort: Cohort, delay: Tensor) -> None:
-        self.trials = cohort.trials
+        self.trials = cohort.num_trials
         self.most = max(1, *cohort.counts)
         rows_before = cohort.rows_per_trial.long().cumsum(0) - cohort.rows_per_trial.long()
-        slot = torch.arange(cohort.size, device=delay.device) - rows_before[cohort.trial]
+        slot = torch.arange(cohort.num_rows, device=delay.device) - rows_before[cohort.trial]
         table = delay.new_zeros(self.trials, self.most)
         table[cohort.trial, slot] = delay
         ordered, order = table.sort(dim=1, stable=True)

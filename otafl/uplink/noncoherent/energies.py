@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
-from otafl.core.rng import Streams, family
+from otafl.core.rng import Streams, declare_family
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.noncoherent import few_antennas
 from otafl.uplink.noncoherent.few_antennas import BLOCK, PLACES, RUN
@@ -24,10 +24,10 @@ from otafl.uplink.noncoherent.pairs import OnPairs
 from otafl.uplink.segments import LOOP_AT_MOST, Segments
 from otafl.uplink.signal import Signal
 
-PHASES = family("random_phases", __name__)
-ENERGY_NOISE = family("energy_noise", __name__)
-ACROSS = family("noise_across", __name__)
-INTERFERING = family("interfering_symbols", __name__)
+PHASES = declare_family("random_phases", __name__)
+ENERGY_NOISE = declare_family("energy_noise", __name__)
+ACROSS = declare_family("noise_across", __name__)
+INTERFERING = declare_family("interfering_symbols", __name__)
 
 NUMBERS = 1 << 17
 """Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
@@ -80,22 +80,22 @@ class Energies:
         others = self._impairments.interferers(antennas, round)
         at_once = others is None and few_antennas.serves(signal, antennas)
         ways = _ways(on_air)
-        gains = None if at_once else _gains(cohort.by_trial(ways), others)
+        gains = None if at_once else _gains(cohort.pad_by_trial(ways), others)
         blocks = -(-signal.num_coordinates // BLOCK)
         run = min(RUN, -(-signal.num_coordinates // PLACES))  # a short payload fills no block
         count = -(-blocks * run // 2)
-        bits = streams.device_words(PHASES / index, round, cohort.trial, cohort.device, count)
+        bits = streams.draw_device_words(PHASES / index, round, cohort.trial, cohort.device, count)
         bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
-        noise = streams.words(ENERGY_NOISE / index, round, signal.num_coordinates)
+        noise = streams.draw_words(ENERGY_NOISE / index, round, signal.num_coordinates)
         across = heard = None
         if antennas > 1:
-            across = streams.uniform(
+            across = streams.draw_uniform(
                 ACROSS / index, round, (antennas - 1, 2, signal.num_coordinates)
             )
         if others is not None:
             shape = (2, others.shape[1], 2, signal.num_coordinates)
-            heard = streams.normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
-        rows = 4 * cohort.trials if at_once else cohort.size
+            heard = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+        rows = 4 * cohort.num_trials if at_once else cohort.num_rows
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
             columns = slice(block * BLOCK, min((block + most) * BLOCK, signal.num_coordinates))
@@ -134,15 +134,15 @@ class Energies:
         top = torch.iinfo(integer).min
         if integer == torch.int64:
             words = words.to(integer) << 32
-        places = constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
+        places = get_constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
         room = self._of_size(
             "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
         )
         flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
         flips = flips.bitwise_and_(top).flatten(2)[..., : x.shape[1]]
-        flips = cohort.by_trial(flips).transpose(1, 2)
-        sizes = cohort.by_trial(roots.expand_as(x)).view(integer)[:, None]
-        minus = cohort.by_trial(x.view(integer) & top)[:, None]
+        flips = cohort.pad_by_trial(flips).transpose(1, 2)
+        sizes = cohort.pad_by_trial(roots.expand_as(x)).view(integer)[:, None]
+        minus = cohort.pad_by_trial(x.view(integer) & top)[:, None]
         shape = (*flips.shape[:3], 2, x.shape[1])
         out = self._of_size("symbols", shape, integer, x.device)
         torch.bitwise_xor(flips, sizes, out=out[..., 0, :])

@@ -73,7 +73,7 @@ def received(
     ways : [n, A, Q] complex, what the symbol of a magnitude of one is received as.
     weight : [n], in the error-free sum.
     """
-    x, shape = sent.x, (sent.cohort.trials, columns.stop - columns.start)
+    x, shape = sent.x, (sent.cohort.num_trials, columns.stop - columns.start)
     energy, exact = x.new_zeros(shape[0], 2, shape[1]), x.new_zeros(shape)
     cast = x.new_empty(0, 0) if votes is None else votes
     parts = torch.view_as_real(ways * math.sqrt(0.5)).to(x.dtype)

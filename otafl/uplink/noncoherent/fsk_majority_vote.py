@@ -36,7 +36,7 @@ from otafl.core.contracts import Hyper, LinkBudget, Tensors
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams
-from otafl.core.settings import stackable
+from otafl.core.settings import declare_stackable
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import Impairments
@@ -49,14 +49,14 @@ from otafl.uplink.signal import Signal, squared_norm
 
 
 class FskMajorityVote(Transport):
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     provides_sums: ClassVar[bool] = False
     is_unbiased: ClassVar[bool] = False
 
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
-        step: float = stackable(
+        step: float = declare_stackable(
             0.001, gt=0, description="size of the step that the server takes along each vote"
         )
         vote: Literal["majority", "weighted"] = Field(
@@ -64,7 +64,7 @@ class FskMajorityVote(Transport):
             description="one vote a device, each at full power; or energies in proportion to the "
             "devices' shares of the samples, as large as the budgets of all allow",
         )
-        absentee: float = stackable(
+        absentee: float = declare_stackable(
             0.0, ge=0, description="a device does not vote where |x| is below this; 0: always votes"
         )
         absentee_of: Literal["value", "rms"] = Field(
@@ -72,7 +72,7 @@ class FskMajorityVote(Transport):
             description="absentee is a value of x, or so many root mean squares of the device's "
             "update",
         )
-        detection: float = stackable(
+        detection: float = declare_stackable(
             0.0,
             ge=0,
             description="the server takes no step where neither energy is above so many times the "
@@ -103,7 +103,7 @@ class FskMajorityVote(Transport):
         self._detects = bool((hyper["detection"] > 0).any())
 
     @torch.no_grad()
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
         slot = pairs.lay_out_pairs(delivery)
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
@@ -138,7 +138,7 @@ class FskMajorityVote(Transport):
         eligible_mask, scale = pairs.select_able(slot, sent), torch.ones_like(sent.weight)
         energy = 2.0 * slot.budget
         if self.settings.vote == "weighted":
-            scale = pairs.scale_rows(sent, delivery.limits.copies)
+            scale = pairs.scale_rows(sent, delivery.limits.num_copies)
             energy = pairs.find_common_scale(slot, eligible_mask, 0.5 * sent.grid(scale)).expand_as(
                 energy
             )

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from otafl.core.choices import Choice
 from otafl.core.contracts import MIN_SNR, NOISE_VARIANCE, Coefficients, Cohort, Tensors
-from otafl.core.problems import Problem, problem
+from otafl.core.problems import Problem, make_problem
 from otafl.uplink.bounds import SentPart
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import refuse_distortion
@@ -39,15 +39,15 @@ def refused(scenario: Any) -> Iterator[Problem]:
         ("csi", "no channel is estimated"),
         ("receiver", "the energies of all antennas are added"),
     ):
-        if getattr(scenario, key) != Choice(key).default():
-            yield problem(
+        if getattr(scenario, key) != Choice(key).make_default():
+            yield make_problem(
                 f"'{getattr(scenario, key).name}' does not go with transport: '{name}', which uses "
                 f"no phases: {why}; leave {key} out",
                 key,
                 "transport",
             )
-    if scenario.power.name != "full" and scenario.power != Choice("power").default():
-        yield problem(
+    if scenario.power.name != "full" and scenario.power != Choice("power").make_default():
+        yield make_problem(
             f"'{scenario.power.name}' does not go with transport: '{name}', whose devices know no "
             "channel to set their power by; leave power out, or power: full",
             "power",
@@ -63,7 +63,7 @@ TINY = 1e-30
 def lay_out_pairs(delivery: Delivery) -> Slot:
     """Lay out the slot of a delivery: the groups one after the other, two channel uses a real."""
     lengths = [sent.num_coordinates for sent in delivery.uplink]
-    return lay_out(delivery, lengths, None, replace(delivery.limits, copies=None), 2)
+    return lay_out(delivery, lengths, None, replace(delivery.limits, num_copies=None), 2)
 
 
 def select_able(slot: Slot, sent: Signal) -> Tensor:
@@ -147,7 +147,7 @@ class OnPairs:
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.heard`; it keeps nothing of the payload's size."""
+        """Return a function as in `LinkReport.delivered_mask_fns`; it keeps no payload."""
         sent, active = self.sent, self.active_rows > 0
         return functools.partial(_mark, sent.cohort, active, self.stop, sent.num_coordinates)
 
@@ -220,7 +220,7 @@ def transmit(
     kept = slot.bounds.limit(wanted, select_able(slot, sent), whole[:, None])
     part = slot.bounds.cut_at_crash(sent, segments)
     energy = whole if part is None else sent.grid(counted(part.signal, part.stop) * scale)
-    active = kept.active[:, 0]
+    active = kept.active_mask[:, 0]
     return OnPairs(slot, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
 
 
@@ -235,5 +235,7 @@ def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Te
     """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
     them or none."""
     if stop is None:
-        return cohort.grid(active, False)
-    return cohort.grid(active[:, None] & (torch.arange(reals, device=stop.device) < stop), False)
+        return cohort.scatter_to_grid(active, False)
+    return cohort.scatter_to_grid(
+        active[:, None] & (torch.arange(reals, device=stop.device) < stop), False
+    )

@@ -41,7 +41,7 @@ from otafl.uplink.signal import Signal, divide_by_weights
 
 
 class Reed(Transport):
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     is_unbiased: ClassVar[bool] = False
 
@@ -71,7 +71,7 @@ class Reed(Transport):
         self.streams, self._energies = streams, Energies(streams, impairments)
 
     @torch.no_grad()
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other."""
         slot = pairs.lay_out_pairs(delivery)
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
@@ -86,7 +86,7 @@ class Reed(Transport):
         """Send at the common scale, and return what magnitudes are received with in the mean over
         fading and devices, [S]."""
         scale, eligible_mask = (
-            pairs.scale_rows(sent, delivery.limits.copies),
+            pairs.scale_rows(sent, delivery.limits.num_copies),
             pairs.select_able(slot, sent),
         )
         divisor = slot.gain if self.settings.calibrate else torch.ones_like(slot.gain)

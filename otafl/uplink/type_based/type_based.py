@@ -33,10 +33,10 @@ from pydantic import Field
 from torch import Tensor
 
 from otafl.core import registry
-from otafl.core.constants import constant
+from otafl.core.constants import get_constant
 from otafl.core.contracts import LinkBudget, Tensors
-from otafl.core.problems import Problem, problem
-from otafl.core.rng import Streams, family, tick
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams, declare_family, make_step_key
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
@@ -51,7 +51,7 @@ from otafl.uplink.segments import compute_energies, cut
 from otafl.uplink.signal import Signal
 from otafl.uplink.transmit import transmit
 
-ROUNDING = family("rounding_to_levels", __name__)
+ROUNDING = declare_family("rounding_to_levels", __name__)
 
 CHUNK = 1 << 14
 """Counts of a trial that are received at a time. Draws depend on it."""
@@ -65,7 +65,7 @@ BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 
 class TypeBased(Transport):
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
-    gives: ClassVar[frozenset[str]] = frozenset({"mean"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
     is_unbiased: ClassVar[bool] = False
@@ -94,12 +94,13 @@ class TypeBased(Transport):
         example: ClassVar = {"power.name": "ci"}
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            if not registry.make("power", scenario.power).is_inversion:
+            if not registry.make_component("power", scenario.power).is_inversion:
                 policies = {
-                    one: registry.component("power", one) for one in registry.names("power")
+                    one: registry.load_component("power", one)
+                    for one in registry.list_names("power")
                 }
                 would_do = [one for one, policy in policies.items() if policy().is_inversion]
-                yield problem(
+                yield make_problem(
                     f"'{scenario.power.name}' does not go with transport: 'type_based', which "
                     "counts devices and needs all to arrive with gain one; "
                     f"{', '.join(would_do)} would do",
@@ -107,7 +108,7 @@ class TypeBased(Transport):
                     "transport",
                 )
             if scenario.receiver.scale != "policy":
-                yield problem(
+                yield make_problem(
                     f"{scenario.receiver.scale} does not go with transport: 'type_based', which "
                     "counts devices that arrive with gain one; leave scale out",
                     "receiver.scale",
@@ -129,7 +130,7 @@ class TypeBased(Transport):
         self._policy_state = alignment.prepare()
 
     @torch.no_grad()
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
         to counts [S, M, P], from which the estimate [S, P] is made."""
         link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
@@ -152,7 +153,7 @@ class TypeBased(Transport):
         pulses = replace(sent, x=ones)
         segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
         energy = compute_energies(pulses, segments)
-        lengths = slot.uses_per_symbol * constant(segments.lengths, energy.dtype, energy.device)
+        lengths = slot.uses_per_symbol * get_constant(segments.lengths, energy.dtype, energy.device)
         power = segments.by_scope(energy) / segments.by_scope(lengths)
         return pulses, Normalisation(
             segments=segments,
@@ -170,11 +171,11 @@ class TypeBased(Transport):
         stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
-            ends = sent.x.new_full((sent.cohort.trials, 1), wanted)
+            ends = sent.x.new_full((sent.cohort.num_trials, 1), wanted)
         else:
             parts = (sent.x * scale[:, None]).abs().split(sizes, 1)
             rows = torch.stack([part.amax(1) for part in parts], 1)  # [n, B]
-            ends = rows.new_zeros(sent.cohort.trials, len(stops))
+            ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
             place = sent.cohort.trial[:, None].expand_as(rows)
             ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
         told = 0 if isinstance(wanted, float) else len(stops)
@@ -192,7 +193,9 @@ class TypeBased(Transport):
             top = ends[:, columns]
             part = sent.x[:, columns] * values.scale[:, None] / top[cohort.trial]
             level = _levels(part, count, None if draw is None else draw[:, columns])
-            noise = self.streams.normal(NOISE / sent.index, tick(round, number), (count, width))
+            noise = self.streams.draw_normal(
+                NOISE / sent.index, make_step_key(round, number), (count, width)
+            )
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
             estimate[:, columns] = top * (unit @ y)
@@ -204,7 +207,7 @@ class TypeBased(Transport):
         if self.settings.rounding == "nearest":
             return None
         who = sent.cohort.trial, sent.cohort.device
-        return self.streams.device_uniform(
+        return self.streams.draw_device_uniform(
             ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
         )
 
@@ -261,8 +264,8 @@ class Air:
         q = self._column[columns]
         cohort = self._signal.cohort
         y = noise * self._spread[:, None, q]
-        rows = cohort.by_trial(self._gain[:, q] * self._signal.x[:, columns])
-        y.scatter_add_(1, cohort.by_trial(level), rows)
+        rows = cohort.pad_by_trial(self._gain[:, q] * self._signal.x[:, columns])
+        y.scatter_add_(1, cohort.pad_by_trial(level), rows)
         return y
 
     def senders(self, columns: slice) -> Tensor:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 
 from otafl.algorithms.base import Algorithm, AveragedSettings, Outcome
-from otafl.algorithms.parameters import increment_, received_copy, sgd_
+from otafl.algorithms.parameters import build_increment_, copy_received_params, run_sgd_
 from otafl.core.contracts import (
     MODEL,
     Broadcast,
@@ -27,7 +27,7 @@ class Anchored(Algorithm):
     """Keeps server block "model" [S, P], and device block "given" [S, K, P]: the sum of the
     device's updates that the server has received."""
 
-    averages: ClassVar[bool] = True
+    averages_increments: ClassVar[bool] = True
     acknowledged_state: ClassVar[tuple[str, ...]] = (GIVEN,)
 
     class Settings(AveragedSettings):
@@ -37,14 +37,18 @@ class Anchored(Algorithm):
         server, _ = super().init(streams, hyper)
         return server, {GIVEN: torch.zeros_like(server[MODEL])[:, None]}
 
-    def local(self, broadcast: Broadcast, devices: Tensors, context: LocalContext) -> Outcome:
-        params = received_copy(broadcast, self.model)
-        loss = sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
-        payload = increment_(params, broadcast, self.model.shapes)
-        payload[0].blocks[MODEL].sub_(devices[GIVEN], alpha=0.1)
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        params = copy_received_params(broadcast, self.model)
+        loss = run_sgd_(self.model, params, context.gather_hyper("learning_rate"), context)
+        payload = build_increment_(params, broadcast, self.model.shapes)
+        payload[0].tensors[MODEL].sub_(devices[GIVEN], alpha=0.1)
         return devices, payload, loss
 
     def on_ack(
-        self, devices: Tensors, sent: Payload, heard: DeliveredMasks, context: Context
+        self, devices: Tensors, sent: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        return {GIVEN: devices[GIVEN] + torch.where(heard[0], sent[0].blocks[MODEL], 0.0)}
+        return {
+            GIVEN: devices[GIVEN] + torch.where(delivered_masks[0], sent[0].tensors[MODEL], 0.0)
+        }

@@ -24,6 +24,6 @@ class Pair(Topology):
     ) -> Exchange | None:
         mean = {
             name: block.unflatten(0, (-1, 2)).mean(1).repeat_interleave(2, 0)
-            for name, block in algorithm.spread(server).items()
+            for name, block in algorithm.export_shared(server).items()
         }
-        return Exchange(algorithm.gathered(server, mean), np.zeros(len(share)))
+        return Exchange(algorithm.import_shared(server, mean), np.zeros(len(share)))

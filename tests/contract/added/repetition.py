@@ -10,7 +10,7 @@ from otafl.uplink.delivery import Delivery
 
 
 class Repetition(Transport):
-    gives: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
+    provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     uses_fading: ClassVar[bool] = False
     loses_updates: ClassVar[bool] = False
@@ -21,7 +21,7 @@ class Repetition(Transport):
     def __init__(self, settings: Settings, *, budget: LinkBudget) -> None:
         self.settings, self.budget = settings, budget
 
-    def carry(self, delivery: Delivery) -> None:
+    def transmit(self, delivery: Delivery) -> None:
         for sent in delivery.uplink:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)

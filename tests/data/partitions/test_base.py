@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.data.partitions import Partition
-from otafl.data.partitions.base import cut_lognormal
+from otafl.data.partitions.base import split_lognormal
 from otafl.data.partitions.dirichlet import Dirichlet
 from otafl.data.partitions.iid import Iid
 from otafl.data.partitions.label_skew import LabelSkew
 from otafl.data.partitions.lognormal import Lognormal
 from otafl.data.partitions.shards import Shards
 
-OWN = [name for name in registry.names("partition") if name != "flower"]
+OWN = [name for name in registry.list_names("partition") if name != "flower"]
 """Flower's need its package: they are in `tests/interop`."""
 
 ALL: list[Partition] = [
-    *(registry.settings("partition", name)() for name in OWN),
+    *(registry.load_settings_class("partition", name)() for name in OWN),
     Shards(shards_per_device=5),
     Dirichlet(alpha=0.1),
     Dirichlet(alpha=10.0, min_samples=5),
@@ -37,9 +37,9 @@ def test_parts_are_disjoint_and_not_empty(partition: Partition, devices: int) ->
     labels = np.random.default_rng(5).integers(0, 7, 800)
     owner = np.arange(800) % 160
     for seed in range(5):
-        parts = dealt(partition, labels, devices, np.random.default_rng(seed), owner)
-        again = dealt(partition, labels, devices, np.random.default_rng(seed), owner)
-        other = dealt(partition, labels, devices, np.random.default_rng(seed + 100), owner)
+        parts = assign_samples(partition, labels, devices, np.random.default_rng(seed), owner)
+        again = assign_samples(partition, labels, devices, np.random.default_rng(seed), owner)
+        other = assign_samples(partition, labels, devices, np.random.default_rng(seed + 100), owner)
         together = np.concatenate(parts)
         assert len(parts) == devices
         assert min(map(len, parts)) >= 1
@@ -69,7 +69,7 @@ class Given:
 @pytest.mark.exact
 def test_lognormal_cut_by_hand() -> None:
     """Shares 1, 2, 5 of the 16 that are left of 22 once each of three parts has two."""
-    parts = cut_lognormal(np.arange(22), 3, 2.0, 2, Given(0.5, 1.0, 2.5))  # type: ignore[arg-type]
+    parts = split_lognormal(np.arange(22), 3, 2.0, 2, Given(0.5, 1.0, 2.5))  # type: ignore[arg-type]
     assert [len(part) for part in parts] == [4, 6, 12]
     assert_array_equal(np.concatenate(parts), np.arange(22))
 
@@ -77,4 +77,4 @@ def test_lognormal_cut_by_hand() -> None:
 @pytest.mark.exact
 def test_a_device_needs_a_sample() -> None:
     with pytest.raises(UserError, match=r"devices.count: 6 devices .* 5"):
-        dealt(Iid(), np.arange(5), 6, np.random.default_rng(0))
+        assign_samples(Iid(), np.arange(5), 6, np.random.default_rng(0))

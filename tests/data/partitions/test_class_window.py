@@ -14,13 +14,13 @@ import random
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core.errors import UserError
 from otafl.data import load
 from otafl.data.dataset import Indices
 from otafl.data.fashion_mnist import FashionMnist
-from otafl.data.fetch import available
+from otafl.data.fetch import list_available
 from otafl.data.partitions.class_window import ClassWindow
 
 pytestmark = pytest.mark.exact
@@ -45,7 +45,7 @@ def labels_of(counts: list[int]) -> Indices:
 
 
 def split(window: ClassWindow, labels: Indices, devices: int) -> list[Indices]:
-    return dealt(window, labels, devices, np.random.default_rng(0))
+    return assign_samples(window, labels, devices, np.random.default_rng(0))
 
 
 def published(labels: Indices, users: int, each: int, seeds: tuple[int, int], cifar: bool) -> list:
@@ -134,14 +134,14 @@ def test_majority_of_mnist_and_cifar10() -> None:
     parts = split(MNIST, labels, 100)
     assert majority(parts, labels)[0] == pytest.approx(0.625, abs=5e-4)
     faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
-    borne = faulty.labels(labels, 100)
+    borne = faulty.relabel(labels, 100)
     assert majority(parts, borne)[0] == pytest.approx(0.614, abs=5e-4)
     cifar = labels_of([6000] * 10)
     assert majority(split(CIFAR, cifar, 20), cifar)[0] == pytest.approx(0.442, abs=5e-4)
 
 
 def test_majority_of_fashion_mnist() -> None:
-    if "fashion_mnist" not in [a.name for a in available() if a.present]:
+    if "fashion_mnist" not in [a.name for a in list_available() if a.is_present]:
         pytest.skip("fashion_mnist is not on this machine")
     data = load(FashionMnist(pixel_scale="raw"))
     labels = np.concatenate([data.y_train, data.y_test])
@@ -156,12 +156,12 @@ def test_published_labels_of_mnist() -> None:
     labels = labels_of(MNIST_COUNTS)
     faulty = ClassWindow(classes_per_device=3, split_seed=(1, 1), mislabel_first=True)
     parts = split(faulty, labels, 100)
-    wrong = faulty.labels(labels, 100) != labels
+    wrong = faulty.relabel(labels, 100) != labels
     assert wrong.sum() == 2_700
     assert sum(wrong[cut(part)[0]].sum() for part in parts) == 2_000
     assert [u for u, part in enumerate(parts) if not wrong[part].any()] == list(range(0, 100, 10))
     assert all(wrong[part].sum() in (0, 30) for part in parts)
-    assert MNIST.labels(labels, 100) is labels
+    assert MNIST.relabel(labels, 100) is labels
 
 
 def test_published_labels_by_hand() -> None:
@@ -169,18 +169,18 @@ def test_published_labels_by_hand() -> None:
     (2, 0). Samples 0 and 3, 4 and 6, 7 and 1 come first and bear 0 and 1."""
     labels = np.array([0, 0, 0, 1, 1, 1, 2, 2, 2])
     window = ClassWindow(first_samples=1, mislabel_first=True)
-    assert_array_equal(window.labels(labels, 3), [0, 1, 0, 1, 0, 1, 1, 0, 2])
+    assert_array_equal(window.relabel(labels, 3), [0, 1, 0, 1, 0, 1, 1, 0, 2])
 
 
 def test_a_seed_of_its_own_for_each_trial() -> None:
     labels = labels_of([1500] * 10)
     first = split(ClassWindow(), labels, 20)
     again = split(ClassWindow(), labels, 20)
-    other = dealt(ClassWindow(), labels, 20, np.random.default_rng(1))
+    other = assign_samples(ClassWindow(), labels, 20, np.random.default_rng(1))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
     fixed = ClassWindow(split_seed=(3, 4))
-    one, two = (dealt(fixed, labels, 20, np.random.default_rng(s)) for s in (0, 1))
+    one, two = (assign_samples(fixed, labels, 20, np.random.default_rng(s)) for s in (0, 1))
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
 
 

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from otafl.core.errors import UserError
-from otafl.data.dealt import Dealt
-from otafl.data.partitions import Deck
+from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.custom import CustomPartition
+from otafl.data.sample_assignment import SampleAssignment
 from otafl.scenario import load_scenario
 
 pytestmark = pytest.mark.exact
 
 
-def every(deck: Deck, start: int = 0) -> Any:
+def every(deck: PartitionTask, start: int = 0) -> Any:
     """Each device every K-th sample from a place on."""
     return [range(start + k, len(deck.labels), deck.devices) for k in range(deck.devices)]
 
@@ -29,31 +29,31 @@ def every(deck: Deck, start: int = 0) -> Any:
 every.shuffled = True  # type: ignore[attr-defined]
 
 
-def ready(deck: Deck) -> Any:
-    return Dealt.evenly(deck.shuffled(), deck.devices)
+def ready(deck: PartitionTask) -> Any:
+    return SampleAssignment.split_evenly(deck.draw_permutation(), deck.devices)
 
 
-def few(deck: Deck) -> Any:
+def few(deck: PartitionTask) -> Any:
     return every(deck)[1:]
 
 
-def empty(deck: Deck) -> Any:
+def empty(deck: PartitionTask) -> Any:
     return [*every(deck)[1:], []]
 
 
-def twice(deck: Deck) -> Any:
+def twice(deck: PartitionTask) -> Any:
     return [[7, 8]] * deck.devices
 
 
-def beyond(deck: Deck) -> Any:
+def beyond(deck: PartitionTask) -> Any:
     return [[k, -1 - k] for k in range(deck.devices)]
 
 
-def shares(deck: Deck) -> Any:
+def shares(deck: PartitionTask) -> Any:
     return [[0.5 + k] for k in range(deck.devices)]
 
 
-def number(deck: Deck) -> Any:
+def number(deck: PartitionTask) -> Any:
     return 3
 
 
@@ -61,17 +61,17 @@ def own(name: str, **keys: Any) -> CustomPartition:
     return CustomPartition(name=f"data.partitions.test_custom:{name}", **keys)
 
 
-def deck() -> Deck:
-    return Deck(np.arange(20) % 4, 3, np.random.default_rng(1))
+def deck() -> PartitionTask:
+    return PartitionTask(np.arange(20) % 4, 3, np.random.default_rng(1))
 
 
 def test_samples_of_devices() -> None:
-    dealt = own("every", start=2).deal(deck())
+    dealt = own("every", start=2).assign_samples(deck())
     assert [part.tolist() for part in dealt] == [list(range(2 + k, 20, 3)) for k in range(3)]
-    assert own("every").shuffled
-    assert not own("ready").shuffled
-    assert not own("every").by_user
-    assert sorted(own("ready").deal(deck()).places) == list(range(20))
+    assert own("every").is_shuffled
+    assert not own("ready").is_shuffled
+    assert not own("every").groups_users
+    assert sorted(own("ready").assign_samples(deck()).sample_index) == list(range(20))
 
 
 def test_in_a_scenario() -> None:
@@ -80,7 +80,7 @@ def test_in_a_scenario() -> None:
     assert isinstance(one.data.partition, CustomPartition)
     assert one.data.partition.options == {"start": 5}
     with pytest.raises(UserError, match=r"^data\.partition: .* does not fit the section's keys: "):
-        own("every", stat=5).found()
+        own("every", stat=5).find_function()
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_in_a_scenario() -> None:
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:
     with pytest.raises(UserError, match=re.escape(said)) as error:
-        own(name).deal(deck())
+        own(name).assign_samples(deck())
     start = f"data.partition.name: 'data.partitions.test_custom:{name}' returned "
     assert str(error.value).startswith(start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core.errors import UserError
 from otafl.data.partitions import Partition
@@ -21,9 +21,9 @@ def rng(seed: int = 0) -> np.random.Generator:
 @pytest.mark.exact
 def test_dirichlet_extremes() -> None:
     """A huge alpha splits every class evenly; a tiny one gives each class to one device."""
-    even = dealt(Dirichlet(alpha=1e9), LABELS, 4, rng())
+    even = assign_samples(Dirichlet(alpha=1e9), LABELS, 4, rng())
     assert all(np.bincount(LABELS[part]).tolist() == [25] * 10 for part in even)
-    skewed = dealt(Dirichlet(alpha=1e-3), LABELS, 2, rng(1))
+    skewed = assign_samples(Dirichlet(alpha=1e-3), LABELS, 2, rng(1))
     shares = np.array([np.bincount(LABELS[part], minlength=10) for part in skewed]).max(0)
     assert np.median(shares) == 100
 
@@ -32,7 +32,7 @@ def test_dirichlet_extremes() -> None:
 def test_dirichlet_is_redrawn_until_everybody_has_enough() -> None:
     partition = Dirichlet(alpha=0.3, min_samples=60)
     for seed in range(10):
-        assert min(map(len, dealt(partition, LABELS, 5, rng(seed)))) >= 60
+        assert min(map(len, assign_samples(partition, LABELS, 5, rng(seed)))) >= 60
 
 
 @pytest.mark.law
@@ -44,7 +44,7 @@ def test_dirichlet_proportions(alpha: float) -> None:
     labels = np.repeat(np.arange(classes), size)
     partition, shares = Dirichlet(alpha=alpha), []
     for seed in range(100):
-        first = dealt(partition, labels, devices, np.random.default_rng(seed))[0]
+        first = assign_samples(partition, labels, devices, np.random.default_rng(seed))[0]
         shares.append(np.bincount(labels[first], minlength=classes) / size)
     share = np.concatenate(shares)
     law = stats.beta(alpha, (devices - 1) * alpha)
@@ -71,4 +71,4 @@ def test_dirichlet_proportions(alpha: float) -> None:
 )
 def test_refuses(partition: Partition, labels: np.ndarray, devices: int, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        dealt(partition, labels, devices, rng())
+        assign_samples(partition, labels, devices, rng())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
@@ -23,7 +23,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def parts_of(partition: Partition, devices: int, seed: int = 0) -> list[Indices]:
-    parts = dealt(partition, LABELS, devices, rng(seed))
+    parts = assign_samples(partition, LABELS, devices, rng(seed))
     together = np.concatenate(parts)
     assert len(parts) == devices
     assert len(np.unique(together)) == len(together)
@@ -48,7 +48,7 @@ def test_dirichlet_mix_follows_its_concentration() -> None:
     labels = np.arange(1_000_000) % 10
     for alpha, mean in ((0.01, 0.943), (0.1, 0.665), (1.0, 0.293), (100.0, 0.116)):
         partition = DirichletMix(alpha=alpha, samples_per_device=300)
-        parts = dealt(partition, labels, 200, rng())
+        parts = assign_samples(partition, labels, 200, rng())
         mixes = np.array([np.bincount(labels[part], minlength=10) for part in parts]) / 300
         largest = mixes.max(1)
         # A finite sample's largest share is a little above that of its mix.
@@ -83,4 +83,4 @@ def test_dirichlet_mix_devices_choose_in_random_order() -> None:
 @pytest.mark.exact
 def test_refuses() -> None:
     with pytest.raises(UserError, match="samples_per_device: 7 devices x 300 are more"):
-        dealt(DirichletMix(samples_per_device=300), LABELS, 7, rng())
+        assign_samples(DirichletMix(samples_per_device=300), LABELS, 7, rng())

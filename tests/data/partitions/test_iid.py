@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import stats
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.data.partitions.iid import Iid
 
@@ -19,7 +19,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 @pytest.mark.exact
 def test_iid_deals_out_everything_evenly() -> None:
-    parts = dealt(Iid(), LABELS[:103], 10, rng())
+    parts = assign_samples(Iid(), LABELS[:103], 10, rng())
     assert sorted(map(len, parts)) == [10] * 7 + [11] * 3
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(103))
     assert not np.array_equal(np.concatenate(parts), np.arange(103))
@@ -31,6 +31,6 @@ def test_iid_is_uniform() -> None:
     labels = np.zeros(50, np.int64)
     owner = []
     for seed in range(2000):
-        parts = dealt(Iid(), labels, 10, np.random.default_rng(seed))
+        parts = assign_samples(Iid(), labels, 10, np.random.default_rng(seed))
         owner.append(next(k for k, part in enumerate(parts) if 0 in part))
     assert stats.chisquare(np.bincount(owner, minlength=10)).pvalue > 1e-4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
@@ -27,7 +27,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 @pytest.mark.parametrize(("devices", "each"), [(10, 2), (7, 3), (5, 2), (3, 4), (12, 1), (4, 10)])
 def test_label_skew_is_balanced(devices: int, each: int) -> None:
     for seed in range(20):
-        parts = dealt(LabelSkew(classes_per_device=each), LABELS, devices, rng(seed))
+        parts = assign_samples(LabelSkew(classes_per_device=each), LABELS, devices, rng(seed))
         held = [np.unique(LABELS[part]) for part in parts]
         assert [len(classes) for classes in held] == [each] * devices
         holders = np.bincount(np.concatenate(held), minlength=10)
@@ -41,7 +41,7 @@ def test_label_skew_is_balanced(devices: int, each: int) -> None:
 @pytest.mark.exact
 def test_label_skew_with_unequal_sizes() -> None:
     def parts_of(partition: LabelSkew) -> list[Indices]:
-        parts = dealt(partition, SHUFFLED, 20, rng())
+        parts = assign_samples(partition, SHUFFLED, 20, rng())
         together = np.concatenate(parts)
         assert len(parts) == 20
         assert len(np.unique(together)) == len(together)
@@ -62,7 +62,7 @@ def test_label_skew_pairs_all_classes() -> None:
     labels = np.arange(40) % 10
     pairs = np.zeros((10, 10))
     for seed in range(3000):
-        parts = dealt(LabelSkew(), labels, 10, np.random.default_rng(seed))
+        parts = assign_samples(LabelSkew(), labels, 10, np.random.default_rng(seed))
         a, b = np.unique(labels[parts[0]])
         pairs[a, b] += 1
     assert stats.chisquare(pairs[np.triu_indices(10, 1)]).pvalue > 1e-4
@@ -89,4 +89,4 @@ def test_label_skew_pairs_all_classes() -> None:
 )
 def test_refuses(partition: Partition, labels: np.ndarray, devices: int, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        dealt(partition, labels, devices, rng())
+        assign_samples(partition, labels, devices, rng())

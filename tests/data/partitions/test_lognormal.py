@@ -1,6 +1,6 @@
 """Parts of log-normal sizes.
 
-Mutations that must fail: `cut_lognormal` without the least number, or with the shares not made to
+Mutations that must fail: `split_lognormal` without the least number, or with the shares not made to
 sum to one.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.decks import dealt
+from support.decks import assign_samples
 
 from otafl.core.errors import UserError
 from otafl.data.dataset import Indices
@@ -23,7 +23,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def parts_of(partition: Partition, devices: int, seed: int = 0) -> list[Indices]:
-    parts = dealt(partition, LABELS, devices, rng(seed))
+    parts = assign_samples(partition, LABELS, devices, rng(seed))
     together = np.concatenate(parts)
     assert len(parts) == devices
     assert len(np.unique(together)) == len(together)
@@ -35,7 +35,7 @@ def test_lognormal_sizes() -> None:
     """The logarithms of many large sizes have the deviation asked for: 300 devices, five standard
     errors of a deviation, 1 / sqrt(600) each."""
     labels = np.zeros(3_000_000, np.int64)
-    parts = dealt(Lognormal(sigma=0.8), labels, 300, rng())
+    parts = assign_samples(Lognormal(sigma=0.8), labels, 300, rng())
     sizes = np.array([len(part) for part in parts])
     assert sizes.sum() == len(labels)
     assert abs(np.log(sizes).std() / 0.8 - 1) < 5 / 600**0.5
@@ -51,4 +51,4 @@ def test_lognormal_least_and_even() -> None:
 @pytest.mark.exact
 def test_refuses() -> None:
     with pytest.raises(UserError, match="min_samples: 7 devices x 300 are more than the 200"):
-        dealt(Lognormal(min_samples=300), LABELS, 7, rng())
+        assign_samples(Lognormal(min_samples=300), LABELS, 7, rng())

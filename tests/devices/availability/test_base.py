@@ -11,7 +11,7 @@ import itertools
 from typing import Any
 
 import pytest
-from support.lives import first, made
+from support.lives import make_availability, take_changes
 
 from otafl.core import registry
 
@@ -22,42 +22,45 @@ LAWS = ["markov", "diurnal"]
 """Laws by which devices' lives are drawn."""
 
 
-@pytest.mark.parametrize("name", registry.names("availability"))
+@pytest.mark.parametrize("name", registry.list_names("availability"))
 def test_every_availability_tells_its_changes(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "availability.csv").write_text("device,start_s,end_s\n0,0,3\n1,2,4\n")
-    availability = made(name, [7, 8], [0, 0], 3, **FIELDS.get(name, {}))
+    availability = make_availability(name, [7, 8], [0, 0], 3, **FIELDS.get(name, {}))
     for trial, device in itertools.product(range(2), range(3)):
-        life = availability.changes(trial, device)
-        for (at, there), (then, next_there) in itertools.pairwise(first(life or ())):
+        life = availability.list_changes(trial, device)
+        for (at, there), (then, next_there) in itertools.pairwise(take_changes(life or ())):
             assert 0 <= at < then
             assert there != next_there
-        assert first(availability.changes(trial, device) or ()) == first(
-            availability.changes(trial, device) or ()
+        assert take_changes(availability.list_changes(trial, device) or ()) == take_changes(
+            availability.list_changes(trial, device) or ()
         )
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_lives_are_of_the_form_that_the_clock_reads(name: str) -> None:
-    availability = made(name, [7], [0], 30)
+    availability = make_availability(name, [7], [0], 30)
     begins = set()
     for device in range(30):
-        life = first(availability.changes(0, device))
+        life = take_changes(availability.list_changes(0, device))
         times, values = [at for at, _ in life], [there for _, there in life]
         assert all(a < b for a, b in itertools.pairwise(times))
         assert all(a != b for a, b in itertools.pairwise(values))
         assert not values[0]  # it is away from the start, or leaves first
         begins.add(times[0] == 0.0)
     assert begins == {True, False}
-    assert len({tuple(first(availability.changes(0, device), 3)) for device in range(30)}) == 30
+    assert (
+        len({tuple(take_changes(availability.list_changes(0, device), 3)) for device in range(30)})
+        == 30
+    )
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_a_life_depends_on_seed_trial_and_device_alone(name: str) -> None:
-    stack = made(name, [7, 7, 8], [0, 1, 0], 4)
-    alone = made(name, [7], [1], 9)
-    other = first(stack.changes(0, 3))
-    expected = first(stack.changes(1, 3))
-    assert first(alone.changes(0, 3)) == expected
-    assert first(stack.changes(1, 3)) == expected  # asked again, it begins again
-    assert other != expected != first(stack.changes(2, 3))
+    stack = make_availability(name, [7, 7, 8], [0, 1, 0], 4)
+    alone = make_availability(name, [7], [1], 9)
+    other = take_changes(stack.list_changes(0, 3))
+    expected = take_changes(stack.list_changes(1, 3))
+    assert take_changes(alone.list_changes(0, 3)) == expected
+    assert take_changes(stack.list_changes(1, 3)) == expected  # asked again, it begins again
+    assert other != expected != take_changes(stack.list_changes(2, 3))

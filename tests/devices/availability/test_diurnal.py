@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from scipy import stats
-from support.lives import LEVEL, check_share, lives, stays, there
+from support.lives import LEVEL, check_share, get_state, measure_intervals, record_traces
 
 from otafl.devices.availability.diurnal import DiurnalAvailability
 
@@ -38,7 +38,7 @@ def test_what_a_day_cannot_be() -> None:
     ids=["default", "crowded", "long"],
 )
 def test_diurnal_share_follows_the_day(mean: float, amplitude: float, session_s: float) -> None:
-    life = lives(
+    life = record_traces(
         "diurnal",
         1.5 * DAY_S,
         mean=mean,
@@ -50,23 +50,25 @@ def test_diurnal_share_follows_the_day(mean: float, amplitude: float, session_s:
     hours = range(0, 36, 2)
     for hour in hours:
         share = mean + amplitude * math.cos(2 * math.pi * (hour + 6 - 20) / 24)
-        check_share(there(life, hour * 3600.0), share, LEVEL / len(hours))
+        check_share(get_state(life, hour * 3600.0), share, LEVEL / len(hours))
 
 
 @pytest.mark.law
 def test_diurnal_sessions_are_exponential() -> None:
-    life = lives("diurnal", 40 * 900.0 + DAY_S / 4, mean_session_s=900.0)
-    sample = stays(life, True, DAY_S / 4)
+    life = record_traces("diurnal", 40 * 900.0 + DAY_S / 4, mean_session_s=900.0)
+    sample = measure_intervals(life, True, DAY_S / 4)
     assert stats.kstest(sample, stats.expon(scale=900.0).cdf).pvalue > LEVEL
 
 
 @pytest.mark.law
 def test_peaks_that_are_spread_flatten_the_day() -> None:
     """The mean of cos over an even spread of so many hours is less by sinc(spread / 24)."""
-    life = lives("diurnal", DAY_S, mean=0.5, amplitude=0.4, spread_hours=12.0, peak_hour=0.0)
+    life = record_traces(
+        "diurnal", DAY_S, mean=0.5, amplitude=0.4, spread_hours=12.0, peak_hour=0.0
+    )
     flat = np.sinc(12 / 24)  # sin(pi x) / (pi x)
     for hour in (0, 5, 12, 20):
         share = 0.5 + 0.4 * flat * math.cos(2 * math.pi * hour / 24)
-        check_share(there(life, hour * 3600.0), share, LEVEL / 4)
-    one = there(lives("diurnal", 0.0, mean=0.5, amplitude=0.4, peak_hour=0.0), 0.0)
+        check_share(get_state(life, hour * 3600.0), share, LEVEL / 4)
+    one = get_state(record_traces("diurnal", 0.0, mean=0.5, amplitude=0.4, peak_hour=0.0), 0.0)
     check_share(one, 0.9, LEVEL)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.lives import first, made
-from support.made_devices import mains
+from support.lives import make_availability, take_changes
+from support.made_devices import make_mains_hardware
 
 from otafl.clock.trial_clock import TrialClock
 from otafl.core.errors import UserError
@@ -24,41 +24,49 @@ pytestmark = pytest.mark.exact
 def traced(folder: Path, rows: str, repeat_s: float | None = None, devices: int = 3) -> Any:
     file = folder / "trace.csv"
     file.write_text(f"device,start_s,end_s\n{rows}")
-    return made("trace", [0], [0], devices, file=str(file), repeat_s=repeat_s)
+    return make_availability("trace", [0], [0], devices, file=str(file), repeat_s=repeat_s)
 
 
 def test_the_clock_waits_for_a_device_to_come(tmp_path: Path) -> None:
     trace = traced(tmp_path, "0,2,3\n1,2.5,4\n")
-    clock = TrialClock(mains(2), lives=[trace.changes(0, device) for device in range(2)])
-    assert not clock.available().any()
+    clock = TrialClock(
+        make_mains_hardware(2), lives=[trace.list_changes(0, device) for device in range(2)]
+    )
+    assert not clock.get_available().any()
     assert clock.wait_for_devices()
-    assert clock.now() == 2.0
-    assert clock.available().tolist() == [True, False]
+    assert clock.get_time_s() == 2.0
+    assert clock.get_available().tolist() == [True, False]
 
 
 def test_a_trace_by_hand(tmp_path: Path) -> None:
     trace = traced(tmp_path, "7,5,8\n4,0,2\n\n7,1,2\n4,2,3\n", devices=5)
-    assert first(trace.changes(0, 0)) == [(3.0, False)]  # device 4: 0 to 2 and 2 to 3 are one
+    assert take_changes(trace.list_changes(0, 0)) == [
+        (3.0, False)
+    ]  # device 4: 0 to 2 and 2 to 3 are one
     seven = [(0.0, False), (1.0, True), (2.0, False), (5.0, True), (8.0, False)]
-    assert first(trace.changes(0, 1)) == seven
-    assert first(trace.changes(0, 2)) == first(trace.changes(0, 4)) == [(3.0, False)]
-    assert first(trace.changes(0, 3)) == seven
+    assert take_changes(trace.list_changes(0, 1)) == seven
+    assert (
+        take_changes(trace.list_changes(0, 2))
+        == take_changes(trace.list_changes(0, 4))
+        == [(3.0, False)]
+    )
+    assert take_changes(trace.list_changes(0, 3)) == seven
 
 
 def test_a_trace_that_repeats(tmp_path: Path) -> None:
     trace = traced(tmp_path, "0,1,2\n1,0,1\n1,3,4.1\n2,0,2\n2,2,4.1\n", repeat_s=4.1)
-    often = first(trace.changes(0, 0), 5)
+    often = take_changes(trace.list_changes(0, 0), 5)
     assert often == [(0.0, False), (1.0, True), (2.0, False), (5.1, True), (6.1, False)]
-    over_the_end = first(trace.changes(0, 1), 1000)
+    over_the_end = take_changes(trace.list_changes(0, 1), 1000)
     assert over_the_end[:3] == [(1.0, False), (3.0, True), (5.1, False)]
     assert all(b - a > 1 for (a, _), (b, _) in itertools.pairwise(over_the_end))
-    assert trace.changes(0, 2) is None
+    assert trace.list_changes(0, 2) is None
 
 
 def test_a_trace_without_end(tmp_path: Path) -> None:
     trace = traced(tmp_path, "0,0,inf\n1,2,inf\n")
-    assert trace.changes(0, 0) is None
-    assert first(trace.changes(0, 1)) == [(0.0, False), (2.0, True)]
+    assert trace.list_changes(0, 0) is None
+    assert take_changes(trace.list_changes(0, 1)) == [(0.0, False), (2.0, True)]
 
 
 @pytest.mark.parametrize(
@@ -112,12 +120,12 @@ def test_a_trace_that_is_none(tmp_path: Path) -> None:
         if content is not None:
             file.write_bytes(content)
         with pytest.raises(UserError) as error:
-            made("trace", [0], [0], 1, file=str(file))
+            make_availability("trace", [0], [0], 1, file=str(file))
         assert says in str(error.value)
 
 
 def test_a_trace_with_its_columns_in_another_order(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     file.write_text("start_s, end_s, device\n1, 2, 0\n", encoding="utf-8-sig")
-    life = made("trace", [0], [0], 1, file=str(file)).changes(0, 0)
-    assert first(life) == [(0.0, False), (1.0, True), (2.0, False)]
+    life = make_availability("trace", [0], [0], 1, file=str(file)).list_changes(0, 0)
+    assert take_changes(life) == [(0.0, False), (1.0, True), (2.0, False)]

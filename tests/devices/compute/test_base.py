@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.made_devices import named, of
+from support.made_devices import load_compute, make_hardware
 
 from otafl.core import registry
 from otafl.core.rng import Streams
@@ -24,14 +24,14 @@ from otafl.devices.hardware import Hardware
 pytestmark = pytest.mark.exact
 
 
-@pytest.mark.parametrize("name", registry.names("compute"))
+@pytest.mark.parametrize("name", registry.list_names("compute"))
 def test_every_kind_says_all_of_its_devices(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Positive where it must be, and the first devices whatever comes after them."""
     monkeypatch.chdir(tmp_path)
-    made = named(name, tmp_path)
-    many, few = of(made, 6, seed=3), of(made, 4, seed=3)
+    made = load_compute(name, tmp_path)
+    many, few = make_hardware(made, 6, seed=3), make_hardware(made, 4, seed=3)
     for part in fields(Hardware):
         values = getattr(many, part.name)
         assert values.shape == (6,)
@@ -41,13 +41,13 @@ def test_every_kind_says_all_of_its_devices(
         assert (getattr(many, positive) > 0).all()
     assert (many.frequency_min_hz <= many.frequency_hz).all()
     assert (many.charge_j <= many.battery_j).all()
-    assert made.scales() >= bool((many.frequency_min_hz < many.frequency_hz).any())
+    assert made.has_frequency_scaling() >= bool((many.frequency_min_hz < many.frequency_hz).any())
 
 
-@pytest.mark.parametrize("name", registry.names("compute"))
+@pytest.mark.parametrize("name", registry.list_names("compute"))
 def test_a_stack_is_its_trials(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    made = named(name, tmp_path)
+    made = load_compute(name, tmp_path)
     stack = compute.build([made] * 3, 4, Streams([7, 7, 8], [0, 1, 0]))
     for trial, (seed, number) in enumerate(((7, 0), (7, 1), (8, 0))):
         alone = compute.build([made], 4, Streams([seed], [number]))
@@ -57,7 +57,7 @@ def test_a_stack_is_its_trials(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_by_default_devices_are_on_mains_and_draw_nothing_beside_computing() -> None:
-    one = of(Fixed(flops_per_s=8e9, flops_per_cycle=4, kappa=2e-28), 3)
+    one = make_hardware(Fixed(flops_per_s=8e9, flops_per_cycle=4, kappa=2e-28), 3)
     assert one.flops_per_s.tolist() == [8e9] * 3
     assert one.frequency_hz.tolist() == one.frequency_min_hz.tolist() == [2e9] * 3
     assert one.kappa.tolist() == [2e-28] * 3
@@ -67,11 +67,11 @@ def test_by_default_devices_are_on_mains_and_draw_nothing_beside_computing() -> 
         assert getattr(one, name).tolist() == [0.0] * 3, name
     assert one.efficiency.tolist() == [1.0] * 3
     assert one.power_db.tolist() == [0.0] * 3
-    assert one.mains
+    assert one.is_on_mains
 
 
 def test_every_part_can_be_given() -> None:
-    one = of(
+    one = make_hardware(
         Fixed(
             frequency_min_share=0.25,
             memory_mb=64,
@@ -97,7 +97,7 @@ def test_every_part_can_be_given() -> None:
     assert [value[1] for value in got] == [0.01, 0.1, 0.2, 0.03, 0.004]
     assert one.efficiency.tolist() == [0.4] * 2
     assert one.power_db.tolist() == [-3.0] * 2
-    assert not one.mains
+    assert not one.is_on_mains
 
 
 def test_every_quantity_can_be_a_classs_own() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.devices.compute.classes import Classes
 
@@ -33,7 +33,7 @@ RANDOM = Classes.model_validate(
 @pytest.mark.exact
 def test_a_list_of_speeds_goes_to_the_devices_in_order_and_round_again() -> None:
     config = Classes.model_validate({"classes": [5e9, 1e9, 3e9]})
-    assert of(config, 7).flops_per_s.tolist() == [5e9, 1e9, 3e9, 5e9, 1e9, 3e9, 5e9]
+    assert make_hardware(config, 7).flops_per_s.tolist() == [5e9, 1e9, 3e9, 5e9, 1e9, 3e9, 5e9]
 
 
 @pytest.mark.exact
@@ -41,7 +41,7 @@ def test_many_equal_classes_go_in_turn() -> None:
     """Seventy classes: no round-off in the shares may reorder them."""
     given = np.arange(1.0, 71.0)
     config = Classes.model_validate({"classes": given.tolist()})
-    assert np.array_equal(of(config, 140).flops_per_s, np.tile(given, 2))
+    assert np.array_equal(make_hardware(config, 140).flops_per_s, np.tile(given, 2))
 
 
 @pytest.mark.exact
@@ -56,7 +56,7 @@ def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> 
             ],
         }
     )
-    devices = of(config, 16)
+    devices = make_hardware(config, 16)
     fast = devices.flops_per_s == 8e9
     assert fast.tolist() == [False, False, True, False] * 4
     assert np.where(fast, 5e-27, 1e-28).tolist() == devices.kappa.tolist()
@@ -69,7 +69,7 @@ def test_classes_in_order_keep_to_their_shares_and_have_parts_of_their_own() -> 
 @pytest.mark.law
 def test_random_classes_come_with_their_shares() -> None:
     """Chi-square, 20,000 samples, false alarm 1e-3."""
-    speeds = of(RANDOM, SAMPLES, seed=3).flops_per_s
+    speeds = make_hardware(RANDOM, SAMPLES, seed=3).flops_per_s
     counts = [(speeds == value).sum() for value in (1e9, 2e9, 4e9)]
     expected = SAMPLES * np.array([0.5, 0.3, 0.2])
     assert sum(counts) == SAMPLES
@@ -80,13 +80,13 @@ def test_random_classes_come_with_their_shares() -> None:
 @pytest.mark.parametrize("assignment", ["random", "in_order"])
 def test_the_first_devices_do_not_depend_on_how_many_there_are(assignment: str) -> None:
     made = RANDOM.model_copy(update={"assignment": assignment})
-    many, few = of(made, 50, seed=4), of(made, 10, seed=4)
+    many, few = make_hardware(made, 50, seed=4), make_hardware(made, 10, seed=4)
     assert np.array_equal(many.flops_per_s[:10], few.flops_per_s)
     assert np.array_equal(many.harvest_w[:10], few.harvest_w)
 
 
 @pytest.mark.exact
 def test_random_classes_follow_the_generator() -> None:
-    speed = of(RANDOM, 20, seed=5).flops_per_s
-    assert np.array_equal(speed, of(RANDOM, 20, seed=5).flops_per_s)
-    assert not np.array_equal(speed, of(RANDOM, 20, seed=6).flops_per_s)
+    speed = make_hardware(RANDOM, 20, seed=5).flops_per_s
+    assert np.array_equal(speed, make_hardware(RANDOM, 20, seed=5).flops_per_s)
+    assert not np.array_equal(speed, make_hardware(RANDOM, 20, seed=6).flops_per_s)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.core.errors import UserError
 from otafl.devices.compute.csv import Csv
@@ -27,12 +27,12 @@ def from_csv(folder: Path, text: str, **settings: Any) -> Csv:
 
 def test_a_file_has_a_device_a_row(tmp_path: Path) -> None:
     text = "frequency_hz, flops_per_s, battery_j, flops_per_cycle\n2e9,,7,\n,3e9,,6\n\n1e9,,9,2\n"
-    devices = of(from_csv(tmp_path, text, flops_per_cycle=8, kappa=3e-28), 5)
+    devices = make_hardware(from_csv(tmp_path, text, flops_per_cycle=8, kappa=3e-28), 5)
     assert devices.flops_per_s.tolist() == [16e9, 3e9, 2e9, 16e9, 3e9]
     assert devices.frequency_hz.tolist() == [2e9, 0.5e9, 1e9, 2e9, 0.5e9]
     assert devices.battery_j.tolist() == [7, np.inf, 9, 7, np.inf]
     assert devices.kappa.tolist() == [3e-28] * 5
-    again = of(from_csv(tmp_path, "flops_per_s,charge\n1,0.5\n", battery_j=4), 2)
+    again = make_hardware(from_csv(tmp_path, "flops_per_s,charge\n1,0.5\n", battery_j=4), 2)
     assert again.charge_j.tolist() == [2.0, 2.0]
 
 
@@ -54,16 +54,16 @@ def test_a_file_has_a_device_a_row(tmp_path: Path) -> None:
 def test_bad_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
     config = from_csv(tmp_path, text)
     with pytest.raises(UserError, match=r"^devices.compute.file: '.*devices.csv'.*" + message):
-        of(config)
+        make_hardware(config)
 
 
 def test_a_file_that_is_not_there_is_said_so() -> None:
     with pytest.raises(UserError, match=r"'no.csv' cannot be read \(No such file"):
-        of(Csv(file="no.csv"))
+        make_hardware(Csv(file="no.csv"))
 
 
 def test_a_file_that_is_no_text_is_said_so(tmp_path: Path) -> None:
     config = from_csv(tmp_path, "flops_per_s\n")
     (tmp_path / "devices.csv").write_bytes(b"flops_per_s\n\xff\n")
     with pytest.raises(UserError, match=r"cannot be read \(no UTF-8 text, byte 12\)"):
-        of(config)
+        make_hardware(config)

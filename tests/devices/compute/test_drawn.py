@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from contract.small import scenario
 from scipy import stats
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.devices.compute.drawn import Drawn
 from otafl.scenario.errors import ScenarioError
@@ -36,7 +36,7 @@ DRAWN = Drawn.model_validate(
 @pytest.mark.exact
 def test_numbers_stay_numbers_among_drawn_quantities() -> None:
     config = Drawn.model_validate({"flops_per_s": {"choice": [2e9]}, "kappa": 3e-28})
-    devices = of(config, 3)
+    devices = make_hardware(config, 3)
     assert devices.flops_per_s.tolist() == [2e9] * 3
     assert devices.kappa.tolist() == [3e-28] * 3
     assert devices.battery_j.tolist() == [np.inf] * 3
@@ -49,7 +49,7 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
     more = Drawn.model_validate(
         {"flops_per_s": speed, "charge": {"uniform": [0, 1]}, "kappa": {"choice": [1, 2]}}
     )
-    assert np.array_equal(of(plain, 9).flops_per_s, of(more, 9).flops_per_s)
+    assert np.array_equal(make_hardware(plain, 9).flops_per_s, make_hardware(more, 9).flops_per_s)
 
 
 @pytest.mark.exact
@@ -84,7 +84,7 @@ def test_laws_must_fit_their_quantity(key: str, law: Any, message: str) -> None:
 @pytest.mark.law
 def test_drawn_quantities_have_their_laws() -> None:
     """KS thrice and chi-square, 20,000 samples, false alarm 1e-3 each."""
-    devices = of(DRAWN, SAMPLES, seed=4)
+    devices = make_hardware(DRAWN, SAMPLES, seed=4)
     assert stats.kstest(devices.battery_j, "uniform", (100, 200)).pvalue > FALSE_ALARM
     least = (1.0 - 2.0) / 1.5
     law = stats.truncnorm(least, np.inf, 2.0, 1.5)
@@ -98,7 +98,7 @@ def test_drawn_quantities_have_their_laws() -> None:
 @pytest.mark.law
 def test_drawn_quantities_are_independent() -> None:
     """Spearman's rank correlation of each pair, 20,000 samples, false alarm 1e-3 each."""
-    devices = of(DRAWN, SAMPLES, seed=5)
+    devices = make_hardware(DRAWN, SAMPLES, seed=5)
     columns = [devices.flops_per_s, devices.battery_j, devices.harvest_w]
     for one in range(3):
         for other in range(one):
@@ -107,7 +107,7 @@ def test_drawn_quantities_are_independent() -> None:
 
 @pytest.mark.exact
 def test_the_first_devices_do_not_depend_on_how_many_there_are() -> None:
-    many, few = of(DRAWN, 50, seed=4), of(DRAWN, 10, seed=4)
+    many, few = make_hardware(DRAWN, 50, seed=4), make_hardware(DRAWN, 10, seed=4)
     assert np.array_equal(many.flops_per_s[:10], few.flops_per_s)
     assert np.array_equal(many.harvest_w[:10], few.harvest_w)
-    assert not np.array_equal(many.flops_per_s, of(DRAWN, 50, seed=6).flops_per_s)
+    assert not np.array_equal(many.flops_per_s, make_hardware(DRAWN, 50, seed=6).flops_per_s)

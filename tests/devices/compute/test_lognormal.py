@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.devices.compute.drawn import Drawn
 from otafl.devices.compute.lognormal import Lognormal
@@ -25,7 +25,7 @@ DRAWN = Drawn.model_validate({"flops_per_s": {"lognormal": {"median": 3e9, "sigm
 @pytest.mark.parametrize("config", [LOGNORMAL, DRAWN], ids=["lognormal", "drawn"])
 def test_lognormal_speeds(config: Lognormal | Drawn) -> None:
     """KS, 40,000 samples, false alarm 1e-3; a sigma or median off by 5 % is beyond it."""
-    logs = np.log(of(config, 2 * SAMPLES, seed=1).flops_per_s)
+    logs = np.log(make_hardware(config, 2 * SAMPLES, seed=1).flops_per_s)
     assert stats.kstest(logs, "norm", (np.log(3e9), 0.8)).pvalue > FALSE_ALARM
     assert stats.kstest(logs, "norm", (np.log(3e9), 0.8 * 1.05)).pvalue < FALSE_ALARM
     assert stats.kstest(logs, "norm", (np.log(3e9 * 1.05), 0.8)).pvalue < FALSE_ALARM
@@ -34,11 +34,11 @@ def test_lognormal_speeds(config: Lognormal | Drawn) -> None:
 @pytest.mark.exact
 def test_zero_sigma_makes_all_devices_equal() -> None:
     config = Lognormal(median_flops_per_s=3e9, sigma=0.0)
-    np.testing.assert_allclose(of(config, 5, seed=1).flops_per_s, 3e9, rtol=1e-15)
+    np.testing.assert_allclose(make_hardware(config, 5, seed=1).flops_per_s, 3e9, rtol=1e-15)
 
 
 @pytest.mark.exact
 def test_the_first_devices_do_not_depend_on_how_many_there_are() -> None:
-    many = of(LOGNORMAL, 50, seed=4).flops_per_s
-    assert np.array_equal(many[:10], of(LOGNORMAL, 10, seed=4).flops_per_s)
-    assert not np.array_equal(many, of(LOGNORMAL, 50, seed=6).flops_per_s)
+    many = make_hardware(LOGNORMAL, 50, seed=4).flops_per_s
+    assert np.array_equal(many[:10], make_hardware(LOGNORMAL, 10, seed=4).flops_per_s)
+    assert not np.array_equal(many, make_hardware(LOGNORMAL, 50, seed=6).flops_per_s)

@@ -7,7 +7,7 @@ sheet.
 from __future__ import annotations
 
 import pytest
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.devices.compute.mcu import Mcu
 
@@ -23,4 +23,4 @@ def test_it_draws_what_its_data_sheet_says() -> None:
     assert mcu.receive_w == pytest.approx(6.26e-3 * 3, rel=0.005)
     assert mcu.sleep_w == pytest.approx(3.16e-6 * 3, rel=0.005)
     assert mcu.battery_j == pytest.approx(0.225 * 3600 * 3)
-    assert of(mcu).flops_per_s.tolist() == [32e6]
+    assert make_hardware(mcu).flops_per_s.tolist() == [32e6]

@@ -11,7 +11,7 @@ import pytest
 from contract.small import scenario
 from pydantic import ValidationError
 from scipy import stats
-from support.made_devices import of
+from support.made_devices import make_hardware
 
 from otafl.devices.compute.phone import Phone
 from otafl.scenario import load_scenario, to_yaml
@@ -24,7 +24,7 @@ FALSE_ALARM = 1e-3
 @pytest.mark.exact
 def test_phone_frequencies_stay_in_their_range() -> None:
     config = Phone(frequency_min_hz=1.25e9, frequency_max_hz=1.5e9, flops_per_cycle=8)
-    devices = of(config, 2000)
+    devices = make_hardware(config, 2000)
     assert 1.25e9 <= devices.frequency_hz.min() < 1.26e9
     assert 1.49e9 < devices.frequency_hz.max() <= 1.5e9
     assert np.array_equal(devices.flops_per_s, 8 * devices.frequency_hz)
@@ -39,8 +39,8 @@ def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> Non
     assert own.sleep_w == pytest.approx(0.5943 * 43.2 / 1280.2, rel=0.01)
     assert own.receive_w == pytest.approx(1.288 + 0.05197 * 10, rel=0.01)
     assert own.idle_w == 0.5
-    assert np.array_equal(of(plain, 5).frequency_hz, of(own, 5).frequency_hz)
-    assert of(plain).mains
+    assert np.array_equal(make_hardware(plain, 5).frequency_hz, make_hardware(own, 5).frequency_hz)
+    assert make_hardware(plain).is_on_mains
     again = load_scenario(parse(to_yaml(scenario({"devices.compute": {"battery": True}}))).data)
     assert again.devices.compute == Phone(battery=True)
 
@@ -48,12 +48,12 @@ def test_a_phones_battery_comes_with_its_radio_and_leaves_what_is_given() -> Non
 @pytest.mark.law
 def test_phone_speeds() -> None:
     """KS, 20,000 samples, false alarm 1e-3: 4 operations a cycle, 1 to 2 GHz."""
-    speed = of(Phone(), SAMPLES, seed=2).flops_per_s
+    speed = make_hardware(Phone(), SAMPLES, seed=2).flops_per_s
     assert stats.kstest(speed / 4e9, "uniform", (1, 1)).pvalue > FALSE_ALARM
 
 
 @pytest.mark.exact
 def test_phones_follow_the_generator() -> None:
-    many = of(Phone(), 50, seed=4).flops_per_s
-    assert np.array_equal(many[:10], of(Phone(), 10, seed=4).flops_per_s)
-    assert not np.array_equal(many, of(Phone(), 50, seed=6).flops_per_s)
+    many = make_hardware(Phone(), 50, seed=4).flops_per_s
+    assert np.array_equal(many[:10], make_hardware(Phone(), 10, seed=4).flops_per_s)
+    assert not np.array_equal(many, make_hardware(Phone(), 50, seed=6).flops_per_s)

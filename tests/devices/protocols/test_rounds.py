@@ -15,8 +15,8 @@ pytestmark = pytest.mark.exact
 
 
 def test_rules() -> None:
-    assert Rounds().rules(math.inf, "drop") == Rules()
-    assert Rounds().rules(2.0, "next") == Rules(deadline_s=2.0, late="next")
+    assert Rounds().build_rules(math.inf, "drop") == Rules()
+    assert Rounds().build_rules(2.0, "next") == Rules(deadline_s=2.0, late="next")
 
 
 def test_nobody_is_late_without_a_deadline() -> None:

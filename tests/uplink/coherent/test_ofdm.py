@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.link_bench import bench, cohort, given, remade, updates
+from support.link_bench import draw_updates, make_bench, make_cohort, make_given, rebuild
 
 from otafl.core.contracts import Group, TransmitLimits
 from otafl.core.errors import UserError
@@ -44,7 +44,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
 def rigs(dtype: torch.dtype, sections: dict[str, Any], **payload: Any) -> list[Rig]:
     """An uplink of OFDM samples and one of symbols."""
     return [
-        Bench().uplink(5, 2, sections | {"transport": name | payload}, dtype=dtype)
+        Bench().build_rig(5, 2, sections | {"transport": name | payload}, dtype=dtype)
         for name in (WAVE, {"name": "over_the_air"})
     ]
 
@@ -56,12 +56,14 @@ def test_symbols_of_over_the_air(channel: str, payload: str) -> None:
     sections = {"channel": CHANNELS[channel], "power": "cao_static"}
     sections["impairments"] = {"residual_phase_rad": 0.3, "interference_db": 0.0}
     wave, plain = rigs(torch.float32, sections, **PAYLOADS[payload])
-    x = wave.symbols(101, 0)
+    x = wave.draw_symbols(101, 0)
     (one, of_one), (two, of_two) = wave.send(x, 1), plain.send(x, 1)
     assert (one - two).norm() < 1e-5 * two.norm()
     torch.testing.assert_close(of_one.nmse, of_two.nmse, rtol=1e-5, atol=0)
     for name in ("h", "p", "c", "eta"):
-        torch.testing.assert_close(of_one.saved[f"{name}/0"], of_two.saved[f"{name}/0"])
+        torch.testing.assert_close(
+            of_one.saved_tensors[f"{name}/0"], of_two.saved_tensors[f"{name}/0"]
+        )
     assert of_one.participants.equal(of_two.participants)
 
 
@@ -70,18 +72,20 @@ def groups(rows: int) -> tuple[Group, ...]:
     mask = torch.from_numpy(np.random.default_rng(1).random((rows, 21)) < 0.6)
     some = torch.tensor([0, 2, 5])
     return (
-        Group({"a": updates(3, 9, 1)}, rows=some),
-        Group({"b": updates(rows, 21, 2)}, mask={"b": mask}),
-        Group({"c": updates(rows, 6, 3)}, weighting="none"),
+        Group({"a": draw_updates(3, 9, 1)}, row_index=some),
+        Group({"b": draw_updates(rows, 21, 2)}, mask={"b": mask}),
+        Group({"c": draw_updates(rows, 6, 3)}, weighting="none"),
     )
 
 
 @pytest.mark.parametrize("quadrature", [False, True])
 def test_groups_share_ofdm_symbols(quadrature: bool) -> None:
-    who = cohort((6,), sends=(True, True, True, False, True, True))
+    who = make_cohort((6,), sends=(True, True, True, False, True, True))
     got = {}
     for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
-        link = given(bench("gbma", transport=name, quadrature=quadrature, **options), groups=4)
+        link = make_given(
+            make_bench("gbma", transport=name, quadrature=quadrature, **options), groups=4
+        )
         got[name] = link.deliver(groups(6), who)
     (wave, of_wave), (plain, of_plain) = got.values()
     for one, two in zip(wave.mean, plain.mean, strict=True):
@@ -96,7 +100,7 @@ def test_what_it_costs() -> None:
     """40 reals on 16 sub-carriers: three OFDM symbols of 29 samples, the last half empty; what is
     radiated is repeated in the prefix. Side information is none of the samples."""
     wave, plain = rigs(torch.float64, {"channel": "awgn", "power": "cao_static"}, centre=True)
-    x = wave.symbols(40, 0)
+    x = wave.draw_symbols(40, 0)
     one, two = wave.send(x, 0)[1], plain.send(x, 0)[1]
     assert (one.symbols == 3 * 29).all()
     torch.testing.assert_close(one.airtime_s, two.airtime_s * 87 / 40)
@@ -108,41 +112,43 @@ def test_what_it_costs() -> None:
 
 def test_limits_count_prefixes() -> None:
     """Energy that is left pays for the prefixes too, circuits for as long as the samples last."""
-    link = bench("full", transport="ofdm", subcarriers=8, prefix=4, fading=False)
-    payload = (Group({"a": updates(6, 20)}),)
-    state = link.channel.state(0)
-    whole = deliver(link.transport, payload, cohort(), state, 0)[1]
+    link = make_bench("full", transport="ofdm", subcarriers=8, prefix=4, fading=False)
+    payload = (Group({"a": draw_updates(6, 20)}),)
+    state = link.channel.get_state(0)
+    whole = deliver(link.transport, payload, make_cohort(), state, 0)[1]
     unit = link.transport.budget.unit_energy_j[:, None]
     radiated = whole.energy_j / unit
     circuits = torch.full_like(radiated, 0.5)  # a sample; 36 of them
-    limits = TransmitLimits(energy=0.25 * radiated + 36 * 0.5, per_symbol=circuits)
-    short = deliver(link.transport, payload, cohort(), state, 0, limits)[1]
+    limits = TransmitLimits(energy_budget=0.25 * radiated + 36 * 0.5, energy_per_symbol=circuits)
+    short = deliver(link.transport, payload, make_cohort(), state, 0, limits)[1]
     torch.testing.assert_close(short.energy_j / unit, 0.25 * radiated)
 
 
 def test_a_crash() -> None:
     """The first reals are sent, no more, as over symbols."""
-    limits = TransmitLimits(sent=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
-    payload = (Group({"a": updates(6, 40)}),)
+    limits = TransmitLimits(sent_fraction=torch.tensor([[0.5, 1.0, 0.0, 1.0, 1.0, 1.0]]))
+    payload = (Group({"a": draw_updates(6, 40)}),)
     got = []
     for name, options in (("ofdm", {"subcarriers": 8, "prefix": 2}), ("over_the_air", {})):
-        link = bench("gbma", transport=name, **options)
-        got.append(deliver(link.transport, payload, cohort(), link.channel.state(0), 0, limits))
+        link = make_bench("gbma", transport=name, **options)
+        got.append(
+            deliver(link.transport, payload, make_cohort(), link.channel.get_state(0), 0, limits)
+        )
     (one, of_one), (two, of_two) = got
     torch.testing.assert_close(one.mean[0]["a"], two.mean[0]["a"])
-    assert of_one.heard[0]().equal(of_two.heard[0]())
+    assert of_one.delivered_mask_fns[0]().equal(of_two.delivered_mask_fns[0]())
     torch.testing.assert_close(of_one.energy_j, of_two.energy_j * 10 / 8)
 
 
 def converted(bits: int, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Estimates through converters and without, in noise of two antennas."""
-    link = given(bench("gbma", transport="ofdm", snr_db=60.0, **options), antennas=2)
-    streams, payload = link.streams, (Group({"a": updates(6, 4000)}),)
-    plain = link.deliver(payload, cohort())[0].mean[0]["a"]
+    link = make_given(make_bench("gbma", transport="ofdm", snr_db=60.0, **options), antennas=2)
+    streams, payload = link.streams, (Group({"a": draw_updates(6, 4000)}),)
+    plain = link.deliver(payload, make_cohort())[0].mean[0]["a"]
     settings = Impairments.Settings(adc_bits=bits, adc_range=5.0)
     made = Impairments([settings], None, streams)
-    link.transport = remade(link.transport, impairments=made)
-    return link.deliver(payload, cohort())[0].mean[0]["a"], plain
+    link.transport = rebuild(link.transport, impairments=made)
+    return link.deliver(payload, make_cohort())[0].mean[0]["a"], plain
 
 
 def test_converters_of_samples() -> None:
@@ -161,13 +167,13 @@ def test_converters_of_samples() -> None:
 def test_noise_of_samples() -> None:
     """Through converters of 16 bits the error has the variance that is saved; 40,000 reals, three
     interferers at 0 dB and two antennas, within 5 standard errors."""
-    link = given(bench("gbma", transport="ofdm", snr_db=10.0), antennas=2)
+    link = make_given(make_bench("gbma", transport="ofdm", snr_db=10.0), antennas=2)
     settings = Impairments.Settings(adc_bits=16, adc_range=8.0, interference_db=0.0)
     impairments = Impairments([settings], None, link.streams)
-    link.transport = remade(link.transport, impairments=impairments)
-    x = updates(6, 40_000)
-    received, report = link.deliver((Group({"a": x}),), cohort())
-    c, eta, noise = (report.saved[f"{name}/0"][0, 0] for name in ("c", "eta", "noise"))
+    link.transport = rebuild(link.transport, impairments=impairments)
+    x = draw_updates(6, 40_000)
+    received, report = link.deliver((Group({"a": x}),), make_cohort())
+    c, eta, noise = (report.saved_tensors[f"{name}/0"][0, 0] for name in ("c", "eta", "noise"))
     off = received.mean[0]["a"][0] - (c[:, None] * x).mean(0)
     ratio = float(off.square().mean() / (noise / eta / 36))
     assert ratio == pytest.approx(1.0, abs=5 * math.sqrt(2 / 40_000) + 1e-3)
@@ -176,30 +182,30 @@ def test_noise_of_samples() -> None:
 def test_figures() -> None:
     """Nothing before the first round; a linear amplifier has no error vector, one that saturates
     has; both go on from what was kept."""
-    link = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
-    assert all(torch.isnan(value).all() for value in link.transport.measures().values())
+    link = make_bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
+    assert all(torch.isnan(value).all() for value in link.transport.compute_metrics().values())
     for round in range(2):
         kept = link.transport.state_dict()
-        link.deliver((Group({"a": updates(6, 640)}),), cohort(), round)
-    measures = link.transport.measures()
+        link.deliver((Group({"a": draw_updates(6, 640)}),), make_cohort(), round)
+    measures = link.transport.compute_metrics()
     assert 5 < float(measures["papr_db"]) < 9
     assert 0.05 < float(measures["evm"]) < 0.5
-    again = bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
+    again = make_bench("gbma", transport="ofdm", amplifier="rapp", backoff_db=0.0)
     again.transport.load_state_dict(kept)
-    again.deliver((Group({"a": updates(6, 640)}),), cohort(), 1)
-    assert again.transport.measures() == measures
-    linear = bench("gbma", transport="ofdm")
-    linear.deliver((Group({"a": updates(6, 640)}),), cohort())
-    assert linear.transport.measures()["evm"] == 0.0
+    again.deliver((Group({"a": draw_updates(6, 640)}),), make_cohort(), 1)
+    assert again.transport.compute_metrics() == measures
+    linear = make_bench("gbma", transport="ofdm")
+    linear.deliver((Group({"a": draw_updates(6, 640)}),), make_cohort())
+    assert linear.transport.compute_metrics()["evm"] == 0.0
 
 
 def test_gradients() -> None:
     """Of the samples' estimate are those of the symbols'."""
     slopes = []
     for name in ("ofdm", "over_the_air"):
-        x = updates(6, 40).requires_grad_()
-        link = bench("full", transport=name)
-        (link.deliver((Group({"a": x}),), cohort())[0].mean[0]["a"] ** 2).sum().backward()
+        x = draw_updates(6, 40).requires_grad_()
+        link = make_bench("full", transport=name)
+        (link.deliver((Group({"a": x}),), make_cohort())[0].mean[0]["a"] ** 2).sum().backward()
         slopes.append(x.grad)
     torch.testing.assert_close(*slopes)
 
@@ -242,6 +248,6 @@ def test_refused(keys: dict[str, Any], said: str) -> None:
 
 def test_groups_of_a_file_that_do_not_fit() -> None:
     """They are not known before it is read."""
-    link = given(bench("full", transport="ofdm"), groups=5)
+    link = make_given(make_bench("full", transport="ofdm"), groups=5)
     with pytest.raises(UserError, match="64 are no multiple of the channel's 5 groups; 65 would"):
-        link.deliver((Group({"a": updates(6, 40)}),), cohort())
+        link.deliver((Group({"a": draw_updates(6, 40)}),), make_cohort())

@@ -24,7 +24,7 @@ def test_uses_lie_where_loops_put_them() -> None:
     """Every use once, in the cell that the channel says."""
     for uses, groups, block in itertools.product((5, 32, 83), (1, 2, 8), (None, 16)):
         h = torch.ones(1, 1, 1, 1 if block is None else -(-uses // block), groups)
-        stops = ChannelState(h, torch.ones(1, 1), block).stops(h, uses)
+        stops = ChannelState(h, torch.ones(1, 1), block).compute_cell_ends(h, uses)
         grid = lay_out(stops, groups, 8, 3, torch.device("cpu"))
         expected = twin.laid_out(np.arange(1, uses + 1), groups, 8, block).real.astype(int)
         source = grid.sources(grid.place) + 1

@@ -30,20 +30,20 @@ BANDWIDTH_HZ = 2e7
 
 def rig(transport: dict[str, Any], **keys: Any) -> Rig:
     base = {"channel": {"name": "awgn", "snr_db": 200.0}, "transport": transport}
-    return Bench().uplink(K, S, base | keys)
+    return Bench().build_rig(K, S, base | keys)
 
 
 def sum_of_loops(link: Rig, x: torch.Tensor, report: Any, round: int, block: int | None) -> Any:
     """The estimate [S, P] of rows x [S * K, P], device by device."""
-    transport, state = link.link.transport, link.link.channel.state(round)
+    transport, state = link.link.transport, link.link.channel.get_state(round)
     settings, impairments = transport.settings, transport.alignment.impairments
     groups, n, prefix = state.h.shape[4], settings.subcarriers, settings.prefix
     offsets, delays = (one.numpy() for one in impairments.offsets(K, round))
     rows, budget = x.view(S, K, -1).numpy(), link.link.budget.budget.numpy()
-    saved = {name: value.numpy() for name, value in report.saved.items()}
+    saved = {name: value.numpy() for name, value in report.saved_tensors.items()}
     order = np.arange(1, rows.shape[2] + 1)
     kept = twin.laid_out(order, groups, n, block).real.astype(int)
-    paths = state.paths and state.paths(-(-rows.shape[2] // block) if block else 1)
+    paths = state.paths_fn and state.paths_fn(-(-rows.shape[2] // block) if block else 1)
     estimates = []
     for s in range(S):
         column = np.repeat(np.arange(saved["p/0"].shape[1]), saved["lengths"])
@@ -98,10 +98,10 @@ def test_samples(
     link = rig(
         {"name": "ofdm", "subcarriers": 8} | transport, channel=channel, impairments=impairments
     )
-    x = link.symbols(P, 0)
+    x = link.draw_symbols(P, 0)
     estimate, report = link.send(x, 1)
-    groups = link.link.channel.state(1).h.shape[4]
-    report.saved["lengths"] = torch.tensor(
+    groups = link.link.channel.get_state(1).h.shape[4]
+    report.saved_tensors["lengths"] = torch.tensor(
         [P * (f + 1) // groups - P * f // groups for f in range(groups)]
     )
     expected = sum_of_loops(link, x, report, 1, None)
@@ -135,10 +135,12 @@ def test_sionna() -> None:
         torch.from_numpy(delay / 1.0).expand(1, 2, 1, -1),
     )
     state = ChannelState(
-        torch.ones(1, 2, 1, 1, 1, dtype=torch.complex128), torch.ones(1, 2), paths=lambda _: paths
+        torch.ones(1, 2, 1, 1, 1, dtype=torch.complex128),
+        torch.ones(1, 2),
+        paths_fn=lambda _: paths,
     )
     rows = torch.arange(2)
-    cohort = Cohort.fresh(torch.zeros_like(rows), rows, torch.ones(2), (2,), 2)
+    cohort = Cohort.create(torch.zeros_like(rows), rows, torch.ones(2), (2,), 2)
     grid = lay_out([symbols * n], 1, n, prefix, torch.device("cpu"))
     bandwidth = torch.ones(1, dtype=torch.float64)
     arrivals = Arrivals(state.h.flatten(3), state, cohort, grid, bandwidth, None, None)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.link_bench import POLICIES, WEIGHTS, bench, cohort, updates
+from support.link_bench import POLICIES, WEIGHTS, draw_updates, make_bench, make_cohort
 from twins.over_the_air import plain
 
 from otafl.core.contracts import Group
@@ -31,17 +31,17 @@ def test_against_the_plain_complex_simulation(
     policy: str, normalise: str, weighting: str, variance: float
 ) -> None:
     """Two blocks of very different scale, three trials, two rounds, our noise in both."""
-    link = bench(policy, (0, 1, 2), variance=variance, normalise=normalise)
+    link = make_bench(policy, (0, 1, 2), variance=variance, normalise=normalise)
     weight = np.array([1.0] * 6 if weighting != "unequal" else WEIGHTS)
-    who = cohort((6, 6, 6), weight=list(weight) * 3)
-    blocks = {"a": updates(18, 6).view(18, 2, 3), "b": 1e-3 * updates(18, 11, 1)}
+    who = make_cohort((6, 6, 6), weight=list(weight) * 3)
+    blocks = {"a": draw_updates(18, 6).view(18, 2, 3), "b": 1e-3 * draw_updates(18, 11, 1)}
     group = Group(blocks, weighting="none" if weighting == "none" else "mean")
     x = np.concatenate([blocks["a"].flatten(1).numpy(), blocks["b"].numpy()], 1).reshape(3, 6, 17)
     for round in (0, 70):
         received, report = link.deliver((group,), who, round)
         got = torch.cat([b.flatten(1) for b in received.mean[0].values()], 1).numpy()
-        h, h_hat = (report.saved[f"{name}/0"].numpy() for name in ("h", "h_hat"))
-        noise = link.noise(17, round)
+        h, h_hat = (report.saved_tensors[f"{name}/0"].numpy() for name in ("h", "h_hat"))
+        noise = link.draw_noise(17, round)
         columns = [slice(0, 17)] if normalise == "payload" else [slice(0, 6), slice(6, 17)]
         for s in range(3):
             for part in columns:
@@ -55,22 +55,22 @@ def test_against_the_plain_complex_simulation(
 @pytest.mark.parametrize("policy", POLICIES)
 def test_only_who_takes_part_counts(policy: str) -> None:
     """Four of the six devices are in the cohort and one of them does not send: K is 3."""
-    link, x = bench(policy), updates(4, 9)
+    link, x = make_bench(policy), draw_updates(4, 9)
     on = [True, False, True, True]
-    who = cohort((4,), weight=WEIGHTS[:4], sends=on)
+    who = make_cohort((4,), weight=WEIGHTS[:4], sends=on)
     received, report = link.deliver((Group({"a": x}),), who)
-    h = report.saved["h/0"][0, 0, :4].numpy()[on]
-    w, noise = np.array(WEIGHTS[:4])[on], link.noise(9)[0]
+    h = report.saved_tensors["h/0"][0, 0, :4].numpy()[on]
+    w, noise = np.array(WEIGHTS[:4])[on], link.draw_noise(9)[0]
     expected = plain(policy, x.numpy()[on], w, h, h, noise, link.budget[0].item())
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_link_channel_is_the_channels() -> None:
-    link = bench("ci", (0, 1), variance=0.1)
-    _, report = link.deliver((Group({"a": updates(12, 4)}),), cohort((6, 6)), 3)
-    h = link.channel.state(3).h
-    torch.testing.assert_close(report.saved["h/0"][:, 0], h[:, :, 0, 0, 0])
-    assert (report.saved["h_hat/0"] - report.saved["h/0"]).abs().min() > 0
+    link = make_bench("ci", (0, 1), variance=0.1)
+    _, report = link.deliver((Group({"a": draw_updates(12, 4)}),), make_cohort((6, 6)), 3)
+    h = link.channel.get_state(3).h
+    torch.testing.assert_close(report.saved_tensors["h/0"][:, 0], h[:, :, 0, 0, 0])
+    assert (report.saved_tensors["h_hat/0"] - report.saved_tensors["h/0"]).abs().min() > 0
 
 
 @pytest.mark.parametrize("devices", [1, 4, 25])
@@ -78,10 +78,14 @@ def test_one_noise_whatever_the_number_of_devices(devices: int) -> None:
     """Equal channels, inversion: K^2 eta error / N is chi-square over 20,000 symbols, mean 1. Level
     1e-4 two-sided. Noise once per device would give K."""
     reals = 20_000
-    link = bench("ci", devices=devices, fading=False)
-    _, report = link.deliver((Group({"a": updates(devices, reals)}),), cohort((devices,), devices))
-    x = updates(devices, reals).mean(0)
-    scaled = report.nmse[0] * x.square().sum() * devices**2 * report.saved["eta/0"][0, 0] / 0.5
+    link = make_bench("ci", devices=devices, fading=False)
+    _, report = link.deliver(
+        (Group({"a": draw_updates(devices, reals)}),), make_cohort((devices,), devices)
+    )
+    x = draw_updates(devices, reals).mean(0)
+    scaled = (
+        report.nmse[0] * x.square().sum() * devices**2 * report.saved_tensors["eta/0"][0, 0] / 0.5
+    )
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], reals)
     assert low < scaled < high
 
@@ -96,12 +100,12 @@ def test_mean_squared_error_of_uncorrelated_symbols(policy: str, devices: int) -
     rng = np.random.default_rng(devices)
     m = rng.uniform(0.2, 3.0, devices)
     x = torch.from_numpy(rng.standard_normal((devices, reals)) * np.sqrt(m)[:, None])
-    link = bench(policy, (0, 0, 0), devices, levels)
+    link = make_bench(policy, (0, 0, 0), devices, levels)
     received, report = link.deliver(
-        (Group({"a": x.repeat(3, 1)}),), cohort((devices,) * 3, devices)
+        (Group({"a": x.repeat(3, 1)}),), make_cohort((devices,) * 3, devices)
     )
     error = (received.mean[0]["a"] - x.mean(0)).square().numpy()
-    c, eta = report.saved["c/0"][:, 0].numpy(), report.saved["eta/0"][:, 0].numpy()
+    c, eta = report.saved_tensors["c/0"][:, 0].numpy(), report.saved_tensors["eta/0"][:, 0].numpy()
     law = ((m * (c - 1) ** 2).sum(1) + 0.5 / eta) / devices**2
     half = stats.norm.isf(1e-4 / 6) * error.std(1) / math.sqrt(reals)
     assert (np.abs(error.mean(1) - law) < half).all()
@@ -111,10 +115,10 @@ def test_mean_squared_error_of_uncorrelated_symbols(policy: str, devices: int) -
 def test_aggregation_error_from_what_is_saved(policy: str) -> None:
     """nmse = |sum a_k x_k + n|^2 / |sum w_k x_k|^2, a_k = c_k w_k / W - w_k over who is on air: the
     Gram matrix gives all but the noise's share; saved c is Re(h p) / sqrt(eta)."""
-    link = bench(policy, (0, 1))
-    x = updates(12, 40)
-    _, report = link.deliver((Group({"a": x}),), cohort((6, 6), weight=WEIGHTS * 2))
-    saved = {name: value.numpy() for name, value in report.saved.items()}
+    link = make_bench(policy, (0, 1))
+    x = draw_updates(12, 40)
+    _, report = link.deliver((Group({"a": x}),), make_cohort((6, 6), weight=WEIGHTS * 2))
+    saved = {name: value.numpy() for name, value in report.saved_tensors.items()}
     for s in range(2):
         rows = x[6 * s : 6 * s + 6].numpy()
         np.testing.assert_allclose(saved["gram/0"][s, 0], rows @ rows.T, rtol=1e-9, atol=1e-9)
@@ -125,16 +129,16 @@ def test_aggregation_error_from_what_is_saved(policy: str) -> None:
         np.testing.assert_allclose(saved["m/0"][s, 0], ((6 * w[:, None] * rows) ** 2).mean(1))
         share = w[on].sum()
         a = np.where(on, c * w / share, 0) - w
-        noise = link.noise(40)[s] / (6 * share * math.sqrt(eta))
+        noise = link.draw_noise(40)[s] / (6 * share * math.sqrt(eta))
         squared = a @ saved["gram/0"][s, 0] @ a + 2 * (a @ rows) @ noise + noise @ noise
         exact = w @ saved["gram/0"][s, 0] @ w
         assert report.nmse[s].item() == pytest.approx(squared / exact, rel=1e-9)
 
 
 def test_error_over_several_groups_is_total_error_over_total_aggregate() -> None:
-    link = bench("gbma")
-    a, b = updates(6, 9), 5 * updates(6, 4, 1)
-    received, report = link.deliver((Group({"a": a}), Group({"b": b})), cohort())
+    link = make_bench("gbma")
+    a, b = draw_updates(6, 9), 5 * draw_updates(6, 4, 1)
+    received, report = link.deliver((Group({"a": a}), Group({"b": b})), make_cohort())
     off = [received.mean[0]["a"][0] - a.mean(0), received.mean[1]["b"][0] - b.mean(0)]
     error = sum(part.square().sum() for part in off)
     total = a.mean(0).square().sum() + b.mean(0).square().sum()
@@ -147,9 +151,9 @@ def test_error_over_several_groups_is_total_error_over_total_aggregate() -> None
 def test_stacked_is_alone(policy: str) -> None:
     """Also with other numbers of devices in the other trials, and a trial without any."""
     counts = (4, 2, 0, 6)
-    x, weight = updates(12, 5), (WEIGHTS * 2)
-    stack = bench(policy, (0, 1, 2, 3))
-    received, report = stack.deliver((Group({"a": x}),), cohort(counts, weight=weight), 2)
+    x, weight = draw_updates(12, 5), (WEIGHTS * 2)
+    stack = make_bench(policy, (0, 1, 2, 3))
+    received, report = stack.deliver((Group({"a": x}),), make_cohort(counts, weight=weight), 2)
     assert received.any_delivered is not None
     first = 0
     for s, count in enumerate(counts):
@@ -159,11 +163,11 @@ def test_stacked_is_alone(policy: str) -> None:
             assert (received.mean[0]["a"][s] == 0).all()
             continue
         rows = slice(first, first + count)
-        alone, cost = bench(policy, (s,)).deliver(
-            (Group({"a": x[rows]}),), cohort((count,), weight=weight[rows]), 2
+        alone, cost = make_bench(policy, (s,)).deliver(
+            (Group({"a": x[rows]}),), make_cohort((count,), weight=weight[rows]), 2
         )
         torch.testing.assert_close(received.mean[0]["a"][s], alone.mean[0]["a"][0])
-        torch.testing.assert_close(received.count[0][s], alone.count[0][0])
+        torch.testing.assert_close(received.group_weight[0][s], alone.group_weight[0][0])
         torch.testing.assert_close(report.energy_j[s], cost.energy_j[0])
         torch.testing.assert_close(report.nmse[s], cost.nmse[0])
         assert bool(received.any_delivered[s]) == (
@@ -177,8 +181,10 @@ NO_NOISE = 150.0
 
 
 def test_inversion_without_noise_is_the_exact_weighted_mean() -> None:
-    x = updates(6, 8)
-    received, _ = bench("ci", snr_db=NO_NOISE).deliver((Group({"a": x}),), cohort(weight=WEIGHTS))
+    x = draw_updates(6, 8)
+    received, _ = make_bench("ci", snr_db=NO_NOISE).deliver(
+        (Group({"a": x}),), make_cohort(weight=WEIGHTS)
+    )
     w = torch.tensor(WEIGHTS).double()
     torch.testing.assert_close(
         received.mean[0]["a"][0], (w[:, None] * x).sum(0) / w.sum(), rtol=0, atol=1e-6
@@ -190,38 +196,41 @@ def test_inversion_without_noise_is_the_exact_weighted_mean() -> None:
 def test_masked_mean_against_the_plain_simulation(policy: str) -> None:
     """What a device does not know it sends as zero; the sum is divided by the weight on air that
     knows the coordinate."""
-    x, w = updates(6, 10).numpy(), np.array(WEIGHTS)
+    x, w = draw_updates(6, 10).numpy(), np.array(WEIGHTS)
     mask = (np.arange(10) < np.array([[10], [8], [6], [4], [2], [0]]) + 1).astype(float)
-    link = bench(policy)
+    link = make_bench(policy)
     group = Group({"a": torch.from_numpy(x)}, mask={"a": torch.from_numpy(mask)})
-    received, report = link.deliver((group,), cohort(weight=WEIGHTS))
-    h, on = report.saved["h/0"][0, 0].numpy(), report.saved["active/0"][0, 0].numpy()
-    total = plain(policy, x * mask, w, h, h, link.noise(10)[0], link.budget[0].item())
+    received, report = link.deliver((group,), make_cohort(weight=WEIGHTS))
+    h, on = (
+        report.saved_tensors["h/0"][0, 0].numpy(),
+        report.saved_tensors["active/0"][0, 0].numpy(),
+    )
+    total = plain(policy, x * mask, w, h, h, link.draw_noise(10)[0], link.budget[0].item())
     knows = (w[on, None] * mask[on]).sum(0) / w.sum()
     expected = np.where(knows > 0, total * w[on].sum() / w.sum() / np.maximum(knows, 1e-9), 0)
     np.testing.assert_allclose(received.mean[0]["a"][0].numpy(), expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(received.count[0]["a"][0].numpy(), knows, atol=1e-12)
+    np.testing.assert_allclose(received.group_weight[0]["a"][0].numpy(), knows, atol=1e-12)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_order_of_a_groups_rows_does_not_matter(policy: str) -> None:
-    link, x = bench(policy, (0, 1), 3), updates(6, 5)
-    who = cohort((3, 3), 3, weight=WEIGHTS)
+    link, x = make_bench(policy, (0, 1), 3), draw_updates(6, 5)
+    who = make_cohort((3, 3), 3, weight=WEIGHTS)
     straight, cost = link.deliver((Group({"a": x}),), who)
     order = torch.tensor([2, 0, 1, 4, 5, 3])
-    mixed, same = link.deliver((Group({"a": x[order]}, rows=order),), who)
+    mixed, same = link.deliver((Group({"a": x[order]}, row_index=order),), who)
     torch.testing.assert_close(mixed.mean[0]["a"], straight.mean[0]["a"])
     torch.testing.assert_close(same.energy_j, cost.energy_j)
 
 
 def test_everybody_silent_is_a_no_op() -> None:
     """A threshold that nobody meets: nothing arrives, nothing is radiated, nothing is NaN."""
-    link = bench("tci", (0, 1), threshold=60.0)
-    received, report = link.deliver((Group({"a": updates(12, 5)}),), cohort((6, 6)))
+    link = make_bench("tci", (0, 1), threshold=60.0)
+    received, report = link.deliver((Group({"a": draw_updates(12, 5)}),), make_cohort((6, 6)))
     assert received.any_delivered is not None
     assert received.any_delivered.tolist() == [False, False]
     assert (received.mean[0]["a"] == 0).all()
-    assert received.count[0].tolist() == [0, 0]
+    assert received.group_weight[0].tolist() == [0, 0]
     assert report.participants.tolist() == [0, 0]
     assert (report.energy_j == 0).all()
     torch.testing.assert_close(report.nmse, torch.ones(2).double())
@@ -229,11 +238,11 @@ def test_everybody_silent_is_a_no_op() -> None:
 
 def test_noise_differs_between_rounds_groups_and_trials() -> None:
     """Zero updates but for one symbol: what is left of the others is the noise."""
-    link = bench("ci", (0, 1), snr_db=0.0, fading=False)
+    link = make_bench("ci", (0, 1), snr_db=0.0, fading=False)
     x = torch.zeros(12, 50).double()
     x[:, 0] = 1.0
     seen = []
     for round in (0, 1):
-        received, _ = link.deliver((Group({"a": x}), Group({"a": x})), cohort((6, 6)), round)
+        received, _ = link.deliver((Group({"a": x}), Group({"a": x})), make_cohort((6, 6)), round)
         seen += [row[1:] for mean in received.mean for row in mean["a"]]
     assert len(torch.unique(torch.cat(seen))) == 8 * 49

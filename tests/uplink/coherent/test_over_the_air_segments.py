@@ -15,8 +15,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.impaired_bench import K, P, cells_of, deliver, impaired
-from support.link_bench import WEIGHTS, bench, cohort, given, updates, with_setup
+from support.impaired_bench import K, P, deliver, make_impaired, map_cells
+from support.link_bench import WEIGHTS, add_setup, draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group
 from otafl.receivers.eigen import Eigen
@@ -38,22 +38,22 @@ def test_against_the_complex_baseband(
     first eigenvector of each cell, from the saved p and eta; imperfect estimates, residual
     phases."""
     block_symbols, blocks, groups = grid
-    link = bench(policy, (0, 1), variance=0.1, quadrature=quadrature)
-    link = given(with_setup(link, receiver=Eigen()), 3, blocks, groups, block_symbols)
-    link = impaired(link, residual_phase_rad=0.4)
+    link = make_bench(policy, (0, 1), variance=0.1, quadrature=quadrature)
+    link = make_given(add_setup(link, receiver=Eigen()), 3, blocks, groups, block_symbols)
+    link = make_impaired(link, residual_phase_rad=0.4)
     got, x, report = deliver(link, weighting)
     symbols = -(-P // 2) if quadrature else P
-    cell = cells_of(block_symbols, blocks, groups, symbols)
+    cell = map_cells(block_symbols, blocks, groups, symbols)
     used = sorted(set(cell))
-    saved = {name.split("/")[0]: value.numpy() for name, value in report.saved.items()}
-    channel = link.channel.state(3)
-    root, fading = channel.gain.sqrt()[..., None, None, None], channel.over(symbols)
+    saved = {name.split("/")[0]: value.numpy() for name, value in report.saved_tensors.items()}
+    channel = link.channel.get_state(3)
+    root, fading = channel.gain.sqrt()[..., None, None, None], channel.extend_to(symbols)
     h = (root * fading).flatten(3).numpy()
     estimate = link.transport.alignment.csi.estimate(fading, channel.gain, 3)
     h_hat = (root * estimate).flatten(3).numpy()
     phase = link.transport.alignment.impairments.phases(K, 3).numpy()
     budget = link.transport.budget.budget.numpy()
-    noise = link.noise(P, 3)
+    noise = link.draw_noise(P, 3)
     w = np.array(WEIGHTS) / sum(WEIGHTS)
     for s in range(2):
         u = x[s]
@@ -90,9 +90,9 @@ def test_against_the_complex_baseband(
 @pytest.mark.parametrize("quadrature", [False, True])
 def test_mean_power_of_the_payload_is_within_the_budget(policy: str, quadrature: bool) -> None:
     """Over cells of very different symbol power too, where m is that of the whole payload."""
-    link = given(bench(policy, quadrature=quadrature), 1, 5, 2, 8)
-    x = updates(K, 40) * torch.logspace(-2, 1, 40, dtype=torch.float64)
-    _, report = link.deliver((Group({"a": x}),), cohort())
+    link = make_given(make_bench(policy, quadrature=quadrature), 1, 5, 2, 8)
+    x = draw_updates(K, 40) * torch.logspace(-2, 1, 40, dtype=torch.float64)
+    _, report = link.deliver((Group({"a": x}),), make_cohort())
     assert (report.power / link.transport.budget.budget <= 1 + 1e-6).all()
     spent = report.energy_j / (0.1 * report.symbols[:, None] * 1e-6)
     assert (spent <= 1 + 1e-6).all()
@@ -105,31 +105,31 @@ def test_deviations_from_the_mean(normalise: str, quadrature: bool) -> None:
     noise is the same, and the means are counted."""
     if quadrature and normalise == "block":
         pytest.skip("symbols pair reals of the whole payload")
-    blocks = {"a": updates(K, 6) + 3.0, "b": updates(K, 11, 1) - 7.0}
+    blocks = {"a": draw_updates(K, 6) + 3.0, "b": draw_updates(K, 11, 1) - 7.0}
     reports = []
     for centre in (False, True):
         options = {"normalise": normalise, "centre": centre, "quadrature": quadrature}
-        link = bench("ci", snr_db=300.0, **options)
-        received, report = link.deliver((Group(blocks),), cohort(weight=WEIGHTS))
+        link = make_bench("ci", snr_db=300.0, **options)
+        received, report = link.deliver((Group(blocks),), make_cohort(weight=WEIGHTS))
         w = torch.tensor(WEIGHTS, dtype=torch.float64)
         for name, block in blocks.items():
             mean = (w[:, None] * block).sum(0) / w.sum()
             torch.testing.assert_close(received.mean[0][name][0], mean)
         reports.append(report)
     plain, centred = reports
-    assert (centred.saved["m/0"] < plain.saved["m/0"]).all()
+    assert (centred.saved_tensors["m/0"] < plain.saved_tensors["m/0"]).all()
     assert torch.equal(centred.side_symbols, 2 * plain.side_symbols)
     if normalise == "block":
         rows = (K * w / w.sum())[:, None] * blocks["b"]
-        torch.testing.assert_close(centred.saved["m/0"][0, 1], rows.var(1, correction=0))
+        torch.testing.assert_close(centred.saved_tensors["m/0"][0, 1], rows.var(1, correction=0))
 
 
 def test_means_of_silent_devices_are_not_given_back() -> None:
     """Truncated inversion: the estimate is the mean over who is on air, of all of it."""
-    link = bench("tci", snr_db=300.0, threshold=0.8, centre=True)
-    x = updates(K, 9) + 5.0
-    received, report = link.deliver((Group({"a": x}),), cohort())
-    on = report.saved["active/0"][0, 0]
+    link = make_bench("tci", snr_db=300.0, threshold=0.8, centre=True)
+    x = draw_updates(K, 9) + 5.0
+    received, report = link.deliver((Group({"a": x}),), make_cohort())
+    on = report.saved_tensors["active/0"][0, 0]
     assert 0 < on.sum() < K
     torch.testing.assert_close(received.mean[0]["a"][0], x[on].mean(0))
 
@@ -137,10 +137,10 @@ def test_means_of_silent_devices_are_not_given_back() -> None:
 @pytest.mark.parametrize("policy", ["ci", "gbma", "tci"])
 def test_mmse_scale_never_has_a_larger_error(policy: str) -> None:
     """sum m (c - 1)^2 + N / eta at the policy's p: no other eta is better, at 0 dB."""
-    link = bench(policy, tuple(range(8)), snr_db=0.0)
+    link = make_bench(policy, tuple(range(8)), snr_db=0.0)
     scaled = Eigen(scale="mmse")
     plain, best = (
-        deliver(one, "none")[2].saved for one in (link, with_setup(link, receiver=scaled))
+        deliver(one, "none")[2].saved_tensors for one in (link, add_setup(link, receiver=scaled))
     )
     torch.testing.assert_close(best["p/0"].abs(), plain["p/0"].abs())
 

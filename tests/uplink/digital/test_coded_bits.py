@@ -15,7 +15,15 @@ import pytest
 import torch
 from pydantic import ValidationError
 from scipy import stats
-from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, cohort, rows, uniform
+from support.digital_bench import (
+    BANDWIDTH,
+    WATT,
+    Bench,
+    compute_amplitude,
+    draw_rows,
+    make_cohort,
+    make_uniform,
+)
 from torch import Tensor
 
 from otafl.codecs.qsgd import Qsgd
@@ -47,7 +55,7 @@ def test_layout_by_hand() -> None:
 
 def bits_back(x: Tensor, received: Tensor, codec: Any) -> Tensor:
     """[n] share of words that arrived as they were sent."""
-    same = [codec.words(Group({"a": part}))["a"] for part in (x, received)]
+    same = [codec.to_words(Group({"a": part}))["a"] for part in (x, received)]
     return (same[0] == same[1]).double().mean(1)
 
 
@@ -56,17 +64,19 @@ def test_real_bits_arrive_where_the_channel_is_good(name: str) -> None:
     """Each device at the fastest scheme with a gap of 3 dB arrives: SNRs from -3 to 24 dB, 300 bits
     (repetition at the lowest); costs by the layout of each."""
     streams = Streams([0], [0], dtype=torch.float64)
-    codec: Any = uniform(4)
+    codec: Any = make_uniform(4)
     if name == "qsgd":
         codec = Qsgd(Qsgd.Settings(bits=4, norm="max"), {}, streams)
     snr_db = np.array([-3.0, 2.0, 9.0, 16.0, 24.0])
-    (sent,), _ = codec.encode((Group({"a": rows(5, 59)}),), {}, cohort((5,), 5), 0, streams)
-    link = Bench([amplitude(10 ** (snr_db / 10))], codec=codec, snr_gap_db=3.0, **LDPC)
+    (sent,), _ = codec.encode(
+        (Group({"a": draw_rows(5, 59)}),), {}, make_cohort((5,), 5), 0, streams
+    )
+    link = Bench([compute_amplitude(10 ** (snr_db / 10))], codec=codec, snr_gap_db=3.0, **LDPC)
     received, report = link.deliver(sent)
     assert report.participants.item() == 5
     assert report.nmse.item() == pytest.approx(0, abs=1e-20)
-    torch.testing.assert_close(received.mean[0]["a"][0], sent.blocks["a"].mean(0))
-    bits = int(codec.bits(sent))
+    torch.testing.assert_close(received.mean[0]["a"][0], sent.tensors["a"].mean(0))
+    bits = int(codec.count_bits(sent))
     table = MCS_TABLES["64qam"]
     carried = np.log2(1 + 10 ** ((snr_db - 3) / 10))
     own = [
@@ -80,25 +90,25 @@ def test_real_bits_arrive_where_the_channel_is_good(name: str) -> None:
 def test_real_bits_are_wrong_where_it_is_bad() -> None:
     """One device far below its scheme, one far above it: the update is lost, or kept with most of
     its words wrong."""
-    codec, x = uniform(6), rows(2, 100)
+    codec, x = make_uniform(6), draw_rows(2, 100)
     streams = Streams([0], [0], dtype=torch.float64)
-    (sent,), _ = codec.encode((Group({"a": x}),), {}, cohort((2,), 2), 0, streams)
+    (sent,), _ = codec.encode((Group({"a": x}),), {}, make_cohort((2,), 2), 0, streams)
     options = {"codec": codec, "mcs_index": 10, **LDPC}
-    h = [amplitude([1.2, 30])]
+    h = [compute_amplitude([1.2, 30])]
     received, report = Bench(h, **options).deliver(sent)
     assert report.participants.item() == 1
-    assert torch.equal(received.mean[0]["a"][0], sent.blocks["a"][1])
+    assert torch.equal(received.mean[0]["a"][0], sent.tensors["a"][1])
     assert report.energy_j[0, 0] == report.energy_j[0, 1] > 0
     received, report = Bench(h, on_block_error="keep", **options).deliver(sent)
     assert report.participants.item() == 2
-    assert received.each is not None
-    good = bits_back(sent.blocks["a"], received.each[0]["a"], codec)
+    assert received.per_device is not None
+    good = bits_back(sent.tensors["a"], received.per_device[0]["a"], codec)
     assert good[1] == 1
     assert 0.01 < good[0] < 0.9
-    ends = received.each[0]["a"][0]
-    assert ends.amin() >= sent.blocks["a"][0].amin() - 1e-9
+    ends = received.per_device[0]["a"][0]
+    assert ends.amin() >= sent.tensors["a"][0].amin() - 1e-9
     torch.testing.assert_close(
-        received.mean[0]["a"][0], received.each[0]["a"].mean(0), rtol=1e-9, atol=1e-9
+        received.mean[0]["a"][0], received.per_device[0]["a"].mean(0), rtol=1e-9, atol=1e-9
     )
 
 
@@ -127,10 +137,12 @@ def test_block_errors_are_those_of_sionna_alone(access: Any, index: int, snr_db:
     """300 devices' blocks of 96 bits, in OFDMA with 25 dB more in each share of the band, beside
     600 blocks of Sionna's own: QPSK at 0.37 and 16-QAM at 0.42. The difference of two binomial
     shares, level 1e-4."""
-    codec, snr = uniform(1), 10 ** (snr_db / 10)
+    codec, snr = make_uniform(1), 10 ** (snr_db / 10)
     streams = Streams([0], [0], dtype=torch.float64)
-    (sent,), _ = codec.encode((Group({"a": rows(300, 32)}),), {}, cohort((300,), 300), 0, streams)
-    h = [amplitude([snr if access == "tdma" else snr / 300] * 300)]
+    (sent,), _ = codec.encode(
+        (Group({"a": draw_rows(300, 32)}),), {}, make_cohort((300,), 300), 0, streams
+    )
+    h = [compute_amplitude([snr if access == "tdma" else snr / 300] * 300)]
     _, report = Bench(h, codec=codec, access=access, mcs_index=index, **LDPC).deliver(sent)
     wrong, twin = 300 - int(report.participants.item()), sionna_alone(96, index, snr, 600)
     share = (wrong + twin) / 900
@@ -140,23 +152,23 @@ def test_block_errors_are_those_of_sionna_alone(access: Any, index: int, snr_db:
 
 
 def test_real_bits_are_the_same_stacked_or_alone() -> None:
-    codec = uniform(3)
+    codec = make_uniform(3)
     streams = Streams([0, 0], [0, 1], dtype=torch.float64)
-    who = cohort((3, 2), 3)
-    (sent,), _ = codec.encode((Group({"a": rows(5, 40)}),), {}, who, 0, streams)
-    h = amplitude([[1.2, 0.9, 3.0], [1.3, 1.5, 9.0]])
+    who = make_cohort((3, 2), 3)
+    (sent,), _ = codec.encode((Group({"a": draw_rows(5, 40)}),), {}, who, 0, streams)
+    h = compute_amplitude([[1.2, 0.9, 3.0], [1.3, 1.5, 9.0]])
     options = {"codec": codec, "mcs_index": 10, "on_block_error": "keep", **LDPC}
     both, _ = Bench(h, **options).deliver(sent, who=who)
-    alone, _ = Bench(h[:1], **options).deliver(Group({"a": sent.blocks["a"][:3]}))
-    assert both.each is not None
-    assert alone.each is not None
-    assert torch.equal(both.each[0]["a"][:3], alone.each[0]["a"])
+    alone, _ = Bench(h[:1], **options).deliver(Group({"a": sent.tensors["a"][:3]}))
+    assert both.per_device is not None
+    assert alone.per_device is not None
+    assert torch.equal(both.per_device[0]["a"][:3], alone.per_device[0]["a"])
     again, _ = Bench(h, **options).deliver(sent, who=who)
-    assert again.each is not None
-    assert torch.equal(both.each[0]["a"], again.each[0]["a"])
+    assert again.per_device is not None
+    assert torch.equal(both.per_device[0]["a"], again.per_device[0]["a"])
     other, _ = Bench(h, **options).deliver(sent, who=who, round=1)
-    assert other.each is not None
-    assert not torch.equal(both.each[0]["a"], other.each[0]["a"])
+    assert other.per_device is not None
+    assert not torch.equal(both.per_device[0]["a"], other.per_device[0]["a"])
 
 
 def test_what_it_refuses() -> None:
@@ -176,7 +188,10 @@ def test_what_it_refuses() -> None:
     for codec in (None, Qsgd(Qsgd.Settings(), {}, streams)):
         with pytest.raises(UserError, match="the codec makes none"):
             Bench([[1.0]], codec=codec, **LDPC)
-    twice = Group({"a": rows(2, 8)}, rows=torch.tensor([0, 0]))
-    for options in ({"codec": uniform(2), **LDPC}, {"max_symbols": 9.0, "over_budget": "quantise"}):
+    twice = Group({"a": draw_rows(2, 8)}, row_index=torch.tensor([0, 0]))
+    for options in (
+        {"codec": make_uniform(2), **LDPC},
+        {"max_symbols": 9.0, "over_budget": "quantise"},
+    ):
         with pytest.raises(UserError, match="several rows of a device"):
-            Bench([[1.0]], **options).deliver(twice, who=cohort((1,), 1))
+            Bench([[1.0]], **options).deliver(twice, who=make_cohort((1,), 1))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, cohort, rows
+from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows, make_cohort
 from support.marks import first_is_fast
 
 from otafl.core.contracts import Group
@@ -34,11 +34,11 @@ def test_a_threshold_by_hand() -> None:
     """Of |h|^2 = 0.4, 1 and 3 the first is below 0.5. The others send at twice the power, SNR 2 and
     6, with 320 bits each."""
     link = Bench(
-        [amplitude([0.4, 1, 3])],
+        [compute_amplitude([0.4, 1, 3])],
         gain_threshold=0.5,
         statistics=SimpleNamespace(prob_unit_gain_above=half),
     )
-    x = rows(3, 10)
+    x = draw_rows(3, 10)
     received, report = link.deliver(Group({"a": x}))
     torch.testing.assert_close(received.mean[0]["a"][0], x[1:].mean(0))
     uses = 320 / np.log2(1 + np.array([2, 6]))
@@ -51,8 +51,10 @@ def test_a_threshold_by_hand() -> None:
 
 @pytest.mark.exact
 def test_no_threshold_changes_nothing() -> None:
-    plain, zero = (Bench([amplitude([0.4, 1, 3])], **keys) for keys in ({}, {"gain_threshold": 0}))
-    x = Group({"a": rows(3, 10)})
+    plain, zero = (
+        Bench([compute_amplitude([0.4, 1, 3])], **keys) for keys in ({}, {"gain_threshold": 0})
+    )
+    x = Group({"a": draw_rows(3, 10)})
     assert torch.equal(plain.deliver(x)[1].energy_j, zero.deliver(x)[1].energy_j)
 
 
@@ -61,11 +63,11 @@ def test_gains_are_means_over_antennas_of_the_first_block() -> None:
     """Two antennas, two coherence blocks: of means 0.5 and 3, and 3 and 0.5."""
     gain = np.array([[[0.2, 4.0], [0.8, 2.0]], [[4.0, 0.2], [2.0, 0.8]], [[1, 1], [1, 1]]])
     link = Bench(
-        amplitude(gain)[None, :, :, :, None],
+        compute_amplitude(gain)[None, :, :, :, None],
         gain_threshold=0.7,
         statistics=SimpleNamespace(prob_unit_gain_above=half),
     )
-    _, report = link.deliver(Group({"a": rows(3, 10)}))
+    _, report = link.deliver(Group({"a": draw_rows(3, 10)}))
     assert (report.power[0] > 0).tolist() == [False, True, True]
 
 
@@ -88,10 +90,10 @@ def test_the_budget_holds_on_average(antennas: int) -> None:
     )
     streams = Streams([0, 0], [0, 1], dtype=torch.float64)
     uplink = build([scenario] * 2, 10, streams)
-    who, payload = cohort((10, 10), 10), (Group({"a": rows(20, 1)}),)
+    who, payload = make_cohort((10, 10), 10), (Group({"a": draw_rows(20, 1)}),)
     powers = []
     for round in range(2000):
-        _, report = deliver(uplink.transport, payload, who, uplink.channel.state(round), round)
+        _, report = deliver(uplink.transport, payload, who, uplink.channel.get_state(round), round)
         powers.append(report.power)
     power = torch.stack(powers) / uplink.budget.budget
     chance = math.exp(-1) if antennas == 1 else 3 * math.exp(-2)

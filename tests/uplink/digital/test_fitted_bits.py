@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, rows
+from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
 from otafl.uplink.digital.fitted_bits import rounded
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.exact
 def test_fitted_bits_by_hand() -> None:
     """Of 600 channel uses each of three devices has 200, at 1, 2 and 4 bits: 200, 400 and 800, less
     64 for the range over 50 reals: 2, 6 and 14 bits a real. What they cost is what they send."""
-    link = Bench([amplitude([1, 3, 15])], max_symbols=600.0, over_budget="quantise")
-    x = rows(3, 50)
+    link = Bench([compute_amplitude([1, 3, 15])], max_symbols=600.0, over_budget="quantise")
+    x = draw_rows(3, 50)
     received, report = link.deliver(Group({"a": x}))
     depth = np.array([2, 6, 14])
     bits = 64 + 50 * depth
     assert report.bits.item() == bits.sum()
     np.testing.assert_allclose(report.energy_j[0], bits / [1, 2, 4] * WATT / BANDWIDTH)
-    assert received.each is not None
-    got = received.each[0]["a"]
+    assert received.per_device is not None
+    got = received.per_device[0]["a"]
     span = (x.amax(1) - x.amin(1)).numpy()
     for k in range(3):
         assert len(got[k].unique()) <= 2 ** depth[k]
@@ -40,15 +40,15 @@ def test_fitted_bits_by_hand() -> None:
     nmse = (got.mean(0) - exact).square().sum() / exact.square().sum()
     torch.testing.assert_close(report.nmse[0], nmse)
     # no bit a real: silent
-    _, report = Bench([amplitude([1, 3, 15])], max_symbols=300.0, over_budget="quantise").deliver(
-        Group({"a": x})
-    )
+    _, report = Bench(
+        [compute_amplitude([1, 3, 15])], max_symbols=300.0, over_budget="quantise"
+    ).deliver(Group({"a": x}))
     assert report.participants.item() == 2
     assert report.energy_j[0, 0] == 0
 
 
 def test_stochastic_rounding_against_a_loop() -> None:
-    block, depth = rows(4, 12).view(4, 3, 4), torch.tensor([1.0, 2, 5, 16])
+    block, depth = draw_rows(4, 12).view(4, 3, 4), torch.tensor([1.0, 2, 5, 16])
     draw = torch.rand(4, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     got = rounded(block, depth, draw)
     for k in range(4):
@@ -66,8 +66,10 @@ def test_digital_with_fitted_bits_is_lee_barnes_ozgur() -> None:
     """k = s / (2 n) log2(1 + n P / sigma_n^2) bits of n devices in s real channel uses, that are
     s / 2 complex ones of noise 2 sigma_n^2 and twice the power."""
     s, n, snr, reals = 8000, 5, 4.0, 300
-    link = Bench([amplitude([snr] * n)], access="ofdma", max_symbols=s / 2, over_budget="quantise")
-    _, report = link.deliver(Group({"a": rows(n, reals)}))
+    link = Bench(
+        [compute_amplitude([snr] * n)], access="ofdma", max_symbols=s / 2, over_budget="quantise"
+    )
+    _, report = link.deliver(Group({"a": draw_rows(n, reals)}))
     k = s / (2 * n) * math.log2(1 + n * snr)
     whole = math.floor((k - 64) / reals)
     assert report.bits.item() == n * (whole * reals + 64)

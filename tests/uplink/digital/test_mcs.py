@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.digital_bench import BANDWIDTH, WATT, Bench, amplitude, rows
+from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
 from otafl.uplink.digital.mcs import MCS_TABLES
@@ -42,8 +42,10 @@ def test_the_fastest_supported_scheme(table: Any) -> None:
     At 2.568 bits a channel use the 64-QAM table has scheme 17 (2.566) and not 16 (2.570)."""
     snr = 10 ** (np.arange(-10, 40, 0.5) / 10)
     snr = np.append(snr, 2**2.568 - 1)
-    link = Bench([amplitude(snr)], rate="mcs", mcs_table=table, rate_factor=0.9, snr_gap_db=1.0)
-    _, report = link.deliver(Group({"a": rows(len(snr), 10)}))
+    link = Bench(
+        [compute_amplitude(snr)], rate="mcs", mcs_table=table, rate_factor=0.9, snr_gap_db=1.0
+    )
+    _, report = link.deliver(Group({"a": draw_rows(len(snr), 10)}))
     carried = 0.9 * np.log2(1 + snr / 10**0.1)
     rates = [[m.efficiency for m in MCS_TABLES[table] if m.efficiency <= c] for c in carried]
     hand = np.array([320 / max(own) if own else 0 for own in rates])
@@ -56,6 +58,6 @@ def test_the_fastest_supported_scheme(table: Any) -> None:
 
 def test_slower_order_wins_where_it_carries_more() -> None:
     """2.5703 bits of scheme 16 are more than the 2.5664 of scheme 17."""
-    link = Bench([amplitude([2**2.5704 - 1])], rate="mcs")
-    _, report = link.deliver(Group({"a": rows(1, 10)}))
+    link = Bench([compute_amplitude([2**2.5704 - 1])], rate="mcs")
+    _, report = link.deliver(Group({"a": draw_rows(1, 10)}))
     assert report.symbols.item() == pytest.approx(320 / (4 * 658 / 1024))

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.impaired_bench import K, deliver, impaired
-from support.link_bench import bench, given
+from support.impaired_bench import K, deliver, make_impaired
+from support.link_bench import make_bench, make_given
 
 import otafl
 from otafl.core.errors import UserError
@@ -56,28 +56,28 @@ def test_an_index_of_two_is_normal_and_tails_are_heavy_below() -> None:
 def test_each_received_real_has_its_own_number() -> None:
     """The estimate is the plain one and s xi / (K sqrt(eta)), each segment with its own eta, and
     the energy of s xi is saved."""
-    link = given(bench("full", (0, 1)), 1, 5, 1, 10)
+    link = make_given(make_bench("full", (0, 1)), 1, 5, 1, 10)
     plain, _, _ = deliver(link)
     settings = {"interference": "alpha_stable", "interference_db": 3.0, "tail_index": 1.4}
-    got, _, report = deliver(impaired(link, **settings))
+    got, _, report = deliver(make_impaired(link, **settings))
     alpha = torch.full((2,), 1.4, dtype=torch.float64)
     reals = plain.shape[1]
     scale = math.sqrt(0.25 * 10**0.3)
     tails = scale * alpha_stable(link.streams, "heavy_tails/0", 3, alpha, reals).numpy()
-    eta = report.saved["eta/0"].numpy()
+    eta = report.saved_tensors["eta/0"].numpy()
     cell = np.arange(reals) // 10
     np.testing.assert_allclose(got - plain, tails / (K * np.sqrt(eta[:, cell])), rtol=1e-6)
     energy = [np.bincount(cell, row**2) for row in tails]
-    np.testing.assert_allclose(report.saved["tails/0"].numpy(), energy)
+    np.testing.assert_allclose(report.saved_tensors["tails/0"].numpy(), energy)
 
 
 @pytest.mark.exact
 def test_bent_signals_have_it_too() -> None:
     settings = {"interference": "alpha_stable", "interference_db": 3.0}
-    bent, _, _ = deliver(impaired(bench("full"), clip_db=20.0))
-    got, _, _ = deliver(impaired(bench("full"), clip_db=20.0, **settings))
-    plain, _, _ = deliver(bench("full"))
-    straight, _, _ = deliver(impaired(bench("full"), **settings))
+    bent, _, _ = deliver(make_impaired(make_bench("full"), clip_db=20.0))
+    got, _, _ = deliver(make_impaired(make_bench("full"), clip_db=20.0, **settings))
+    plain, _, _ = deliver(make_bench("full"))
+    straight, _, _ = deliver(make_impaired(make_bench("full"), **settings))
     np.testing.assert_allclose(got - bent, straight - plain, rtol=1e-6)
 
 

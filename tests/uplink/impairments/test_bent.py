@@ -12,8 +12,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from support.impaired_bench import K, P, deliver, impaired, rows_of
-from support.link_bench import WEIGHTS, Bench, bench, cohort, updates
+from support.impaired_bench import K, P, deliver, make_impaired, select_rows
+from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort
 
 from otafl.core.contracts import Group
 
@@ -23,19 +23,19 @@ pytestmark = pytest.mark.exact
 @pytest.mark.parametrize("quadrature", [False, True])
 def test_carrier_offset(quadrature: bool) -> None:
     """Device k's symbol i is turned by 2 pi e_k i."""
-    link = impaired(bench("full", (0, 1), quadrature=quadrature), carrier_offset=0.01)
+    link = make_impaired(make_bench("full", (0, 1), quadrature=quadrature), carrier_offset=0.01)
     got, x, report = deliver(link)
     offset = link.transport.alignment.impairments.offsets(K, 3)[0].numpy()
     assert 0.001 < np.abs(offset).max() <= 0.01
     symbols = -(-P // 2) if quadrature else P
     for s in range(2):
-        gain, eta, sent = rows_of(report, x, s)
+        gain, eta, sent = select_rows(report, x, s)
         if quadrature:
             sent = sent[:, :symbols] + 1j * np.pad(sent[:, symbols:], ((0, 0), (0, 1)))
         turn = np.exp(2j * np.pi * offset[s][:, None] * np.arange(symbols))
         y = (gain[:, None] * turn * sent).sum(0)
         flat = y.real if not quadrature else np.concatenate([y.real, y.imag])[:P]
-        expected = (flat + link.noise(P, 3)[s] / math.sqrt(eta)) / K
+        expected = (flat + link.draw_noise(P, 3)[s] / math.sqrt(eta)) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -47,23 +47,25 @@ def delays(link: Bench, round: int = 3) -> np.ndarray:
 
 def test_late_symbols_leak_into_the_next_matched_filter() -> None:
     """A device d late has (1 - d) of its symbol and d of the one before in a period."""
-    link = impaired(bench("full", (0, 1)), timing_offset=0.8)
+    link = make_impaired(make_bench("full", (0, 1)), timing_offset=0.8)
     got, x, report = deliver(link)
     for s, late in enumerate(delays(link)):
-        gain, eta, sent = rows_of(report, x, s)
+        gain, eta, sent = select_rows(report, x, s)
         before = np.pad(sent[:, :-1], ((0, 0), (1, 0)))
         y = (gain.real[:, None] * ((1 - late)[:, None] * sent + late[:, None] * before)).sum(0)
-        expected = (y + link.noise(P, 3)[s] / math.sqrt(eta)) / K
+        expected = (y + link.draw_noise(P, 3)[s] / math.sqrt(eta)) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_aligned_sample_has_no_leak_and_more_noise() -> None:
     """Noise variance 1 / (1 - latest delay) times larger."""
-    link = impaired(bench("full", (0, 1)), timing_offset=0.8, timing_receiver="aligned_sample")
+    link = make_impaired(
+        make_bench("full", (0, 1)), timing_offset=0.8, timing_receiver="aligned_sample"
+    )
     got, x, report = deliver(link)
     for s, late in enumerate(delays(link)):
-        gain, eta, sent = rows_of(report, x, s)
-        noise = link.noise(P, 3)[s] / math.sqrt(eta * (1 - late.max()))
+        gain, eta, sent = select_rows(report, x, s)
+        noise = link.draw_noise(P, 3)[s] / math.sqrt(eta * (1 - late.max()))
         expected = ((gain.real[:, None] * sent).sum(0) + noise) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)
 
@@ -72,11 +74,13 @@ def test_lmmse_is_the_estimator_of_the_whole_packet() -> None:
     """All K samples of every period, stacked for the whole packet, and the textbook estimate
     C_tr C_rr^-1 r of sum_k w_k x_k; its window of two periods to either side loses next to
     nothing. Inner symbols, as the ends are known to the textbook."""
-    link = impaired(bench("full", (0, 1), snr_db=3.0), timing_offset=0.9, timing_receiver="lmmse")
+    link = make_impaired(
+        make_bench("full", (0, 1), snr_db=3.0), timing_offset=0.9, timing_receiver="lmmse"
+    )
     got, x, report = deliver(link)
     streams = link.streams
     for s, late in enumerate(delays(link)):
-        gain, eta, sent = rows_of(report, x, s)
+        gain, eta, sent = select_rows(report, x, s)
         v = gain.real[:, None] * sent / K
         order = np.argsort(late)
         edges = np.append(late[order], 1.0)
@@ -91,7 +95,7 @@ def test_lmmse_is_the_estimator_of_the_whole_packet() -> None:
                         observe[i * K + j, at * K + k] = math.sqrt(length[j])
                         r[i, j] += math.sqrt(length[j]) * v[k, at]
         noise = np.stack(
-            [streams.normal(f"noise/0/0/{j}", 3, (P,))[s].numpy() for j in range(K)], 1
+            [streams.draw_normal(f"noise/0/0/{j}", 3, (P,))[s].numpy() for j in range(K)], 1
         )
         variance = 0.5 / eta / K**2
         r += noise * math.sqrt(variance)
@@ -110,11 +114,13 @@ def test_lmmse_is_the_estimator_of_the_whole_packet() -> None:
 def test_lmmse_with_fewer_devices_in_one_trial() -> None:
     """A trial is estimated the same whatever it is stacked with."""
     settings = {"timing_offset": 0.9, "timing_receiver": "lmmse"}
-    x = updates(9, 12)
-    both = impaired(bench("full", (0, 1)), **settings)
-    received, _ = both.deliver((Group({"a": x}),), cohort((3, 6), weight=WEIGHTS[:3] + WEIGHTS))
-    alone = impaired(bench("full", (1,)), **settings)
-    other, _ = alone.deliver((Group({"a": x[3:]}),), cohort((6,), weight=WEIGHTS))
+    x = draw_updates(9, 12)
+    both = make_impaired(make_bench("full", (0, 1)), **settings)
+    received, _ = both.deliver(
+        (Group({"a": x}),), make_cohort((3, 6), weight=WEIGHTS[:3] + WEIGHTS)
+    )
+    alone = make_impaired(make_bench("full", (1,)), **settings)
+    other, _ = alone.deliver((Group({"a": x[3:]}),), make_cohort((6,), weight=WEIGHTS))
     torch.testing.assert_close(received.mean[0]["a"][1], other.mean[0]["a"][0])
 
 
@@ -125,10 +131,10 @@ def test_what_the_receivers_of_late_symbols_are_for(rule: str, snr_db: float) ->
     sample none (Shao et al., figures 6 and 7: the trend). Mean over 6 trials of 400 symbols."""
     errors = {}
     for one in ("matched_filter", "aligned_sample", "lmmse"):
-        link = impaired(
-            bench("ci", tuple(range(6)), snr_db=snr_db), timing_offset=0.9, timing_receiver=one
+        link = make_impaired(
+            make_bench("ci", tuple(range(6)), snr_db=snr_db), timing_offset=0.9, timing_receiver=one
         )
-        errors[one] = deliver(link, reals=400)[2].nmse.mean().item()
+        errors[one] = deliver(link, num_coordinates=400)[2].nmse.mean().item()
     assert errors["lmmse"] <= errors[rule] * 1.001
     if snr_db == 20.0:
         assert errors["aligned_sample"] < errors["matched_filter"]
@@ -137,19 +143,19 @@ def test_what_the_receivers_of_late_symbols_are_for(rule: str, snr_db: float) ->
 @pytest.mark.parametrize("quadrature", [False, True])
 def test_clipping(quadrature: bool) -> None:
     """|p x| stays below the square root of the budget times the peak ratio; phases stay."""
-    link = impaired(bench("full", (0, 1), quadrature=quadrature), clip_db=1.0)
+    link = make_impaired(make_bench("full", (0, 1), quadrature=quadrature), clip_db=1.0)
     got, x, report = deliver(link)
     symbols = -(-P // 2) if quadrature else P
     for s in range(2):
-        gain, eta, sent = rows_of(report, x, s)
+        gain, eta, sent = select_rows(report, x, s)
         if quadrature:
             sent = sent[:, :symbols] + 1j * np.pad(sent[:, symbols:], ((0, 0), (0, 1)))
-        p = np.abs(report.saved["p/0"][s, 0].numpy())[:, None]
+        p = np.abs(report.saved_tensors["p/0"][s, 0].numpy())[:, None]
         peak = math.sqrt(10.0 * 10**0.1)
         size = np.abs(p * sent)
         assert (size > peak).any()
         clipped = sent * np.minimum(1.0, peak / size)
         y = (gain[:, None] * clipped).sum(0)
         flat = y.real if not quadrature else np.concatenate([y.real, y.imag])[:P]
-        expected = (flat + link.noise(P, 3)[s] / math.sqrt(eta)) / K
+        expected = (flat + link.draw_noise(P, 3)[s] / math.sqrt(eta)) / K
         np.testing.assert_allclose(got[s], expected, rtol=1e-5, atol=1e-6)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from support.impaired_bench import K, P, cells_of, deliver, impaired
-from support.link_bench import bench, cohort, given, updates
+from support.impaired_bench import K, P, deliver, make_impaired, map_cells
+from support.link_bench import draw_updates, make_bench, make_cohort, make_given
 
 from otafl.core.contracts import Group
 from otafl.uplink.impairments.impairments import Impairments
@@ -24,27 +24,27 @@ pytestmark = pytest.mark.exact
 def test_converter() -> None:
     """Mid-rise levels of Re(y), full scale 3 root mean squares of the payload; with many bits and a
     wide range nothing changes."""
-    exact, _, _ = deliver(impaired(bench("full", (0, 1)), adc_bits=16, adc_range=20.0))
-    plain = deliver(bench("full", (0, 1)))[0]
+    exact, _, _ = deliver(make_impaired(make_bench("full", (0, 1)), adc_bits=16, adc_range=20.0))
+    plain = deliver(make_bench("full", (0, 1)))[0]
     np.testing.assert_allclose(exact, plain, atol=2e-3 * np.abs(plain).max())
-    got, _, report = deliver(impaired(bench("full", (0, 1)), adc_bits=3))
+    got, _, report = deliver(make_impaired(make_bench("full", (0, 1)), adc_bits=3))
     for s in range(2):
-        y = plain[s] * K * math.sqrt(report.saved["eta/0"][s, 0])
+        y = plain[s] * K * math.sqrt(report.saved_tensors["eta/0"][s, 0])
         top = 3 * math.sqrt((y**2).mean())
         step = top / 4
         level = np.clip(np.floor(y / step), -4, 3)
-        expected = (level + 0.5) * step / K / math.sqrt(report.saved["eta/0"][s, 0])
+        expected = (level + 0.5) * step / K / math.sqrt(report.saved_tensors["eta/0"][s, 0])
         np.testing.assert_allclose(got[s], expected, rtol=1e-6)
 
 
 def test_converter_sees_what_is_received_before_it_is_scaled() -> None:
     """Cells of different eta share one full scale, that of Re(y)."""
-    link = given(bench("full", (0, 1)), 1, 5, 1, 10)
+    link = make_given(make_bench("full", (0, 1)), 1, 5, 1, 10)
     plain, _, report = deliver(link)
-    got, _, _ = deliver(impaired(link, adc_bits=4))
-    cell = cells_of(10, 5, 1, P)
+    got, _, _ = deliver(make_impaired(link, adc_bits=4))
+    cell = map_cells(10, 5, 1, P)
     for s in range(2):
-        factor = K * np.sqrt(report.saved["eta/0"][s].numpy())[cell]
+        factor = K * np.sqrt(report.saved_tensors["eta/0"][s].numpy())[cell]
         y = plain[s] * factor
         step = 2 * 3 * math.sqrt((y**2).mean()) / 16
         level = np.clip(np.floor(y / step), -8, 7)
@@ -54,10 +54,10 @@ def test_converter_sees_what_is_received_before_it_is_scaled() -> None:
 def test_converter_error_law() -> None:
     """Uniform over a step: step^2 / 12 where nothing overloads, within 3 % at 8 bits over 20,000
     symbols (the error's square has a relative deviation of 0.9: 4.7 standard errors)."""
-    link, plain = bench("ci"), bench("ci")
-    got, _, report = deliver(impaired(link, adc_bits=8, adc_range=6.0), reals=20_000)
-    exact, _, _ = deliver(plain, reals=20_000)
-    scale = K * math.sqrt(report.saved["eta/0"][0, 0])
+    link, plain = make_bench("ci"), make_bench("ci")
+    got, _, report = deliver(make_impaired(link, adc_bits=8, adc_range=6.0), num_coordinates=20_000)
+    exact, _, _ = deliver(plain, num_coordinates=20_000)
+    scale = K * math.sqrt(report.saved_tensors["eta/0"][0, 0])
     step = 12 * math.sqrt((exact**2).mean()) / 256 * scale
     assert ((got - exact) ** 2).mean() * scale**2 == pytest.approx(step**2 / 12, rel=0.03)
 
@@ -66,11 +66,13 @@ def test_interference_is_noise_of_a_fading_power() -> None:
     """Three interferers at 10 dB: N (1 + 10 sum |g_j|^2) in a round, N (1 + 30) as the policy
     expects. The ratio of the error to the saved variance is chi-square over 20,000 symbols, level
     1e-4; over 400 rounds the variance's mean is 31 N within 5 standard errors."""
-    link = impaired(bench("ci", fading=False), interference_db=10.0)
-    x = updates(K, 20_000)
-    received, report = link.deliver((Group({"a": x}),), cohort(), 1)
+    link = make_impaired(make_bench("ci", fading=False), interference_db=10.0)
+    x = draw_updates(K, 20_000)
+    received, report = link.deliver((Group({"a": x}),), make_cohort(), 1)
     error = (received.mean[0]["a"] - x.mean(0)).square().sum() * K**2
-    ratio = (error * report.saved["eta/0"][0, 0] / report.saved["noise/0"][0, 0]).item()
+    ratio = (
+        error * report.saved_tensors["eta/0"][0, 0] / report.saved_tensors["noise/0"][0, 0]
+    ).item()
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], 20_000)
     assert low < ratio < high
     impairments = link.transport.alignment.impairments
@@ -82,7 +84,7 @@ def test_interference_is_noise_of_a_fading_power() -> None:
 
 def test_jammer_is_not_expected() -> None:
     size = 1
-    link = bench("ci", fading=False)
+    link = make_bench("ci", fading=False)
     made = Impairments(
         [Impairments.Settings()] * size, torch.tensor([100.0]).double(), link.streams
     )

@@ -15,7 +15,7 @@ import pytest
 import torch
 import xarray as xr
 from numba.core import caching
-from support.link_bench import bench, cohort, given
+from support.link_bench import make_bench, make_cohort, make_given
 from torch import Tensor
 
 import otafl
@@ -45,13 +45,13 @@ def delivered(
 ) -> tuple[Tensor, ...]:
     """What arrives of a payload, and how far that is from what was sent."""
     trials, devices = len(COUNTS), max(COUNTS)
-    link = bench("full", trials=range(trials), devices=devices, **options)
-    link = given(link, antennas, -(-2 * x.shape[1] // block), block_symbols=block)
+    link = make_bench("full", trials=range(trials), devices=devices, **options)
+    link = make_given(link, antennas, -(-2 * x.shape[1] // block), block_symbols=block)
     sent = torch.ones(trials, devices, dtype=torch.float64)
     sent[:, 1::2] = crash
-    limits = NO_LIMITS if crash == 1.0 else TransmitLimits(sent=sent)
+    limits = NO_LIMITS if crash == 1.0 else TransmitLimits(sent_fraction=sent)
     weight = [1.0 + row for row in range(sum(COUNTS))]
-    who, state = cohort(COUNTS, devices, weight=weight), link.channel.state(0)
+    who, state = make_cohort(COUNTS, devices, weight=weight), link.channel.get_state(0)
     received, report = deliver(link.transport, (Group({"x": x}),), who, state, 3, limits)
     return received.mean[0]["x"], report.nmse
 

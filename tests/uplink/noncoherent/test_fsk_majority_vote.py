@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.link_bench import bench, cohort
+from support.link_bench import make_bench, make_cohort
 from torch import Tensor
 
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
@@ -26,13 +26,13 @@ STEP = 0.5
 
 def votes(x: Tensor, limits: TransmitLimits = NO_LIMITS, mask: Any = None, **options: Any) -> Any:
     """The step [P] and the report of devices that send rows of x, at 60 dB over fading."""
-    link = bench(
+    link = make_bench(
         "full", transport="fsk_majority_vote", snr_db=60.0, devices=len(x), step=STEP, **options
     )
-    who = cohort((len(x),), len(x))
+    who = make_cohort((len(x),), len(x))
     known = None if mask is None else {"x": mask}
     group = Group({"x": x.double()}, mask=known)
-    received, report = deliver(link.transport, (group,), who, link.channel.state(0), 0, limits)
+    received, report = deliver(link.transport, (group,), who, link.channel.get_state(0), 0, limits)
     return received.mean[0]["x"][0], received, report
 
 
@@ -40,7 +40,7 @@ def test_the_step_goes_along_signs_that_all_share() -> None:
     x = torch.tensor([[1.0, -2.0, 0.0, -0.0, -1e-9]]).repeat(3, 1)
     step, received, report = votes(x)
     assert step.tolist() == [STEP, -STEP, STEP, STEP, -STEP]
-    assert received.count[0].tolist() == [1.0]
+    assert received.group_weight[0].tolist() == [1.0]
     assert report.symbols.tolist() == [10.0]
     assert report.side_symbols.tolist() == [0.0]
     torch.testing.assert_close(report.power, torch.full((1, 3), 1e6).double())
@@ -77,7 +77,7 @@ def test_the_unknown_is_no_vote() -> None:
     mask = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).double()
     step, received, report = votes(x, mask=mask)
     assert step.tolist() == [STEP, -STEP, 0.0]
-    assert received.count[0]["x"].tolist() == [[0.5, 0.5, 0.0]]
+    assert received.group_weight[0]["x"].tolist() == [[0.5, 0.5, 0.0]]
     assert report.nmse.tolist() == [0.0]
 
 
@@ -87,31 +87,31 @@ def test_crashes_and_energy_end_a_vote() -> None:
     x = torch.tensor([[1.0] * 4, [-1.0] * 4]).double()
     sent = torch.tensor([[0.5, 1.0]]).double()
     step, _, report = votes(
-        x, TransmitLimits(sent=sent, energy=torch.tensor([[1e30, 0.0]]).double())
+        x, TransmitLimits(sent_fraction=sent, energy_budget=torch.tensor([[1e30, 0.0]]).double())
     )
     assert step[:2].tolist() == [STEP] * 2
-    assert report.heard[0]().tolist() == [[[True, True, False, False], [False] * 4]]
+    assert report.delivered_mask_fns[0]().tolist() == [[[True, True, False, False], [False] * 4]]
     assert report.participants.tolist() == [1.0]
-    step, _, report = votes(x, TransmitLimits(sent=sent))
+    step, _, report = votes(x, TransmitLimits(sent_fraction=sent))
     assert step[2:].tolist() == [-STEP] * 2
     half = torch.tensor([[4e6, 1e30]]).double()
-    _, _, report = votes(x, TransmitLimits(energy=half))
+    _, _, report = votes(x, TransmitLimits(energy_budget=half))
     torch.testing.assert_close(report.power, torch.tensor([[0.5e6, 1e6]]).double())
 
 
 def test_weighted_votes_have_energies_in_proportion() -> None:
-    link = bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
-    who = cohort((2,), 2, weight=[0.75, 0.25])
+    link = make_bench("full", transport="fsk_majority_vote", devices=2, vote="weighted")
+    who = make_cohort((2,), 2, weight=[0.75, 0.25])
     x = torch.ones(2, 5).double()
-    _, report = deliver(link.transport, (Group({"x": x}),), who, link.channel.state(0), 0)
+    _, report = deliver(link.transport, (Group({"x": x}),), who, link.channel.get_state(0), 0)
     torch.testing.assert_close(report.power[0] / 10.0, torch.tensor([1.0, 1 / 3]).double())
 
 
 def test_a_sum_is_no_vote() -> None:
-    link = bench("full", transport="fsk_majority_vote", devices=2)
+    link = make_bench("full", transport="fsk_majority_vote", devices=2)
     group = Group({"x": torch.ones(2, 3).double()}, weighting="none")
     with pytest.raises(UserError, match="gives the server a vote"):
-        deliver(link.transport, (group,), cohort((2,), 2), link.channel.state(0), 0)
+        deliver(link.transport, (group,), make_cohort((2,), 2), link.channel.get_state(0), 0)
 
 
 @pytest.mark.parametrize("transport", ["fsk_majority_vote", "reed"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.link_bench import bench, cohort
+from support.link_bench import make_bench, make_cohort
 from torch import Tensor
 
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
@@ -29,11 +29,15 @@ def sent(
     """What arrives of groups at 80 dB, over no fading or a channel h [S, K, A, B, F]."""
     devices = len(weight)
     limits, block = options.pop("limits", NO_LIMITS), options.pop("block", None)
-    link = bench("full", transport="reed", devices=devices, snr_db=LOUD, fading=False, **options)
-    who = cohort((devices,), devices, weight=weight)
-    state = link.channel.state(0)
+    link = make_bench(
+        "full", transport="reed", devices=devices, snr_db=LOUD, fading=False, **options
+    )
+    who = make_cohort((devices,), devices, weight=weight)
+    state = link.channel.get_state(0)
     if h is not None:
-        state = replace(state, h=h, block_symbols=block, later=lambda blocks: h[:, :, :, :blocks])
+        state = replace(
+            state, h=h, block_symbols=block, blocks_fn=lambda blocks: h[:, :, :, :blocks]
+        )
     return deliver(link.transport, groups, who, state, 0, limits)
 
 
@@ -65,7 +69,7 @@ def test_masks_groups_and_sums() -> None:
     torch.testing.assert_close(
         received.mean[1]["y"], torch.tensor([[-2.0]]).double(), rtol=1e-3, atol=0
     )
-    torch.testing.assert_close(received.count[0]["x"], torch.tensor([[0.75, 0.25]]).double())
+    torch.testing.assert_close(received.group_weight[0]["x"], torch.tensor([[0.75, 0.25]]).double())
     assert report.symbols.tolist() == [6.0]
     assert report.side_symbols.tolist() == [4.0]
 
@@ -83,23 +87,23 @@ def test_cells_have_energies_of_their_own(reals: int) -> None:
 
 def test_a_crash_ends_the_energy() -> None:
     x = torch.ones(1, 4).double()
-    limits = TransmitLimits(sent=torch.tensor([[0.5]]).double())
+    limits = TransmitLimits(sent_fraction=torch.tensor([[0.5]]).double())
     received, report = sent((Group({"x": x}),), [1.0], limits=limits)
     torch.testing.assert_close(
         received.mean[0]["x"], torch.tensor([[1.0, 1, 0, 0]]).double(), atol=2e-3, rtol=0
     )
     torch.testing.assert_close(report.power, torch.tensor([[1e8]]).double())
-    assert report.heard[0]().tolist() == [[[True, True, False, False]]]
+    assert report.delivered_mask_fns[0]().tolist() == [[[True, True, False, False]]]
 
 
 @pytest.mark.parametrize("calibrate", [True, False])
 def test_gains_weigh_devices_that_are_not_calibrated(calibrate: bool) -> None:
-    link = bench(
+    link = make_bench(
         "full", transport="reed", devices=2, snr_db=LOUD, fading=False, calibrate=calibrate
     )
-    state = replace(link.channel.state(0), gain=torch.tensor([[3.0, 1.0]]).double())
+    state = replace(link.channel.get_state(0), gain=torch.tensor([[3.0, 1.0]]).double())
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double()
-    received, report = deliver(link.transport, (Group({"x": x}),), cohort((2,), 2), state, 0)
+    received, report = deliver(link.transport, (Group({"x": x}),), make_cohort((2,), 2), state, 0)
     hand = [[0.5, 0.5]] if calibrate else [[0.75, 0.25]]
     torch.testing.assert_close(
         received.mean[0]["x"], torch.tensor(hand).double(), rtol=1e-3, atol=0
@@ -113,9 +117,9 @@ def test_error_follows_from_the_saved_link() -> None:
     h = torch.tensor([2.0, 0.5]).double()[None, :, None, None, None] + 0j
     x = torch.tensor([[1.0, 0.0], [0.0, -1.0]]).double()
     received, report = sent((Group({"x": x}),), [0.5, 0.5], h)
-    c = report.saved["c/0"][0, 0]
+    c = report.saved_tensors["c/0"][0, 0]
     torch.testing.assert_close(c, torch.tensor([4.0, 0.25]).double())
     hand = (c * 0.5 * torch.tensor([1.0, -1.0]).double())[None]
     torch.testing.assert_close(received.mean[0]["x"], hand, rtol=5e-3, atol=0)
-    spent = report.saved["p/0"].abs().square() * report.saved["m/0"]
+    spent = report.saved_tensors["p/0"].abs().square() * report.saved_tensors["m/0"]
     torch.testing.assert_close(spent[:, 0], report.power)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.limited_bench import radiated, send, table
-from support.link_bench import WEIGHTS, Bench, bench, cohort, given, updates
+from support.limited_bench import compute_radiated, make_table, send
+from support.link_bench import WEIGHTS, Bench, draw_updates, make_bench, make_cohort, make_given
 
 import otafl
 from otafl.core.contracts import NO_LIMITS, Group, LinkReport, TransmitLimits
 from otafl.core.errors import UserError
-from otafl.core.rng import tick
+from otafl.core.rng import make_step_key
 from otafl.scenario import load_scenario
 from otafl.uplink.type_based import type_based
 from otafl.uplink.type_based.type_based import nearest_type
@@ -29,7 +29,7 @@ from otafl.uplink.type_based.type_based import nearest_type
 pytestmark = pytest.mark.exact
 
 K, M, P = 6, 5, 23
-WHO = cohort(weight=WEIGHTS)
+WHO = make_cohort(weight=WEIGHTS)
 WEIGHT = WHO.normalised_weight.numpy()
 PROJECTS = ("none", "round", "lattice")
 
@@ -55,11 +55,11 @@ def twin(
     crash, with the transport's own scalars and draws."""
     saved = {
         name[:-2]: value[0].numpy()
-        for name, value in report.saved.items()
+        for name, value in report.saved_tensors.items()
         if name[-1] == str(index)
     }
     streams, width = link.streams, max(1, type_based.CHUNK // M)
-    rounding = streams.device_uniform(
+    rounding = streams.draw_device_uniform(
         f"rounding_to_levels/{index}", 0, WHO.trial, WHO.device, (x.shape[1],)
     ).numpy()
     weight, active = saved["weight"], saved["active"]
@@ -69,7 +69,9 @@ def twin(
     for i in range(x.shape[1]):
         q = int(cell[i])
         number, at = divmod(i, width)
-        draw = streams.normal(f"noise/{index}", tick(0, number), (M, width))[0, :, at].numpy()
+        draw = streams.draw_normal(f"noise/{index}", make_step_key(0, number), (M, width))[
+            0, :, at
+        ].numpy()
         y = draw * math.sqrt(saved["noise"][q] / saved["eta"][q])
         senders, on = 0, 0.0
         for k in range(K):
@@ -94,25 +96,27 @@ def test_against_counting(case: str, how: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(type_based, "CHUNK", 8 * M)
     silence = case == "silence"
     policy = "tci" if silence else "ci"
-    link = bench(policy, transport="type_based", levels=M, project=how, threshold=0.6, snr_db=2.0)
+    link = make_bench(
+        policy, transport="type_based", levels=M, project=how, threshold=0.6, snr_db=2.0
+    )
     cell, stops = np.zeros(P), np.full(K, P)
     mask = np.ones((K, P))
     if case in ("blocks", "silence"):
-        link = given(link, blocks=4, block_symbols=33)
+        link = make_given(link, blocks=4, block_symbols=33)
         cell = np.searchsorted([-(-33 * b // M) for b in (1, 2, 3)], np.arange(P), side="right")
     limits = NO_LIMITS
     if case == "crashes":
-        share = table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
-        limits, stops = TransmitLimits(sent=share), np.floor(share[0].numpy() * P)
+        share = make_table([1.0, 0.5, 0.02, 0.8, 0.3, 1.0])
+        limits, stops = TransmitLimits(sent_fraction=share), np.floor(share[0].numpy() * P)
     if case == "parts":
         mask = (np.arange(P) < np.array([[23], [20], [9], [9], [3], [0]])).astype(float)
-    x = updates(K, P) * torch.from_numpy(mask)
+    x = draw_updates(K, P) * torch.from_numpy(mask)
     group = Group({"a": x}, mask={"a": torch.from_numpy(mask)} if case == "parts" else None)
     received, report = send(link, (group,), WHO, limits)
     expected = twin(link, report, x.numpy(), how, cell, mask, stops)
     got = received.mean[0]["a"][0].numpy()
     np.testing.assert_allclose(got, expected, atol=1e-9)
-    active = report.saved["active/0"][0]
+    active = report.saved_tensors["active/0"][0]
     assert bool(active.all()) != silence
     exact = (WEIGHT[:, None] * x.numpy()).sum(0)
     if case == "parts":
@@ -137,33 +141,36 @@ def test_power_energy_uses_and_side_information() -> None:
     """One channel use of M carries a pulse of M times the budget: the weakest device of `ci` is at
     its budget. Circuits take M channel uses a real, and each device tells one number, or one for
     each block, or none where the range is given."""
-    group = Group({"a": updates(K, 14), "b": 9.0 * updates(K, 9)})
+    group = Group({"a": draw_updates(K, 14), "b": 9.0 * draw_updates(K, 9)})
     for wanted, told in (("payload", 1), ("block", 2), (3.0, 0)):
-        link = bench("ci", transport="type_based", levels=M, range=wanted)
+        link = make_bench("ci", transport="type_based", levels=M, range=wanted)
         _, report = send(link, (group,), WHO)
-        p = report.saved["p/0"][0, 0].abs().square().numpy()
+        p = report.saved_tensors["p/0"][0, 0].abs().square().numpy()
         budget = float(link.budget[0])
         assert p.max() == pytest.approx(M * budget)
         np.testing.assert_allclose(report.power[0], p / M)
-        np.testing.assert_allclose(radiated(link, report)[0], P * p)
+        np.testing.assert_allclose(compute_radiated(link, report)[0], P * p)
         assert report.symbols.tolist() == [M * P]
         assert report.airtime_s.item() == pytest.approx(M * P * 1e-6)
         assert report.side_symbols.tolist() == [K * told]
-        ends = report.saved["range/0"][0].tolist()
-        parts = [group.blocks["a"], group.blocks["b"]]
+        ends = report.saved_tensors["range/0"][0].tolist()
+        parts = [group.tensors["a"], group.tensors["b"]]
         largest = [np.abs(K * WEIGHT[:, None] * part.numpy()).max() for part in parts]
         wanted_ends = {"payload": [max(largest)], "block": largest}.get(str(wanted), [3.0])
         assert ends == pytest.approx(wanted_ends)
-    short = TransmitLimits(energy=table([1e4] * K), per_symbol=table([1e4 / (M * P) + 1e-6] * K))
-    _, report = send(bench("ci", transport="type_based", levels=M), (group,), WHO, short)
+    short = TransmitLimits(
+        energy_budget=make_table([1e4] * K),
+        energy_per_symbol=make_table([1e4 / (M * P) + 1e-6] * K),
+    )
+    _, report = send(make_bench("ci", transport="type_based", levels=M), (group,), WHO, short)
     assert report.participants.tolist() == [0]
 
 
 def test_levels_are_exact_without_noise() -> None:
     """Means of values on the levels, sums of signs, and unequal devices in the trials."""
-    link = bench("ci", (0, 1), transport="type_based", levels=M, range=2.0, snr_db=150.0)
+    link = make_bench("ci", (0, 1), transport="type_based", levels=M, range=2.0, snr_db=150.0)
     x = torch.randint(-2, 3, (10, P), generator=torch.Generator().manual_seed(0)).double()
-    who = cohort((6, 4))
+    who = make_cohort((6, 4))
     received, report = send(link, (Group({"a": x}), Group({"b": x}, weighting="none")), who)
     six, four = x[:6], x[6:]
     torch.testing.assert_close(
@@ -181,10 +188,12 @@ def test_error_follows_from_what_is_saved(rounding: str) -> None:
     v^2 for stochastic rounding, which is independent; 400 trials' mean within 5 standard errors.
     To the nearest, the rounding errors are at most half a step."""
     trials = 400
-    link = bench("ci", tuple(range(trials)), transport="type_based", levels=M, rounding=rounding)
-    x = updates(K, P).repeat(trials, 1)
-    _, report = send(link, (Group({"a": x}),), cohort((K,) * trials, weight=WEIGHTS * trials))
-    saved = {name[:-2]: value for name, value in report.saved.items()}
+    link = make_bench(
+        "ci", tuple(range(trials)), transport="type_based", levels=M, rounding=rounding
+    )
+    x = draw_updates(K, P).repeat(trials, 1)
+    _, report = send(link, (Group({"a": x}),), make_cohort((K,) * trials, weight=WEIGHTS * trials))
+    saved = {name[:-2]: value for name, value in report.saved_tensors.items()}
     w = saved["weight"]
     c = saved["c"][:, 0]
     off = c * w - w
@@ -235,11 +244,11 @@ def test_policies_of_the_user() -> None:
     """One that does not say that it inverts is refused."""
 
     def inverse(link: Any) -> Any:
-        root = (link.budget[:, None] / link.power).sqrt() * link.h.abs()
+        root = (link.budget[:, None] / link.symbol_power).sqrt() * link.h.abs()
         root = root.amin(-1)
         return root[..., None] / link.h, root.square()
 
-    rows = updates(4, 8)
+    rows = draw_updates(4, 8)
     with pytest.raises(UserError, match="needs all to arrive"):
         otafl.over_the_air(rows, power=inverse, transport="type_based")
     inverse.is_inversion = True  # type: ignore[attr-defined]

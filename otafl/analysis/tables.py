@@ -1,0 +1,320 @@
+"""Lay out a variable of a sweep in a table, by axes down and across: text, Markdown, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from otafl.analysis.paired import adjust_p_values, compare_values
+from otafl.analysis.points import build_labels, get_unit, swap_to_coordinate
+from otafl.analysis.summary import compute_moments, drop_rounding_noise, format_mean_std
+from otafl.core.errors import UserError
+from otafl.core.files import write_csv
+from otafl.core.suggestions import make_unknown_name_error
+from otafl.results.coordinates import get_long_name
+from otafl.results.end_values import describe_diverged, select_end_total
+
+Cell = tuple[str, str]
+"""Mean and standard deviation as texts; the latter empty for one trial, both for none."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Variable at the end of each trial, by axes down and across.
+
+    Parameters
+    ----------
+    units : "" where there are none.
+    row_names, column_names : the coordinates that distinguish rows and columns.
+    across : what the columns are, in words.
+    rows, columns : a text of each of these coordinates, for every row and every column.
+    values : [rows, columns, trials], NaN where there is none.
+    diverged : how many trials diverged and how they count, "" for none.
+    """
+
+    variable: str
+    title: str
+    units: str
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    across: str
+    rows: list[tuple[str, ...]]
+    columns: list[tuple[str, ...]]
+    values: np.ndarray
+    diverged: str = ""
+
+    @property
+    def caption(self) -> str:
+        """Say what the table shows, of how many trials."""
+        trials = self.values.shape[-1]
+        said = f"{self.title[:1].upper()}{self.title[1:]} at the end"
+        if self.units:
+            said += f" [{self.units}]"
+        lost = int((~np.isfinite(self.values)).sum())
+        if trials == 1:
+            said, lost = f"{said}, of one trial", 0
+        else:
+            said += f", mean ± standard deviation over {trials} trials"
+        missing = f"{lost} of the values are missing or diverged" if lost else ""
+        return "; ".join(filter(None, (said, missing, self.diverged)))
+
+
+def build_grid(
+    ds: xr.Dataset,
+    variable: str,
+    columns: Sequence[str] = (),
+    rows: Sequence[str] = (),
+) -> Grid:
+    """Lay out a variable at the end of each trial (`results.ending.ended`).
+
+    Parameters
+    ----------
+    columns : the axes across.
+    rows : the first axes down; all others follow.
+
+    Raises
+    ------
+    UserError : for what is not there.
+    """
+    for name in (*columns, *rows):
+        ds = swap_to_coordinate(ds, name)
+    if twice := sorted(set(rows) & set(columns)):
+        raise UserError(f"{twice[0]}: cannot be both of the rows and of the columns")
+    values = select_end_total(ds, variable)
+    down = [*rows, *(str(d) for d in values.dims if d not in (*columns, *rows, "trial"))]
+    table = values.transpose(*down, *columns, "trial")
+    row_names, row_texts = build_labels(ds, down)
+    column_names, column_texts = build_labels(ds, columns)
+    return Grid(
+        variable,
+        re.sub(r",? so far", "", get_long_name(ds, variable)),
+        get_unit(ds[variable]),
+        row_names,
+        column_names,
+        ", ".join(get_long_name(ds, name) for name in column_names),
+        row_texts,
+        column_texts,
+        table.values.reshape(len(row_texts), len(column_texts), -1),
+        describe_diverged(ds),
+    )
+
+
+def find_best(
+    table: Grid, over: str, largest: bool | None = None, level: float | None = None
+) -> np.ndarray:
+    """Return which cells have the best mean of their group, [rows, columns] bool.
+
+    Parameters
+    ----------
+    over : the group: "column", "row", or a coordinate over whose values, all others equal.
+    largest : whether the largest is best; None: that of an accuracy, else the smallest.
+    level : only those that a paired t-test tells from every other of their group at this level,
+        after Holm.
+
+    Raises
+    ------
+    UserError : where `over` is none of these.
+    """
+    names = (*table.row_names, *table.column_names)
+    if over not in ("row", "column", *names):
+        raise make_unknown_name_error(over, "row, column or a coordinate of the table", over, names)
+    largest = "accuracy" in table.variable if largest is None else largest
+    groups: dict[object, list[tuple[int, int]]] = {}
+    for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
+        others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)
+        groups.setdefault({"row": i, "column": j}.get(over, others), []).append((i, j))
+    marked = np.zeros(table.values.shape[:2], dtype=bool)
+    for places in groups.values():
+        trials = np.array([table.values[place] for place in places])
+        means = np.array([compute_moments(row)[0] for row in trials])
+        seen = np.isfinite(means)
+        if seen.sum() < 2:
+            continue
+        won = int(np.nanargmax(means) if largest else np.nanargmin(means))
+        seen[won] = False
+        marked[places[won]] = level is None or _is_significant(trials[won], trials[seen], level)
+    return marked
+
+
+def format_text(table: Grid) -> str:
+    """Return the table aligned with spaces, for a terminal."""
+    rows = [_build_head(table), *_build_body(table)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def format_markdown(table: Grid, bold: np.ndarray | None = None) -> str:
+    """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in _build_body(table, bold)]
+    lines = [_build_head(table), ["---"] * len(_build_head(table)), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write_grid(table: Grid, path: Path) -> None:
+    """Write a line a cell: its coordinates, mean, standard deviation, trials that are there.
+
+    Raises
+    ------
+    WriteError : where the file cannot be written.
+    """
+    cells = itertools.product(zip(table.rows, table.values, strict=True), range(len(table.columns)))
+    rows = [(*row, *table.columns[j], *compute_moments(values[j])) for (row, values), j in cells]
+    write_csv(path, [*table.row_names, *table.column_names, "mean", "std", "trials"], rows)
+
+
+def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
+    """Return the table with rules of the LaTeX package booktabs.
+
+    The cells of a column have equally many decimals, so that they are aligned; more than one axis
+    across makes a line of heads each.
+    """
+    first, count = max(1, len(table.row_names)), len(table.columns)
+    lines = [
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape_latex(table.caption)}.}}",
+        *([rf"  \label{{{label}}}"] if label else []),
+        rf"  \begin{{tabular}}{{{'l' * first}{'r' * count}}}",
+        r"    \toprule",
+    ]
+    lines += [f"    {line}" for line in _build_latex_head(table, first)]
+    lines.append(r"    \midrule")
+    marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
+    cells = [_format_latex_cells(table.values[:, j], marks[:, j]) for j in range(count)]
+    before: tuple[str, ...] = ()
+    for row, *values in zip(table.rows, *cells, strict=True):
+        if before and len(row) > 1 and row[0] != before[0]:
+            lines.append(r"    \addlinespace")
+        names = [
+            "" if row[: k + 1] == before[: k + 1] and k < len(row) - 1 else escape_latex(name)
+            for k, name in enumerate(row)
+        ]
+        lines.append(f"    {' & '.join([*(names or ['']), *values])} \\\\")
+        before = row
+    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
+    return "\n".join(lines)
+
+
+def align_decimals(column: np.ndarray) -> list[Cell]:
+    """Return cells of values [rows, trials] with equally many decimals.
+
+    So many that the median standard deviation has two digits, or the mean four where there is none.
+    Where that takes more than six decimals, or the means lie further apart than that shows, each
+    has digits of its own.
+    """
+    found = [compute_moments(row) for row in column]
+    sizes = [abs(mean) for mean, _, count in found if count and mean]
+    stds = [drop_rounding_noise(mean, std) if count > 1 else 0.0 for mean, std, count in found]
+    spreads = [std for std in stds if std]
+    if spreads:
+        places = 1 - math.floor(math.log10(float(np.median(spreads))))
+    else:
+        places = 3 - math.floor(math.log10(max(sizes))) if sizes else 0
+    fixed = places <= 6 and (not sizes or (max(sizes) < 1e6 and min(sizes) > 10.0**-places))
+    places = max(places, 0)
+    out = []
+    for row, (mean, _, count), std in zip(column, found, stds, strict=True):
+        if fixed and count:
+            out.append((f"{mean:.{places}f}", f"{std:.{places}f}" if count > 1 else ""))
+        else:
+            said, _, rest = format_mean_std(row).partition(" ± ") if count else ("", "", "")
+            out.append((said, rest))
+    return out
+
+
+def escape_latex(words: str) -> str:
+    """Write a text as LaTeX takes it; numbers get a true minus sign."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {one: f"\\{one}" for one in "&%$#_{}"} | {"±": r"$\pm$", "µ": r"\textmu{}"}
+    special |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+    out = "".join(special.get(one, one) for one in words)
+    return re.sub(r"^-(?=\d)", r"$-$", out)
+
+
+def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
+    dims = ("other", "trial")
+    p = compare_values(xr.DataArray(others, dims=dims), xr.DataArray(winner, dims=dims[1:]))["p"]
+    return bool((adjust_p_values(p.values) < level).all())
+
+
+def _build_head(table: Grid) -> list[str]:
+    names = [name.replace("_", " ") for name in table.row_names]
+    if not table.column_names:
+        return [*names, table.title]
+    bare = [name.replace("_", " ") for name in table.column_names]
+    return [*names, *(", ".join(map(_format_label, bare, column)) for column in table.columns)]
+
+
+def _format_label(name: str, words: str) -> str:
+    """Name a number that has no unit, which says nothing alone."""
+    return f"{name} {words}" if re.fullmatch(r"-?[\d.e+-]+", words) else words
+
+
+def _build_body(table: Grid, bold: np.ndarray | None = None) -> list[list[str]]:
+    """Return the cells of each row in words, after its names; `bold` cells between stars."""
+    stars = np.where(np.zeros(table.values.shape[:2], bool) if bold is None else bold, "**", "")
+    return [
+        [
+            *names,
+            *(
+                f"{star}{format_mean_std(trials)}{star}"
+                for trials, star in zip(values, row, strict=True)
+            ),
+        ]
+        for names, values, row in zip(table.rows, table.values, stars, strict=True)
+    ]
+
+
+def _build_latex_head(table: Grid, first: int) -> list[str]:
+    """Return a line for each coordinate across; equal neighbours share a cell, but in the last."""
+    names = [escape_latex(name.replace("_", " ")) for name in table.row_names] or [""]
+    if not table.column_names:
+        return [f"{' & '.join([*names, escape_latex(table.title)])} \\\\"]
+    count = len(table.columns)
+    above = rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(table.across)}}}"
+    lines = [rf"{' & ' * first}{above} \\", rf"\cmidrule(lr){{{first + 1}-{first + count}}}"]
+    for level in range(len(table.column_names)):
+        last = level == len(table.column_names) - 1
+        keys = [column[: level + 1] for column in table.columns]
+        cells, rules, at = [], [], first + 1
+        for key, same in itertools.groupby(range(len(keys)), key=lambda i: (keys[i], i * last)):
+            size = len(list(same))
+            cells.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(key[0][level])}}}")
+            rules.append(rf"\cmidrule(lr){{{at}-{at + size - 1}}}")
+            at += size
+        own = names if last else [""] * first
+        lines.append(f"{' & '.join([*own, *cells])} \\\\")
+        lines += [] if last else [" ".join(rules)]
+    return lines
+
+
+def _format_latex_cells(column: np.ndarray, bold: np.ndarray) -> list[str]:
+    """Return the cells of a column [rows, trials]; those that are bold [rows] are marked."""
+    cells, out = align_decimals(column), []
+    whole = [len(std.partition(".")[0]) for _, std in cells]
+    for (mean, std), digits, mark in zip(cells, whole, bold, strict=True):
+        pad = rf"\phantom{{{'0' * (max(whole) - digits)}}}" if digits < max(whole) else ""
+        said = (
+            rf"{_format_exponent(mean)} \pm {pad}{_format_exponent(std)}"
+            if std
+            else _format_exponent(mean)
+        )
+        out.append((rf"$\mathbf{{{said}}}$" if mark else f"${said}$") if mean else "--")
+    return out
+
+
+def _format_exponent(value: str) -> str:
+    """Write a number with a power of ten as LaTeX takes it."""
+    mantissa, e, power = value.partition("e")
+    return rf"{mantissa} \times 10^{{{int(power)}}}" if e else value

@@ -1,0 +1,53 @@
+"""Clock as slowly as the deadline allows, which costs the least energy.
+
+C cycles that may begin at t_down are done just at the deadline T with
+
+    f = C / (T - t_down)                                                                        (1)
+
+within the hardware's range. Since C cycles cost kappa f^2 C joules, no other frequency in time
+costs less; the optimal f of Tran et al. is the slowest that meets the round's time. A device that
+cannot make it runs at full speed.
+
+References
+----------
+Tran, Bao, Zomaya, Nguyen, Hong 2019, "Federated Learning over Wireless Networks: Optimization Model
+    Design and Analysis".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from otafl.core.problems import Problem, make_problem
+from otafl.cpu_frequency.base import CpuFrequency, CpuSpeed, DeadlineShare, Task, needs_deadline
+
+ROUNDING = 1e-9
+"""A device clocks faster by this share than it must, so that rounding does not make it late."""
+
+
+class DeadlineFrequency(CpuFrequency):
+    class Settings(CpuFrequency.Settings):
+        example: ClassVar = {"devices.deadline_s": 0.1, "devices.compute.frequency_min_share": 0.3}
+
+        name: Literal["deadline"] = "deadline"
+        share: DeadlineShare = 1.0
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            yield from needs_deadline(scenario)
+            if not scenario.devices.compute.has_frequency_scaling():
+                text = (
+                    "'deadline' lowers the clock, and devices.compute.frequency_min_share leaves "
+                    "each device one frequency; e.g. 0.3 would do"
+                )
+                yield make_problem(text, "devices.frequency", "devices.compute")
+
+    def choose_speed(self, task: Task) -> CpuSpeed:
+        hardware = self.setup.hardware.select_rows(task.trial, task.device)
+        left_s = self.settings.share * task.deadline_s - task.downlink_s
+        needed = np.full_like(left_s, np.inf)
+        np.divide(task.count_cycles(hardware), left_s, out=needed, where=left_s > 0)  # eq. (1)
+        needed *= 1 + ROUNDING
+        return CpuSpeed(np.clip(needed, hardware.frequency_min_hz, hardware.frequency_hz))

@@ -1,0 +1,266 @@
+"""Read a data set of images or vectors with Hugging Face's library `datasets`, by path or name.
+
+A path is a folder that `save_to_disk` wrote, or one of Parquet, CSV, JSON or image files;
+`owner/name` is a data set of the Hugging Face hub, which the library downloads to its own cache as
+it is first read (HF_HUB_OFFLINE=1 forbids it). Code that comes with a data set is not run: from its
+version 4 on the library has no way to.
+
+Grey images give x [n, height, width], others [n, 3, height, width], lists of numbers [n, *shape].
+It needs the package datasets, `pip install 'otafl[hf]'`.
+
+References
+----------
+Lhoest et al. 2021, "Datasets: A Community Library for Natural Language Processing", EMNLP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from otafl.core.errors import UserError
+from otafl.core.packages import import_extra
+from otafl.core.suggestions import format_suggestion
+from otafl.data.base import DataSource
+from otafl.data.dataset import Bytes, DataSet, Floats, Indices
+from otafl.data.pixels import Scale, scale_images
+
+TESTS = ("test", "validation")
+"""Splits that test if none is named: the first that there is."""
+_GREY = ("1", "L", "LA")
+"""Pillow's modes without colour; those below have more than a byte a pixel."""
+_DEEP = ("I", "I;16", "I;16B", "F")
+_LISTS = ("List", "LargeList", "Sequence", "Array2D", "Array3D", "Array4D")
+"""Types of columns that may hold vectors."""
+_SHUFFLE = 0
+"""The seed of which samples `hold_out` takes: the same in every trial."""
+
+
+class HuggingFace(DataSource):
+    """Find what is the image, and what the label, by the columns' types."""
+
+    example: ClassVar = {"data.dataset": "ylecun/mnist"}
+
+    name: Literal["hf"] = "hf"
+    dataset: str = Field(min_length=1)
+    """path of a folder, or name on the Hugging Face hub"""
+    config: str | None = None
+    """which of a data set's configurations, where it has several"""
+    revision: str | None = None
+    """commit or tag of a data set of the hub; its newest if not given"""
+    train_split: str = "train"
+    """split that trains"""
+    test_split: str | None = None
+    """split that tests; test, else validation, if not given"""
+    hold_out: float | None = Field(None, gt=0, lt=1)
+    """share of the training split that tests in place of a split, drawn once for all trials"""
+    image: str | None = None
+    """column of the images, or of lists of numbers; the only one of its type if not given"""
+    label: str | None = None
+    """column of the labels; the only one of class labels, or label, if not given"""
+    user: str | None = None
+    """column that says whose a sample is, for partition natural"""
+    pixel_scale: Scale = "unit"
+    """pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, over all pixels or each by
+    itself; lists of numbers stay as they are"""
+    image_size: tuple[int, int] | None = None
+    """height and width that images are resized to; they must all have one size if not given"""
+
+    @property
+    def has_users(self) -> bool:  # type: ignore[override]
+        return self.user is not None
+
+    def read(self) -> DataSet:
+        train, test = self._select_splits(self._open_splits())
+        image, label = self._find_image_column(train), self._find_label_column(train)
+        x = [self._read_samples(part, image) for part in (train, test)]
+        y_train, y_test, classes = _encode_labels(train, test, label)
+        users: Sequence[Indices | None] = (None, None)
+        if self.user is not None:
+            _check_column(train, self.user, "user")
+            *users, _ = _encode_values(train[self.user], test[self.user])
+        black = None
+        if x[0].dtype == np.uint8:
+            *x, black = scale_images(x[0], x[1], self.pixel_scale)
+        return DataSet(
+            x[0], y_train, x[1], y_test, classes, owner=users[0], owner_test=users[1], black=black
+        )
+
+    def _open_splits(self) -> Any:
+        """Return the splits, name -> `datasets.Dataset`."""
+        datasets = import_extra("data.name: 'hf'", "hf", "datasets")
+        path = Path(self.dataset).expanduser()
+        try:
+            if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
+                found = datasets.load_from_disk(str(path))
+            else:
+                # a bare name could also be one of the library's readers, which unpickles
+                where = str(path.absolute()) if path.exists() else self._get_hub_name()
+                found = datasets.load_dataset(where, self.config, revision=self.revision)
+        except UserError:
+            raise
+        except Exception as error:  # the network's, the files', the library's
+            said = " ".join(str(error).split())[:300]
+            raise UserError(
+                f"data.dataset: {self.dataset!r} cannot be read ({type(error).__name__}: {said}); "
+                "the path of a folder or the name of a data set of the Hugging Face hub would do"
+            ) from error
+        return found if isinstance(found, dict) else {"train": found}
+
+    def _get_hub_name(self) -> str:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.dataset):
+            raise UserError(
+                f"data.dataset: {self.dataset!r} is neither a folder that is there nor the name of "
+                "a data set of the Hugging Face hub, owner/name, like ylecun/mnist"
+            )
+        return self.dataset
+
+    def _select_splits(self, splits: Any) -> tuple[Any, Any]:
+        """Return the samples that train and that test."""
+        train = _split(splits, self.train_split, "train_split")
+        if self.hold_out is not None:
+            if self.test_split is not None:
+                raise UserError(
+                    "data.hold_out: takes the place of data.test_split; give one of the two"
+                )
+            count = round(self.hold_out * len(train))
+            order = np.random.default_rng(_SHUFFLE).permutation(len(train))
+            return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
+        name = self.test_split or next((one for one in TESTS if one in splits), None)
+        if name is None:
+            raise UserError(
+                f"data.test_split: {self.dataset!r} has the splits {', '.join(splits)} and none "
+                "for testing; data.hold_out: 0.2 holds a fifth out, or data.test_split names one"
+            )
+        return train, _split(splits, name, "test_split")
+
+    def _find_image_column(self, part: Any) -> str:
+        """Return the column of the images: named, or the only one that can be it."""
+        if self.image is not None:
+            return _check_column(part, self.image, "image")
+        kinds = _get_column_types(part)
+        images = [name for name, kind in kinds.items() if kind == "Image"]
+        lists = [name for name, kind in kinds.items() if kind in _LISTS]
+        return _select_only(images or lists, part, "image", "images or of lists")
+
+    def _find_label_column(self, part: Any) -> str:
+        """Return the column of the labels, likewise."""
+        if self.label is not None:
+            return _check_column(part, self.label, "label")
+        kinds = _get_column_types(part)
+        labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]
+        named = [name for name in kinds if name == "label"]
+        return _select_only(labels or named, part, "label", "class labels, or called label")
+
+    def _read_samples(self, part: Any, column: str) -> Any:
+        """Return the images [n, ...] uint8 or vectors [n, *shape] float32 of a split."""
+        kind = part.features[column]
+        if type(kind).__name__ == "Image":
+            return self._read_pixels(part[column], column)
+        try:
+            vectors: Floats = np.asarray(part.with_format("numpy")[column][:], np.float32)
+        except (TypeError, ValueError):  # of several lengths, or no numbers
+            vectors = np.empty(0, np.float32)
+        if vectors.ndim < 2:
+            raise UserError(
+                f"data.image: the column {column!r} holds {_get_column_types(part)[column]}; "
+                "images, or lists of equally many numbers, would do"
+            )
+        return vectors
+
+    def _read_pixels(self, images: Any, column: str) -> Bytes:
+        grey, wanted, out = None, self.image_size, []
+        for image in images:
+            if image.mode in _DEEP:
+                raise UserError(
+                    f"data.image: the images of the column {column!r} have more than 8 bits a "
+                    f"colour (Pillow's mode {image.mode}); images of 8 bits would do"
+                )
+            grey = image.mode in _GREY if grey is None else grey
+            if self.image_size is not None:
+                image = image.resize(self.image_size[::-1])
+            size = image.size[::-1]
+            wanted = wanted or size
+            if size != wanted:
+                raise UserError(
+                    f"data.image_size: the images of the column {column!r} have several sizes, "
+                    f"{list(wanted)} and {list(size)}; data.image_size: {list(wanted)} makes them "
+                    "equal"
+                )
+            out.append(np.asarray(image.convert("L" if grey else "RGB"), np.uint8))
+        pixels = np.stack(out)
+        return pixels if grey else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+
+
+def _split(found: Any, name: str, key: str) -> Any:
+    """Return the split of this name, which the key gave."""
+    if name not in found:
+        hint = format_suggestion(name, found) or ";"
+        raise UserError(f"data.{key}: there is no split {name!r}{hint} splits: {', '.join(found)}")
+    return found[name]
+
+
+def _get_column_types(part: Any) -> dict[str, str]:
+    """Return the columns of a split and their types."""
+    kinds = {name: type(kind).__name__ for name, kind in part.features.items()}
+    return {n: part.features[n].dtype if kind == "Value" else kind for n, kind in kinds.items()}
+
+
+def _check_column(part: Any, name: str, key: str) -> str:
+    """Return the column, if there is one of this name, which the key gave."""
+    if name not in part.features:
+        hint = format_suggestion(name, part.features) or ";"
+        raise UserError(
+            f"data.{key}: there is no column {name!r}{hint} columns: {_format_columns(part)}"
+        )
+    return name
+
+
+def _select_only(columns: Sequence[str], part: Any, key: str, description: str) -> str:
+    """Return the only column that was found for a key."""
+    if len(columns) != 1:
+        raise UserError(
+            f"data.{key}: must be given, as {len(columns) or 'no'} columns are of {description}; "
+            f"columns: {_format_columns(part)}"
+        )
+    return columns[0]
+
+
+def _format_columns(part: Any) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in _get_column_types(part).items())
+
+
+def _encode_labels(train: Any, test: Any, column: str) -> tuple[Indices, Indices, int]:
+    """Return the labels of both splits as numbers from 0 on, and how many classes there are: as
+    many as the column says, else one more than the largest number, else one for each text."""
+    kind = train.features[column]
+    y_train, y_test = (np.asarray(part[column][:]) for part in (train, test))
+    kinds = {y_train.dtype.kind, y_test.dtype.kind} if y_train.ndim == 1 else set()
+    if kinds == {"U"}:
+        return _encode_values(y_train, y_test)
+    if not kinds or not kinds <= set("iub"):
+        raise UserError(
+            f"data.label: the column {column!r} holds {_get_column_types(train)[column]}, or "
+            "nothing in some rows; whole numbers or texts would do"
+        )
+    y_train, y_test = (y.astype(np.int64) for y in (y_train, y_test))
+    least = min(y.min(initial=0) for y in (y_train, y_test))
+    if least < 0:
+        raise UserError(
+            f"data.label: the column {column!r} has labels of {least}, which samples without one "
+            "have; another split would do"
+        )
+    most = max(y.max(initial=0) for y in (y_train, y_test))
+    return y_train, y_test, int(getattr(kind, "num_classes", most + 1))
+
+
+def _encode_values(train: Any, test: Any) -> tuple[Indices, Indices, int]:
+    """Return values as numbers, equal ones as the same, and how many there are."""
+    train, test = (np.asarray(part[:]) for part in (train, test))
+    values, places = np.unique(np.concatenate([train, test]), return_inverse=True)
+    return places[: len(train)], places[len(train) :], len(values)

@@ -1,0 +1,248 @@
+"""Draw the minibatches of local work, for all devices of all trials of a stack at once.
+
+A minibatch is a uniform draw without replacement from a device's samples, independent of every
+other round, step and draw. Its numbers depend on (seed, trial, device, round, step, draw) only: not
+on who else takes part, on how the cohort is cut into chunks, on the number of steps, nor on how
+far ahead they are drawn.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Batch, Cohort
+from otafl.core.rng import STEP_BITS, Streams, declare_family
+from otafl.data.augment import Augmentation
+from otafl.data.device_splits import count_classes
+
+MINIBATCH = declare_family("minibatch", __name__)
+
+_ROUNDS_AHEAD = 64
+_NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
+_FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations to dispatch
+
+
+class TrainingData:
+    """Hold the training samples, and who has which.
+
+    x: [n, *shape], y: [n] int64. index: [S, K, n_max], count: [S, K] int64, as `shares.pack` makes
+    them. augment: what is done to the images of a minibatch.
+    """
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        index: Tensor,
+        count: Tensor,
+        classes: int,
+        streams: Streams,
+        batch_size: int,
+        steps: int,
+        augment: Augmentation | None = None,
+    ) -> None:
+        if index.shape[:2] != count.shape or len(count) != streams.num_trials:
+            raise ValueError(
+                f"index {list(index.shape)} and count {list(count.shape)} do not fit "
+                f"{streams.num_trials} trials"
+            )
+        if batch_size < 1 or steps < 1:
+            raise ValueError(f"batches of {batch_size} in {steps} steps: both must be at least 1")
+        if count.min() < 1 or count.max() > index.shape[2]:
+            raise ValueError(f"counts must be in 1..{index.shape[2]}")
+        if index.min() < 0 or index.max() >= len(y):
+            raise ValueError(f"indices must be in 0..{len(y) - 1}")
+        place = streams.device
+        self.x, self.y = x.to(place).contiguous(), y.to(place)
+        self._rows = self.x.flatten(1)
+        self.num_trials, self.num_devices, self.max_samples = index.shape
+        self.index = index.to(place).reshape(-1, self.max_samples)
+        self.count = count.to(place).reshape(-1)
+        self.classes, self.batch_size, self.steps = classes, batch_size, steps
+        self._streams, self.augment = streams, augment
+        self._small = bool(count.min() < batch_size)
+        self._equal = bool(count.min() == self.max_samples)
+        self._numbers = self.num_trials * self.num_devices * steps * batch_size
+        self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
+        self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+        self._presence: Tensor | None = None
+
+    @functools.cached_property
+    def _all_pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return every pair of trial and device: its cell, and both, [S * K] each."""
+        cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
+        return cells, cells // self.num_devices, cells % self.num_devices
+
+    def select_cohort(self, round: int, cohort: Cohort) -> CohortData:
+        """Return the local data of a chunk of cohort rows in a round."""
+        return CohortData(self, round, cohort)
+
+    def draw_ahead(self, round: int, step: int, draw: int) -> Tensor:
+        """Return [S * K, B] int64 samples of the whole population, out of a block of rounds."""
+        first, block = self._drawn_ahead.get(draw, (0, ()))
+        place = (round - first) * self.steps + step
+        if not 0 <= place < len(block):
+            ticks = _make_step_keys(round, self._ahead, 0, self.steps, self.count.device)
+            first, block = round, self.draw_samples(ticks, *self._all_pairs, draw).unbind(0)
+            self._drawn_ahead[draw] = first, block
+            place = step
+        return block[place]
+
+    def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
+        """Draw a minibatch of training samples for rows cell [n], for a model's fine-tuning before
+        it is tested: none of the minibatches of local work."""
+        ticks = _make_step_keys(round, 1, step, step + 1, flat_index.device)
+        pair = flat_index // self.num_devices, flat_index % self.num_devices
+        sample = self.draw_samples(ticks, flat_index, *pair, "test")[0]
+        return self.gather(sample, self.compute_batch_weight(flat_index))
+
+    def uses_lookahead(self, cohort: Cohort) -> bool:
+        """Say whether to draw for the whole population and several rounds at once: where it all
+        takes part, or is small."""
+        everybody = cohort.num_rows == self.num_trials * self.num_devices
+        return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
+
+    def draw_samples(
+        self, ticks: Tensor, flat_index: Tensor, trial: Tensor, device: Tensor, draw: int | str
+    ) -> Tensor:
+        """Draw [T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
+        purpose = MINIBATCH / draw if draw else MINIBATCH
+        size = self.batch_size
+        uniform = self._streams.draw_device_uniform_rounds(purpose, ticks, trial, device, (size,))
+        count = self.count[flat_index]
+        position = choose(uniform, count.clamp(min=size) if self._small else count)
+        if self._small:
+            position = torch.where(count[:, None] < size, self._list_positions(count), position)
+        position += flat_index[:, None] * self.max_samples
+        return self.index.take(position)
+
+    def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:
+        """Return the weights [n, B]: 1/n_k on the samples of a device that has fewer than B and 0
+        on its padding, 1/B else; None if every device of the stack has enough."""
+        if not self._small:
+            return None
+        count = self.count[flat_index]
+        return _compute_weights(
+            count.clamp(max=self.batch_size), self.batch_size, self._streams.dtype
+        )
+
+    def gather_all(self, flat_index: Tensor) -> Batch:
+        """Return all samples of the rows: x [n, n_max, *shape], padded to the longest of the
+        stack."""
+        sample = self.index[flat_index]
+        if self._equal:
+            return self.gather(sample, None)
+        return self.gather(
+            sample, _compute_weights(self.count[flat_index], self.max_samples, self._streams.dtype)
+        )
+
+    def count_classes(self, flat_index: Tensor) -> Tensor:
+        """Return how many samples of each class the rows have, [n, classes] int64."""
+        if self._presence is None:
+            self._presence = count_classes(self.y[self.index], self.count, self.classes)
+        return self._presence[flat_index]
+
+    def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
+        """Return the samples [n, B], fresh copies."""
+        x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
+        if self.x.dim() > 2:
+            x = x.view(*sample.shape, *self.x.shape[1:])
+        return Batch(x, self.y.take(sample), weight)
+
+    def _list_positions(self, count: Tensor) -> Tensor:
+        """Return the positions 0..n_k-1, then 0, [n, B]."""
+        order = torch.arange(self.batch_size, device=count.device)
+        return torch.where(order < count[:, None], order, 0)
+
+
+class CohortData:
+    """Local data of the rows of a cohort in one round; see `contracts.LocalData`."""
+
+    def __init__(self, data: TrainingData, round: int, cohort: Cohort) -> None:
+        self.round, self.steps, self.cohort = round, data.steps, cohort
+        self._data = data
+        self._flat_index = cohort.flat_index
+        self._ahead = data.uses_lookahead(cohort)
+        self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        """Return the minibatch of a local step: B samples of each row, all different. A device that
+        has fewer than B gives all it has, padded with weight 0. `draw_index` tells independent ones
+        apart."""
+        if not 0 <= step < self.steps:
+            raise IndexError(f"local step {step} of a round of {self.steps}")
+        data = self._data
+        if self._ahead:
+            sample = data.draw_ahead(self.round, step, draw_index).index_select(0, self._flat_index)
+        else:
+            sample = self._draw_samples(step, draw_index)
+        batch = data.gather(sample, data.compute_batch_weight(self._flat_index))
+        if data.augment is None:
+            return batch
+        tick = _make_step_keys(self.round, 1, step, step + 1, self._flat_index.device)
+        cohort = self.cohort
+        return replace(
+            batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw_index)
+        )
+
+    def load_full_batch(self) -> Batch:
+        """Return all local data: x [n, n_max, *shape], padded with weight 0."""
+        return self._data.gather_all(self._flat_index)
+
+    def count_classes(self) -> Tensor:
+        """Return how many samples of each class the rows have, [n, classes] int64."""
+        return self._data.count_classes(self._flat_index)
+
+    def take(self, row_index: Tensor) -> CohortData:
+        """Return the local data of the named rows [n] int64, ordered by trial."""
+        return CohortData(self._data, self.round, self.cohort.take(row_index))
+
+    def _draw_samples(self, step: int, draw: int) -> Tensor:
+        """Return [n, B] int64 samples, drawn for as many steps at once as memory allows."""
+        first, block = self._drawn_ahead.get(draw, (0, ()))
+        if not first <= step < first + len(block):
+            numbers = self.cohort.num_rows * self._data.batch_size
+            steps = min(self.steps - step, max(1, _NUMBERS_AHEAD // max(1, numbers)))
+            ticks = _make_step_keys(self.round, 1, step, step + steps, self._flat_index.device)
+            cohort = self.cohort
+            sample = self._data.draw_samples(
+                ticks, self._flat_index, cohort.trial, cohort.device, draw
+            )
+            first, block = step, sample.unbind(0)
+            self._drawn_ahead[draw] = first, block
+        return block[step - first]
+
+
+def choose(uniform: Tensor, count: Tensor) -> Tensor:
+    """Choose B different positions in 0..count-1, [..., n, B] int64, every set equally likely.
+
+    uniform: [..., n, B] in (0, 1), of at most 24 bits; count: [n] int64 >= B. Floyd's algorithm
+    (Bentley and Floyd 1987, "A sample of brilliance", algorithm F2): the i-th pick is uniform in
+    0..j with j = count - B + i, or j itself where that pick is taken already.
+    """
+    size = uniform.shape[-1]
+    last = count[:, None] - size + torch.arange(size, device=count.device)
+    # In double precision the product of 24 bits and a count is exact, so it stays below j + 1.
+    pick = (uniform.double() * (last + 1)).long()
+    for i in range(1, size):
+        taken = (pick[..., :i] == pick[..., i : i + 1]).any(-1)
+        pick[..., i] = torch.where(taken, last[:, i], pick[..., i])
+    return pick
+
+
+def _compute_weights(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Return 1/count in the first count [n] of `width` places and 0 after, [n, width]."""
+    held = torch.arange(width, device=count.device) < count[:, None]
+    return held.to(dtype) / count[:, None]
+
+
+def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
+    """Return the stream keys of the steps start..stop of the rounds, [rounds * (stop - start)]
+    int64."""
+    step = torch.arange(start, stop, device=device)
+    first = torch.arange(round, round + rounds, device=device)
+    return ((first << STEP_BITS)[:, None] + step).view(-1)

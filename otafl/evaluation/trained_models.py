@@ -1,0 +1,113 @@
+"""The trained models of a stack, in the form in which they are tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import View, take_rows
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine
+from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation.fine_tuning import FineTuner
+from otafl.models.modules import build_module
+from otafl.models.recipes import Recipe, build_recipe, select_params
+from otafl.results.models import TrainedModels, TrainedView
+from otafl.scenario import Point
+
+PROBES = 4
+"""Number of samples on which a module is compared with the trained model before it is saved."""
+
+
+@torch.inference_mode()
+def collect(
+    engine: Engine, points: Sequence[Point], trials: Sequence[int], round: int
+) -> TrainedModels:
+    """Return the models of a stack after `round` rounds, on the host.
+
+    points, trials: those that the engine was assembled from.
+    """
+    parts = engine.parts
+    rows = [(point.index, trial) for point in points for trial in trials]
+    views = parts.algorithm.build_views(engine.server, engine.devices.get_all())
+    statistics = BatchStatistics(parts.samples.training_data, parts.scenario.training.norm_samples)
+    tested = {id(view): _prepare_view(view, statistics, engine, round) for view in views.values()}
+    kept: list[Tensor] = []
+    out = {}
+    for name, given in views.items():
+        view, data = tested[id(given)], parts.samples.data
+        recipe = build_recipe(
+            parts.algorithm.get_model(name),
+            view,
+            parts.scenario.model.name,
+            data.input_shape,
+            data.classes,
+        )
+        params = select_params(recipe, view.params)
+        recipe |= _find_refusal(recipe, view, parts.samples.training_data.x[:PROBES].cpu())
+        servers = parts.topology.rows.servers
+        devices = servers if servers > 1 else None  # each server's model counts as a device's
+        if view.owner == "device":
+            devices = servers * engine.num_devices
+        blocks = {n: _store_block(b.unflatten(0, (len(rows), -1)), kept) for n, b in params.items()}
+        out[name] = TrainedView(recipe, blocks, devices)
+    return TrainedModels(rows, out)
+
+
+def _prepare_view(view: View, statistics: BatchStatistics, engine: Engine, round: int) -> View:
+    """Return the view as it is tested: with batch normalisation statistics, and fine-tuned."""
+    view = statistics.add_statistics(view)
+    if view.fine_tune is None:
+        return view
+    tune = FineTuner(view.predict_fn, (view.fine_tune,), engine.parts.samples.training_data, round)
+    trained = []
+    for cells in torch.arange(engine.num_trials * engine.num_devices).split(engine.num_devices):
+        cells = cells.to(engine.sample_share.device)
+        owner = cells if view.owner == "device" else cells // engine.num_devices
+        trained.append(tune({n: take_rows(b, owner) for n, b in view.params.items()}, cells))
+    params = {name: torch.cat([one[name] for one in trained]) for name in view.params}
+    return replace(view, params=params, owner="device", fine_tune=None)
+
+
+def _store_block(block: Tensor, stored: list[Tensor]) -> Tensor:
+    """Return a block [rows, K, *shape] on the host, [rows, 1, *shape] if a row's models share it.
+
+    A block that views share is stored once.
+    """
+    if all(torch.equal(row, row[:1].expand_as(row)) for row in block):
+        block = block[:, :1]
+    for known in stored:
+        if known.shape == block.shape and torch.equal(known, block.cpu()):
+            return known
+    stored.append(torch.empty(block.shape, dtype=block.dtype).copy_(block))
+    return stored[-1]
+
+
+def _find_refusal(recipe: Recipe, view: View, x: Tensor) -> Recipe:
+    """Return {"refused": why} if the module of a model does not score as the view does.
+
+    A method with a prediction of its own must not be exported as a different model.
+    """
+    if "refused" in recipe:
+        return {}
+    finite = [block.flatten(1).isfinite().all(1) for block in view.params.values()]
+    rows = torch.stack(finite).all(0).nonzero()[:1, 0]
+    if not len(rows):
+        return {}  # all have diverged
+    params = {name: take_rows(block, rows).cpu() for name, block in view.params.items()}
+    wanted = view.predict_fn(params, x[None])[0]
+    try:
+        got = build_module(recipe, {name: block[0] for name, block in params.items()})(x)
+    except UserError as error:
+        return {"refused": str(error)}
+    except Exception as error:  # in a user-defined module: no reason to lose the run
+        return {"refused": f"model.name: no PyTorch module can be made of it: {error}"}
+    if torch.allclose(got, wanted, rtol=1e-3, atol=1e-3 * float(wanted.abs().max())):
+        return {}
+    return {
+        "refused": "algorithm.name: this method predicts by more than a model's parameters, and "
+        "has no plain PyTorch module"
+    }

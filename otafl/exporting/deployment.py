@@ -1,0 +1,315 @@
+"""Extraction of a trained model from a result, as a PyTorch module or an export.
+
+The accuracy of an export is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import nn
+
+from otafl import data as data_sets
+from otafl.core.errors import UserError
+from otafl.core.suggestions import make_unknown_name_error
+from otafl.engine.assembly import assemble
+from otafl.evaluation.evaluation import PREFIX
+from otafl.exporting import measure
+from otafl.exporting.measure import Latency, Run, Scored
+from otafl.models.modules import build_module, count_macs, count_numbers
+from otafl.results import header
+from otafl.results import models as trained
+from otafl.results.coordinates import format_value, format_values, pick
+from otafl.results.end_values import select_final
+from otafl.results.files import open_results
+from otafl.scenario import Point, expand, is_same, load_scenario, restore_tree
+from otafl.user_code import loading
+
+TARGETS = ("onnx", "litert", "pytorch")
+
+
+@dataclass(frozen=True)
+class SelectedModel:
+    """One model of a result.
+
+    index: its point of the sweep. result: the result at that point and trial. view: as it was
+    saved, and the row and device in it. trust: the classes and functions that the result names
+    (`module:callable`) may be run.
+    """
+
+    result: xr.Dataset
+    index: int
+    trial: int
+    name: str
+    view: trained.TrainedView
+    row: int
+    device: int | None
+    trust: bool
+
+    def build_module(self) -> nn.Module:
+        """Return the model as a module in eval mode.
+
+        Raises UserError if the method or the model has none, or if its code is not trusted.
+        """
+        with self.guard_imports():
+            return build_module(self.view.recipe, self.view.get_params(self.row, self.device or 0))
+
+    def guard_imports(self) -> contextlib.AbstractContextManager[None]:
+        """Import what the result names only if it is trusted, within it."""
+        return loading.guard_imports("the result", self.trust)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one sample."""
+        return tuple(self.view.recipe["input_shape"])
+
+    def get_point(self) -> Point:
+        """Return the point of the sweep that the model was trained at."""
+        scenario = load_scenario(restore_tree(self.result.attrs))
+        return expand(scenario)[self.index]
+
+
+def load_model(
+    result: Path | str,
+    view: str = "global",
+    device: int | None = None,
+    trial: int = 0,
+    trust: bool = False,
+    **sel: Any,
+) -> nn.Module:
+    """Load a trained model as a plain `torch.nn.Module` in eval mode.
+
+    Low-rank weights become thin layers.
+
+    Parameters
+    ----------
+    result : Path or str
+        Result file, or folder of a sweep, of a scenario with `output.save_models: true`.
+    view : str, default "global"
+        Model of the method: "global", "local", "personal", "mean" or "level0", "level1", ....
+    device : int, optional
+        Device whose model is loaded, if each device has its own.
+    trial : int, default 0
+        Number of the trial.
+    trust : bool, default False
+        Whether the file may import and run a user-defined model (`module:callable`). Use it only
+        for files of people whose programs you would run.
+    **sel : Any
+        Coordinates `name=value` that select a point of a sweep.
+
+    Returns
+    -------
+    torch.nn.Module
+        Module from samples [batch, *input_shape] to scores [batch, classes]. The scores of a
+        mixture are log-probabilities.
+
+    Raises
+    ------
+    UserError
+        If there is no such model, it has no plain PyTorch module, or it needs code that `trust`
+        does not allow.
+    """
+    return open_models(Path(result), sel, trial, view, device, trust).build_module()
+
+
+def open_models(
+    result: Path,
+    sel: Mapping[str, Any],
+    trial: int,
+    view: str,
+    device: int | None,
+    trust: bool = False,
+) -> SelectedModel:
+    """Find the selected model; it is read from disk where it is used.
+
+    Raises UserError, which names the models of the result, if it is not found.
+    """
+    at, index = _select_point(open_results(result), sel)
+    found = None
+    for path in trained.list_model_files(result):
+        kept, head = trained.read(path)
+        if not is_same(head, at.attrs):
+            raise UserError(
+                f"{path}: belongs to another scenario than {result}; run its scenario again with "
+                "--restart"
+            )
+        if (index, trial) in kept.rows:
+            found = kept
+            break
+        if any(point == index for point, _ in kept.rows):
+            numbers = sorted(number for point, number in kept.rows if point == index)
+            raise UserError(f"trial {trial}: no models of it; there are trials {numbers}")
+    if found is None:
+        raise UserError(
+            f"{result}: no trained models beside it; run its scenario again with "
+            "output.save_models: true (--set output.save_models=true)"
+        )
+    if view not in found.views:
+        raise make_unknown_name_error(f"view {view}", "a model of this method", view, found.views)
+    one = found.views[view]
+    if one.devices is None and device is not None:
+        raise UserError(f"device {device}: the {view} model belongs to no device; leave it out")
+    if one.devices is not None and (device is None or not 0 <= device < one.devices):
+        got = "each device has one" if device is None else f"no device {device}"
+        raise UserError(f"view {view}: {got}; choose a device from 0 to {one.devices - 1}")
+    row = found.rows.index((index, trial))
+    return SelectedModel(at.sel(trial=trial), index, trial, view, one, row, device, trust)
+
+
+def _select_point(result: xr.Dataset, sel: Mapping[str, Any]) -> tuple[xr.Dataset, int]:
+    """Return the result at a point of the sweep, and the point's number."""
+    axes = header.read_axes(result.attrs)
+    dims, shape = [axis["dim"] for axis in axes], [axis["size"] for axis in axes]
+    if any(result.sizes.get(dim, 1) != size for dim, size in zip(dims, shape, strict=True)):
+        raise UserError("this result holds a part of its sweep only; give the whole result")
+    number = xr.DataArray(np.arange(math.prod(shape)).reshape(shape), dims=dims)
+    at = result.assign(point_number=number)
+    for name, value in sel.items():
+        at = pick(at, name, value)
+    for dim in dims:
+        if at.sizes.get(dim, 1) > 1:
+            raise UserError(
+                f"the models also depend on {dim} ({format_values(at[dim])}); pick one with "
+                f"--sel {dim}={format_value(at[dim].values[0])}"
+            )
+        if dim in at.dims:
+            at = at.isel({dim: 0})
+    return at.drop_vars("point_number"), int(at["point_number"])
+
+
+def load_samples(selected: SelectedModel) -> tuple[np.ndarray, np.ndarray]:
+    """Return x [n, *input_shape] float32 and y [n], the test samples of the model in the run.
+
+    A device's model is tested on the device's own test samples, if it has such.
+    """
+    point = selected.get_point()
+    training, data = point.scenario.training, data_sets.load_cached(point.scenario.data)
+    own = None
+    if selected.device is not None or not len(data.y_test):
+        own = assemble([point], [selected.trial]).samples.client_test
+    if own is None:
+        x, y = data.x_test[: training.eval_samples], data.y_test[: training.eval_samples]
+        return x.astype(np.float32), y
+    cells = slice(None) if selected.device is None else slice(selected.device, selected.device + 1)
+    pairs = zip(own.index[cells], own.count[cells].tolist(), strict=True)
+    place = torch.cat([index[:count] for index, count in pairs])
+    return own.x[place].cpu().float().numpy(), own.y[place].cpu().numpy()
+
+
+def read_recorded_accuracy(selected: SelectedModel) -> float | None:
+    """Return the accuracy on `load_samples` at the trial's end, as recorded in the result.
+
+    None if the result has no such accuracy, and for a trial that diverged.
+    """
+    result, name, device = selected.result, selected.name, selected.device
+    if np.isfinite(result["diverged_round"]):
+        return None
+    training = selected.get_point().scenario.training
+    statistics = any(".mean" in block for block in selected.view.blocks)
+    if statistics and training.norm_from_round > int(result["round"].max()):
+        return None  # tested on the statistics of the test samples, which no module has
+    if name not in PREFIX:
+        names, where = ["level_test_accuracy"], {"level": int(name.removeprefix("level"))}
+    elif device is None:
+        names, where = [f"{PREFIX[name]}test_accuracy"], {}
+    else:
+        prefix, where = f"device_{PREFIX[name]}", {"device": device}
+        names = [f"{prefix}own_test_accuracy", f"{prefix}test_accuracy"]
+    for one in names:
+        if one in result:
+            value = float(select_final(result, one).isel(where))
+            return value if math.isfinite(value) else None
+    return None
+
+
+@dataclass(frozen=True)
+class RuntimeResult:
+    """One runtime's row of the table. file_bytes: None for a module in memory."""
+
+    runtime: str
+    file_bytes: int | None
+    latency: Latency
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Outcome of `export`.
+
+    parameters, macs: of the module. recorded: accuracy in the result. faults: the deviations that
+    the check found.
+    """
+
+    path: Path
+    parameters: int
+    macs: int
+    lines: list[RuntimeResult]
+    recorded: float | None
+    faults: list[str]
+
+
+def export(
+    selected: SelectedModel,
+    target: str,
+    path: Path,
+    quantise: str | None = None,
+    check: bool = True,
+) -> Exported:
+    """Write the model as a file of another runtime, `target` of TARGETS, in float32.
+
+    With `check`, compare scores and accuracy with the module's and the recorded one. Raises
+    UserError.
+    """
+    if target not in TARGETS:
+        raise make_unknown_name_error(f"--to {target}", "a format", target, TARGETS)
+    tool = importlib.import_module(f"otafl.exporting.{target}")
+    if path.suffix != tool.SUFFIX:
+        raise UserError(f"--out {path}: must be the name of a file that ends in {tool.SUFFIX}")
+    module = selected.build_module().float()
+    tool.write(module, selected.input_shape, path, quantise)
+    runs: dict[str, Run] = {
+        "PyTorch": measure.make_run_fn(module),
+        tool.NAME: tool.make_runner(path),
+    }
+    one = np.zeros((1, *selected.input_shape), dtype=np.float32)
+    found: dict[str, Scored] = {}
+    faults, was = [], None
+    if check:
+        with selected.guard_imports():
+            x, y = load_samples(selected)
+        one = x[:1]
+        found = {name: measure.score_samples(run, x, y) for name, run in runs.items()}
+        with selected.guard_imports():
+            was = read_recorded_accuracy(selected)
+        faults = _list_faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
+    size_of, times = {tool.NAME: path.stat().st_size}, measure.measure_latencies(runs, one)
+    right = {name: scored.accuracy for name, scored in found.items()}
+    lines = [RuntimeResult(name, size_of.get(name), times[name], right.get(name)) for name in runs]
+    work = count_macs(module, torch.from_numpy(one))
+    return Exported(path, count_numbers(module), work, lines, was, faults)
+
+
+def _list_faults(
+    before: Scored, after: Scored, was: float | None, name: str, quantise: str | None
+) -> list[str]:
+    """Say what is wrong between the module, the other runtime and the result."""
+    out = []
+    wrong = measure.find_fault(before, after, quantise is not None)
+    if wrong is not None:
+        out.append(f"{name}: {wrong}")
+    room = measure.compute_tie_share(before.scores) + 1e-9
+    if was is not None and not abs(before.accuracy - was) <= room:
+        out.append(
+            f"PyTorch: the accuracy is {before.accuracy:.6f}, but the result says {was:.6f}; "
+            "are these the same data?"
+        )
+    return out

@@ -1,0 +1,317 @@
+"""Say which steps a network makes its scores by, what parameters they have and what they cost.
+
+A side of a parameter that follows hidden channels can be cut (`Axis`); weights can be low-rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+from otafl.core.errors import UserError
+from otafl.models.base import LOSS, NORMALISING
+
+Unroll = Literal["vertical_first", "horizontal_first"]
+Image = tuple[int, int, int]
+"""Channels, height, width."""
+Channels = Callable[[int], int]
+"""How many of a layer's channels are kept."""
+
+
+class Axis(NamedTuple):
+    """An axis is a side of a parameter that follows a layer's channels: so many, each `repeat`
+    times in a row (the pixels of a flattened image)."""
+
+    channels: int
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class Conv:
+    """Convolve by a weight [outputs, inputs, kernel, kernel]; low-rank if it has a rank. cut:
+    whether its inputs are channels that a narrower network has fewer of (not the image's)."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int = 3
+    stride: int = 1
+    padding: int = 1
+    bias: bool = False
+    cut: bool = True
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Map linearly, y = x W + b with W [inputs * repeat, outputs], x a flattened image of so many
+    channels and `repeat` pixels; low-rank if it has a rank. last: its outputs are the classes."""
+
+    name: str
+    inputs: int
+    outputs: int
+    repeat: int = 1
+    cut: bool = True
+    last: bool = False
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Normalise the batch, or groups of channels where it has groups, of which there are
+    gcd(groups, channels); scale and shift are learnt."""
+
+    name: str
+    channels: int
+    groups: int | None = None
+
+
+@dataclass(frozen=True)
+class Relu:
+    """Cut off below zero, or multiply by a slope there."""
+
+    slope: float = 0.0
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Take the largest of windows of size x size pixels; what is left over at the far edge is
+    dropped."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class MeanPool:
+    """Take the mean over all pixels."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Add body(x) + shortcut(x); an empty shortcut is x itself."""
+
+    body: tuple[Step, ...]
+    shortcut: tuple[Step, ...] = ()
+
+
+Step = Conv | Linear | Norm | Relu | MaxPool | MeanPool | Residual
+KINDS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Step)}
+
+
+def describe(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """Return steps as plain data, of which `parse_steps` makes them again."""
+    out: list[dict[str, Any]] = []
+    for step in steps:
+        fields: dict[str, Any]
+        if isinstance(step, Residual):
+            fields = {"body": describe(step.body), "shortcut": describe(step.shortcut)}
+        else:
+            fields = asdict(step)
+        out.append({"step": type(step).__name__} | fields)
+    return out
+
+
+def parse_steps(descriptions: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """Make the steps again of what `descriptions` says."""
+    out: list[Step] = []
+    for one in descriptions:
+        fields = {name: value for name, value in one.items() if name != "step"}
+        if one["step"] == "Residual":
+            fields = {name: parse_steps(inner) for name, inner in fields.items()}
+        out.append(KINDS[one["step"]](**fields))
+    return tuple(out)
+
+
+def iterate_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Go through all steps, those of residual blocks in their place, body first."""
+    for step in steps:
+        if isinstance(step, Residual):
+            yield from iterate_steps(step.body)
+            yield from iterate_steps(step.shortcut)
+        else:
+            yield step
+
+
+def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
+    """Return the steps after a change of each, those of residual blocks included."""
+    return tuple(
+        Residual(map_steps(step.body, change), map_steps(step.shortcut, change))
+        if isinstance(step, Residual)
+        else change(step)
+        for step in steps
+    )
+
+
+def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
+    """Return the steps, those of these names low-rank."""
+
+    def change(step: Step) -> Step:
+        if isinstance(step, Conv | Linear) and step.name in ranks:
+            return replace(step, rank=ranks[step.name])
+        return step
+
+    return map_steps(steps, change)
+
+
+def replace_widths(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
+    """Return the steps with channels(c) in the place of every hidden layer's c; the image's
+    channels and the classes stay."""
+
+    def change(step: Step) -> Step:
+        if isinstance(step, Norm):
+            return replace(step, channels=channels(step.channels))
+        if not isinstance(step, Conv | Linear):
+            return step
+        inputs = channels(step.inputs) if step.cut else step.inputs
+        if isinstance(step, Linear) and step.last:
+            return replace(step, inputs=inputs)
+        return replace(step, inputs=inputs, outputs=channels(step.outputs))
+
+    return map_steps(steps, change)
+
+
+def list_factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
+    """List the steps whose weights may be low-rank, in the order in which they act: convolutions
+    but 1x1 ones, and linear layers but the last."""
+    names = []
+    for step in iterate_steps(steps):
+        if (isinstance(step, Conv) and step.kernel > 1) or (
+            isinstance(step, Linear) and not step.last
+        ):
+            names.append(step.name)
+    return tuple(names)
+
+
+class Parameter(NamedTuple):
+    """Hold a parameter's name, its shape, and the axis of each side, None where it follows no
+    hidden channels."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Axis | None, ...]
+
+
+def list_parameters(step: Step) -> Iterator[Parameter]:
+    """List a step's parameters. (Factors have no axes: width and rank are cut one at a time.)"""
+    if isinstance(step, Norm):
+        for part in ("weight", "bias"):
+            yield Parameter(f"{step.name}.{part}", (step.channels,), (Axis(step.channels),))
+    if not isinstance(step, Conv | Linear):
+        return
+    repeat = step.repeat if isinstance(step, Linear) else 1
+    into = Axis(step.inputs, repeat) if step.cut else None
+    out = None if isinstance(step, Linear) and step.last else Axis(step.outputs)
+    k = step.kernel if isinstance(step, Conv) else 1
+    width = step.inputs * repeat
+    if step.rank is not None:
+        yield Parameter(f"{step.name}.left", (step.outputs * k, step.rank), (None, None))
+        yield Parameter(f"{step.name}.right", (step.rank, width * k), (None, None))
+    elif isinstance(step, Conv):
+        shape = (step.outputs, step.inputs, k, k)
+        yield Parameter(f"{step.name}.weight", shape, (out, into, None, None))
+    else:
+        yield Parameter(f"{step.name}.weight", (width, step.outputs), (into, out))
+    if isinstance(step, Linear) or step.bias:
+        yield Parameter(f"{step.name}.bias", (step.outputs,), (out,))
+
+
+def compute_start_bound(step: Step) -> float:
+    """Return the bound b of weights that start uniform in +-b: sqrt(6 / fan_in) (He et al. 2015),
+    1/sqrt(fan_in) in the last layer. The factors of a low-rank step have a bound by which their
+    product has the same variance."""
+    assert isinstance(step, Conv | Linear)
+    fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
+    square = (1.0 if isinstance(step, Linear) and step.last else 6.0) / fan_in
+    if step.rank is None:
+        return math.sqrt(square)
+    return (3.0 * square / step.rank) ** 0.25  # rank (bound^2 / 3)^2 = square / 3
+
+
+class Costs(NamedTuple):
+    """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
+    first_macs: those whose input depends on no parameter; elementwise: other operations of a
+    forward pass; saved_activations: numbers that a training step keeps; image: after the last step.
+    """
+
+    macs: int
+    first_macs: int
+    elementwise: int
+    saved_activations: int
+    image: Image
+
+
+def count_costs(
+    steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first", first: bool = True
+) -> Costs:
+    """Count what a sample costs; first: the steps see the sample itself. Raises UserError if the
+    image is too small."""
+    macs = first_macs = elementwise = kept = 0
+    for step in steps:
+        c, h, w = image
+        if isinstance(step, Conv):
+            image, parts, between = _count_convolution(step, image, unroll)
+            macs += sum(parts)
+            first_macs += first * parts[0]
+            kept += between
+        elif isinstance(step, Linear):
+            m = c * h * w
+            rank = step.rank
+            parts = [m * step.outputs] if rank is None else [m * rank, rank * step.outputs]
+            macs += sum(parts)
+            first_macs += first * parts[0]
+            image = step.outputs, 1, 1
+        elif isinstance(step, MaxPool):
+            image = c, h // step.size, w // step.size
+        elif isinstance(step, MeanPool):
+            image = c, 1, 1
+        elif isinstance(step, Residual):
+            body, beside = (
+                count_costs(side, image, unroll, first) for side in (step.body, step.shortcut)
+            )
+            macs, kept = (
+                macs + body.macs + beside.macs,
+                kept + body.saved_activations + beside.saved_activations,
+            )
+            first_macs += body.first_macs + beside.first_macs
+            elementwise += body.elementwise + beside.elementwise
+            image = body.image
+        if min(image) < 1:
+            kind = "max-pooling"
+            if isinstance(step, Conv):
+                kind = f"convolution with windows of {step.kernel}x{step.kernel} pixels"
+            raise UserError(
+                f"model.name: images of {h}x{w} pixels reach a {kind}, which leaves nothing "
+                "of them; larger images, or fewer convolutions or poolings, would do"
+            )
+        first = first and not isinstance(step, Conv | Linear | Norm | Residual)
+        elementwise += _count_elementwise(step, c * h * w, math.prod(image))
+        kept += math.prod(image)
+    return Costs(macs, first_macs, elementwise, kept, image)
+
+
+def _count_elementwise(step: Step, num_inputs: int, num_outputs: int) -> int:
+    """Count the operations of a step that are no multiplications by a weight; before, num_outputs:
+    the numbers that it sees and gives."""
+    if isinstance(step, Linear):
+        return (1 + LOSS) * num_outputs if step.last else num_outputs
+    if isinstance(step, Conv):
+        return num_outputs if step.bias else 0
+    if isinstance(step, Norm):
+        return NORMALISING * num_outputs
+    return num_inputs if isinstance(step, MaxPool | MeanPool) else num_outputs
+
+
+def _count_convolution(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, list[int], int]:
+    """Return the image after a convolution, its multiplications, of a low-rank one those of the two
+    that it consists of, and the numbers between these."""
+    c, h, w = image
+    k, s, p = step.kernel, step.stride, step.padding
+    high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
+    after = step.outputs, high, wide
+    if step.rank is None:
+        return after, [step.outputs * c * k * k * high * wide], 0
+    # the first of the two leaves one side at its length
+    between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
+    return after, [between * c * k, step.outputs * step.rank * k * high * wide], between

@@ -1,0 +1,134 @@
+"""Take the value of a variable at the end of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from otafl.core.errors import UserError
+from otafl.core.renamed import find_new_name
+from otafl.core.suggestions import format_count, make_unknown_name_error
+
+_OLD_NAMES = {"ended": "select_end_total"}
+"""Old name -> new name."""
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+DIVERGED = "diverged_round"
+
+
+def select_at_end(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a variable of a combined dataset at the end of each trial, without `round`.
+
+    The end is the last record of the point, or that at which the trial reached its target or ended.
+    """
+    values = dataset[name]
+    if "round" not in values.dims:
+        return values
+    ends = dataset["final_round"]
+    for early in ("end_round", "stop_round"):
+        if early in dataset:
+            ends = dataset[early].fillna(ends)
+    values = values.where(values["round"] == ends).max("round", keep_attrs=True)
+    return values.drop_vars("final_round", errors="ignore")
+
+
+def select_final(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return `select_at_end`, NaN for a trial that diverged."""
+    values = select_at_end(dataset, name)
+    if DIVERGED not in dataset or "round" not in dataset[name].dims:
+        return values
+    return values.where(dataset[DIVERGED].isnull()).drop_vars("final_round", errors="ignore")
+
+
+def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> xr.Dataset:
+    """Count trials that diverged as guesses, which means over trials then include.
+
+    From the round of divergence to the point's last, an accuracy is that of the trial's untrained
+    model, the record of round 0; any other variable is NaN. This does not
+    depend on the other trials of the stack. A stack of only diverged trials ends with the record
+    in which they diverged, another one later.
+
+    Parameters
+    ----------
+    names : of variables; None: all that have rounds.
+    """
+    if "round" not in dataset.dims or not describe_diverged(dataset):
+        return dataset
+    rounds = dataset["round"]
+    lost = (rounds >= dataset[DIVERGED]) & (rounds <= dataset["final_round"])
+    out = {}
+    for name in dataset.data_vars if names is None else names:
+        values = dataset[name]
+        if "round" in values.dims and "trial" in values.dims:
+            guess = values.sel(round=0, drop=True) if _has_guess(dataset, str(name)) else math.nan
+            out[name] = values.where(~lost, guess).transpose(*values.dims, ...)
+    return dataset.assign(out)
+
+
+def describe_diverged(dataset: xr.Dataset) -> str:
+    """Say how many trials diverged and how they count; empty if none did."""
+    lost = int(dataset[DIVERGED].notnull().sum()) if DIVERGED in dataset else 0
+    if not lost:
+        return ""
+    said = f"{lost} of {format_count(dataset[DIVERGED].size, 'trial')} diverged"
+    if 0 in dataset["round"].values:
+        return f"{said}: accuracies count as the untrained model's, all else is left out"
+    return f"{said} and {'is' if lost == 1 else 'are'} left out of the means"
+
+
+def _has_guess(dataset: xr.Dataset, name: str) -> bool:
+    return name.endswith("accuracy") and 0 in dataset["round"].values
+
+
+SUMS = {
+    "tx_energy_j": "energy radiated so far",
+    "compute_energy_j": "energy spent on computing so far",
+    "device_energy_j": "energy drawn so far",
+}
+"""Variables of a device that add up over devices (and causes), and what their sum is called."""
+
+SUMMED_DIMS = {"device": "devices", "cause": "causes"}
+
+
+def sum_over_devices(values: xr.DataArray, kept_dims: Collection[str] = ()) -> xr.DataArray:
+    """Return a quantity of `SUMS` summed over the devices and causes that are not drawn.
+
+    Other quantities are returned unchanged. `long_name` names the sum.
+    """
+    over = [dim for dim in SUMMED_DIMS if dim in values.dims and dim not in kept_dims]
+    if values.name not in SUMS or not over:
+        return values
+    said = f"{SUMS[str(values.name)]}, sum over {' and '.join(SUMMED_DIMS[dim] for dim in over)}"
+    total = values.sum(over, min_count=1, keep_attrs=True)
+    return total.assign_attrs(long_name=said)
+
+
+def select_end_total(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Return a variable at the end of each trial, with dims (sweep axes, trial).
+
+    Joules are added up over devices and causes, other values of devices are averaged. Trials that
+    diverged count as `count_diverged` says.
+    Raises UserError for a variable that is not there, or has other dims.
+    """
+    if name not in dataset.data_vars:
+        raise make_unknown_name_error(
+            str(name), "a variable of this result", name, dataset.data_vars
+        )
+    values = sum_over_devices(select_at_end(count_diverged(dataset, [name]), name).rename(name))
+    values = values.mean([dim for dim in SUMMED_DIMS if dim in values.dims], keep_attrs=True)
+    axes = dataset["final_round"].dims
+    more = [str(dim) for dim in values.dims if dim not in (*axes, "trial")]
+    if more or "trial" not in values.dims:
+        lacks = f"also depends on {', '.join(more)}" if more else "has no trials"
+        raise UserError(f"{name}: {lacks}; give a variable of whole trials, like test_accuracy")
+    return values.transpose(*axes, "trial")
+
+
+if not TYPE_CHECKING:  # else every name would be one of this module's
+
+    def __getattr__(name: str) -> Any:
+        return globals()[find_new_name(__name__, _OLD_NAMES, name)]

@@ -1,0 +1,209 @@
+"""The keys of settings in words: type, unit, bounds and default.
+
+The source are the pydantic classes of the schema.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from otafl.core.choices import Choice, Section, get_choice
+from otafl.core.registry import TABLES
+from otafl.core.settings import list_stackable_fields
+from otafl.scenario.keys import list_classes
+
+UNITS = {
+    "db": "dB",
+    "dbm": "dBm",
+    "hz": "Hz",
+    "s": "s",
+    "j": "J",
+    "w": "W",
+    "kmh": "km/h",
+    "m": "m",
+    "bps": "bit/s",
+    "deg": "degrees",
+    "rad": "rad",
+    "hour": "h",
+    "mb": "MiB",
+    "gb": "GB",
+}
+"""End of a key's name -> its unit."""
+
+NAMES = {float: "number", int: "whole number", bool: "true or false", str: "text"}
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a section.
+
+    Parameters
+    ----------
+    name : str
+        Dotted name within the section.
+    default : str, optional
+        Default as YAML; None for a required key, "of its keys" for a mapping.
+    kind : str
+        Type, unit and bounds.
+    meaning : str
+        Description.
+    stackable : bool
+        Whether points that differ in it run in one batched program.
+    """
+
+    name: str
+    default: str | None
+    kind: str
+    meaning: str
+    stackable: bool
+
+
+def describe_keys(
+    config: type[BaseModel], section: str, skip: Iterable[str] = ("name",), above: str = ""
+) -> Iterator[Key]:
+    """Yield the keys of a settings class, followed by those of the classes inside it."""
+    stackable = list_stackable_fields(config)
+    for name, info in config.model_fields.items():
+        if name in skip:
+            continue
+        key = f"{above}{name}"
+        meaning = info.description or ""
+        yield Key(
+            key, format_default(info, section), format_type(info, key), meaning, name in stackable
+        )
+        found = get_choice(info)
+        inner = (
+            [found.settings_class] if isinstance(found, Section) else list_classes(info.annotation)
+        )
+        for inside in () if get_table(info) else inner:
+            yield from describe_keys(inside, section, (), f"{key}.")
+
+
+def get_table(info: FieldInfo) -> str | None:
+    """Return the table that a field chooses a component of."""
+    found = get_choice(info)
+    return found.table if isinstance(found, Choice) else None
+
+
+def format_type(info: FieldInfo, key: str) -> str:
+    """Return the type, unit and bounds of a field, in words."""
+    table = get_table(info)
+    if table:
+        own = " or module:callable" if TABLES[table].supports_custom else ""
+        return f"a name of the table {table}{own}"
+    words = _format_annotation(info.annotation, info.metadata)
+    unit = get_unit(key)
+    return f"{words}, in {unit}" if unit and "number" in words else words
+
+
+def get_unit(key: str) -> str:
+    """Return the unit by the end of a key's name, or nothing."""
+    stem, _, end = key.rpartition("_")
+    return UNITS.get(end, "") if stem and not key.endswith("per_s") else ""
+
+
+def _format_annotation(annotation: Any, metadata: list[Any]) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner = [m for one in args[1:] for m in getattr(one, "metadata", [one])]
+        return _format_annotation(args[0], [*metadata, *inner])
+    if origin in (Union, types.UnionType):
+        return _format_alternatives([one for one in args if one is not type(None)], metadata)
+    if origin is Literal:
+        return "one of " + ", ".join(str(one) for one in args)
+    if origin is tuple:
+        return _list(args, metadata)
+    if origin is list:
+        return f"list of {pluralise(_format_annotation(args[0], []))}"
+    if origin is dict and args[1] == list[Any]:
+        return "mapping of keys to lists"
+    if origin is dict:
+        keys, values = (pluralise(_format_annotation(one, [])) for one in args)
+        return f"mapping of {keys} to {values}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping of the keys below"
+    return NAMES.get(annotation, "anything") + _format_bounds(metadata)
+
+
+def _format_alternatives(args: list[Any], metadata: list[Any]) -> str:
+    words = []
+    for one in args:
+        word = _format_annotation(one, metadata)
+        if word not in words:
+            words.append(word)
+    return " or ".join(words)
+
+
+def _list(args: tuple[Any, ...], metadata: list[Any]) -> str:
+    if args[-1] is Ellipsis:
+        least = next((m.min_length for m in metadata if hasattr(m, "min_length")), 0)
+        more = ", at least one" if least == 1 else ""
+        return f"list of {pluralise(_format_annotation(args[0], []))}{more}"
+    return f"list of {len(args)} {pluralise(_format_annotation(args[0], []))}"
+
+
+def pluralise(words: str) -> str:
+    """Return a kind in the plural: `number above 0` -> `numbers above 0`."""
+    for one, many in (("whole number", "whole numbers"), ("number", "numbers"), ("text", "texts")):
+        if words.startswith(one):
+            return many + words[len(one) :]
+    if words.startswith("mapping"):
+        return "mappings" + words[len("mapping") :]
+    return words
+
+
+def _format_bounds(metadata: list[Any]) -> str:
+    least, most = "", ""
+    for one in metadata:
+        for name, text in (("ge", "at least"), ("gt", "above")):
+            if getattr(one, name, None) is not None:
+                least = f" {text} {_format_number(getattr(one, name))}"
+        for name, text in (("le", "at most"), ("lt", "below")):
+            if getattr(one, name, None) is not None:
+                most = f" {text} {_format_number(getattr(one, name))}"
+    return f"{least} and{most}" if least and most else least or most
+
+
+def _format_number(value: float) -> str:
+    if value == math.pi:
+        return "pi"
+    if isinstance(value, int) and value >= 2**31 and value.bit_count() == 1:
+        return f"2^{value.bit_length() - 1}"
+    return f"{value:g}"
+
+
+def format_default(info: FieldInfo, section: str) -> str | None:
+    """Return the default of a key as YAML; None if it is required.
+
+    It may follow from the component's name, the end of the section's: `channel-tdl-a`.
+    """
+    table = get_table(info)
+    if table:
+        return TABLES[table].default
+    if info.is_required():
+        return None
+    given = {"name": section.partition("-")[2]}
+    value = info.get_default(call_default_factory=True, validated_data=given)
+    return "of its keys" if isinstance(value, BaseModel) else format_value(value)
+
+
+def format_value(value: Any) -> str:
+    """Return a default in YAML's notation."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(format_value(one) for one in value)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {format_value(v)}" for k, v in value.items()) + "}"
+    return str(value) if str(value) else '""'

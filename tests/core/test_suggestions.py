@@ -1,0 +1,38 @@
+"""What was meant: in other letters, by what other programs say, by its spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from otafl.core.suggestions import SYNONYMS, find_closest
+from otafl.scenario import Scenario
+from otafl.scenario.keys import iterate_fields
+
+pytestmark = pytest.mark.exact
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "expected"),
+    [
+        ("GBMA", ["gbma", "ci"], "gbma"),
+        ("TDL_A", ["tdl-a", "tdl-b"], "tdl-a"),
+        ("learning-rate", ["learning_rate", "rate"], "learning_rate"),
+        ("lr", ["rounds", "learning_rate"], "learning_rate"),
+        ("epochs", ["rounds", "local_steps"], "local_steps"),
+        ("gbam", ["gbma", "ci"], "gbma"),
+        ("gpu", ["auto", "cpu", "cuda"], "cuda"),
+        ("fsk_mv", ["fsk_majority_vote", "reed"], "fsk_majority_vote"),
+        ("noise_db", ["noise_figure_db", "snr_db"], "snr_db"),
+        ("file", ["filter", "path"], "path"),
+        ("count", ["round", "device_count"], "device_count"),
+        ("rate", ["learning_rate", "code_rate", "rates"], "rates"),
+        ("lr", ["rounds"], None),
+        ("", ["rounds"], None),
+    ],
+)
+def test_closest(word: str, known: list[str], expected: str | None) -> None:
+    assert find_closest(word, known) == expected
+
+
+def test_synonyms_are_of_keys_that_there_are() -> None:
+    assert set(SYNONYMS.values()) <= {key for key, _ in iterate_fields(Scenario)}

@@ -1,0 +1,63 @@
+"""The slowest clock that meets a deadline, against closed forms.
+
+Mutations that make a test here fail: the deadline counted from the end of the broadcast; a clock
+just too slow; bounds left out or exchanged; a trial's deadline for another's; `share` left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from contract.small import scenario
+from support.paces import make_policy, make_task
+
+from otafl.scenario.errors import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+
+def test_deadline_by_hand() -> None:
+    """4e8 operations are 1e8 cycles, and half a second is gone: in 1 s 2e8 Hz, in 0.2 s 5e8 Hz."""
+    given = make_task(6, 1, 4e8, [1.0, 0.7, 0.55, 0.4, 9.0, np.inf])
+    frequency = make_policy("deadline", 6, 1).choose_speed(given).frequency_hz
+    expected = [2e8, 5e8, 1e9, 1e9, 1e8, 1e8]  # at most 1 GHz, also too late; at least 0.1
+    np.testing.assert_allclose(frequency, expected, rtol=2e-9)
+    half = make_policy("deadline", 6, 1, share=0.8)
+    np.testing.assert_allclose(half.choose_speed(given).frequency_hz[0], 1e8 / 0.3, rtol=2e-9)
+
+
+def test_deadline_is_met_in_spite_of_rounding() -> None:
+    rng = np.random.default_rng(3)
+    down = rng.uniform(0.0, 0.9, 5000)
+    given = replace(
+        make_task(1, 5000, 4e7, 1.0, downlink_s=down), flops=rng.uniform(4e7, 3.9e8, 5000)
+    )
+    frequency = make_policy("deadline", 1, 5000).choose_speed(given).frequency_hz
+    can = given.flops / 4e9 <= 1.0 - down
+    ready_s = down + given.flops / 4 / frequency
+    assert (ready_s[can] <= 1.0).all()
+    assert (ready_s[can & (frequency > 1e8)] > 1.0 - 1e-8).all()
+
+
+def test_frequency_control_needs_a_deadline_and_more_than_one_frequency() -> None:
+    classes = {"name": "classes", "classes": [{"flops_per_s": 1e9}, 2e9]}
+    deadline = {"devices.frequency": "deadline", "devices.deadline_s": 1.0}
+    with pytest.raises(ScenarioError, match=r"frequency: 'deadline' needs devices\.deadline_s"):
+        scenario({"devices.frequency": "deadline", "devices.compute": "edge_gpu"})
+    for compute in ("phone", "mcu", classes, {"name": "drawn", "frequency_min_share": 1}):
+        with pytest.raises(ScenarioError, match="frequency_min_share leaves each device one"):
+            scenario(deadline | {"devices.compute": compute})
+    slower = {"name": "classes", "classes": [{"flops_per_s": 1e9, "frequency_min_share": 0.5}, 2e9]}
+    drawn = {"name": "drawn", "frequency_min_share": {"uniform": [0.2, 1]}}
+    for compute in ("edge_gpu", slower, drawn, {"frequency_min_share": 0.5}):
+        assert scenario(deadline | {"devices.compute": compute}).devices.frequency.share == 1.0
+
+
+@pytest.mark.parametrize("protocol", ["periodic", "asynchronous"])
+def test_frequency_control_needs_a_protocol_with_a_deadline(protocol: str) -> None:
+    text = rf"devices\.frequency: 'deadline' plans for a deadline, which protocol '{protocol}' does"
+    keys = {"devices.frequency": "deadline", "devices.compute.frequency_min_share": 0.3}
+    with pytest.raises(ScenarioError, match=text):
+        scenario(keys | {"devices.protocol": protocol})

@@ -1,0 +1,143 @@
+"""The joint choice of frequency and power against fine grids and the optimum's own conditions.
+
+Mutations that make a test here fail: 2 kappa C^3 without its 2; h without x; Lambert's W without
+its 1; a device that others' steps go on for.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from otafl.cpu_frequency.joint import EnergyBalance, solve_airtime_s
+
+pytestmark = pytest.mark.exact
+
+
+def balances(count: int, seed: int = 5) -> EnergyBalance:
+    """Of every kind: bounded by each of the bounds, with and without circuits, impossible."""
+    rng = np.random.default_rng(seed)
+
+    def spread(low: float, high: float) -> np.ndarray:
+        return np.exp(rng.uniform(math.log(low), math.log(high), count))
+
+    fastest = spread(5e8, 3e9)
+    return EnergyBalance(
+        cycles=spread(1e7, 3e9),
+        kappa=spread(1e-29, 1e-26),
+        slowest_hz=fastest * rng.uniform(0.02, 1.0, count),
+        fastest_hz=fastest,
+        time_s=spread(0.1, 100.0),
+        a=spread(1e-3, 30.0),
+        c=spread(1e-6, 1.0),
+        circuit_w=np.where(rng.random(count) < 0.5, 0.0, spread(1e-4, 1.0)),
+        rho=spread(0.1, 1e4),
+    )
+
+
+def rows(balance: EnergyBalance, index: np.ndarray) -> EnergyBalance:
+    return EnergyBalance(*(value[index] for value in vars(balance).values()))
+
+
+def bounds(balance: EnergyBalance) -> tuple[np.ndarray, np.ndarray]:
+    shortest = balance.a / np.log1p(balance.rho)
+    return shortest, balance.time_s - balance.cycles / balance.fastest_hz
+
+
+def test_joint_against_a_fine_grid_and_a_general_minimiser() -> None:
+    balance = balances(300)
+    t = solve_airtime_s(balance)
+    low, high = bounds(balance)
+    np.testing.assert_array_equal(np.isnan(t), low > high)
+    possible = np.flatnonzero(~np.isnan(t))
+    seen = {"power": 0, "full": 0, "slowest": 0, "free": 0, "between": 0}
+    for k in possible:
+        one = rows(balance, np.array([k]))
+        many = rows(balance, np.full(2001, k))
+        grid = many.compute_joules(np.linspace(low[k], high[k], 2001)).min()
+        found = minimize_scalar(
+            lambda at, one=one: one.compute_joules(np.array([at]))[0],
+            bounds=(low[k], high[k]),
+            method="bounded",
+        )
+        own = one.compute_joules(t[[k]])[0]
+        assert own <= min(grid, found.fun) * (1 + 1e-10)
+        frequency = one.compute_frequency_hz(t[[k]])[0]
+        at_power, at_slowest = t[k] == low[k], frequency == one.slowest_hz[0]
+        free = at_slowest and one.cycles[0] / frequency + t[k] < one.time_s[0] * (1 - 1e-9)
+        fast = "full" if t[k] == high[k] else "between"
+        kind = "power" if at_power else "free" if free else "slowest" if at_slowest else fast
+        seen[kind] += 1
+    assert min(seen.values()) >= 5, seen
+
+
+def test_joint_meets_the_conditions_of_the_optimum() -> None:
+    """Stationary inside; at a bound, the slope points out of the range."""
+    balance = balances(4000)
+    t = solve_airtime_s(balance)
+    low, high = bounds(balance)
+    keep = np.flatnonzero(~np.isnan(t))
+    some, t, low, high = rows(balance, keep), t[keep], low[keep], high[keep]
+    frequency = some.compute_frequency_hz(t)
+    assert (t >= low).all()
+    assert (t <= high * (1 + 1e-15)).all()
+    assert (some.cycles / frequency + t <= some.time_s * (1 + 1e-12)).all()
+    relaxed = some.time_s - some.cycles / some.slowest_hz
+    inside = (t > low) & (t < high)
+    above = inside & (t > relaxed)
+    value, rise = some.compute_slope(t)
+    assert above.sum() > 100
+    np.testing.assert_allclose((value / rise / t)[above], 0.0, atol=1e-12)
+    x = some.a / t
+    transmit = some.circuit_w - some.c * (x * np.exp(x) - np.expm1(x))  # slope at f_min
+    scale = some.circuit_w + some.c * (x * np.exp(x) - np.expm1(x))
+    below = inside & (t < relaxed)
+    assert below.sum() > 100
+    np.testing.assert_allclose((transmit / scale)[below], 0.0, atol=1e-9)
+    at_kink = inside & (t == relaxed)
+    assert at_kink.sum() > 100
+    assert (transmit[at_kink] <= 0).all()
+    assert (value[at_kink] >= 0).all()
+    at_full_speed = t == high
+    assert at_full_speed.sum() > 30
+    assert (value[at_full_speed] <= 0).all()
+    at_power = (t == low) & (t < high)
+    slope = np.where(t >= relaxed, value, transmit)
+    assert (slope[at_power] >= -1e-9 * scale[at_power]).all()
+
+
+def test_joint_of_a_device_does_not_depend_on_the_others() -> None:
+    balance = balances(400)
+    alone = [solve_airtime_s(rows(balance, np.array([k]))) for k in range(400)]
+    np.testing.assert_array_equal(solve_airtime_s(balance), np.concatenate(alone))
+
+
+def test_joint_spends_less_the_longer_it_has() -> None:
+    balance = rows(balances(50), np.repeat(np.arange(50), 40))
+    longer = replace(balance, time_s=balance.time_s * np.tile(np.linspace(1, 4, 40), 50))
+    t = solve_airtime_s(longer)
+    joules = np.nan_to_num(longer.compute_joules(t), nan=np.inf).reshape(50, 40)
+    both = np.isfinite(joules[:, :-1])
+    assert (joules[:, 1:] <= joules[:, :-1] * (1 + 1e-12))[both].all()
+    speed = np.where(np.isnan(t), np.inf, longer.compute_frequency_hz(t)).reshape(50, 40)
+    airtime = t.reshape(50, 40)
+    assert (speed[:, 1:] <= speed[:, :-1] * (1 + 1e-9))[both].all()
+    assert (airtime[:, 1:] >= airtime[:, :-1] * (1 - 1e-12))[both].all()
+
+
+def test_joint_without_work_or_without_transmission() -> None:
+    """Hardly any work: the whole time is for sending. Hardly any bits: the deadline's frequency."""
+    base = rows(balances(1), np.zeros(1, dtype=int))
+    one = np.ones(1)
+    common = replace(
+        base, kappa=1e-28 * one, slowest_hz=1e3 * one, fastest_hz=1e9 * one, circuit_w=0 * one
+    )
+    common = replace(common, time_s=2 * one, c=0.1 * one, rho=100 * one)
+    idle = replace(common, cycles=1e3 * one, a=0.5 * one)
+    np.testing.assert_allclose(solve_airtime_s(idle), 2.0, rtol=1e-3)
+    silent = replace(common, cycles=1e9 * one, a=1e-9 * one)
+    np.testing.assert_allclose(silent.compute_frequency_hz(solve_airtime_s(silent)), 5e8, rtol=1e-4)

@@ -1,0 +1,278 @@
+"""Minibatches: against a plain looped twin, and the same whatever else is drawn with them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import otafl.data.training_data as work_module
+from otafl.core.contracts import Cohort
+from otafl.core.rng import Streams
+from otafl.data.device_splits import pack
+from otafl.data.training_data import TrainingData, choose
+
+pytestmark = pytest.mark.exact
+
+SEED = 3
+
+
+def everybody(trials: int, num_devices: int) -> Cohort:
+    pair = torch.arange(trials * num_devices)
+    return cohort_of(pair // num_devices, pair % num_devices, trials, num_devices)
+
+
+def cohort_of(trial: Any, device: Any, trials: int, num_devices: int) -> Cohort:
+    trial, device = torch.as_tensor(trial), torch.as_tensor(device)
+    zero = torch.zeros_like(trial)
+    counts = tuple(torch.bincount(trial, minlength=trials).tolist())
+    ones = torch.ones(len(trial))
+    return Cohort(trial, device, ones, zero, zero, zero, ones.bool(), counts, num_devices)
+
+
+def some_data(
+    sizes: list[list[int]], batch: int, steps: int = 2, trials: list[int] | None = None
+) -> tuple[TrainingData, list[list[np.ndarray]]]:
+    """Devices of the given sizes [S][K] over 200 samples whose pixel is their number."""
+    numbers = trials or list(range(len(sizes)))
+    parts = []
+    for s, row in zip(numbers, sizes, strict=True):
+        order = np.random.default_rng(s).permutation(200)
+        parts.append(np.split(order, np.cumsum(row))[:-1])
+    index, count = (torch.from_numpy(a) for a in pack(parts))
+    x = torch.arange(200.0)[:, None] * torch.tensor([1.0, 2.0])
+    streams = Streams([SEED] * len(sizes), numbers)
+    return TrainingData(x, torch.arange(200) % 7, index, count, 7, streams, batch, steps), parts
+
+
+def floyd(uniform: list[float], count: int) -> list[int]:
+    """Floyd's algorithm as its paper writes it."""
+    picked: list[int] = []
+    for i, u in enumerate(uniform):
+        j = count - len(uniform) + i
+        t = int(u * (j + 1))
+        picked.append(j if t in picked else t)
+    return picked
+
+
+@pytest.mark.twin
+def test_looped_twin() -> None:
+    sizes, batch = [[9, 30, 12], [50, 7, 8]], 5
+    data, parts = some_data(sizes, batch)
+    streams = Streams([SEED] * 2, [0, 1])
+    for round, step, draw in product([0, 7, 70], [0, 1], [0, 1, 4]):
+        got = data.select_cohort(round, everybody(2, 3)).draw_batch(step, draw)
+        assert got.x.shape == (6, batch, 2)
+        assert got.weight is None
+        purpose = f"minibatch/{draw}" if draw else "minibatch"
+        for row, (s, k) in enumerate(product(range(2), range(3))):
+            pair = torch.tensor([s]), torch.tensor([k])
+            uniform = streams.draw_device_uniform(purpose, (round << 32) + step, *pair, (batch,))
+            wanted = parts[s][k][floyd(uniform[0].tolist(), sizes[s][k])]
+            assert got.x[row, :, 0].tolist() == wanted.tolist()
+            assert got.x[row, :, 1].tolist() == (2 * wanted).tolist()
+            assert got.y[row].tolist() == (wanted % 7).tolist()
+
+
+@pytest.mark.parametrize(("count", "size"), [(4, 2), (5, 3), (4, 4), (3, 1)])
+def test_every_subset_is_equally_likely(count: int, size: int) -> None:
+    """Over the midpoints of all cells of Floyd's draws, each subset comes up as often as any."""
+    widths = [count - size + i + 1 for i in range(size)]
+    cells = list(product(*(range(w) for w in widths)))
+    uniform = torch.tensor(
+        [[(c + 0.5) / w for c, w in zip(cell, widths, strict=True)] for cell in cells]
+    )
+    picked = choose(uniform, torch.full((len(cells),), count)).sort(1).values
+    subsets, times = torch.unique(picked, dim=0, return_counts=True)
+    assert len(set(times.tolist())) == 1
+    assert len(subsets) * int(times[0]) == len(cells)
+    assert all(len(set(subset)) == size for subset in subsets.tolist())
+    assert len(subsets) == np.prod(widths) // np.prod(range(1, size + 1))
+
+
+@pytest.mark.parametrize("count", [6, 7, 2**10, 2**20 + 1, 2**29])
+def test_positions_stay_in_range(count: int) -> None:
+    extreme = torch.tensor([[0.5 / 2**23] * 6, [(2**23 - 0.5) / 2**23] * 6])
+    position = choose(extreme, torch.tensor([count, count]))
+    assert position.min() >= 0
+    assert position.max() < count
+    assert all(len(set(row)) == 6 for row in position.tolist())
+
+
+SIZES = [[20, 31, 18, 25], [40, 15, 22, 17], [16, 16, 33, 60]]
+
+
+def all_batches(
+    data: TrainingData, cohort: Cohort, rounds: list[int], steps: int = 2
+) -> torch.Tensor:
+    works = [data.select_cohort(round, cohort) for round in rounds]
+    return torch.stack([w.draw_batch(s, d).x for w in works for s in range(steps) for d in (0, 1)])
+
+
+def test_the_same_drawn_ahead_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In blocks of 64 rounds, of 3 rounds, and one minibatch at a time."""
+    rounds = [0, 1, 2, 63, 64, 65, 200, 5, 4]
+    ahead = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds)
+    monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 3)
+    assert torch.equal(ahead, all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds))
+    monkeypatch.setattr(work_module, "_NUMBERS_AHEAD", 1)
+    assert torch.equal(ahead, all_batches(some_data(SIZES, 6)[0], everybody(3, 4), rounds))
+
+
+@pytest.mark.parametrize("few", [0, 2**12])
+def test_the_same_in_chunks_and_cohorts(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_module, "_FEW_NUMBERS", few)
+    whole = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), [2, 3])
+    data = some_data(SIZES, 6)[0]
+    chunks = [everybody(3, 4).slice_rows(a, b) for a, b in ((0, 5), (5, 6), (6, 12))]
+    assert torch.equal(whole, torch.cat([all_batches(data, c, [2, 3]) for c in chunks], 1))
+    rows = torch.tensor([1, 6, 7, 11])
+    assert torch.equal(whole[:, rows], all_batches(data, everybody(3, 4).take(rows), [2, 3]))
+
+
+def test_the_same_alone_or_stacked() -> None:
+    whole = all_batches(some_data(SIZES, 6)[0], everybody(3, 4), [0, 9])
+    for s in range(3):
+        alone = some_data(SIZES[s : s + 1], 6, trials=[s])[0]
+        assert torch.equal(whole[:, 4 * s : 4 * s + 4], all_batches(alone, everybody(1, 4), [0, 9]))
+
+
+def test_the_same_for_more_steps() -> None:
+    few = some_data(SIZES, 6, steps=1)[0].select_cohort(4, everybody(3, 4)).draw_batch(0)
+    many = some_data(SIZES, 6, steps=5)[0].select_cohort(4, everybody(3, 4)).draw_batch(0)
+    assert torch.equal(few.x, many.x)
+
+
+def test_rounds_steps_and_draws_differ() -> None:
+    data = some_data(SIZES, 6)[0]
+    batches = all_batches(data, everybody(3, 4), [0, 1])
+    assert len(torch.unique(batches, dim=0)) == len(batches) == 8
+
+
+def test_a_small_device_uses_all_it_has() -> None:
+    data, parts = some_data([[3, 40, 1, 5]], 5)
+    for round in range(3):
+        got = data.select_cohort(round, everybody(1, 4)).draw_batch(1)
+        third = float(torch.tensor(1.0) / 3)
+        assert got.weight is not None
+        assert got.weight[0].tolist() == [third] * 3 + [0, 0]
+        assert got.weight[1].tolist() == [float(torch.tensor(0.2))] * 5
+        assert got.weight[2].tolist() == [1, 0, 0, 0, 0]
+        assert got.x[0, :3, 0].tolist() == parts[0][0].tolist()
+        assert set(got.x[2, :, 0].tolist()) == set(parts[0][2].tolist())
+        assert set(got.x[3, :, 0].tolist()) == set(parts[0][3].tolist())
+        assert len(set(got.x[1, :, 0].tolist())) == 5
+    # A small neighbour changes the weights' form, not the samples.
+    large = some_data([[3, 40, 1, 5]], 1)[0].select_cohort(0, everybody(1, 4)).draw_batch(0)
+    assert large.weight is None
+
+
+def test_a_small_neighbour_changes_no_other_minibatch() -> None:
+    with_small = all_batches(some_data([SIZES[0], [40, 2, 9, 9]], 6)[0], everybody(2, 4), [3])
+    alone = all_batches(some_data(SIZES[:1], 6)[0], everybody(1, 4), [3])
+    assert torch.equal(with_small[:, :4], alone)
+
+
+def test_full() -> None:
+    data, parts = some_data([[3, 5], [4, 2]], 2)
+    got = data.select_cohort(0, cohort_of([0, 1], [1, 1], 2, 2)).load_full_batch()
+    assert got.weight is not None
+    for row, part in enumerate((parts[0][1], parts[1][1])):
+        held = got.weight[row] > 0
+        assert got.x[row, held, 0].tolist() == part.tolist()
+        assert got.weight[row].sum().item() == pytest.approx(1)
+        assert len(set(got.weight[row, held].tolist())) == 1
+    assert got.weight.shape == got.y.shape == (2, 5)
+    assert (
+        some_data([[4, 4]], 2)[0].select_cohort(0, everybody(1, 2)).load_full_batch().weight is None
+    )
+
+
+def test_class_counts() -> None:
+    data, parts = some_data([[3, 50], [41, 20]], 2)
+    got = data.select_cohort(0, cohort_of([0, 1, 1], [1, 0, 1], 2, 2)).count_classes()
+    held = (parts[0][1], parts[1][0], parts[1][1])
+    assert got.tolist() == [np.bincount(part % 7, minlength=7).tolist() for part in held]
+
+
+def test_images_keep_their_shape_and_batches_are_copies() -> None:
+    index, count = torch.arange(6).view(1, 1, 6), torch.tensor([[6]])
+    x = torch.randn(6, 1, 3, 2, generator=torch.Generator().manual_seed(0))
+    data = TrainingData(x, torch.arange(6), index, count, 6, Streams([0], [0]), 4, 1)
+    got = data.select_cohort(0, everybody(1, 1)).draw_batch(0)
+    again = data.select_cohort(0, everybody(1, 1)).draw_batch(0)
+    assert torch.equal(got.x, x[got.y])
+    got.x.zero_()
+    got.y.zero_()
+    assert torch.equal(again.x, data.select_cohort(0, everybody(1, 1)).draw_batch(0).x)
+    assert torch.equal(again.y, data.select_cohort(0, everybody(1, 1)).draw_batch(0).y)
+
+
+class _Count(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_operations_do_not_grow_with_the_stack(
+    ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not ahead:
+        monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 1)
+    calls = []
+    for trials, num_devices in ((1, 2), (2, 2), (8, 9)):
+        data = some_data([[20] * num_devices] * trials, 6)[0]
+        data.select_cohort(0, everybody(trials, num_devices)).draw_batch(0)
+        with _Count() as count:
+            data.select_cohort(1000, everybody(trials, num_devices)).draw_batch(0)
+        calls.append(count.calls)
+    assert calls[0] == calls[1] == calls[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": torch.tensor([[0]])}, r"counts must be in 1\.\.3"),
+        ({"count": torch.tensor([[4]])}, r"counts must be in 1\.\.3"),
+        ({"index": torch.tensor([[[0, 1, 6]]])}, r"indices must be in 0\.\.5"),
+        ({"index": torch.zeros(2, 1, 3, dtype=torch.int64)}, "do not fit 1 trials"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"steps": 0}, "at least 1"),
+    ],
+)
+def test_refuses(change: dict[str, Any], message: str) -> None:
+    good = {
+        "x": torch.zeros(6, 2),
+        "y": torch.zeros(6, dtype=torch.int64),
+        "index": torch.arange(3).view(1, 1, 3),
+        "count": torch.tensor([[3]]),
+        "classes": 1,
+        "streams": Streams([0], [0]),
+        "batch_size": 2,
+        "steps": 1,
+    }
+    work = TrainingData(**good).select_cohort(0, everybody(1, 1))
+    with pytest.raises(IndexError, match="local step 1 of a round of 1"):
+        work.draw_batch(1)
+    with pytest.raises(ValueError, match=message):
+        TrainingData(**{**good, **change})
+
+
+def test_device_uniform_rounds_is_device_uniform_of_each_round() -> None:
+    streams = Streams([1, 1, 2], [0, 1, 0])
+    trial, device = torch.tensor([0, 0, 2, 1]), torch.tensor([0, 5, 5, 3])
+    rounds = torch.tensor([0, 3, 2**32 + 1, 3])
+    got = streams.draw_device_uniform_rounds("a", rounds, trial, device, (3, 2))
+    each = [streams.draw_device_uniform("a", r, trial, device, (3, 2)) for r in rounds.tolist()]
+    assert torch.equal(got, torch.stack(each))

@@ -1,0 +1,240 @@
+"""What devices keep agrees with what the server has received, whatever is lost on the way.
+
+Sums that are conserved, exact but for rounding and a noise of -200 dB. The mutation that must break
+them is tried here: everyone was heard. Others that make a test here fail:
+who was heard in one group or segment heard in all, a crashed device silent from the start, c moved
+by the weight of the first segment, a codec's memory settled by the row in place of the device, c_i
+that waits for what the codec remembers, interleaved reals in the order that they are sent in, what
+a late device sent taken for what its method made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine
+from torch import Tensor
+
+from otafl.core.contracts import Cohort, DeliveredMasks, LinkReport, Payload
+from otafl.engine import acknowledgement
+from otafl.engine.engine import Engine
+from otafl.uplink.delivery import Delivery
+
+pytestmark = pytest.mark.exact
+
+ROUNDS = 6
+TOLERANCE = 1e-7
+"""Of the largest number that is compared."""
+
+BASE: dict[str, Any] = {
+    "engine.dtype": "float64",
+    "channel": {"name": "rayleigh", "snr_db": 200.0},
+    "power": "ci",
+}
+TCI = {"power": {"name": "tci", "threshold": 0.5}}
+DIGITAL = {"transport": "digital", "channel": {"name": "rayleigh", "snr_db": 10.0}}
+BLOCKS = {"channel": {"name": "rayleigh", "snr_db": 200.0, "block_symbols": 70}}
+SHUFFLED = {"transport": {"name": "over_the_air", "interleave": True}}
+QUADRATURE = {"transport": {"name": "over_the_air", "quadrature": True}}
+CRASH = {"faults": {"crash_probability": 0.5}}
+SLOW = {"devices.compute": {"name": "lognormal", "median_flops_per_s": 1e6, "sigma": 1.0}}
+# work takes 0.23 and 0.92 mJ of the first two, too much of the others; little is left the second
+ENERGY = {
+    "devices.compute": {
+        "name": "classes",
+        "classes": [1e8, 2e8, 4e8, 8e8],
+        "kappa": 1e-22,
+        "circuit_w": 0.02,
+    },
+    "devices.round_budget_j": 9.275e-4,
+}
+OF_FEDAVG = {"devices.round_budget_j": 7.919e-4}
+"""The same, for work of 0.197 and 0.787 mJ."""
+
+LOSSES: dict[str, dict[str, Any]] = {
+    "silenced": TCI,
+    "silenced in blocks": TCI | BLOCKS,
+    "silenced in blocks, two reals a symbol": TCI | BLOCKS | QUADRATURE,
+    "silenced in blocks, interleaved": TCI | BLOCKS | SHUFFLED,
+    "crashes in blocks, interleaved": TCI | BLOCKS | SHUFFLED | CRASH,
+    "outage": DIGITAL | {"csi": {"name": "error", "variance": 0.05}},
+    "scheme too fast": DIGITAL | {"transport": {"name": "digital", "rate": "mcs", "mcs_index": 15}},
+    "crashed packets": DIGITAL | CRASH,
+    "crashes over the air": CRASH,
+    "crashes in blocks, two reals a symbol": TCI | BLOCKS | QUADRATURE | CRASH,
+    "dropped at the deadline": SLOW | {"devices.deadline_s": 0.015},
+    "late and silenced": TCI | SLOW | {"devices.deadline_s": 0.015, "devices.late": "next"},
+    "gone while at work": SLOW
+    | {
+        "devices.deadline_s": 0.01,
+        "devices.late": "next",
+        "devices.availability": {"name": "markov", "mean_on_s": 0.03, "mean_off_s": 0.01},
+    },
+    "no energy for the packet": DIGITAL | ENERGY,
+    "no energy for the slot": ENERGY,
+}
+"""Name -> a scenario in which some updates, or parts of them, do not reach the server."""
+
+FEWER: dict[str, dict[str, Any]] = {
+    "participants": {"devices.participants": 2},
+    "senders": TCI | {"devices.senders": 2},
+    "chosen by norm": {"devices.selection": "update_norm", "devices.participants": 2},
+    "packets sent twice": DIGITAL | {"faults": {"duplicate_probability": 0.5}},
+    "refused": {"faults": {"byzantine": 2, "attack": "nan"}},
+}
+"""Name -> a scenario in which some devices do not send, or send more."""
+
+
+def share(one: Engine) -> Tensor:
+    """p [S, K, 1]."""
+    return (one.sample_share / one.sample_share.sum(1, keepdim=True))[..., None]
+
+
+def off(one: Tensor, other: Tensor) -> float:
+    """The largest difference over the largest number."""
+    return float((one - other).abs().max() / other.abs().max())
+
+
+def everything(report: LinkReport | None, payload: Payload, cohort: Cohort) -> DeliveredMasks:
+    """What devices settle by that believe that whatever they made was received."""
+    return (torch.ones(cohort.num_rows, 1, dtype=torch.bool),) * len(payload)
+
+
+def memory(one: Engine, name: str) -> Tensor:
+    """What the codecs of all devices remember, [S * K, P]."""
+    return one.memory.get_all()[name].flatten(0, 1)
+
+
+def store_memory(one: Engine) -> Tensor:
+    """e [S * K, P] of the controls, but for what is on its way and will move c_i too."""
+    rest = memory(one, "rest/1").clone()
+    if one.pending is not None:
+        rest[one.pending.cohort.flat_index] -= one.pending.original_payload[1].tensors["control"]
+    return rest
+
+
+def control_is_off(keys: dict[str, Any]) -> float:
+    """How far c is from sum_i p_i c_i at most, over rounds of SCAFFOLD; with a codec that
+    remembers, from sum_i p_i (c_i - e_i)."""
+    one, worst = engine(BASE | keys | {"algorithm": "scaffold"}), 0.0
+    for t in range(ROUNDS):
+        one.run_round(t)
+        own = one.devices.get_all()["control"]
+        if "rest/1" in one.memory.get_all():
+            own = own - store_memory(one).view_as(own)
+        total = (share(one) * own).sum(1)
+        if total.abs().max() > 0:
+            worst = max(worst, off(one.server["control"], total))
+    assert one.devices.get_all()["control"].abs().max() > 0
+    return worst
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *FEWER])
+def test_the_servers_control_is_the_mean_of_the_devices(loss: str) -> None:
+    """Of SCAFFOLD, c = sum_i p_i c_i after every round: c_i moves by what was received of it."""
+    assert control_is_off((LOSSES | FEWER)[loss]) < TOLERANCE
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_controls_part_if_everyone_is_taken_for_heard(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledgement, "get_delivered_masks", everything)
+    assert control_is_off(LOSSES[loss]) > 1e-3
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, "participants", "senders"])
+def test_controls_and_what_the_codec_remembers(loss: str) -> None:
+    """With error feedback c_i moves at once, and what the server lacks is remembered: c is the mean
+    of c_i - e_i."""
+    keys = (LOSSES | FEWER)[loss] | {"codec": {"name": "topk", "keep": 0.3}}
+    assert control_is_off(keys) < TOLERANCE
+
+
+def test_a_copy_over_the_air_moves_the_server_alone() -> None:
+    """The server does not know of it: c = sum_i p_i n_i c_i after the first round, n_i the times
+    that i was heard; a device counts its update once."""
+    keys = {"algorithm": "scaffold", "faults": {"duplicate_probability": 0.5}}
+    one = engine(BASE | keys)
+    copies = one.parts.faults.draw_copies(one.select_cohort(None, 0), 0)
+    assert copies is not None
+    assert 12 < copies.sum() < 24
+    one.run_round(0)
+    own = one.devices.get_all()["control"]
+    heard = (share(one) * copies[..., None] * own).sum(1)
+    assert off(one.server["control"], heard) < TOLERANCE
+
+
+class Ledger:
+    """Adds up beside an engine what its devices had to send, and what of it the server received:
+    both [S * K, P], of a payload of one group, on its way into the codec and out of the link."""
+
+    def __init__(self, one: Engine) -> None:
+        self.engine, link = one, one.parts.link
+        self.made = self.came = torch.zeros(())
+        self._encode, self._carry = link.codec.encode, link.transport.transmit
+        link.codec.encode = self.encode  # type: ignore[method-assign]
+        link.transport.transmit = self.transmit  # type: ignore[method-assign]
+
+    def encode(self, payload: Payload, memory: Any, cohort: Cohort, *more: Any) -> Any:
+        self.made = self.made + self.table(payload[0].tensors["model"], cohort)
+        return self._encode(payload, memory, cohort, *more)
+
+    def transmit(self, delivery: Delivery) -> None:
+        self._carry(delivery)
+        (heard,) = delivery.report().delivered_mask_fns
+        came = heard().flatten(0, 1)
+        sent = self.table(delivery.payload[0].tensors["model"], delivery.cohort)
+        self.came = self.came + sent * (came if came.dim() == 2 else came[:, None])
+
+    def table(self, rows: Tensor, cohort: Cohort) -> Tensor:
+        return rows.new_zeros(12, rows.shape[1]).index_add_(0, cohort.flat_index, rows)
+
+
+def ledger_is_off(keys: dict[str, Any]) -> float:
+    """How far what was received and what is remembered is at most from all there was to send."""
+    keys = keys | {name: value for name, value in OF_FEDAVG.items() if name in keys}
+    one, worst = engine(BASE | {"codec": {"name": "topk", "keep": 0.3}} | keys), 0.0
+    ledger = Ledger(one)
+    for t in range(ROUNDS):
+        one.run_round(t)
+        late = one.pending
+        if late is not None:  # what is on its way is remembered until it arrives
+            assert memory(one, "rest/0")[late.cohort.flat_index].abs().max() > 0
+        worst = max(worst, off(ledger.came + memory(one, "rest/0"), ledger.made))
+    assert ledger.came.abs().max() > 0
+    return worst
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, *FEWER])
+def test_what_is_not_received_is_remembered(loss: str) -> None:
+    """Error feedback: e_{t+1} = e_t + x_t less what was received of what was sent, device by
+    device and real by real."""
+    assert ledger_is_off((LOSSES | FEWER)[loss]) < TOLERANCE
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_updates_are_lost_for_good_if_everyone_is_taken_for_heard(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acknowledgement, "get_delivered_masks", everything)
+    assert ledger_is_off(LOSSES[loss]) > 1e-3
+
+
+def test_a_projected_update_is_remembered_whole() -> None:
+    """Compressed sensing: the memory of a device that was heard has a zero for every real that was
+    projected, that of one that was silent has none."""
+    codec = {"name": "compressed_sensing", "keep": 0.2}
+    one = engine(BASE | TCI | {"codec": codec})
+    strong = one.parts.link.channel.get_state(0).h.abs().square().flatten() >= 0.5
+    one.run_round(0)
+    rest = memory(one, "rest/0")
+    forgotten = (rest == 0).sum(1)
+    made = engine(BASE | TCI | {"codec": {"name": "topk", "keep": 1e-9}})
+    made.run_round(0)  # devices forget one real at most
+    zeros = (memory(made, "rest/0") == 0).sum(1)
+    assert 0 < strong.sum() < 12
+    assert (forgotten[strong] >= zeros[strong] - 1 + round(0.2 * rest.shape[1])).all()
+    assert torch.equal(forgotten[~strong], zeros[~strong])

@@ -1,0 +1,158 @@
+"""What the engine makes of model sizes: time, joules, bits and counts go by a device's level.
+
+Mutations that make a test here fail: the largest level's operations charged to all, on the clock or
+in joules; one device's samples taken for every device's, or padding for samples; a participant of
+no level counted, exchanged parameters of one direction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from contract.small import engine
+
+from otafl.core.contracts import Workload
+from otafl.devices.activities import CAUSES
+
+pytestmark = pytest.mark.exact
+
+
+def test_time_joules_and_parameters_go_by_level() -> None:
+    settings = {"levels": [1.0, 0.5], "momentum": 0.0}
+    one = engine(
+        {
+            "algorithm": {"name": "heterofl", **settings},
+            "devices.levels.shares": [1, 3],
+            "devices.compute": {"name": "fixed", "flops_per_s": 1e3},
+            "trials": 1,
+        }
+    )
+    sizes = one.parts.algorithm.list_submodels()
+    one.run_round(0)
+    samples = 4 * 2
+    load = Workload(2, 4, np.array([9.0]))
+    flops = np.array([sizes[level].flops_fn(load).item() for level in (0, 1, 1, 1)])
+    assert flops[0] > flops[1]
+    joules = one.parts.clock.compute_spent_j()[0, :, CAUSES.index("compute")]
+    np.testing.assert_allclose(joules / flops, joules[0] / flops[0])
+    taken = one.parts.submodels.take_metrics()
+    np.testing.assert_array_equal(taken["level_participants"], [[1, 3]])
+    parameters = sizes[0].num_params + 3 * sizes[1].num_params
+    np.testing.assert_array_equal(taken["exchanged_parameters"], [2 * parameters])
+    macs = sizes[0].macs + 3 * sizes[1].macs
+    np.testing.assert_array_equal(taken["training_macs"], [macs * samples])
+    sent = 32.0 * parameters
+    assert one.downlink_bits[0] == sent
+    received_s = 32.0 * sizes[0].num_params / 1e7
+    slot = one.means.take()["airtime_s"].item()
+    assert one.parts.clock.get_time_s()[0] == pytest.approx(received_s + flops[0] / 1e3 + slot)
+
+
+def test_a_digital_uplink_carries_what_a_device_has() -> None:
+    """Of a masked group its slice alone, 32 bits a number, and airtime by that."""
+    keys = {
+        "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
+        "devices.levels.shares": [1, 3],
+        "transport": "digital",
+        "channel": {"name": "awgn", "snr_db": 0.0},
+        "trials": 1,
+    }
+    one = engine(keys)
+    one.run_round(0)
+    sizes = [level.num_params for level in one.parts.algorithm.list_submodels()]
+    taken = one.means.take()
+    bits = 32.0 * (sizes[0] + 3 * sizes[1])
+    assert taken["uplink_bits"].item() == bits
+    assert taken["uplink_symbols"].item() == pytest.approx(bits)  # one bit a use at 0 dB
+    codec = engine(keys | {"codec": {"name": "uniform", "bits": 8}})
+    codec.run_round(0)
+    whole = 8 * sizes[0] + 64
+    share = 1 + 3 * sizes[1] / sizes[0]
+    assert codec.means.take()["uplink_bits"].item() == pytest.approx(whole * share)
+
+
+def test_late_updates_keep_what_they_pay_for() -> None:
+    """A masked update that waits for the next slot costs no more there."""
+    one = engine(
+        {
+            "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
+            "devices.levels.shares": [1, 3],
+            "transport": "digital",
+            "devices.compute": {
+                "name": "classes",
+                "classes": [30.0, 1e9],
+                "assignment": "in_order",
+            },
+            "devices.deadline_s": 100.0,
+            "devices.late": "next",
+            "trials": 1,
+        }
+    )
+    sizes = np.array([level.num_params for level in one.parts.algorithm.list_submodels()])
+    slow = one.parts.hardware.flops_per_s[0] == 30.0
+    level = np.array([0, 1, 1, 1])
+    sent, waited = [], False
+    for t in range(60):
+        one.run_round(t)
+        waited |= one.pending is not None
+        sent.append(one.means.take()["uplink_bits"].item())
+    each = np.diff([0.0, *sent]) / 32.0
+    fast = sizes[level[~slow]].sum()
+    assert waited
+    assert each[0] == pytest.approx(fast)
+    assert {round(value) for value in each} <= {
+        fast + own for own in (0, *np.unique(sizes[level[slow]]), sizes[level[slow]].sum())
+    }
+    assert max(each) > fast + 1
+
+
+UNEQUAL = {
+    "data.partition": {"name": "dirichlet", "alpha": 0.3, "min_samples": 3},
+    "training.batch_size": 70,
+    "devices.compute": {"name": "fixed", "flops_per_s": 1e6},
+    "transport": "ideal",
+    "trials": 2,
+}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedem", "fedfomo", "fedpac"])
+def test_joules_go_by_each_devices_data(method: str) -> None:
+    """Minibatches of 70 of devices that have fewer or more, and passes over all samples."""
+    one = engine({"algorithm": method} | UNEQUAL)
+    samples = one.parts.samples.sample_share.double().numpy()
+    assert samples.min() < 70 < samples.max()
+    one.run_round(0)
+    joules = one.parts.clock.compute_spent_j()[..., CAUSES.index("compute")]
+    flops = one.parts.algorithm.count_flops(Workload(2, 70, samples))
+    assert flops.shape == (2, 4)
+    np.testing.assert_allclose(joules / flops, joules[0, 0] / flops[0, 0])
+    small = samples < 70
+    assert flops[small].max() < flops[~small].min()
+
+
+def test_multiplications_are_those_of_the_samples_held() -> None:
+    """Two steps on 70 samples, or on all that a device has."""
+    one = engine({"algorithm": {"name": "heterofl", "levels": [1.0]}} | UNEQUAL)
+    one.run_round(0)
+    (size,) = one.parts.algorithm.list_submodels()
+    trained = one.parts.samples.sample_share.double().numpy().clip(max=70).sum(1)
+    np.testing.assert_array_equal(
+        one.parts.submodels.take_metrics()["training_macs"], 2 * trained * size.macs
+    )
+
+
+def test_deadlines_go_by_each_devices_data() -> None:
+    """Equal devices over an endless link; the level is by the samples alone."""
+    keys = {
+        "algorithm": {"name": "heterofl", "levels": [1.0, 0.25]},
+        "channel": {"name": "awgn", "snr_db": 60.0, "bandwidth_hz": 1e15},
+        "devices.levels": {"name": "deadline", "seconds": 1.0},
+    }
+    one = engine(UNEQUAL | keys)
+    samples = one.parts.samples.sample_share.double().numpy()
+    flops = one.parts.algorithm.list_submodels()[0].flops_fn(Workload(2, 70, samples))
+    seconds = (flops.min() + flops.max()) / 2e6
+    one = engine(UNEQUAL | keys | {"devices.levels": {"name": "deadline", "seconds": seconds}})
+    level = one.select_cohort(None, 0).capacity_level.reshape(2, 4).numpy()
+    np.testing.assert_array_equal(level, flops / 1e6 > seconds)
+    assert 0 < level.mean() < 1

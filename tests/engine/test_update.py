@@ -1,0 +1,169 @@
+"""Updates that are split into those in time and those late, and put together again later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from otafl.core.contracts import Cohort, Group
+from otafl.engine.update import Update
+
+pytestmark = pytest.mark.exact
+
+POPULATION = 4
+CELLS = [(0, 0), (0, 1), (0, 3), (1, 2), (1, 3)]
+"""(trial, device) of the rows; the third trial has none."""
+
+
+def cohort(cells: list[tuple[int, int]], version: int) -> Cohort:
+    trial, device = (torch.tensor(column) for column in zip(*cells, strict=True))
+    zero = torch.zeros_like(trial)
+    return Cohort(
+        trial,
+        device,
+        torch.ones(len(cells)),
+        zero,
+        torch.full_like(zero, version),
+        zero,
+        zero == 0,
+        tuple(sum(s == t for s, _ in cells) for t in range(3)),
+        POPULATION,
+    )
+
+
+def number(cells: list[tuple[int, int]], version: int) -> Tensor:
+    """[n, 1], says whose it is and of which round."""
+    return torch.tensor([[100.0 * version + 10 * s + k] for s, k in cells])
+
+
+def update(cells: list[tuple[int, int]], version: int) -> Update:
+    """Three groups: every row; rows twice and by a mask of one row for all; the odd devices."""
+    whole = number(cells, version)
+    every = torch.arange(len(cells))
+    twice = every.repeat_interleave(2)
+    odd = torch.tensor([k % 2 for _, k in cells]).nonzero().squeeze(1)
+    draft = torch.tensor([0.0, 0.5]).repeat(len(cells))[:, None]
+    return Update(
+        cohort(cells, version),
+        (
+            Group({"a": whole, "b": -whole}),
+            Group(
+                {"a": (whole[twice] + draft).repeat(1, 2)},
+                row_index=twice,
+                mask={"a": torch.tensor([[1.0, 0.0]])},
+            ),
+            Group({"c": whole[odd]}, row_index=odd, weighting="none"),
+        ),
+    )
+
+
+def contents(one: Update) -> list[list[tuple]]:
+    """For each group the rows as (trial, device, version, values, mask), as a receiver sees
+    them."""
+    out = []
+    for group in one.payload:
+        rows = torch.arange(one.cohort.num_rows) if group.row_index is None else group.row_index
+        mask = group.full_mask or {}
+        seen = []
+        for place, row in enumerate(rows.tolist()):
+            who = [int(getattr(one.cohort, f)[row]) for f in ("trial", "device", "version")]
+            values = {name: tuple(b[place].tolist()) for name, b in group.tensors.items()}
+            known = {name: tuple(m[place].tolist()) for name, m in mask.items()}
+            seen.append((*who, tuple(values.items()), tuple(known.items())))
+        out.append(seen)
+    return out
+
+
+@pytest.mark.parametrize("kept", [[0], [1, 3], [0, 1, 2, 3, 4], [2, 3, 4], []])
+def test_split(kept: list[int]) -> None:
+    one = update(CELLS, 3)
+    keep = torch.zeros(len(CELLS), dtype=torch.bool)
+    keep[kept] = True
+    for part, rows in zip(one.split(keep), (kept, sorted({*range(5)} - {*kept})), strict=True):
+        cells = [CELLS[row] for row in rows]
+        expected = contents(update(cells, 3)) if cells else [[], [], []]
+        assert contents(part) == expected
+        assert part.cohort.counts == tuple(sum(s == t for s, _ in cells) for t in range(3))
+        assert [g.weighting for g in part.payload] == ["mean", "mean", "none"]
+        assert [g.num_coordinates for g in part.payload] == [2, 2, 1]
+
+
+def test_join_orders_rows_by_trial_and_device() -> None:
+    """Updates of two rounds: as if all had been made at once, apart from their versions."""
+    early, fresh = [(0, 1), (1, 3)], [(0, 0), (0, 3), (1, 2)]
+    for first, second in (
+        (update(early, 0), update(fresh, 2)),
+        (update(fresh, 2), update(early, 0)),
+    ):
+        both = first.join(second)
+        assert both.cohort.trial.tolist() == [s for s, _ in CELLS]
+        assert both.cohort.device.tolist() == [k for _, k in CELLS]
+        assert both.cohort.version.tolist() == [2, 0, 2, 2, 0]
+        assert both.cohort.counts == (3, 2, 0)
+        for joined, a, b in zip(contents(both), contents(first), contents(second), strict=True):
+            assert joined == sorted(a + b)
+
+
+def test_split_and_join_is_the_whole() -> None:
+    one = update(CELLS, 1)
+    keep = torch.tensor([False, True, False, True, True])
+    now, later = one.split(keep)
+    assert contents(now.join(later)) == contents(one)
+    assert contents(later.join(now)) == contents(one)
+
+
+def test_nobody_joins_as_nothing() -> None:
+    one = update(CELLS, 1)
+    none = one.make_empty()
+    assert none.cohort.num_rows == 0
+    assert none.cohort.counts == (0, 0, 0)
+    assert contents(none.join(one)) == contents(one.join(none)) == contents(one)
+
+
+def test_who_does_not_send_is_kept() -> None:
+    one = update(CELLS, 1)
+    sends = torch.tensor([True, False, True, True, False])
+    quiet = Update(replace(one.cohort, transmit_mask=sends, all_transmit=False), one.payload)
+    now, later = quiet.split(torch.tensor([True, True, False, False, False]))
+    assert now.cohort.transmit_mask.tolist() == [True, False]
+    joined = now.join(later)
+    assert joined.cohort.transmit_mask.tolist() == sends.tolist()
+    assert not joined.cohort.all_transmit
+    assert not update([(2, 0)], 1).join(quiet).cohort.all_transmit
+
+
+def test_what_the_method_made_stays_with_what_is_sent() -> None:
+    """Through a split, a join and a checkpoint; it is kept only where it is something else."""
+    first, second = update(CELLS[:3], 0), update(CELLS[3:], 1)
+    same = first.replace_payload(first.payload)
+    assert (same.original, same.original_payload) == ((), first.payload)
+
+    def halved(one: Update) -> Update:
+        return one.replace_payload(
+            tuple(
+                replace(group, tensors={name: block / 2 for name, block in group.tensors.items()})
+                for group in one.payload
+            )
+        )
+
+    kept, others = halved(first).split(torch.tensor([True, False, True]))
+    both = Update.from_state_dict(others.join(halved(second)).join(kept).state_dict())
+    assert contents(replace(both, payload=both.original_payload, original=())) == contents(
+        first.join(second)
+    )
+    assert contents(both) == contents(halved(first.join(second)))
+
+
+def test_a_payload_that_was_changed_joins_one_that_was_not() -> None:
+    first, second = update([(1, 2)], 0), update([(0, 1)], 1)
+    doubled = tuple(
+        replace(group, tensors={name: 2 * block for name, block in group.tensors.items()})
+        for group in first.payload
+    )
+    both = first.replace_payload(doubled).join(second)
+    assert both.payload[0].tensors["a"].tolist() == [[101.0], [24.0]]
+    assert both.original_payload[0].tensors["a"].tolist() == [[101.0], [12.0]]
+    assert first.replace_payload(first.payload).join(second).original == ()

@@ -1,0 +1,309 @@
+"""Trained models kept with a result, and loaded as plain PyTorch modules.
+
+Mutations that must fail: in `collect`, no statistics, no fine-tuning, the rows of trials and points
+exchanged; in `join`, rows of one batch only, no expansion; in `modules`, u and v or the sides of a
+factor exchanged, no root of s, no reordering of the last images, the unrolling exchanged, the log
+of a mixture's weights twice; in `get_params`, always device 0; in `_point`, the axes in another
+order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.marks import first_is_fast
+from support.trained_bench import BASE, make_trained_result
+from torch import nn
+
+import otafl
+from otafl.core.contracts import Tensors, View
+from otafl.core.errors import UserError
+from otafl.engine.assembly import assemble
+from otafl.engine.engine import Engine
+from otafl.evaluation.trained_models import collect
+from otafl.exporting import deployment
+from otafl.exporting.measure import make_run_fn, score_samples
+from otafl.models import LayeredModel
+from otafl.models.modules import count_macs, count_numbers
+from otafl.results import models as trained
+from otafl.results.dataset import to_dataset
+from otafl.results.files import write_part
+from otafl.running.stack_run import run_stack
+from otafl.scenario import expand, load_scenario
+
+pytestmark = pytest.mark.exact
+
+RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}
+SMALL = {"name": "cnn", "channels": [4, 6], "kernel": 3, "hidden": [16]}
+PAPER = {"q": 2.0, "inv_k_gradient": True}
+OWN = {"data": {"name": "digits", "test": "per_device"}}
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "fedavg mlp": ({"algorithm": {"name": "fedavg", "learning_rate": 1.0}}, ["global"]),
+    "fedavg leaky cnn": (
+        {"model": SMALL | {"activation": "leaky_relu"}},
+        ["global"],
+    ),
+    "fedrlr mlp": ({"algorithm": {"name": "fedrlr", "rank": 3}}, ["global", "local"]),
+    "fedrlr cnn": (
+        {"algorithm": {"name": "fedrlr", "rank": 3} | PAPER, "model": SMALL},
+        ["global", "local"],
+    ),
+    "fedrlr+ cnn": ({"algorithm": {"name": "fedrlr_plus", "rank": 3}, "model": SMALL}, ["global"]),
+    "pfedbred": ({"algorithm": "pfedbred"} | OWN, ["global", "personal", "local"]),
+    "per_fedavg": ({"algorithm": {"name": "per_fedavg", "fine_tune_steps": 3}}, ["personal"]),
+    "fedhm batch": (
+        {"algorithm": "fedhm", "model": RESNET | {"norm": "batch"}},
+        ["global", "level1"],
+    ),
+    "fedhm group": (
+        {"algorithm": "fedhm", "model": RESNET | {"norm": "group"}},
+        ["global", "level3"],
+    ),
+    "fedbn": ({"algorithm": "fedbn", "model": RESNET | {"norm": "batch"}}, ["personal"]),
+    "heterofl": ({"algorithm": "heterofl"}, ["global", "level1"]),
+    "split_mix": (
+        {"algorithm": "split_mix", "model": {"name": "conv_net", "channels": [8, 8]}},
+        ["global", "level3"],
+    ),
+    "fedem": ({"algorithm": {"name": "fedem", "learning_rate": 1.0}}, ["global", "personal"]),
+    "tdpfed": ({"algorithm": "tdpfed", "model": SMALL} | OWN, ["global", "local", "personal"]),
+    "float64": ({"engine": {"dtype": "float64"}}, ["global"]),
+}
+
+
+@pytest.mark.parametrize("case", first_is_fast(CASES, 4))
+def test_it_is_as_accurate_as_the_result_says(case: str, tmp_path: Path) -> None:
+    changes, views = CASES[case]
+    path = make_trained_result(tmp_path, **changes)
+    seen = set()
+    for name in views:
+        device = None if name == "global" or name.startswith("level") else 2
+        chosen = deployment.open_models(path, {}, 1, name, device)
+        module = chosen.build_module()
+        assert not module.training
+        x, y = deployment.load_samples(chosen)
+        x = x.astype("float64" if case == "float64" else "float32")
+        accuracy = score_samples(make_run_fn(module), x, y).accuracy
+        assert accuracy == pytest.approx(deployment.read_recorded_accuracy(chosen), abs=1e-9), name
+        seen.add(round(accuracy, 6))
+    if len(views) > 1 and "level1" not in views:
+        assert len(seen) > 1, "trained enough to tell models apart"
+
+
+def test_devices_and_trials_have_their_own(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, algorithm={"name": "fedrlr", "rank": 2})
+    each = [
+        next(iter(otafl.load_model(path, "local", device, trial).parameters()))
+        for trial in (0, 1)
+        for device in (0, 1, 2)
+    ]
+    for i, one in enumerate(each):
+        assert all(not torch.equal(one, other) for other in each[:i])
+
+
+def test_a_low_rank_model_is_thin_layers(tmp_path: Path) -> None:
+    """R (M + N) multiplications a layer, and as many parameters with the biases."""
+    path = make_trained_result(tmp_path, algorithm={"name": "fedrlr", "rank": 3})
+    module = otafl.load_model(path)
+    thin = 3 * (64 + 16) + 3 * (16 + 10)
+    assert count_macs(module, torch.zeros(1, 64)) == thin
+    assert count_numbers(module) == thin + 26
+    assert [type(one) for one in module.linear0] == [nn.Linear, nn.Linear]
+
+
+def test_a_state_dict_is_of_the_parameters_alone(tmp_path: Path) -> None:
+    """Nothing of the flat block that they were cut from is saved with it; they can be trained."""
+    path = make_trained_result(tmp_path)
+    before = torch.random.get_rng_state()
+    module = otafl.load_model(path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for name, value in module.state_dict().items():
+        assert value.untyped_storage().nbytes() == value.numel() * 4, name
+    module(torch.ones(2, 64)).sum().backward()
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    plain.load_state_dict(dict(zip(plain.state_dict(), module.state_dict().values(), strict=True)))
+    x = torch.rand(5, 64)
+    torch.testing.assert_close(plain(x), module(x))
+
+
+SWEPT = {
+    "algorithm": {"name": "fedrep"},
+    "sweep": {"algorithm.learning_rate": [0.1, 0.5], "seed": [3, 4]},
+}
+
+
+def test_batches_are_put_together(tmp_path: Path) -> None:
+    """In any pieces of points and trials: the same models in the end."""
+    points = expand(load_scenario(BASE | SWEPT))
+    whole = run_stack(points).models
+    pieces = [
+        run_stack(points[:2], trials=[0]).models,
+        run_stack(points[:2], trials=[1]).models,
+        run_stack(points[2:]).models,
+    ]
+    assert whole is not None
+    joined = trained.join([one for one in pieces if one is not None])
+    assert sorted(joined.rows) == sorted(whole.rows) == [(p, t) for p in range(4) for t in (0, 1)]
+    for name, view in whole.views.items():
+        for i, row in enumerate(whole.rows):
+            other = joined.views[name].get_params(joined.rows.index(row), 1)
+            for block, value in view.get_params(i, 1).items():
+                torch.testing.assert_close(other[block], value, rtol=0, atol=1e-4)
+
+
+def test_join_spreads_what_only_one_batch_shares() -> None:
+    def one(row: int, block: torch.Tensor) -> trained.TrainedModels:
+        return trained.TrainedModels(
+            [(row, 0)], {"personal": trained.TrainedView({}, {"w": block}, 2)}
+        )
+
+    shared, apart = torch.tensor([[[1.0]]]), torch.tensor([[[2.0], [3.0]]])
+    view = trained.join([one(0, shared), one(1, apart)]).views["personal"]
+    assert [float(view.get_params(0, k)["w"]) for k in (0, 1)] == [1.0, 1.0]
+    assert [float(view.get_params(1, k)["w"]) for k in (0, 1)] == [2.0, 3.0]
+
+
+def test_a_point_of_a_sweep(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, **SWEPT)
+    assert otafl.load_model(path, "personal", 0, seed=4, learning_rate=0.1) is not None
+    for point, (rate, seed) in enumerate([(0.1, 3), (0.1, 4), (0.5, 3), (0.5, 4)]):
+        sel = {"learning_rate": str(rate), "seed": str(seed)}
+        chosen = deployment.open_models(path, sel, 0, "personal", 2)
+        assert chosen.index == point
+        x, y = deployment.load_samples(chosen)
+        accuracy = score_samples(make_run_fn(chosen.build_module()), x, y).accuracy
+        assert accuracy == pytest.approx(deployment.read_recorded_accuracy(chosen), abs=1e-9)
+    with pytest.raises(UserError, match=r"also depend on seed.*--sel seed=3"):
+        otafl.load_model(path, "personal", 0, learning_rate=0.1)
+
+
+def test_what_devices_share_is_kept_once(tmp_path: Path) -> None:
+    """FedRep's body, FedEM's components; and a file no larger than that."""
+    view = run_stack(expand(load_scenario(BASE | {"algorithm": "fedrep"}))).models
+    assert view is not None
+    shapes = {n: tuple(b.shape) for n, b in view.views["personal"].blocks.items()}
+    assert shapes["weight0"] == (2, 1, 64, 16)
+    assert shapes["weight1"] == (2, 3, 16, 10)
+    path = make_trained_result(tmp_path, algorithm="fedem")
+    reals = 2 * 3 * (64 * 16 + 16 + 16 * 10 + 10)
+    (file,) = trained.list_model_files(path)
+    assert 4 * reals < file.stat().st_size < 4 * reals + 20_000
+
+
+def test_a_stopped_trial_has_the_model_it_stopped_with(tmp_path: Path) -> None:
+    training = BASE["training"] | {"rounds": 8, "eval_every": 1, "stop_at": {"test_accuracy": 0.4}}
+    path = make_trained_result(tmp_path, training=training, trials=3)
+    stops = otafl.open_results(path).stop_round.values
+    assert len(set(stops[np.isfinite(stops)])) > 1 or not np.isfinite(stops).all()
+    for trial in range(3):
+        chosen = deployment.open_models(path, {}, trial, "global", None)
+        x, y = deployment.load_samples(chosen)
+        accuracy = score_samples(make_run_fn(chosen.build_module()), x, y).accuracy
+        assert accuracy == pytest.approx(deployment.read_recorded_accuracy(chosen), abs=1e-9)
+
+
+def test_a_diverged_trial_has_a_model_but_no_recorded_accuracy(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, algorithm={"name": "fedavg", "learning_rate": 1e30})
+    assert (
+        deployment.read_recorded_accuracy(deployment.open_models(path, {}, 0, "global", None))
+        is None
+    )
+    values = next(iter(otafl.load_model(path).parameters()))
+    assert not values.isfinite().all()
+
+
+def test_an_own_module_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_net.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, m, n, width):\n"
+        "        super().__init__()\n"
+        "        self.a, self.b = nn.Linear(m, width), nn.Linear(width, n)\n"
+        "    def forward(self, x):\n"
+        "        return self.b(self.a(x).tanh())\n"
+        "def net(input_shape, classes, width):\n"
+        "    return Net(input_shape[0], classes, width)\n"
+    )
+    path = make_trained_result(tmp_path, model={"name": "own_net:net", "width": 7})
+    module = otafl.load_model(path, trust=True)
+    assert type(module).__name__ == "Net"
+    assert module.a.weight.shape == (7, 64)
+    chosen = deployment.open_models(path, {}, 0, "global", None)
+    x, y = deployment.load_samples(chosen)
+    assert score_samples(make_run_fn(module), x, y).accuracy == pytest.approx(
+        deployment.read_recorded_accuracy(chosen)
+    )
+
+
+def test_files_are_plain(tmp_path: Path) -> None:
+    (file,) = trained.list_model_files(make_trained_result(tmp_path))
+    assert file == tmp_path / "kept.models" / "00000.pt"
+    content = torch.load(file, weights_only=True)
+    assert content["rows"] == [(0, 0), (0, 1)]
+    assert list(content["views"]) == ["global"]
+    assert [p.name for p in file.parent.iterdir()] == ["00000.pt"]
+
+
+def test_nothing_is_kept_unasked() -> None:
+    assert run_stack(expand(load_scenario(BASE | {"output": {}}))).models is None
+
+
+class TestRefused:
+    def test_without_models(self, tmp_path: Path) -> None:
+        scenario = load_scenario(BASE | {"output": {}})
+        points = expand(scenario)
+        write_part(to_dataset(run_stack(points), points, scenario), tmp_path / "bare.nc")
+        with pytest.raises(UserError, match=r"bare\.nc: no trained models.*output\.save_models"):
+            otafl.load_model(tmp_path / "bare.nc")
+
+    def test_no_such_view_device_or_trial(self, tmp_path: Path) -> None:
+        path = make_trained_result(tmp_path, algorithm={"name": "fedrlr", "rank": 2})
+        for match, view, device, trial in [
+            (r"view gobal.*did you mean 'global'.*known: global, local", "gobal", None, 0),
+            ("device 1: the global model belongs to no device", "global", 1, 0),
+            ("view local: each device has one; choose a device from 0 to 2", "local", None, 0),
+            ("view local: no device 3; choose a device from 0 to 2", "local", 3, 0),
+            (r"trial 2: no models of it; there are trials \[0, 1\]", "global", None, 2),
+        ]:
+            with pytest.raises(UserError, match=match):
+                otafl.load_model(path, view, device, trial)
+
+    def test_a_model_without_a_module(self, tmp_path: Path) -> None:
+        path = make_trained_result(
+            tmp_path, model={"name": "lstm", "hidden": 4}, training={"rounds": 1}
+        )
+        with pytest.raises(UserError, match="'lstm' cannot be had as a plain PyTorch module; mlp"):
+            otafl.load_model(path)
+
+    def test_a_method_that_predicts_in_a_way_of_its_own(self) -> None:
+        """Noticed by its scores, whatever its parameters look like."""
+        points = expand(load_scenario(BASE))
+        engine = Engine(assemble(points, [0, 1]))
+        model, views = engine.parts.model, engine.parts.algorithm.build_views
+        assert isinstance(model, LayeredModel)
+
+        def other(server: Tensors, devices: Tensors) -> dict[str, View]:
+            view = views(server, devices)["global"]
+            return {"global": replace(view, predict_fn=lambda p, x: -view.predict_fn(p, x))}
+
+        object.__setattr__(engine.parts.algorithm, "build_views", other)
+        one = collect(engine, points, [0, 1], 0).views["global"]
+        assert "no plain PyTorch module" in one.recipe["refused"]
+
+    def test_other_and_damaged_files(self, tmp_path: Path) -> None:
+        (tmp_path / "a").mkdir()
+        path, other = make_trained_result(tmp_path), make_trained_result(tmp_path / "a", seed=5)
+        (file,), (wrong,) = trained.list_model_files(path), trained.list_model_files(other)
+        content = file.read_bytes()
+        file.write_bytes(wrong.read_bytes())
+        with pytest.raises(UserError, match="belongs to another scenario"):
+            otafl.load_model(path)
+        file.write_bytes(content[: len(content) // 2])
+        with pytest.raises(UserError, match=r"00000\.pt: is damaged"):
+            otafl.load_model(path)

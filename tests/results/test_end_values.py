@@ -1,0 +1,144 @@
+"""The end of a trial: it is the same whatever the trial was stacked with, also if it diverged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from contract.small import scenario
+from support.command import call
+
+from otafl import open_results, plots, sweeping
+from otafl.analysis.paired import compare_pairs
+from otafl.analysis.tables import build_grid
+from otafl.plots.pareto import pareto_data
+from otafl.report.values import build_tables
+from otafl.results import end_values
+from otafl.results.end_values import (
+    count_diverged,
+    describe_diverged,
+    select_end_total,
+    select_final,
+)
+
+pytestmark = pytest.mark.exact
+
+DIVERGES = {"algorithm.learning_rate": 1e30}
+SOUND = 0.05
+SAID = "3 of 6 trials diverged: accuracies count as the untrained model's, all else is left out"
+
+
+@pytest.fixture(scope="module")
+def alone() -> xr.Dataset:
+    """Three trials that all diverge: the run ends with the record in which they do."""
+    return sweeping.run(scenario(DIVERGES))
+
+
+@pytest.fixture(scope="module")
+def together() -> xr.Dataset:
+    """The same trials beside three that do not diverge."""
+    return sweeping.run(scenario({"sweep": {"algorithm.learning_rate": [SOUND, 1e30]}}))
+
+
+def test_a_run_that_diverges_is_the_same_alone_and_in_a_sweep(
+    alone: xr.Dataset, together: xr.Dataset
+) -> None:
+    beside = together.sel(learning_rate=1e30)
+    assert np.isfinite(alone["diverged_round"]).all()
+    assert int(alone["final_round"]) < int(beside["final_round"])
+    recorded = alone["test_accuracy"].isel(round=-1)
+    assert np.isfinite(recorded).all()  # of the broken model, and stays in the file
+    for name in ("test_accuracy", "test_loss", "tx_energy_j", "airtime_s", "aggregation_nmse"):
+        assert np.isnan(select_final(alone, name)).all()
+        np.testing.assert_array_equal(select_final(alone, name), select_final(beside, name))
+        np.testing.assert_allclose(
+            select_end_total(alone, name), select_end_total(beside, name), rtol=1e-6
+        )
+    untrained = alone["test_accuracy"].sel(round=0)
+    np.testing.assert_array_equal(select_end_total(alone, "test_accuracy"), untrained)
+    assert np.isnan(select_end_total(alone, "tx_energy_j")).all()
+
+
+def test_every_table_and_figure_counts_it_alike(together: xr.Dataset) -> None:
+    """Means over trials of the accuracy, with the trials that diverged."""
+    wanted = select_end_total(together, "test_accuracy").mean("trial").values
+    guess = float(together["test_accuracy"].sel(round=0, learning_rate=1e30).mean())
+    assert wanted[1] == pytest.approx(guess)
+    assert wanted[0] > wanted[1] + 0.02
+    table = build_grid(together, "test_accuracy")
+    np.testing.assert_allclose(table.values.mean(-1).ravel(), wanted)
+    assert "missing or diverged" not in table.caption
+    assert table.caption.endswith(SAID)
+    curve = plots.curve_data(together, "test_accuracy", "round", hue="learning_rate")
+    np.testing.assert_allclose(curve["mean"].isel(round=-1), wanted)
+    assert curve["trials"].values.tolist() == [[3] * 5] * 2
+    assert curve.attrs["note"] == SAID
+    against = plots.curve_data(together, "test_accuracy", "learning_rate")
+    np.testing.assert_allclose(against["mean"], wanted)
+    front = pareto_data(together, "test_accuracy", "airtime_s")
+    np.testing.assert_allclose(front["y"], wanted)
+    assert np.isnan(front["x"].values[1])  # no trial has spent what the whole run costs
+    (first, *_) = build_tables(together)
+    assert [row[1][0] for row in first.rows] == ["3", "3"]
+    pairs = compare_pairs(together, "test_accuracy", "learning_rate", SOUND)
+    assert pairs["dropped"].item() == 0
+    assert pairs["mean"].item() == pytest.approx(guess)
+    assert compare_pairs(together, "airtime_s", "learning_rate", SOUND)["dropped"].item() == 3
+
+
+def test_the_mask_is_in_one_place(
+    alone: xr.Dataset, together: xr.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the test of alone and together fails."""
+    monkeypatch.setattr(end_values, "count_diverged", lambda dataset, names=None: dataset)
+    beside = together.sel(learning_rate=1e30)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(
+            select_end_total(alone, "test_accuracy"), select_end_total(beside, "test_accuracy")
+        )
+
+
+def test_nothing_changes_where_no_trial_diverged(together: xr.Dataset) -> None:
+    sound = together.sel(learning_rate=[SOUND])
+    assert describe_diverged(sound) == ""
+    assert count_diverged(sound) is sound
+    old = sound.drop_vars("diverged_round")
+    np.testing.assert_array_equal(
+        select_end_total(old, "test_accuracy"), select_end_total(sound, "test_accuracy")
+    )
+
+
+def test_without_the_untrained_model_it_is_left_out(together: xr.Dataset) -> None:
+    late = together.sel(round=slice(1, None))
+    assert describe_diverged(late) == "3 of 6 trials diverged and are left out of the means"
+    assert np.isnan(select_end_total(late, "test_accuracy").sel(learning_rate=1e30)).all()
+
+
+def test_a_diverged_trial_of_several(alone: xr.Dataset) -> None:
+    """From its round on, up to the last of the point; the others are not touched."""
+    ds = alone.isel(trial=[0, 1, 1, 1]).assign_coords(trial=range(4))
+    rounds = alone.sizes["round"]
+    ds["test_accuracy"] = (("trial", "round"), np.arange(4.0 * rounds).reshape(4, rounds))
+    ds["diverged_round"] = ("trial", [np.nan, 0 + float(ds["round"][-1]), np.nan, np.nan])
+    found = count_diverged(ds, ["test_accuracy"])["test_accuracy"].values
+    changed = np.argwhere(found != ds["test_accuracy"].values).tolist()
+    assert changed == [[1, rounds - 1]]
+    assert found[1, -1] == ds["test_accuracy"].values[1, 0]
+
+
+def test_the_end_of_a_run_and_show_say_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], alone: xr.Dataset
+) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(str(alone.attrs["scenario"]))
+    said = "3 of 3 trials diverged: accuracies count as the untrained model's, all else is left out"
+    call("run", file, "--out", tmp_path / "a.nc")
+    ends = capsys.readouterr().out
+    assert said in " ".join(ends.split())
+    call("show", tmp_path / "a.nc")
+    assert said in " ".join(capsys.readouterr().out.split())
+    call("run", file, "--out", tmp_path / "b.nc", "--quiet")
+    assert said in capsys.readouterr().err
+    assert open_results(tmp_path / "a.nc").attrs["complete"] == 1

@@ -1,0 +1,27 @@
+"""Levels by a deadline, against hand-worked seconds.
+
+Mutations that make a test here fail: the whole band for each of those who share it, the upload or
+the local work left out of the deadline, the first level in place of the last where none is in time.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.assignments import K, assign, make_cohort, make_levels
+
+pytestmark = pytest.mark.exact
+
+
+def test_the_largest_model_in_time_is_trained() -> None:
+    # 10 samples of so many operations each; 32 bits a parameter at 1000/n log2(1 + snr) a second
+    alone = 400 * 10 / 100 + 32 * 400 / (1000 * 2)
+    shared = 200 * 10 / 100 + 32 * 200 / (500 * 2)
+    speeds = [100.0] * K
+    assert assign(make_levels("deadline", speeds, seconds=alone), make_cohort([0]), 3.0) == [0]
+    assert assign(
+        make_levels("deadline", speeds, seconds=alone * 0.999), make_cohort([0]), 3.0
+    ) == [1]
+    two = make_cohort([0, 5])
+    assert assign(make_levels("deadline", speeds, seconds=shared), two, 3.0) == [1, 1]
+    assert assign(make_levels("deadline", speeds, seconds=shared * 0.999), two, 3.0) == [2, 2]
+    assert assign(make_levels("deadline", speeds, seconds=1e-3), two, 3.0) == [2, 2]
