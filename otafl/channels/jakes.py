@@ -28,7 +28,7 @@ from otafl.core.rng import Purpose
 LIGHT_M_PER_S = 299_792_458.0
 SINUSOIDS = 32
 CORRELATION = 0.1
-MOST_CORRELATED_ROUNDS = 1 << 25
+MAX_CORRELATED_ROUNDS = 1 << 25
 """4096 draws that far apart, from round 2^30 on, end below round 2^40."""
 
 _NUMBERS = 1 << 22
@@ -51,7 +51,7 @@ def count_correlation_rounds(settings: FadingSettings) -> int:
     x = 2.0 / (math.pi * CORRELATION**2)
     doppler = doppler_hz(settings.speed_kmh, settings.carrier_hz)
     phase = 2.0 * math.pi * doppler * settings.round_interval_s
-    return MOST_CORRELATED_ROUNDS if phase * MOST_CORRELATED_ROUNDS <= x else math.ceil(x / phase)
+    return MAX_CORRELATED_ROUNDS if phase * MAX_CORRELATED_ROUNDS <= x else math.ceil(x / phase)
 
 
 class Oscillators:

@@ -17,7 +17,7 @@ RAYLEIGH_AMPLITUDE = math.sqrt(math.pi) / 2.0
 """E|h| of h ~ CN(0, 1)."""
 
 _WIDTH = 12.0
-_MOST_K = 1e7
+_MAX_K = 1e7
 
 
 def mean_amplitude(k_factor: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def rician_mean_inverse(line: float, scattered: float, threshold: float) -> floa
     """
     from scipy import special
 
-    if line > _MOST_K * scattered:
+    if line > _MAX_K * scattered:
         return 1.0 / line if line >= threshold else 0.0
     k_factor, start = line / scattered, threshold / scattered
     spread = _WIDTH * math.sqrt(k_factor) + 4.0 * _WIDTH

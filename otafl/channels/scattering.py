@@ -35,7 +35,7 @@ FEW = 0.5
 BATCHES_KEPT = 256
 """Most batches of which draws are kept for later rounds, where not all are drawn."""
 
-MOST_KEPT = 1 << 23
+MAX_CACHED = 1 << 23
 """Most channel gains that are kept for later rounds."""
 
 
@@ -153,7 +153,7 @@ class _Cache:
         """Return so many coherence blocks, drawn so many rounds at a time, of which fewer are kept
         where they would take much memory."""
         kept = rounds
-        while kept > 1 and kept * blocks * self._numbers > MOST_KEPT:
+        while kept > 1 and kept * blocks * self._numbers > MAX_CACHED:
             kept = 1 if kept % 2 else kept // 2  # a divisor of `rounds`
 
         def draw(first: int, some: int) -> Tensor:

@@ -20,7 +20,7 @@ POSITIONS = ("position_m", "base_m")
 GROUND = ("x_m", "y_m", "coverage_db", "roof_m")
 KNOWN = ("h_real", "h_imag", "a_real", "a_imag", "tau_s", "gain", *POSITIONS, *GROUND)
 
-MOST_BYTES = 1 << 33
+MAX_BYTES = 1 << 33
 """Of the variables of a file, which are kept in memory."""
 
 
@@ -65,9 +65,9 @@ def read(path: str) -> Responses:
             sizes = {
                 name: _count_bytes(value) for name, value in file.variables.items() if name in KNOWN
             }
-            if sum(sizes.values()) > MOST_BYTES:
+            if sum(sizes.values()) > MAX_BYTES:
                 raise UserError(
-                    f"channel.path: '{path}' holds more than {MOST_BYTES >> 30} GiB, and a trace "
+                    f"channel.path: '{path}' holds more than {MAX_BYTES >> 30} GiB, and a trace "
                     "is kept in memory; fewer rounds, devices or groups would do"
                 )
             arrays = {name: np.asarray(file.variables[name]) for name in sizes}

@@ -133,7 +133,7 @@ class PlainRounds:
         self.opened_s = self._meet(self._latest_s, together)
         return True
 
-    def admitted(self) -> np.ndarray:
+    def get_admitted(self) -> np.ndarray:
         """Return the devices [S, K] bool in the slots that have opened."""
         mask = np.zeros(self._trials * self._devices, bool)
         mask[self._cell] = True

@@ -80,7 +80,7 @@ class Clock:
             for trial in range(self._num_trials)
         ]
 
-    def _between_plain_rounds(self) -> PlainRounds | None:
+    def _find_plain_rounds(self) -> PlainRounds | None:
         """Return the arrays if all rounds so far were plain and the last one has ended."""
         return self._plain if self._plain is not None and self._plain.is_between else None
 
@@ -88,7 +88,7 @@ class Clock:
         """Advance until in each trial a device is available or at work. Return the running trials
         in which that will never be."""
         self._record_call("wait_for_devices")
-        if self._between_plain_rounds() is not None:
+        if self._find_plain_rounds() is not None:
             return []
         return [
             number
@@ -98,14 +98,14 @@ class Clock:
 
     def get_available(self) -> np.ndarray:
         """Return the devices [S, K] bool that are there and not at work."""
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             return np.repeat(plain.running[:, None], self.devices, axis=1)
         return np.stack([trial.get_available() for trial in self.trials])
 
     def are_all_available(self) -> bool:
         """Return whether every device of every trial is."""
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             return bool(plain.running.all())
         return all(trial.are_all_available() for trial in self.trials)
@@ -129,7 +129,7 @@ class Clock:
 
     def get_busy(self) -> np.ndarray:
         """Return the devices [S, K] bool with an update that has not been sent."""
-        if self._between_plain_rounds() is not None:
+        if self._find_plain_rounds() is not None:
             return np.zeros((self._num_trials, self.devices), bool)
         busy = np.zeros((len(self.trials), self.devices), bool)
         for row, trial in zip(busy, self.trials, strict=True):
@@ -194,7 +194,7 @@ class Clock:
         """Advance to the slots as `open_slot` does. Return the devices [S, K] bool in them."""
         if self._plain is not None and self._plain.open_slot(self.together):
             self._record_call("open_slot")
-            return self._plain.admitted()
+            return self._plain.get_admitted()
         admitted = np.zeros((self._num_trials, self.devices), bool)
         for row, slot in zip(admitted, self.open_slot(), strict=True):
             row[slot.on_time] = True
@@ -215,7 +215,7 @@ class Clock:
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
         """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
         self._record_call("meet", trials, seconds)
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             plain.synchronise(trials, seconds)
             return
@@ -280,14 +280,14 @@ class Clock:
 
     def get_time_s(self) -> np.ndarray:
         """Return the simulated seconds, [S]."""
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             return plain.now_s.copy()
         return np.array([trial.get_time_s() for trial in self.trials])
 
     def compute_spent_j(self) -> np.ndarray:
         """Return the joules [S, K, causes] so far."""
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             return plain.compute_spent_j()
         spent = np.empty((len(self.trials), self.devices, len(CAUSES)))
@@ -304,7 +304,7 @@ class Clock:
 
     def count_updates(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the updates [S] started so far, and those [S] lost before their slot."""
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             return plain.started.astype(float), np.zeros(self._num_trials)
         started = [float(trial.started) for trial in self.trials]
@@ -328,7 +328,7 @@ class Clock:
     def stop(self, trial: int) -> None:
         """End a trial for good; the others go on."""
         self._record_call("stop", trial)
-        plain = self._between_plain_rounds()
+        plain = self._find_plain_rounds()
         if plain is not None:
             plain.running[trial] = False
             return

@@ -59,7 +59,7 @@ from otafl.cpu_frequency.base import (
 TOLERANCE = 1e-14
 """t is found to this share of it."""
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _find_root(
     """
     at, step = (low + high) / 2, high - low
     done = np.zeros(len(at), dtype=bool)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         value, rise = slope(at)
         low, high = np.where(value > 0, low, at), np.where(value > 0, at, high)
         newton = at - value / rise

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PILOTS = declare_purpose("csi_pilots", __name__)
 PATH_PILOTS = declare_family("csi_path_pilots", __name__)
 
-LEAST_GAIN = 1e-30
+MIN_GAIN = 1e-30
 """Of a device from which no pilot arrives: the estimate is noise, and finite."""
 
 
@@ -92,7 +92,7 @@ class Pilots(Csi):
 
     def error_variance(self, gain: Tensor) -> Tensor:
         """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
-        return 1.0 / (self._energy * gain.clamp_min(LEAST_GAIN))
+        return 1.0 / (self._energy * gain.clamp_min(MIN_GAIN))
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
         error = self.error_variance(gain)[:, :, None, None, None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_bytes
 
-MOST_BYTES = 256 * MIB
+MAX_BYTES = 256 * MIB
 """Of a table: a million devices take about a fifth of it."""
 
 Lines = list[tuple[int, list[str]]]
@@ -36,7 +36,7 @@ def _read_cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], L
         )
 
     try:
-        text = read_bytes(file, MOST_BYTES).decode("utf-8-sig")
+        text = read_bytes(file, MAX_BYTES).decode("utf-8-sig")
         lines = csv.reader(text.splitlines(), skipinitialspace=True)
         header = [cell.strip() for cell in next(lines, [])]
         rows = [(lines.line_num, [cell.strip() for cell in row]) for row in lines]

@@ -337,11 +337,11 @@ MUTATIONS = build_mutations(
         ),
         "half the noise of the aligned sample": (
             {"timing: LMMSE is the best", "timing: aligned sample's noise"},
-            scale_result("otafl.uplink.impairments.bent:aligned_noise", 0.5),
+            scale_result("otafl.uplink.impairments.distorted:compute_aligned_noise", 0.5),
         ),
         "an LMMSE filter that is scaled": (
             "timing: LMMSE is the best",
-            scale_result("otafl.uplink.impairments.bent:lmmse_filter", 1.5),
+            scale_result("otafl.uplink.impairments.distorted:lmmse_filter", 1.5),
         ),
         "twice the power of decibels": (
             {

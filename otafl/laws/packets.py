@@ -31,7 +31,7 @@ from otafl.laws.mutations import (
     replace_by_value,
     scale_result,
 )
-from otafl.uplink.digital.fitted_bits import rounded
+from otafl.uplink.digital.fitted_bits import round_randomly
 
 DEVICES, TRIALS = 6, 8
 BANDWIDTH_HZ = 2e6
@@ -188,7 +188,7 @@ def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
     streams = Streams([2], [0], bench.torch_device, torch.float64)
     x = streams.draw_normal(CONFORMANCE, 0, (size,))[0]
     draw = streams.draw_uniform(CONFORMANCE, 1, (copies, size))[0]
-    error = rounded(x.expand(copies, -1), torch.full((copies,), float(bits)).to(x), draw) - x
+    error = round_randomly(x.expand(copies, -1), torch.full((copies,), float(bits)).to(x), draw) - x
     step = (x.amax() - x.amin()) / (2**bits - 1)
     part = ((x - x.amin()) / step).frac()
     inner = (x > x.amin()) & (x < x.amax())
@@ -253,7 +253,7 @@ MUTATIONS = build_mutations(
     {
         "rounding down": (
             "fitted rounding",
-            replace_by("otafl.laws.packets:rounded", _rounded_down),
+            replace_by("otafl.laws.packets:round_randomly", _rounded_down),
         ),
         "noise of twice the power": ("LDPC at capacity", _noise(lambda variance: 2.0**0.5)),
         "variance for deviation": (

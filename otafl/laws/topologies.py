@@ -177,7 +177,7 @@ MUTATIONS = (
         {
             "all of a complex signal's power in one real": (
                 {"interference", "interference of two tiers"},
-                scale_result("otafl.uplink.neighbours:Neighbours.signal", 2**0.5),
+                scale_result("otafl.uplink.intercell:InterCellInterference.signal", 2**0.5),
             ),
             "parts of the band in turn": (
                 "co-channel distance",

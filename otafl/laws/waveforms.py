@@ -297,7 +297,7 @@ MUTATIONS = build_mutations(
         ),
         "delays twice as long": (
             {"beyond the prefix", "delays within the prefix", "no impairment"},
-            scale_result("otafl.uplink.coherent.arrivals:about_centre", 2.0),
+            scale_result("otafl.uplink.coherent.arrivals:list_carrier_offsets", 2.0),
         ),
         "groups on other sub-carriers": (
             {"beyond the prefix", "no impairment"},

@@ -43,7 +43,7 @@ STEPS = 24
 """Corrections of the capped set. It starts with all devices and only shrinks; 1,000 devices of very
 unequal quality need about ten."""
 
-LEAST_SHARE = 1e-6
+MIN_SHARE = 1e-6
 """Least beta / (1 + beta): at zero only the sum of d would count, and not how devices share it."""
 
 
@@ -68,7 +68,7 @@ class Smcv(PowerPolicy):
         active = get_transmitter_mask(link)
         bound = compute_amplitude_bound(link)
         root_m = link.symbol_power.sqrt() * active
-        share = (beta / (1.0 + beta)).clamp_min(LEAST_SHARE)[..., None]
+        share = (beta / (1.0 + beta)).clamp_min(MIN_SHARE)[..., None]
         noise = link.noise_variance[:, None, None]
         reach = bound * link.h.abs()  # sqrt(q)
         with torch.no_grad():  # the set is piecewise constant: the last solve has all gradients

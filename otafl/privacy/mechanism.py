@@ -51,11 +51,11 @@ from otafl.core.stateful import Stateful
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.privacy import checks as privacy_checks
+from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.layout import Slot
-from otafl.uplink.neighbours import Neighbours
 from otafl.uplink.normalise import Normalisation
 from otafl.uplink.on_air import OnAir
-from otafl.uplink.signal import Signal, squared_norm
+from otafl.uplink.signal import Signal, compute_squared_norm
 
 ROUNDING = 1e-6
 """Steps of the grid of levels that a mu may be above one."""
@@ -122,7 +122,7 @@ class Privacy(Stateful):
         devices: int,
         streams: Streams,
         *,
-        neighbours: Neighbours | None = None,
+        neighbours: InterCellInterference | None = None,
         spins: bool = False,
     ) -> None:
         self._neighbours, self._spins = neighbours, spins
@@ -167,7 +167,7 @@ class Privacy(Stateful):
     def clip_rows(self, sent: Signal) -> Signal:
         """Return the rows [n, P], scaled down to norm C where theirs is larger; zeros for a row
         that is not finite."""
-        norm = squared_norm(sent.x).sqrt()
+        norm = compute_squared_norm(sent.x).sqrt()
         x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
         return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
@@ -322,7 +322,7 @@ def build(
     devices: int,
     streams: Streams,
     mains: bool = True,
-    neighbours: Neighbours | None = None,
+    neighbours: InterCellInterference | None = None,
 ) -> Privacy | None:
     """Make the accounting of S trials over K devices; None where nothing is clipped.
 

@@ -52,7 +52,7 @@ def read_part(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """
     from otafl.results import netcdf  # a third of a second, not yet needed where a run begins
 
-    return _opened(path, netcdf.open_chunked if lazy else netcdf.read)
+    return _open_checked(path, netcdf.open_chunked if lazy else netcdf.read)
 
 
 def open_part(path: Path | str) -> xr.Dataset:
@@ -62,10 +62,10 @@ def open_part(path: Path | str) -> xr.Dataset:
     """
     from otafl.results import netcdf
 
-    return _opened(path, netcdf.open_file)
+    return _open_checked(path, netcdf.open_file)
 
 
-def _opened(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Dataset:
+def _open_checked(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Dataset:
     """Return what a file is opened as, once it is known to be a sound result of otafl."""
     path = Path(path)
     _check_file(path)
@@ -76,13 +76,13 @@ def _opened(path: Path | str, opened: Callable[[Path], xr.Dataset]) -> xr.Datase
     except Exception as error:  # what h5py raises for damaged files is not documented
         raise make_damaged_error(path, _get_first_line(error)) from error
     try:
-        return _checked(dataset, path)
+        return _check_dataset(dataset, path)
     except BaseException:
         dataset.close()
         raise
 
 
-def _checked(dataset: xr.Dataset, path: Path) -> xr.Dataset:
+def _check_dataset(dataset: xr.Dataset, path: Path) -> xr.Dataset:
     """Return a file's dataset as this version writes it; raise UserError where it is none."""
     if "scenario_hash" not in dataset.attrs or "sweep" not in dataset.attrs:
         raise UserError(

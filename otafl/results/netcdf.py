@@ -193,7 +193,7 @@ class _Store(AbstractDataStore):
 
     def get_attrs(self) -> dict[str, Any]:
         """Return the attributes of the file."""
-        return _said(dict(self._file.attrs))
+        return _format_attributes(dict(self._file.attrs))
 
     def get_dimensions(self) -> dict[str, int]:
         """Return the sizes of dimensions, which the variables have too."""
@@ -232,7 +232,7 @@ class _Store(AbstractDataStore):
         if values.compression:
             encoding |= {"zlib": True, "complevel": values.compression_opts}
         data = indexing.LazilyIndexedArray(_Deferred(values))
-        return xr.Variable(dims, data, _said(attributes), encoding)
+        return xr.Variable(dims, data, _format_attributes(attributes), encoding)
 
     def _dims(
         self, name: str, values: h5py.Dataset, attributes: Mapping[str, Any]
@@ -267,7 +267,7 @@ class _Deferred(BackendArray):
         )
 
 
-def _said(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _format_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that are the user's: numbers, lists of them, and texts."""
     out = {}
     for name, value in attributes.items():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-MOST_KEYS = 4
+MAX_KEYS = 4
 """Keys of a scenario that a message lists."""
 
 REPLACE = "give another file with --out, or replace this one with --restart (restart=True)"
@@ -128,8 +128,8 @@ def _find_changes(out: Path, stored: Mapping[str, Any], scenario: Scenario) -> s
     Raises UserError if the file is not the other's own.
     """
     changed = list_differences(stored, scenario)
-    listed = ", ".join(changed[:MOST_KEYS]) or "settings"
-    listed += f" and {len(changed) - MOST_KEYS} more" if len(changed) > MOST_KEYS else ""
+    listed = ", ".join(changed[:MAX_KEYS]) or "settings"
+    listed += f" and {len(changed) - MAX_KEYS} more" if len(changed) > MAX_KEYS else ""
     name = parse(str(stored["scenario"])).data.get("name")
     if name != scenario.name or out.absolute() != name_own_file(scenario).absolute():
         raise UserError(

@@ -18,7 +18,7 @@ from otafl.core.contracts import Hyper, LinkReport, Tensors
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.topology.rows import Rows
-from otafl.uplink.neighbours import Neighbours
+from otafl.uplink.intercell import InterCellInterference
 
 PartitionScope = Literal["each", "all"]
 
@@ -82,7 +82,7 @@ class Topology(Stateful, ABC):
         """Return the channel by which servers are reached: by default the scenario's."""
         return channel
 
-    def build_intercell(self, channel: Channel) -> Neighbours | None:
+    def build_intercell(self, channel: Channel) -> InterCellInterference | None:
         """Return what servers hear of each other's devices; None where they hear nothing.
 
         channel: of each server's own devices.

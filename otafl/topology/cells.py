@@ -33,9 +33,9 @@ from otafl.core.units import db_to_linear
 from otafl.topology.base import PartitionScope, Topology
 from otafl.topology.hexagons import Hexagons, build_hexagons, list_cluster_sizes
 from otafl.topology.rows import Rows
-from otafl.uplink.neighbours import Neighbours
+from otafl.uplink.intercell import InterCellInterference
 
-MOST_SERVERS = 100
+MAX_SERVERS = 100
 
 FIRST_TIER = 6
 """Co-channel cells nearest to a cell in the plane."""
@@ -44,7 +44,7 @@ FIRST_TIER = 6
 class CellsSettings(Topology.Settings):
     """Say where servers are and how they share the band."""
 
-    servers: int = Field(7, ge=1, le=MOST_SERVERS)
+    servers: int = Field(7, ge=1, le=MAX_SERVERS)
     """servers of a trial, C; `devices.count` is that of each"""
     reuse: int = Field(1, ge=1)
     """parts that the band is cut in: a server has one of them, and hears those servers' devices
@@ -120,7 +120,7 @@ class CellsSettings(Topology.Settings):
             effect = "each stands for several cells, with a channel of its own for each"
         else:
             effect = "topology.cross_gain_db is the gain of each, so that interference is too weak"
-        more = f"; servers: {enough} have six" if enough <= MOST_SERVERS else ""
+        more = f"; servers: {enough} have six" if enough <= MAX_SERVERS else ""
         yield (
             f"topology: at reuse {self.reuse}, each of {self.servers} servers has {others} other "
             f"servers on its part of the band, and a plane has six nearest ones; {effect}{more}"
@@ -157,7 +157,7 @@ class CellsSettings(Topology.Settings):
             yield make_problem(text, "topology.site_distance_m", "channel")
 
     def _describe_no_layout(self) -> Iterable[Problem]:
-        known = list_cluster_sizes(MOST_SERVERS)
+        known = list_cluster_sizes(MAX_SERVERS)
         if self.servers not in known:
             near = sorted(known, key=lambda one: abs(one - self.servers))[:3]
             text = (
@@ -208,7 +208,7 @@ class Cells(Topology):
         super().__init__(settings, rows, hyper)
         self.together = settings.has_intercell(rows.scenarios[0])
 
-    def build_intercell(self, channel: Channel) -> Neighbours | None:
+    def build_intercell(self, channel: Channel) -> InterCellInterference | None:
         layout = self.settings.hexagons
         if not self.together:
             return None
@@ -229,7 +229,9 @@ class Cells(Topology):
             gain=1.0 if cross_gain_db is None else db_to_linear(cross_gain_db),
             streams=self.rows.get_link_streams(0),
         )
-        return Neighbours(heard.tolist(), channel.make_interfering(elsewhere), channel.devices)
+        return InterCellInterference(
+            heard.tolist(), channel.make_interfering(elsewhere), channel.devices
+        )
 
     def get_positions(self, channel: Channel, round: int) -> Positions | None:
         each = [channel.get_positions(round, server) for server in range(self.rows.servers)]

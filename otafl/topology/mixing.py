@@ -21,7 +21,7 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
 
-MOST_BYTES = 256 * MIB
+MAX_BYTES = 256 * MIB
 """Of a file of weights: about 5,000 nodes."""
 
 SEARCH = 20
@@ -155,7 +155,7 @@ def read_weights(path: str) -> np.ndarray:
     """
     key = "topology.path"
     try:
-        text = read_text(path, MOST_BYTES)
+        text = read_text(path, MAX_BYTES)
         rows = [[float(cell) for cell in row] for row in csv.reader(text.splitlines()) if row]
         weights = np.array(rows, dtype=float)
     except (OSError, ValueError, csv.Error) as error:

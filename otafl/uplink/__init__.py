@@ -23,7 +23,7 @@ from otafl.power.base import PowerPolicy
 from otafl.privacy import mechanism as privacy
 from otafl.uplink.base import Transport
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.neighbours import Neighbours
+from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.power import Alignment
 from otafl.uplink.report import Saves
 
@@ -48,7 +48,7 @@ def build(
     power_db: np.ndarray | None = None,
     mains: bool = True,
     reached: Callable[[Channel], Channel] = lambda channel: channel,
-    neighbours: Callable[[Channel], Neighbours | None] = lambda channel: None,
+    neighbours: Callable[[Channel], InterCellInterference | None] = lambda channel: None,
 ) -> Uplink:
     """Make the uplink of S trials over K devices.
 

@@ -155,4 +155,4 @@ def deliver(
     delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart)
     if delivery.uplink:
         transport.transmit(delivery)
-    return delivery.received(), delivery.report()
+    return delivery.get_received(), delivery.report()

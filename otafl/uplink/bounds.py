@@ -86,7 +86,7 @@ class Bounds:
         """Cut a group to what crashing devices send of it; None if no device crashes."""
         if self._stop is None:
             return None
-        stop = sent.take_rows(segments.uses.before(self._stop).to(self._stop))[:, None]
+        stop = sent.take_rows(segments.uses.count_before(self._stop).to(self._stop))[:, None]
         firsts = get_constant(tuple(first for first, _ in segments.bounds), stop.dtype, stop.device)
         lengths = get_constant(segments.lengths, stop.dtype, stop.device)
         symbols = torch.minimum((stop - firsts).clamp_min(0.0), lengths)

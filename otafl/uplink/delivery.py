@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_rows, squared_norm
+from otafl.uplink.signal import (
+    Signal,
+    compute_error_free,
+    compute_squared_norm,
+    make_signal,
+    select_rows,
+)
 
 TINY = 1e-30
 
@@ -79,7 +85,7 @@ class Delivery:
         """Give the server its estimate [S, P] of a group, and add its error about the error-free
         aggregate [S, P]; the others as in `give`."""
         self.give(sent, sent.blocks(estimate), count, reached=reached, heard=heard)
-        self.tally.error(squared_norm(estimate - exact), squared_norm(exact))
+        self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
 
     @property
     def power_budget(self) -> Tensor:
@@ -100,7 +106,7 @@ class Delivery:
         some = (sent.cohort.rows_per_trial if weight is None else weight) > 0
         self._alive = some if self._alive is None else self._alive | some
 
-    def received(self) -> c.Received:
+    def get_received(self) -> c.Received:
         """Return what the server gets."""
         mean, count, each, came, reached, _ = self._columns()
         return c.Received(

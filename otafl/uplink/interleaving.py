@@ -38,7 +38,7 @@ class Uses:
     count: int
     at: Tensor | None = None
 
-    def before(self, use: Tensor) -> Tensor:
+    def count_before(self, use: Tensor) -> Tensor:
         """Return how many of them are before these channel uses of the slot, of any shape."""
         if self.at is None:
             return (use - self.start).clamp(0, self.count)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otafl.core.constants import get_constant
 from otafl.uplink.segments import Segments, compute_energies, compute_means, sum_segments
-from otafl.uplink.signal import Signal, squared_norm
+from otafl.uplink.signal import Signal, compute_squared_norm
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
     for part in segments.parts(sent.x):
         sums = sum_segments(sent, part, coefficient, segments)[:, 0]
         for q, (first, stop) in enumerate(segments.bounds):
-            both[:, q] += squared_norm(sums[:, first:stop])
+            both[:, q] += compute_squared_norm(sums[:, first:stop])
     total, both = segments.by_scope(total), segments.by_scope(both)
     mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from otafl.core.constants import get_constant
 from otafl.uplink.interleaving import Uses
-from otafl.uplink.signal import Signal, squared_norm
+from otafl.uplink.signal import Signal, compute_squared_norm
 
-LOOP_AT_MOST = 16
+MAX_LOOP = 16
 """Segments up to which a product for each costs less than a copy of the payload."""
 
 
@@ -95,7 +95,7 @@ def cut(
     halves = 2 if quadrature else 1
     symbols = -(-sent.num_coordinates // halves)
     scope_stops = sent.tensor_stops if blockwise else [symbols]
-    ends = uses.before(torch.tensor(cell_stops)).tolist()
+    ends = uses.count_before(torch.tensor(cell_stops)).tolist()
     inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
@@ -113,12 +113,12 @@ def compute_energies(sent: Signal, segments: Segments) -> Tensor:
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     for part in segments.parts(sent.x):
         length = segments.even
-        whole = part.shape[1] // length if length and len(segments.bounds) > LOOP_AT_MOST else 0
+        whole = part.shape[1] // length if length and len(segments.bounds) > MAX_LOOP else 0
         if whole:
             runs = part[:, : whole * length].unflatten(1, (whole, length))
             total[:, :whole] += torch.linalg.vector_norm(runs, dim=2).square()
         for q, (first, stop) in enumerate(segments.bounds[whole:], whole):
-            total[:, q] += squared_norm(part[:, first:stop])
+            total[:, q] += compute_squared_norm(part[:, first:stop])
     return total
 
 
@@ -142,7 +142,7 @@ def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segm
     level = len(set(sent.cohort.counts)) == 1 and count > 0
     whole = 0
     sums = []
-    if level and length and len(segments.bounds) > LOOP_AT_MOST:
+    if level and length and len(segments.bounds) > MAX_LOOP:
         whole = part.shape[1] // length
         runs = part[:, : whole * length].view(trials, count, whole, length)
         factor = coefficient[:, :whole].view(trials, count, whole, -1)

@@ -259,6 +259,6 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
     return {name: block[keep] for name, block in group.tensors.items()}
 
 
-def squared_norm(rows: Tensor) -> Tensor:
+def compute_squared_norm(rows: Tensor) -> Tensor:
     """Return the squared norms [n] of rows [n, P]."""
     return torch.linalg.vector_norm(rows, dim=1).square()

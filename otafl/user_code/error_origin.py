@@ -80,7 +80,7 @@ def attribute_errors(path: str, key: str) -> Iterator[None]:
 def format_place(error: BaseException) -> str:
     """Return " at file:line" for the user-defined code that raised an error, if there is any."""
     found = list(_iterate_user_frames(error))
-    return f" at {_shown(found[-1])}" if found else ""
+    return f" at {_format_frame(found[-1])}" if found else ""
 
 
 def locate(function: Any) -> str:
@@ -137,7 +137,7 @@ def _format_object(entry: FrameType) -> str:
 
 
 def _format_raise(error: Exception, frame: _Place | None) -> str:
-    where = "" if frame is None else f" at {_shown(frame)}"
+    where = "" if frame is None else f" at {_format_frame(frame)}"
     said = " ".join(str(error).split())
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         said += format_guess(
@@ -232,7 +232,7 @@ def _is_data(value: Any) -> bool:
     return dataclasses.is_dataclass(value)
 
 
-def _shown(place: _Place) -> str:
+def _format_frame(place: _Place) -> str:
     return f"{_format_file(place[0].f_code.co_filename)}:{place[1]}"
 
 

@@ -17,7 +17,7 @@ from scipy import special
 from support.made_channels import FAR, make_channel, take_blocks
 
 from otafl.channels.jakes import (
-    MOST_CORRELATED_ROUNDS,
+    MAX_CORRELATED_ROUNDS,
     SINUSOIDS,
     count_correlation_rounds,
     doppler_hz,
@@ -81,8 +81,8 @@ def test_devices_that_stand_still_keep_their_channel() -> None:
         torch.testing.assert_close(
             take_blocks(one.get_state(round), 4), h[..., 0].expand(-1, -1, -1, 4)
         )
-    assert one.correlation_rounds == MOST_CORRELATED_ROUNDS
-    assert 2**30 + 4096 * MOST_CORRELATED_ROUNDS < FAR
+    assert one.correlation_rounds == MAX_CORRELATED_ROUNDS
+    assert 2**30 + 4096 * MAX_CORRELATED_ROUNDS < FAR
 
 
 @pytest.mark.exact
@@ -97,7 +97,7 @@ def test_rounds_apart_are_as_good_as_independent(phase: float) -> None:
     assert np.abs(special.j0(before)).max() > 0.1
     assert make_channel("rayleigh", 3).correlation_rounds == 1
     still = make_channel("rayleigh", 3, speed_kmh=0.05, round_interval_s=1e-6).correlation_rounds
-    assert still == MOST_CORRELATED_ROUNDS
+    assert still == MAX_CORRELATED_ROUNDS
 
 
 def test_blocks_of_a_round_lead_to_the_next_round() -> None:

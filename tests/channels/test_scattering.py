@@ -120,7 +120,7 @@ def test_fewer_rounds_may_be_kept(antennas: int, monkeypatch: pytest.MonkeyPatch
     """They are drawn as many at a time as ever, whatever of them is kept."""
     keys: dict[str, Any] = {"antennas": antennas, "block_symbols": 10}
     whole = make_channel("rayleigh", 40, (0, 1), **keys)
-    monkeypatch.setattr(scattering, "MOST_KEPT", 2 * 64 * antennas * 4)
+    monkeypatch.setattr(scattering, "MAX_CACHED", 2 * 64 * antennas * 4)
     few = make_channel("rayleigh", 40, (0, 1), **keys)
     for t in (0, 1, 5, 63, 64, 20, 70):
         assert torch.equal(few.get_state(t).h, whole.get_state(t).h)

@@ -200,7 +200,7 @@ def test_the_weight_of_a_sum_taken_for_that_of_a_mean(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Signal, "out_of_one", property(lambda self: self.linear))
     assert differ("fedbuff", "obda", "over_the_air", absent)
     monkeypatch.undo()
-    monkeypatch.setattr(packets, "_out_of_one", lambda count, *_: count)
+    monkeypatch.setattr(packets, "_normalise_weight", lambda count, *_: count)
     assert differ("scaffold", "obda", "digital").startswith("control")
 
 

@@ -39,7 +39,7 @@ def test_a_part_of_a_user_imports_what_it_did() -> None:
     )
     assert done.stdout.split() == [
         "otafl.uplink.base",
-        "otafl.uplink.noncoherent.few_antennas",
+        "otafl.uplink.noncoherent.energy_kernel",
         "otafl.own_loop.differentiable",
     ]
 

@@ -94,7 +94,7 @@ class Tapped:
             bare = replace(group, tensors={}, reason="-")
             known[f"group {index}"] = bare, shapes, clear
         self._carry(delivery)
-        received, report = delivery.received(), delivery.report()
+        received, report = delivery.get_received(), delivery.report()
         known["received"] = (
             received.any_delivered,
             received.group_weight,

@@ -43,7 +43,7 @@ def test_groups_come_in_the_payloads_order() -> None:
     (sent,) = one.uplink
     assert (sent.index, list(sent.group.tensors)) == (0, ["a"])
     one.give(sent, {"a": torch.zeros(2, 4)}, torch.ones(2), heard=nobody)
-    received = one.received()
+    received = one.get_received()
     assert [list(mean) for mean in received.mean] == [["a"], ["b"]]
     expected = groups()[1].tensors["b"].view(2, K, 3).mean(1)
     torch.testing.assert_close(received.mean[1]["b"], expected)
@@ -60,7 +60,7 @@ def test_updates_one_by_one(apart: bool) -> None:
     one = delivery(groups(), apart)
     came, each = torch.arange(2 * K) > 0, {"a": draw_updates(2 * K, 4)}
     one.give(one.uplink[0], {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, heard=nobody)
-    received = one.received()
+    received = one.get_received()
     assert received.delivered_mask == (came, None)
     if not apart:
         assert received.per_device is None
@@ -73,13 +73,13 @@ def test_updates_one_by_one(apart: bool) -> None:
 def test_alive_is_who_got_something() -> None:
     one = delivery(groups())
     (sent,) = one.uplink
-    assert one.received().any_delivered is None
+    assert one.get_received().any_delivered is None
     one.note_delivered(sent, torch.tensor([0.0, 0.5], dtype=torch.float64))
-    assert one.received().any_delivered.tolist() == [False, True]
+    assert one.get_received().any_delivered.tolist() == [False, True]
     one.note_delivered(sent, torch.tensor([0.0, 0.0], dtype=torch.float64))
-    assert one.received().any_delivered.tolist() == [False, True]
+    assert one.get_received().any_delivered.tolist() == [False, True]
     one.note_delivered(sent)
-    assert one.received().any_delivered is None
+    assert one.get_received().any_delivered is None
 
 
 def test_a_tally_is_a_sum_over_the_groups() -> None:
@@ -128,5 +128,5 @@ def test_an_estimate_is_given_with_its_error() -> None:
     made = uplink_steps.delivery()
     estimate, exact = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[2.0, 2.0]]).double()
     made.give_estimate(made.uplink[0], estimate, exact, torch.ones(1), heard=nobody)
-    assert made.received().mean[0]["a"].tolist() == [[3.0, 0.0]]
+    assert made.get_received().mean[0]["a"].tolist() == [[3.0, 0.0]]
     assert made.report().nmse.tolist() == [0.625]

@@ -124,7 +124,7 @@ def test_groups_share_every_cell() -> None:
     assert torch.equal(torch.cat([one for one in at if one is not None]).sort().values,
                        torch.arange(1600))  # fmt: skip
     for one, length in zip(uses, lengths, strict=True):
-        before = one.before(torch.arange(0, 1601, 200))
+        before = one.count_before(torch.arange(0, 1601, 200))
         share = before.diff().double() / 200
         assert before[-1] == length
         assert (share - length / 1600).abs().max() < 0.15

@@ -23,7 +23,7 @@ def test_means_come_back() -> None:
     """(-1, 1) / 4 + 3 (2, -2) / 4 are deviations, and 3 / 4 is the mean of the means."""
     made, on_air = on_air_of(delivery(), centre=True)
     receive(on_air, *superpose(on_air, SILENCE), made)
-    close(made.received().mean[0]["a"], [[2.0, -0.5]])
+    close(made.get_received().mean[0]["a"], [[2.0, -0.5]])
     assert float(made.report().nmse) == pytest.approx(0.0, abs=1e-20)
 
 
@@ -32,7 +32,7 @@ def test_means_of_silent_devices_do_not_come() -> None:
     limits = TransmitLimits(energy_budget=torch.tensor([[0.0, 100.0]], dtype=F64))
     made, on_air = on_air_of(delivery(limits=limits), centre=True)
     receive(on_air, *superpose(on_air, SILENCE), made)
-    received = made.received()
+    received = made.get_received()
     close(received.mean[0]["a"], [[2.0, -2.0]])
     assert received.group_weight[0].tolist() == [0.75]  # type: ignore[union-attr]
     assert float(made.report().nmse) == pytest.approx(1.5**2 / (2.0**2 + 0.5**2))
@@ -43,7 +43,7 @@ def test_each_coordinate_is_divided_by_the_weight_that_knows_it() -> None:
     mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]], dtype=F64)
     made, on_air = on_air_of(delivery(Group({"a": X}, mask={"a": mask})))
     receive(on_air, *superpose(on_air, SILENCE), made)
-    received = made.received()
+    received = made.get_received()
     close(received.mean[0]["a"], [[2.0, -2.0]])
     assert received.group_weight[0]["a"].tolist() == [[1.0, 0.75]]  # type: ignore[index,call-overload]
 
@@ -53,4 +53,4 @@ def test_the_error_is_over_the_error_free_aggregate() -> None:
     estimate, exact = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[2.0, 2.0]]).double()
     hand_over(on_air, estimate, exact, made)
     assert float(made.report().nmse) == pytest.approx((1 + 4) / 8)
-    assert made.received().mean[0]["a"].tolist() == [[3.0, 0.0]]
+    assert made.get_received().mean[0]["a"].tolist() == [[3.0, 0.0]]

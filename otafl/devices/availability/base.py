@@ -15,7 +15,7 @@ from otafl.core.rng import Streams, declare_purpose
 
 LIVES = declare_purpose("availability", __name__)
 
-LEAST_S, MOST_S = 1e-3, 1e9
+MIN_S, MAX_S = 1e-3, 1e9
 """Shortest and longest mean times: shorter ones would take the clock a million events for each
 quarter of an hour of a device, and thirty years are longer than any run."""
 

@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, AvailabilitySetup, Life
+from otafl.devices.availability.base import MAX_S, MIN_S, Availability, AvailabilitySetup, Life
 
 HOURS = 24
 
@@ -43,9 +43,9 @@ class DiurnalAvailability(Availability):
         """probability that a device is there, over a day"""
         amplitude: float = Field(0.3, ge=0, lt=1)
         """how much higher that probability is at the peak"""
-        mean_session_s: float = Field(3600.0, ge=LEAST_S, le=MOST_S)
+        mean_session_s: float = Field(3600.0, ge=MIN_S, le=MAX_S)
         """mean seconds that a device stays"""
-        period_s: float = Field(86400.0, ge=LEAST_S, le=MOST_S)
+        period_s: float = Field(86400.0, ge=MIN_S, le=MAX_S)
         """seconds of a day, of 24 hours"""
         peak_hour: float = Field(2.0, ge=0, le=24)
         """hour of the peak, from 0 to 24"""

@@ -16,15 +16,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, Life
+from otafl.devices.availability.base import MAX_S, MIN_S, Availability, Life
 
 
 class MarkovAvailability(Availability):
     class Settings(Availability.Settings):
         name: Literal["markov"] = "markov"
-        mean_on_s: float = Field(600.0, ge=LEAST_S, le=MOST_S)
+        mean_on_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
         """mean seconds that a device stays"""
-        mean_off_s: float = Field(600.0, ge=LEAST_S, le=MOST_S)
+        mean_off_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
         """mean seconds that it is away"""
 
     def list_changes(self, trial: int, device: int) -> Life:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from otafl.core.errors import UserError
 from otafl.devices import csv_table
-from otafl.devices.availability.base import LEAST_S, MOST_S, Availability, AvailabilitySetup, Life
+from otafl.devices.availability.base import MAX_S, MIN_S, Availability, AvailabilitySetup, Life
 
 KEY = "devices.availability.file"
 COLUMNS = ("device", "start_s", "end_s")
@@ -34,7 +34,7 @@ class TraceAvailability(Availability):
         name: Literal["trace"] = "trace"
         file: str = Field(min_length=1)
         """CSV file with device,start_s,end_s"""
-        repeat_s: float | None = Field(None, ge=LEAST_S, le=MOST_S)
+        repeat_s: float | None = Field(None, ge=MIN_S, le=MAX_S)
         """period with which the file repeats, at least its last end_s, in seconds; without it
         devices stay away after their last interval"""
 

@@ -31,7 +31,7 @@ def baseband(carriers: int, device: torch.device) -> Tensor:
     return torch.arange(carriers, dtype=torch.float64, device=device) - carriers // 2
 
 
-def about_centre(carriers: int, device: torch.device) -> Tensor:
+def list_carrier_offsets(carriers: int, device: torch.device) -> Tensor:
     """Return the frequencies f_i [n] of the sub-carriers about the band's centre, in spacings."""
     step = torch.arange(carriers, dtype=torch.float64, device=device)
     return step - (carriers - 1) / 2.0
@@ -78,7 +78,7 @@ class Arrivals:
     ) -> None:
         self._h, self._cell, self._grid = h, cohort.flat_index, grid
         self._groups, self._late = state.h.shape[4], late
-        self._frequency = about_centre(grid.carriers, h.device) / grid.carriers
+        self._frequency = list_carrier_offsets(grid.carriers, h.device) / grid.carriers
         self._turn = None
         if late is not None:
             self._turn = rotations(-late.double()[:, None] * self._frequency, h.real.dtype)

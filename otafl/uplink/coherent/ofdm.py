@@ -58,7 +58,7 @@ from otafl.uplink.coherent.arrivals import Arrivals, missing_samples
 from otafl.uplink.coherent.ofdm_grid import Grid, lay_out
 from otafl.uplink.coherent.ofdm_samples import LaidOut, Transmitter, to_carriers, windows
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.bent import from_first
+from otafl.uplink.impairments.distorted import from_first
 from otafl.uplink.impairments.impairments import NOISE
 from otafl.uplink.layout import Slot
 from otafl.uplink.on_air import OnAir
@@ -256,11 +256,13 @@ class Ofdm(Transport):
         lasts = grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
         laid = [LaidOut.of(on_air, grid, delivery.cohort) for on_air in groups]
-        received = self._received(laid, slot, grid, delivery).flatten(2)
+        received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
             yield self._estimate(on_air, received.index_select(2, group.place))
 
-    def _received(self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery) -> Tensor:
+    def _receive_symbols(
+        self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
+    ) -> Tensor:
         """Return the sub-carriers [S, A, M, n] that the antennas receive. Without a converter they
         are without noise, which is white on sub-carriers as it is on samples."""
         impairments, cohort = self.alignment.impairments, delivery.cohort

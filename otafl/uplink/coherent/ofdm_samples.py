@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 from otafl.core.contracts import Cohort
 from otafl.uplink.coherent.arrivals import Arrivals, carrier_turns, differences
 from otafl.uplink.coherent.ofdm_grid import Grid
-from otafl.uplink.impairments.amplifier import clipped, peaks, rapp
+from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
 from otafl.uplink.on_air import OnAir
 
 CHUNK = 1 << 18
@@ -127,7 +127,7 @@ class Transmitter:
         if self._peak is None and self._saturation is None:
             return carriers
         if self._peak is not None:
-            samples = clipped(samples, self._peak[:, None, None])
+            samples = clip_amplitude(samples, self._peak[:, None, None])
         if self._saturation is not None:
             level, smoothness = (one[:, None, None] for one in (self._saturation, self._smoothness))
             samples = rapp(samples, level, smoothness)

@@ -25,8 +25,8 @@ from otafl.uplink.coherent.analog import (
     normalise_reals,
 )
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.impairments.bent import bent_sum
-from otafl.uplink.neighbours import Neighbours
+from otafl.uplink.impairments.distorted import superpose_distorted
+from otafl.uplink.intercell import InterCellInterference
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.power import Alignment
 from otafl.uplink.receive import receive
@@ -56,7 +56,7 @@ class OverTheAir(Transport):
         alignment: Alignment,
         streams: Streams,
         privacy: Privacy | None = None,
-        neighbours: Neighbours | None = None,
+        neighbours: InterCellInterference | None = None,
         saves: Saves = NOT_SAVED,
     ) -> None:
         self.settings, self.budget, self.alignment = settings, budget, alignment
@@ -106,15 +106,14 @@ class OverTheAir(Transport):
             # with privacy powers follow from the norm that all clip to
             told = count_scalars(normalised, privacy is None, link.policy.needs_variation)
             account(on_air, delivery, told)
-            unwanted = self._unwanted(on_air)
+            unwanted = self._draw_interference(on_air)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
             if self.saves.link:
-                delivery.tally.saved |= self._saved(on_air, unwanted)
+                delivery.tally.saved |= self._list_saved(on_air, unwanted)
 
     def _superpose(self, on_air: OnAir, unwanted: Tensors) -> tuple[Tensor, Tensor]:
-        """Sum the signals as they arrive, with one noise and what is `_unwanted`, and convert what
-        is received.
+        """Sum the signals as they arrive with one noise and the interference, and convert the sum.
 
         Returns
         -------
@@ -122,18 +121,18 @@ class OverTheAir(Transport):
         """
         impairments, sent, exact = self.alignment.impairments, on_air.sent, None
         if impairments.bends:
-            total = bent_sum(on_air, impairments)
+            total = superpose_distorted(on_air, impairments)
         else:
             total, exact = superpose(on_air, draw_noise(on_air, self.streams))
         for signal in unwanted.values():
             total = total + signal * on_air.expand(on_air.received_unit)
         if impairments.settings.adc_bits is not None:
-            total = self._converted(on_air, total)
+            total = self._convert(on_air, total)
         if exact is None or on_air.part is not None:
             exact = sent.sum(sent.exact[:, None])[:, 0]
         return total, exact
 
-    def _saved(self, on_air: OnAir, unwanted: Tensors) -> Tensors:
+    def _list_saved(self, on_air: OnAir, unwanted: Tensors) -> Tensors:
         """Return the coefficients, and by segment the energy of what is received besides."""
         sent = on_air.sent
         besides = {
@@ -142,7 +141,7 @@ class OverTheAir(Transport):
         }
         return besides | coefficients(on_air, self.saves.gram)
 
-    def _unwanted(self, on_air: OnAir) -> Tensors:
+    def _draw_interference(self, on_air: OnAir) -> Tensors:
         """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
         servers' devices, and heavy-tailed interference."""
         sent, found = on_air.sent, {}
@@ -154,7 +153,7 @@ class OverTheAir(Transport):
             found["tails"] = tails
         return found
 
-    def _converted(self, on_air: OnAir, total: Tensor) -> Tensor:
+    def _convert(self, on_air: OnAir, total: Tensor) -> Tensor:
         """Put what is received of a sum [S, P] through the server's converter."""
         factor = on_air.expand(on_air.coefficients.eta.sqrt() / on_air.unit)
         delivered = on_air.expand(on_air.weight > 0)

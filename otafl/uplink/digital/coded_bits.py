@@ -34,7 +34,7 @@ CODEWORD_BITS = 3840
 CODEWORDS_AT_ONCE = 64
 """Decoded together: messages of so many fit the memory at 256-QAM."""
 
-LEAST_BITS = 12
+MIN_BITS = 12
 """The shortest block that Sionna's encoder takes."""
 
 
@@ -58,7 +58,7 @@ class Layout:
 def layout(bits: int, mcs: Mcs) -> Layout:
     """Lay out a row of so many bits."""
     blocks = max(1, -(-bits // CODEWORD_BITS))
-    k = max(LEAST_BITS, -(-bits // blocks))
+    k = max(MIN_BITS, -(-bits // blocks))
     n = math.ceil(k * 1024 / mcs.rate_1024 / mcs.order) * mcs.order
     mother = min(n, 5 * k // mcs.order * mcs.order)
     return Layout(blocks, k, n, mother, mcs.order)
@@ -106,7 +106,7 @@ class CodedBits:
             cell, (trial, device) = cohort.flat_index[rows], get_trial_device(group, cohort)
             chosen, ratio = by_row[rows], snr.flatten()[cell]
             # ranges and norms fill the rest, and arrive right
-            words = _bits_of(flatten(self._codec.to_words(group)), self._word_bits)
+            words = _unpack_bits(flatten(self._codec.to_words(group)), self._word_bits)
             beside = round(self._codec.count_bits(group)) - words.shape[1]
             sent = torch.nn.functional.pad(words, (0, beside))
             heard = sent.clone()
@@ -120,7 +120,7 @@ class CodedBits:
                 heard[at] = self._over(plan, sent[at], noise, ratio[at])
             wrong[cell[(heard != sent).any(1)]] = True
             back = unflatten(
-                _words_of(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
+                _pack_bits(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
             )
             read[index] = replace(group, tensors=self._codec.from_words(group, back))
         return read, ~wrong.view_as(scheme)
@@ -170,13 +170,13 @@ def _sionna_link(plan: Layout, device: torch.device) -> Callable[[Tensor, Tensor
     return link
 
 
-def _bits_of(words: Tensor, width: int) -> Tensor:
+def _unpack_bits(words: Tensor, width: int) -> Tensor:
     """Return the bits of words [n, P], [n, P * width] uint8, most significant first."""
     shifts = torch.arange(width - 1, -1, -1, device=words.device)
     return ((words[..., None] >> shifts) & 1).to(torch.uint8).flatten(1)
 
 
-def _words_of(bits: Tensor, width: int) -> Tensor:
+def _pack_bits(bits: Tensor, width: int) -> Tensor:
     """Return the words of bits."""
     shifts = torch.arange(width - 1, -1, -1, device=bits.device)
     return (bits.unflatten(1, (-1, width)).to(torch.int64) << shifts).sum(2)

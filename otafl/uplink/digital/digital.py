@@ -40,7 +40,7 @@ from otafl.uplink.base import Counts, OrthogonalUplink, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.digital.capacity import Capacity, Links
 from otafl.uplink.digital.coded_bits import CodedBits
-from otafl.uplink.digital.fitted_bits import fitted, fitting_depth
+from otafl.uplink.digital.fitted_bits import fitting_depth, quantise_to_fit
 from otafl.uplink.digital.mcs import MCS_TABLES
 from otafl.uplink.digital.packets import hand_over
 from otafl.uplink.impairments.impairments import Impairments
@@ -258,9 +258,9 @@ class Digital(Transport):
     def transmit(self, delivery: Delivery) -> None:
         load = self._load(delivery)
         links = self._links(load)
-        turns = self._paid(self._turns(load, links))
-        read, arrived = self._carried(turns, links)
-        turns, arrived = self._interrupted(turns, arrived)
+        turns = self._drop_unpaid(self._turns(load, links))
+        read, arrived = self._carry_packets(turns, links)
+        turns, arrived = self._interrupt(turns, arrived)
         self._charge(turns, arrived, links.blocks)
         limits, lossless = (
             delivery.limits,
@@ -338,7 +338,7 @@ class Digital(Transport):
             rate = torch.minimum(rate.where(rate > 0, efficiency.amin()), links.carried)
         return rate, scheme
 
-    def _paid(self, turns: Turns) -> Turns:
+    def _drop_unpaid(self, turns: Turns) -> Turns:
         """Keep the turns of those who can pay for their packet."""
         energy = turns.load.delivery.limits.energy_budget
         if energy is None:
@@ -346,7 +346,7 @@ class Digital(Transport):
         sends = turns.sends & (turns.cost <= energy * (1.0 + ROUNDING))
         return replace(turns.times(sends), sends=sends)
 
-    def _carried(self, turns: Turns, links: Links) -> tuple[Mapping[int, Group], Tensor]:
+    def _carry_packets(self, turns: Turns, links: Links) -> tuple[Mapping[int, Group], Tensor]:
         """Carry the packets over the channel.
 
         Returns
@@ -365,9 +365,9 @@ class Digital(Transport):
             arrived = arrived & (turns.rate <= links.carried * (1.0 + ROUNDING))
         if turns.depth is None:
             return {}, arrived
-        return fitted(delivery, turns.depth, self.streams), arrived
+        return quantise_to_fit(delivery, turns.depth, self.streams), arrived
 
-    def _interrupted(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
+    def _interrupt(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
         """Return the turns with repeated packets, up to the crash, and whose packet arrives whole,
         [S, K] bool. A repetition was not planned: it goes beyond `max_symbols`; but a device that
         cannot pay for it does not send it."""

@@ -21,7 +21,7 @@ from otafl.uplink.digital.packets import rows_once
 
 FITTED = declare_family("fitted", __name__)
 
-MOST_BITS = 16
+MAX_BITS = 16
 """More than these change an update by less than 1e-5 of its range."""
 
 RANGE_BITS = 64
@@ -32,11 +32,11 @@ def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> tuple[Tensor, 
     """Return the whole bits a real that fit into so many bits, below 1 where not even one does; and
     the bits that are sent so, all [S, K]."""
     spare = bits - RANGE_BITS * blocks
-    depth = (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MOST_BITS))
+    depth = (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MAX_BITS))
     return depth, depth * reals + RANGE_BITS * blocks
 
 
-def rounded(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
+def round_randomly(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
     """Round rows [n, *shape] to 2^depth [n] equidistant levels between their extremes, up or down
     so that the mean is right; draw: [n, *shape] uniform in (0, 1)."""
     rows = block.flatten(1)
@@ -48,7 +48,7 @@ def rounded(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
     return (low + step * level).view_as(block)
 
 
-def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Group]:
+def quantise_to_fit(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Group]:
     """Return the uplink groups, by index, with every row rounded to its device's bits a real
     [S, K]."""
     received, cohort = {}, delivery.cohort
@@ -60,6 +60,6 @@ def fitted(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Gro
         for name, known in group.masked_tensors.items():
             shape = tuple(known.shape[1:])
             draw = streams.draw_device_uniform(FITTED / index / name, delivery.round, *pair, shape)
-            blocks[name] = rounded(known, own, draw)
+            blocks[name] = round_randomly(known, own, draw)
         received[index] = replace(group, tensors=blocks)
     return received

@@ -13,7 +13,13 @@ from otafl.core.contracts import Cohort, Group, Tensors, unsqueeze_like
 from otafl.core.errors import UserError
 from otafl.models.base import flatten
 from otafl.uplink.delivery import Delivery
-from otafl.uplink.signal import Signal, compute_error_free, make_signal, select_rows, squared_norm
+from otafl.uplink.signal import (
+    Signal,
+    compute_error_free,
+    compute_squared_norm,
+    make_signal,
+    select_rows,
+)
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
@@ -51,12 +57,14 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         got = make_signal(came, heard)
         mean, count = compute_error_free(got)
         if sent.out_of_one:
-            count = _out_of_one(count, sent, arrived)
+            count = _normalise_weight(count, sent, arrived)
         rows, each = _heard_rows(came, cohort, heard)
         delivery.give(sent, mean, count, each, rows, heard=got.delivered_mask)
         delivery.note_delivered(got)
         target = flatten(compute_error_free(sent)[0])
-        delivery.tally.error(squared_norm(flatten(mean) - target), squared_norm(target))
+        delivery.tally.error(
+            compute_squared_norm(flatten(mean) - target), compute_squared_norm(target)
+        )
 
 
 def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Tensors]:
@@ -70,7 +78,7 @@ def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Te
     }
 
 
-def _out_of_one(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
+def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
     """Return the weight that arrived, out of that of all senders, where `count` is out of what
     arrived."""
     share = (sent.grid(sent.weight) * arrived).sum(1)

@@ -28,7 +28,7 @@ def rapp(samples: Tensor, saturation: Tensor, smoothness: Tensor) -> Tensor:
     return samples / (by * both.pow(0.5 / smoothness))
 
 
-def clipped(samples: Tensor, peak: Tensor) -> Tensor:
+def clip_amplitude(samples: Tensor, peak: Tensor) -> Tensor:
     """Return complex samples whose magnitude is at most `peak`, inf: any; phases as they are."""
     return samples / (samples.abs() / peak).clamp_min(1.0)
 

@@ -24,7 +24,7 @@ WINDOW = 2
 """Periods before and after a symbol that its estimate looks at; later ones say next to nothing."""
 
 
-def aligned_noise(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
+def compute_aligned_noise(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
     """Return what the aligned sample's noise is larger by, 1 / (1 - largest delay) [S], from delays
     [n] after the first device."""
     latest = delay.new_zeros(sent.cohort.num_trials)

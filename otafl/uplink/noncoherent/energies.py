@@ -18,10 +18,10 @@ from otafl.core.constants import get_constant
 from otafl.core.contracts import NOISE_VARIANCE, Cohort
 from otafl.core.rng import Streams, declare_family
 from otafl.uplink.impairments.impairments import Impairments
-from otafl.uplink.noncoherent import few_antennas
-from otafl.uplink.noncoherent.few_antennas import BLOCK, PLACES, RUN
+from otafl.uplink.noncoherent import energy_kernel
+from otafl.uplink.noncoherent.energy_kernel import BLOCK, PLACES, RUN
 from otafl.uplink.noncoherent.pairs import OnPairs
-from otafl.uplink.segments import LOOP_AT_MOST, Segments
+from otafl.uplink.segments import MAX_LOOP, Segments
 from otafl.uplink.signal import Signal
 
 PHASES = declare_family("random_phases", __name__)
@@ -78,7 +78,7 @@ class Energies:
         signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
         others = self._impairments.interferers(antennas, round)
-        at_once = others is None and few_antennas.serves(signal, antennas)
+        at_once = others is None and energy_kernel.serves(signal, antennas)
         ways = _ways(on_air)
         gains = None if at_once else _gains(cohort.pad_by_trial(ways), others)
         blocks = -(-signal.num_coordinates // BLOCK)
@@ -102,7 +102,7 @@ class Energies:
             votes, exact = None if cast is None else cast(signal, columns, on_air.stop), None
             words = bits[:, block : block + most]
             if gains is None:
-                energy, exact = few_antennas.received(
+                energy, exact = energy_kernel.draw_energies(
                     *(signal, columns, votes, words, ways, on_air.segments, weight)
                 )
             else:
@@ -215,7 +215,7 @@ def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice
     them whole and are equally long (else one), and their part of the columns."""
     first, stop, length = columns.start, columns.stop, segments.even
     q = 0
-    if length and len(segments.bounds) > LOOP_AT_MOST:
+    if length and len(segments.bounds) > MAX_LOOP:
         q = first // length
     while q < len(segments.bounds) and segments.bounds[q][0] < stop:
         start, end = segments.bounds[q]

@@ -45,7 +45,7 @@ from otafl.uplink.layout import Slot
 from otafl.uplink.noncoherent import pairs
 from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.report import NOT_SAVED, Saves
-from otafl.uplink.signal import Signal, squared_norm
+from otafl.uplink.signal import Signal, compute_squared_norm
 
 
 class FskMajorityVote(Transport):
@@ -84,7 +84,7 @@ class FskMajorityVote(Transport):
             return VOTES
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            return pairs.refused(scenario)
+            return pairs.find_problems(scenario)
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class FskMajorityVote(Transport):
             return None
         least = self.hyper["absentee"][sent.cohort.trial]
         if self.settings.absentee_of == "rms":
-            least = least * (squared_norm(sent.x) / sent.num_coordinates).sqrt()
+            least = least * (compute_squared_norm(sent.x) / sent.num_coordinates).sqrt()
         return least[:, None]
 
     def _transmit(
@@ -145,7 +145,7 @@ class FskMajorityVote(Transport):
 
         def counted(part: Signal, stop: Tensor | None) -> Tensor:
             count = part.num_coordinates
-            votes = _cast(part, slice(0, count), least, stop)
+            votes = _cast_votes(part, slice(0, count), least, stop)
             return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
@@ -178,7 +178,7 @@ class FskMajorityVote(Transport):
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
         def cast(rows: Signal, columns: slice, stop: Tensor | None) -> Tensor:
-            votes = _cast(rows, columns, least, stop)
+            votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
         for columns, energy, majority in self._energies.received(on_air, weight, cast):
@@ -191,7 +191,9 @@ class FskMajorityVote(Transport):
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
 
 
-def _cast(sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None) -> Tensor | None:
+def _cast_votes(
+    sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None
+) -> Tensor | None:
     """Return who votes in some columns, [n, C] 1 or 0; None where all do. Not those whose |x| is
     below `least` [n, 1], who do not know the coordinate, or crash before it, at `stop` [n, 1]."""
     votes = None if sent.mask is None else sent.mask[:, columns]

@@ -32,7 +32,7 @@ BENT = ("timing_offset", "clip_db", "adc_bits")
 """Impairments that energies on pairs are not computed with."""
 
 
-def refused(scenario: Any) -> Iterator[Problem]:
+def find_problems(scenario: Any) -> Iterator[Problem]:
     """Yield what a scenario asks for that takes channel knowledge, or that is not computed."""
     name = scenario.transport.name
     for key, why in (

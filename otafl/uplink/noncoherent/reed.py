@@ -34,7 +34,7 @@ from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import Impairments
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot
-from otafl.uplink.noncoherent import few_antennas, pairs
+from otafl.uplink.noncoherent import energy_kernel, pairs
 from otafl.uplink.noncoherent.energies import Energies
 from otafl.uplink.report import NOT_SAVED, Saves
 from otafl.uplink.signal import Signal, divide_by_weights
@@ -55,7 +55,7 @@ class Reed(Transport):
         )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            return pairs.refused(scenario)
+            return pairs.find_problems(scenario)
 
     def __init__(
         self,
@@ -124,5 +124,5 @@ class Reed(Transport):
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:
     """Return the sums of the magnitudes of rows [n], which are zero from a crash on."""
     if sent.x.device.type == "cpu":
-        return few_antennas.magnitudes(sent.x)
+        return energy_kernel.magnitudes(sent.x)
     return torch.linalg.vector_norm(sent.x, 1, dim=1)

@@ -144,7 +144,7 @@ class TypeBased(Transport):
             hand_over(on_air, *self._receive(on_air, rows, values), delivery)
             account(on_air, delivery, values.told)
             if self.saves.link:
-                delivery.tally.saved |= self._saved(on_air, rows, values)
+                delivery.tally.saved |= self._list_saved(on_air, rows, values)
 
     def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
         """Return what devices send before p: a pulse of energy one for each real that they know, on
@@ -211,7 +211,7 @@ class TypeBased(Transport):
             ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
         )
 
-    def _saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
+    def _list_saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
         """Return also what rounding adds to the error: the squared rounding errors of the rows,
         [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
         count = self.settings.levels

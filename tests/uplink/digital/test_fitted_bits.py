@@ -13,7 +13,7 @@ import torch
 from support.digital_bench import BANDWIDTH, WATT, Bench, compute_amplitude, draw_rows
 
 from otafl.core.contracts import Group
-from otafl.uplink.digital.fitted_bits import rounded
+from otafl.uplink.digital.fitted_bits import round_randomly
 
 pytestmark = pytest.mark.exact
 
@@ -50,7 +50,7 @@ def test_fitted_bits_by_hand() -> None:
 def test_stochastic_rounding_against_a_loop() -> None:
     block, depth = draw_rows(4, 12).view(4, 3, 4), torch.tensor([1.0, 2, 5, 16])
     draw = torch.rand(4, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    got = rounded(block, depth, draw)
+    got = round_randomly(block, depth, draw)
     for k in range(4):
         x, u = block[k].flatten().numpy(), draw[k].flatten().numpy()
         levels, low, high = 2 ** int(depth[k]) - 1, x.min(), x.max()
@@ -59,7 +59,7 @@ def test_stochastic_rounding_against_a_loop() -> None:
             level = int(place) + (one >= 1 - (place - int(place)))
             assert out == pytest.approx(low + min(level, levels) * (high - low) / levels)
     constant = torch.full((1, 5), 0.3)
-    assert torch.equal(rounded(constant, torch.tensor([3.0]), torch.rand(1, 5)), constant)
+    assert torch.equal(round_randomly(constant, torch.tensor([3.0]), torch.rand(1, 5)), constant)
 
 
 def test_digital_with_fitted_bits_is_lee_barnes_ozgur() -> None:

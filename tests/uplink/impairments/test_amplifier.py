@@ -14,7 +14,7 @@ import torch
 from scipy import special, stats
 
 from otafl.uplink.coherent.ofdm_samples import to_carriers, to_samples
-from otafl.uplink.impairments.amplifier import clipped, peaks, rapp
+from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
 
 LEVEL = 1e-6
 
@@ -40,9 +40,9 @@ def test_rapp() -> None:
 def test_a_hard_amplifier_clips() -> None:
     x = normal(1000)
     hard = rapp(x, torch.tensor(0.8), torch.tensor(80.0))
-    torch.testing.assert_close(hard, clipped(x, torch.tensor(0.8)), atol=1e-2, rtol=0)
-    assert clipped(x, torch.tensor(0.8)).abs().max() <= 0.8 * (1 + 1e-6)
-    torch.testing.assert_close(clipped(x, torch.tensor(math.inf)), x)
+    torch.testing.assert_close(hard, clip_amplitude(x, torch.tensor(0.8)), atol=1e-2, rtol=0)
+    assert clip_amplitude(x, torch.tensor(0.8)).abs().max() <= 0.8 * (1 + 1e-6)
+    torch.testing.assert_close(clip_amplitude(x, torch.tensor(math.inf)), x)
 
 
 @pytest.mark.exact
@@ -59,7 +59,7 @@ def test_clipping_gain() -> None:
     errors."""
     x = normal(400_000).numpy()
     for g in (0.5, 1.0, 2.0):
-        y = clipped(torch.from_numpy(x), torch.tensor(g)).numpy()
+        y = clip_amplitude(torch.from_numpy(x), torch.tensor(g)).numpy()
         each = (y * x.conj()).real
         gain = 1 - math.exp(-(g**2)) + math.sqrt(math.pi) / 2 * g * special.erfc(g)
         assert each.mean() == pytest.approx(gain, abs=5 * each.std() / math.sqrt(len(x)))

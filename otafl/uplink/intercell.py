@@ -26,7 +26,7 @@ from otafl.uplink.on_air import OnAir
 from otafl.uplink.segments import sum_segments
 
 
-class Neighbours:
+class InterCellInterference:
     """Hold who hears whom, of S C rows.
 
     Parameters
@@ -46,7 +46,7 @@ class Neighbours:
         """Return what reaches each row [S C, P] of a group that all send, as its own is received:
         in the unit of f^H y."""
         segments, sent = on_air.segments, on_air.signal
-        cohort = _together(sent.cohort, self._servers)
+        cohort = _merge_servers(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
         scale = (on_air.normalised.scale[:, None] * sent.take_rows(on_air.coefficients.p.mT))[
             ..., None
@@ -103,7 +103,7 @@ def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
     return np.sort(np.where(to, np.arange(count), count), axis=2)[:, :, :most]
 
 
-def _together(cohort: Cohort, servers: int) -> Cohort:
+def _merge_servers(cohort: Cohort, servers: int) -> Cohort:
     """Return the rows of each C rows of the stack as those of one trial with C K devices."""
     counts = [
         sum(cohort.counts[first : first + servers])

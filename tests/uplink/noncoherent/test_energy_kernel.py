@@ -21,7 +21,7 @@ from torch import Tensor
 import otafl
 from otafl.core.contracts import NO_LIMITS, Group, TransmitLimits
 from otafl.uplink.base import deliver
-from otafl.uplink.noncoherent import few_antennas
+from otafl.uplink.noncoherent import energy_kernel
 
 pytestmark = pytest.mark.exact
 COUNTS = (5, 2, 1, 4)
@@ -62,7 +62,7 @@ def test_as_tensor_operations(case: str, reals: int, monkeypatch: pytest.MonkeyP
     x = torch.randn(sum(COUNTS), reals, generator=torch.Generator().manual_seed(0)).double()
     x[:, ::7], x[:, 1::7] = 0.0, -0.0
     compiled = delivered(x, **CASES[case])
-    monkeypatch.setattr(few_antennas, "serves", lambda sent, antennas: False)
+    monkeypatch.setattr(energy_kernel, "serves", lambda sent, antennas: False)
     for one, other in zip(compiled, delivered(x, **CASES[case]), strict=True):
         torch.testing.assert_close(one, other)
 
@@ -71,9 +71,9 @@ def test_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stretches of a payload are worked on side by side, and no bit depends on how many."""
     x = torch.randn(sum(COUNTS), 5001, generator=torch.Generator().manual_seed(0)).double()
     alone = delivered(x, transport="reed")
-    monkeypatch.setattr(few_antennas, "WORTH_A_THREAD", 100)
+    monkeypatch.setattr(energy_kernel, "WORTH_A_THREAD", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    assert len(few_antennas._stretches(5001, len(x))) == 3
+    assert len(energy_kernel._stretches(5001, len(x))) == 3
     for one, other in zip(alone, delivered(x, transport="reed"), strict=True):
         assert torch.equal(one, other)
 
@@ -90,7 +90,7 @@ def test_in_single_precision(transport: str, monkeypatch: pytest.MonkeyPatch) ->
         "training": {"rounds": 3},
     }
     compiled = otafl.run(scenario)
-    monkeypatch.setattr(few_antennas, "serves", lambda sent, antennas: False)
+    monkeypatch.setattr(energy_kernel, "serves", lambda sent, antennas: False)
     tensors = otafl.run(scenario)
     for name in ("train_loss", "aggregation_nmse"):
         assert bool(compiled[name].notnull().any())
@@ -102,7 +102,7 @@ def test_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation that cannot be written to, and no home."""
     kept: Any = getattr(caching, "CacheImpl", None) or caching._CacheImpl
     monkeypatch.setattr(kept, "_locator_classes", [])
-    in_order = few_antennas._compiled(lambda numbers: numbers.sort())
+    in_order = energy_kernel._compile(lambda numbers: numbers.sort())
     numbers = np.array([3.0, 1.0, 2.0])
     in_order(numbers)
     assert numbers.tolist() == [1.0, 2.0, 3.0]

@@ -20,7 +20,7 @@ from torch import Tensor
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
-AT_MOST = 8
+MAX_ANTENNAS = 8
 """Antennas."""
 
 AT_LEAST = 256
@@ -43,7 +43,11 @@ TILE = BLOCK // 2
 
 def serves(sent: Signal, antennas: int) -> bool:
     """Return whether energies of a payload are added up here."""
-    return sent.x.device.type == "cpu" and antennas <= AT_MOST and sent.num_coordinates >= AT_LEAST
+    return (
+        sent.x.device.type == "cpu"
+        and antennas <= MAX_ANTENNAS
+        and sent.num_coordinates >= AT_LEAST
+    )
 
 
 def magnitudes(x: Tensor) -> Tensor:
@@ -53,7 +57,7 @@ def magnitudes(x: Tensor) -> Tensor:
     return out
 
 
-def received(
+def draw_energies(
     sent: Signal,
     columns: slice,
     votes: Tensor | None,
@@ -101,7 +105,7 @@ def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
     return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
 
 
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+def _compile(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function of arrays that is compiled at its first call, and kept with its source or
     in the user's cache, where either can be written to."""
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
@@ -113,7 +117,7 @@ def _compiled(function: Callable[..., None]) -> Callable[..., None]:
     return made
 
 
-@_compiled
+@_compile
 def _add_magnitudes(x: Any, out: Any) -> None:
     for row in range(len(x)):
         total = x.dtype.type(0)
@@ -122,7 +126,7 @@ def _add_magnitudes(x: Any, out: Any) -> None:
         out[row] = total
 
 
-@_compiled
+@_compile
 def _hear(
     numbers: Any,
     cast: Any,
@@ -152,7 +156,7 @@ def _hear(
         minus_im[c] += mu_im - on_im
 
 
-@_compiled
+@_compile
 def _add_up(
     x: Any,
     votes: Any,
@@ -167,7 +171,7 @@ def _add_up(
     energy: Any,
     exact: Any,
 ) -> None:
-    """Add what `received` says of columns `start` to `stop` from `first` on, tile by tile."""
+    """Add what `draw_energies` says of columns `start` to `stop` from `first` on, tile by tile."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
     cast = np.ones(TILE, x.dtype)

@@ -17,7 +17,7 @@ from torch import Tensor
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.uplink.impairments.impairments import NOISE, Impairments
-from otafl.uplink.impairments.misaligned import SampleSums, aligned_noise, lmmse_filter
+from otafl.uplink.impairments.misaligned import SampleSums, compute_aligned_noise, lmmse_filter
 from otafl.uplink.on_air import OnAir
 from otafl.uplink.segments import sum_segments
 from otafl.uplink.superpose import draw_noise
@@ -41,7 +41,7 @@ class Bend:
     delay: Tensor
 
 
-def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
+def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
     """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
     included."""
     sent, gain = on_air.signal, on_air.row_gain
@@ -56,7 +56,7 @@ def bent_sum(on_air: OnAir, impairments: Impairments) -> Tensor:
         return _lmmse(on_air, bend, streams)
     spread = on_air.variance.sqrt()
     if rule == "aligned_sample":
-        spread = spread * aligned_noise(sent, delay, on).sqrt()[:, None]
+        spread = spread * compute_aligned_noise(sent, delay, on).sqrt()[:, None]
         delay = torch.zeros_like(delay)
     flat = []
     for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
@@ -72,20 +72,20 @@ def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Ten
     not only scaled."""
     sent, segments = on_air.signal, on_air.segments
     if reshapes:
-        chunks = _bent_chunks(on_air, bend, CHUNK)
+        chunks = _iterate_distorted(on_air, bend, CHUNK)
         sums = [[sent.sum(weight, part) for part in parts] for parts in chunks]
         return [torch.cat(parts, 2) for parts in zip(*sums, strict=True)]
     count = weight.shape[1]
     scaled = bend.gain[..., None] * weight[:, None]
     both = torch.cat([scaled.real, scaled.imag], 2)
-    parts = [_padded(part, segments.symbols) for part in segments.parts(sent.x)]
+    parts = [_pad(part, segments.symbols) for part in segments.parts(sent.x)]
     if len(parts) == 1:
         return [sum_segments(sent, parts[0], scaled.real, segments)]
     one, two = (sum_segments(sent, part, both, segments) for part in parts)
     return [one[:, :count] - two[:, count:], two[:, :count] + one[:, count:]]
 
 
-def _bent_chunks(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
+def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
     """Yield the one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
     channel uses after the other, of about so many numbers."""
     sent, segments = on_air.signal, on_air.segments
@@ -97,7 +97,7 @@ def _bent_chunks(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tenso
     for first in range(0, segments.symbols, width):
         stop = min(first + width, segments.symbols)
         q = column[first:stop] if len(segments.bounds) > 1 else slice(None)
-        parts = [_padded(half[:, first:stop], stop - first) for half in halves]
+        parts = [_pad(half[:, first:stop], stop - first) for half in halves]
         start = _rotation(step * first, bend.gain.dtype)
         gain = bend.gain[:, q] * start * turns[:, : stop - first]
         # not hypot, and no quotient with an infinite peak above: their gradients are not numbers
@@ -124,7 +124,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     as devices."""
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
     normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
-    halves = next(_bent_chunks(on_air, bend, sent.x.numel()))
+    halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
     believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
     squared = normalised.scale.square().clamp_min(1e-30)
@@ -152,6 +152,6 @@ def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:
     return torch.where(on, delay - earliest[cohort.trial], 0.0)
 
 
-def _padded(rows: Tensor, columns: int) -> Tensor:
+def _pad(rows: Tensor, columns: int) -> Tensor:
     """Fill a second quadrature up, which may be one symbol short."""
     return torch.nn.functional.pad(rows, (0, columns - rows.shape[1]))
