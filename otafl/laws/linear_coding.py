@@ -443,9 +443,9 @@ def _use_other_coder(real: Any) -> Any:
 
     def encode(*args: Any) -> Any:
         coded, *rest = real(*args)
-        blocks = dict(coded.blocks)
+        blocks = dict(coded.tensors)
         blocks["v0"] = 1.1 * blocks["v0"].roll(1, 0)
-        return (dataclasses.replace(coded, blocks=blocks), *rest)
+        return (dataclasses.replace(coded, tensors=blocks), *rest)
 
     return encode
 
@@ -454,8 +454,8 @@ def _divide_by_all(real: Any) -> Any:
     """Divide by the weight of all devices, also of silent ones."""
 
     def combine(self: Any, server: Any, received: Any, context: Any) -> Any:
-        count = tuple(torch.ones_like(one) for one in received.count)
-        return real(self, server, dataclasses.replace(received, count=count), context)
+        count = tuple(torch.ones_like(one) for one in received.group_weight)
+        return real(self, server, dataclasses.replace(received, group_weight=count), context)
 
     return combine
 

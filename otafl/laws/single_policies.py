@@ -266,7 +266,7 @@ def _louder_plan(real: Any) -> Any:
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         state, made = real(self, state, link)
-        more = 1.0 if bool(link.sends.all()) else math.sqrt(3.0)
+        more = 1.0 if bool(link.transmit_mask.all()) else math.sqrt(3.0)
         return state, dataclasses.replace(made, p=more * made.p)
 
     return coefficients

@@ -214,7 +214,7 @@ def scaled(factor: float, plain: Callable[..., float]) -> Callable[..., float]:
 
 
 def on_a_minibatch(plain: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda method, load: plain(method, replace(load, samples=load.batch))
+    return lambda method, load: plain(method, replace(load, num_samples=load.effective_batch_size))
 
 
 def retraction_once_a_round(patch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,9 @@ def passes_over_a_minibatch(patch: pytest.MonkeyPatch) -> None:
     for kind in (FedEM, FedPAC):
         plain = kind.count_flops
         patch.setattr(
-            kind, "count_flops", lambda m, load, f=plain: f(m, replace(load, samples=load.batch))
+            kind,
+            "count_flops",
+            lambda m, load, f=plain: f(m, replace(load, num_samples=load.effective_batch_size)),
         )
 
 

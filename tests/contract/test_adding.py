@@ -126,8 +126,8 @@ def test_a_scenario_with_them_is_valid_and_runs(copy: Path) -> None:
 def test_it_is_in_the_schema_and_on_the_site(copy: Path) -> None:
     code = (
         "import json, sys; sys.path.insert(0, 'docs/_ext'); from otafl_docs import pages; "
-        "from otafl.scenario import json_schema; "
-        "print(json.dumps([json_schema(), dict(pages.generated())]))"
+        "from otafl.scenario import build_json_schema; "
+        "print(json.dumps([build_json_schema(), dict(pages.generated())]))"
     )
     schema, site = json.loads(python(copy, "-c", code))
     for table, (_, new) in ADDED.items():

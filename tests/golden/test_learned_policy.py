@@ -52,7 +52,7 @@ def held_out(script: Any, snr_db: float, states: int = 2000) -> Link:
 def test_it_ends_within_two_percent_of_the_optimum(script: Any, policy: Any, snr_db: float) -> None:
     """In a third of the script's steps, which end within 0.4 %. Nothing is better than the
     optimum in any state."""
-    found = script.errors(policy, held_out(script, snr_db))
+    found = script.compute_errors(policy, held_out(script, snr_db))
     best = found["cao_static"]
     assert 1.0 < found["learned"].mean() / best.mean() < 1.02
     for error in found.values():

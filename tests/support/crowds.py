@@ -23,7 +23,7 @@ def make_points(devices: int, /, **keys: Any) -> list[Point]:
     """A sample a device, of whom 20 take part in each of three rounds."""
     tree = {
         "name": "crowd",
-        "data": {"name": "support.crowds:crowd", "samples": devices, "partition": "iid"},
+        "data": {"name": "support.crowds:make_dataset", "samples": devices, "partition": "iid"},
         "model": {"name": "mlp", "hidden": [4]},
         "devices": {"count": devices, "participants": PARTICIPANTS},
         "training": {"rounds": ROUNDS, "local_steps": 2, "batch_size": 1, "eval_every": 1},
