@@ -40,7 +40,7 @@ def test_a_search_tells_each_setting_its_own_value(script: dict[str, Any]) -> No
     study = script["search"](small(script), script["SPACE"], budget=5, batch=3)
     assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 5
     assert len({tuple(trial.params.values()) for trial in study.trials}) == 5
-    alone = [script["values"](small(script), [trial.params])[0] for trial in study.trials]
+    alone = [script["evaluate_batch"](small(script), [trial.params])[0] for trial in study.trials]
     np.testing.assert_allclose([trial.value for trial in study.trials], alone, atol=0.01)
     assert len(set(alone)) > 2
 

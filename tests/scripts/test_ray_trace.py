@@ -41,9 +41,9 @@ def test_free_space_is_friis(script: Any) -> None:
     import sionna.rt as rt
 
     survey = script.Survey((0.0, 0.0, 10.0), antennas=4, rays=10_000)
-    scene = script.prepared(rt.load_scene(), survey)
+    scene = script.prepare_scene(rt.load_scene(), survey)
     places = np.array([[100.0, 0.0, 1.5], [30.0, -80.0, 1.5], [0.0, 300.0, 60.0]])
-    found = script.rays(scene, places, survey)
+    found = script.trace_rays(scene, places, survey)
     distance = np.linalg.norm(places - np.array(survey.base_m), axis=1)
     wave = C / survey.carrier_hz
     friis = wave / (4.0 * np.pi * distance)
@@ -64,9 +64,9 @@ def test_one_reflector_is_two_rays(script: Any) -> None:
     import sionna.rt as rt
 
     survey = script.Survey((-0.2, 0.0, 1.0), antennas=1, rays=200_000, max_depth=1)
-    scene = script.prepared(rt.load_scene(rt.scene.simple_reflector), survey)
+    scene = script.prepare_scene(rt.load_scene(rt.scene.simple_reflector), survey)
     places = np.array([[0.2, 0.0, 0.8], [0.1, 0.1, 1.2]])
-    found = script.rays(scene, places, survey)
+    found = script.trace_rays(scene, places, survey)
     base, wave = np.array(survey.base_m), C / survey.carrier_hz
     mirror = base * [1.0, 1.0, -1.0]
     for k, place in enumerate(places):
@@ -87,7 +87,7 @@ def test_the_same_seed_writes_the_same_file(script: Any, tmp_path: Path) -> None
     )
     for number, seed in enumerate((1, 1, 2)):
         one = replace(survey, seed=seed)
-        variables = script.traced(rt.load_scene(rt.scene.simple_street_canyon), one)
+        variables = script.trace_scene(rt.load_scene(rt.scene.simple_street_canyon), one)
         script.write(tmp_path / f"{number}.nc", variables, one, "")
         files.append((tmp_path / f"{number}.nc").read_bytes())
         step = np.linalg.norm(np.diff(variables["position_m"][1], axis=0), axis=2)
