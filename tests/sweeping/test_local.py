@@ -229,7 +229,7 @@ with WorkerPool(1) as pool:
     pool.start()
     if os.fork() == 0:
         time.sleep(600)
-    print(pool._running[0]._process.pid, flush=True)
+    print(pool._running_workers[0]._process.pid, flush=True)
     time.sleep(600)
 """
 
