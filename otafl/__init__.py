@@ -63,15 +63,6 @@ _LAZY = {
     "select_tuned": "otafl.analysis.tuning",
 }
 
-_OLD_NAMES = {
-    "deviation": "compute_loss_deviation",
-    "symbols_per_round": "compute_symbols_per_round",
-    "timeline_of": "extract_timeline",
-    "to_reach": "compute_cost_to_reach",
-    "tuned": "select_tuned",
-}
-"""Old name -> new name."""
-
 
 def run(
     scenario: Scenario | Mapping[str, Any] | str | Path,
@@ -157,7 +148,7 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("otafl")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    return getattr(import_module(__name__), find_new_name(__name__, _OLD_NAMES, name))
+    return getattr(import_module(__name__), find_new_name(__name__, name))
 
 
 def __dir__() -> list[str]:

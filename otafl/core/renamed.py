@@ -1,11 +1,12 @@
 """Former names in parts that users have written, which still work with a warning.
 
-`OLD_NAMES` lists the methods and attributes of contracts, `find_new_name` serves the names of a
-module. Both are removed with version 0.3.
+`OLD_NAMES` lists the methods and attributes of contracts, `OLD_GLOBALS` the names in modules. Both
+are removed with version 0.3.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -228,6 +229,57 @@ OLD_NAMES: Mapping[str, Mapping[str, str]] = {
 }
 """Class -> old name of a method or attribute -> its new one."""
 
+OLD_GLOBALS: Mapping[str, Mapping[str, str]] = {
+    "otafl": {
+        "deviation": "compute_loss_deviation",
+        "symbols_per_round": "compute_symbols_per_round",
+        "timeline_of": "extract_timeline",
+        "to_reach": "compute_cost_to_reach",
+        "tuned": "select_tuned",
+    },
+    "otafl.core.contracts": {
+        "Blocks": "Tensors",
+        "FineTune": "FineTuneSpec",
+        "Heard": "DeliveredMasks",
+        "LEAST_RATE": "MIN_RATE",
+        "LEAST_SNR": "MIN_SNR",
+        "Level": "Submodel",
+        "Limits": "TransmitLimits",
+        "LocalLoad": "Workload",
+        "Moments": "MomentsFn",
+        "Predict": "PredictFn",
+        "Statistics": "ChannelStatistics",
+        "Work": "LocalData",
+        "column": "unsqueeze_like",
+        "combined": "apply_combiner",
+        "taken": "take_rows",
+    },
+    "otafl.core.settings": {
+        "removed": "declare_removed",
+        "stackable": "declare_stackable",
+    },
+    "otafl.data": {
+        "loaded": "load_cached",
+    },
+    "otafl.own_loop.differentiable": {
+        "combined": "apply_combiner",
+        "within_budget": "scale_to_budget",
+    },
+    "otafl.plots": {
+        "main_variable": "find_main_variable",
+        "overview": "draw_overview",
+        "table": "build_table",
+    },
+    "otafl.results.end_values": {
+        "ended": "select_end_total",
+    },
+    "otafl.selection.base": {
+        "host": "to_host",
+        "lowest": "select_lowest",
+    },
+}
+"""Module -> old name of a function, class or constant -> its new one."""
+
 
 class Renamed:
     """A contract whose methods or attributes had other names, which `OLD_NAMES` lists.
@@ -247,8 +299,8 @@ class Renamed:
 
         def __getattr__(self, name: str) -> Any:
             new = list_old_names(type(self)).get(name)
-            if new is None:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if new is None:  # the error that led here, which may be that of a property
+                return super().__getattribute__(name)
             _warn(f"{type(self).__name__}.{name} is now called {new}", 3)
             return getattr(self, new)
 
@@ -262,20 +314,27 @@ def list_old_names(kind: type[Any]) -> dict[str, str]:
     }
 
 
-def find_new_name(module: str, table: Mapping[str, str], name: str) -> str:
+def keep_old_names(module: str) -> None:
+    """Let the old names in a module, which `OLD_GLOBALS` lists, give the new ones and warn."""
+    scope: Any = sys.modules[module]
+    scope.__getattr__ = lambda name: getattr(scope, find_new_name(module, name))
+
+
+def find_new_name(module: str, name: str) -> str:
     """Return the new name of an attribute of a module, with a warning.
 
-    It is for a module's own `__getattr__`.
+    It is for the `__getattr__` of modules.
 
     Raises
     ------
     AttributeError
         If the module never had an attribute of this name.
     """
-    if name not in table:
+    new = OLD_GLOBALS[module].get(name)
+    if new is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    _warn(f"{module}.{name} is now called {table[name]}", 4)
-    return table[name]
+    _warn(f"{module}.{name} is now called {new}", 4)
+    return new
 
 
 def _warn(text: str, stacklevel: int) -> None:

@@ -10,17 +10,14 @@ import functools
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema
 
 from otafl.core.errors import RemovedSetting
 from otafl.core.problems import Problem
-from otafl.core.renamed import find_new_name
-
-_OLD_NAMES = {"removed": "declare_removed", "stackable": "declare_stackable"}
-"""Old name -> new name."""
+from otafl.core.renamed import keep_old_names
 
 Decibels = Annotated[float, Field(ge=-1000, le=1000)]
 """A level in dB, dBm or dBi.
@@ -187,7 +184,4 @@ def iterate_disclosures(settings: type[BaseModel]) -> Iterator[tuple[str, DataDi
         yield from ((name, mark) for mark in info.metadata if isinstance(mark, DataDisclosure))
 
 
-if not TYPE_CHECKING:  # else every name would be one of this module's
-
-    def __getattr__(name: str) -> Any:
-        return globals()[find_new_name(__name__, _OLD_NAMES, name)]
+keep_old_names(__name__)

@@ -11,18 +11,13 @@ transport: normalisation, combining, impairments.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch import Tensor
 
 from otafl.core.contracts import NOISE_VARIANCE, apply_combiner
-from otafl.core.renamed import find_new_name
+from otafl.core.renamed import keep_old_names
 
 __all__ = ["aggregation_mse", "apply_combiner", "effective_gains", "scale_to_budget", "superpose"]
-
-_OLD_NAMES = {"combined": "apply_combiner", "within_budget": "scale_to_budget"}
-"""Old name -> new name."""
 
 
 def effective_gains(h: Tensor, p: Tensor, eta: Tensor) -> Tensor:
@@ -140,7 +135,4 @@ def scale_to_budget(share: Tensor, budget: Tensor, power: Tensor) -> Tensor:
     return torch.sigmoid(share) * (budget / power).sqrt()
 
 
-if not TYPE_CHECKING:  # else every name would be one of this module's
-
-    def __getattr__(name: str) -> Any:
-        return globals()[find_new_name(__name__, _OLD_NAMES, name)]
+keep_old_names(__name__)

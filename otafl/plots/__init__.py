@@ -27,12 +27,7 @@ _HOMES = {
     "style": ("COLOURS", "LINES", "MANY", "MARKERS"),
     "tables": ("build_table", "write_csv"),
 }
-_OLD_NAMES = {
-    "main_variable": "find_main_variable",
-    "overview": "draw_overview",
-    "table": "build_table",
-}
-"""Old name -> new name."""
+
 
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -40,7 +35,7 @@ _MODULES = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    return getattr(import_module(__name__), find_new_name(__name__, _OLD_NAMES, name))
+    return getattr(import_module(__name__), find_new_name(__name__, name))
 
 
 def __dir__() -> list[str]:

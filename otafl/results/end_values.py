@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from otafl.core.errors import UserError
-from otafl.core.renamed import find_new_name
+from otafl.core.renamed import keep_old_names
 from otafl.core.suggestions import format_count, make_unknown_name_error
-
-_OLD_NAMES = {"ended": "select_end_total"}
-"""Old name -> new name."""
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,7 +125,4 @@ def select_end_total(dataset: xr.Dataset, name: str) -> xr.DataArray:
     return values.transpose(*axes, "trial")
 
 
-if not TYPE_CHECKING:  # else every name would be one of this module's
-
-    def __getattr__(name: str) -> Any:
-        return globals()[find_new_name(__name__, _OLD_NAMES, name)]
+keep_old_names(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,13 +13,10 @@ from torch import Tensor
 
 from otafl.core import settings
 from otafl.core.contracts import ChannelState, Cohort, Hyper, LinkBudget, Payload
-from otafl.core.renamed import find_new_name
+from otafl.core.renamed import keep_old_names
 from otafl.core.rng import Streams, declare_purpose
 from otafl.core.stateful import Stateful
 from otafl.csi.base import Csi
-
-_OLD_NAMES = {"host": "to_host", "lowest": "select_lowest"}
-"""Old name -> new name."""
 
 KEYS = declare_purpose("selection", __name__)
 
@@ -173,7 +170,4 @@ def to_host(values: Tensor) -> np.ndarray:
     return np.asarray(values.detach().to("cpu", torch.float64))
 
 
-if not TYPE_CHECKING:  # else every name would be one of this module's
-
-    def __getattr__(name: str) -> Any:
-        return globals()[find_new_name(__name__, _OLD_NAMES, name)]
+keep_old_names(__name__)

@@ -6,8 +6,6 @@ in a round, n rows of one payload group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from otafl.core.contracts.cohort import Cohort
 from otafl.core.contracts.context import Context, LocalContext
 from otafl.core.contracts.learning import (
@@ -37,7 +35,7 @@ from otafl.core.contracts.link import (
 )
 from otafl.core.contracts.payload import Broadcast, DeliveredMasks, Group, Payload, Received
 from otafl.core.contracts.tensors import MODEL, Hyper, Tensors, take_rows, unsqueeze_like
-from otafl.core.renamed import find_new_name
+from otafl.core.renamed import keep_old_names
 
 __all__ = [
     "MIN_RATE",
@@ -76,26 +74,4 @@ __all__ = [
     "unsqueeze_like",
 ]
 
-_OLD_NAMES = {
-    "Blocks": "Tensors",
-    "FineTune": "FineTuneSpec",
-    "Heard": "DeliveredMasks",
-    "LEAST_RATE": "MIN_RATE",
-    "LEAST_SNR": "MIN_SNR",
-    "Level": "Submodel",
-    "Limits": "TransmitLimits",
-    "LocalLoad": "Workload",
-    "Moments": "MomentsFn",
-    "Predict": "PredictFn",
-    "Statistics": "ChannelStatistics",
-    "Work": "LocalData",
-    "column": "unsqueeze_like",
-    "combined": "apply_combiner",
-    "taken": "take_rows",
-}
-"""Old name -> new name, for parts that users have written."""
-
-if not TYPE_CHECKING:  # else every name would be one of this module's
-
-    def __getattr__(name: str) -> Any:
-        return globals()[find_new_name(__name__, _OLD_NAMES, name)]
+keep_old_names(__name__)
