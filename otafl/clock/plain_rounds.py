@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from otafl.devices.availability import Life
 from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
-FEW = 12
+MIN_DEVICES = 12
 """Devices of all trials below which SimPy is as fast as arrays."""
 
 
@@ -38,24 +38,41 @@ def can_be_plain(
     - Nothing is logged: a log is a list of objects for each device, which arrays do not shorten.
     - There are not too few devices for it to be worth while.
     """
-    if hardware.flops_per_s.size < FEW:
+    if hardware.flops_per_s.size < MIN_DEVICES:
         return False
     waits_for_all = all(replace(one, deadline_s=math.inf, late="drop") == Rules() for one in rules)
     return waits_for_all and hardware.is_on_mains and not any(map(len, lives)) and not log
 
 
-Given = tuple[Any, ...]
+class RoundStart(NamedTuple):
+    """What a clock is told of a round that begins.
+
+    participants: S arrays of available devices. downlink_s, compute_s, compute_w: [N] in their
+    order, trial by trial; downlink_s may be one number for all. broadcast_s: [S] until all have the
+    model, or one number for all; the longest downlink_s if None.
+    """
+
+    round: int
+    participants: Sequence[np.ndarray]
+    downlink_s: np.ndarray | float
+    compute_s: np.ndarray
+    compute_w: np.ndarray
+    broadcast_s: np.ndarray | float | None
+
+    def expand_columns(self) -> list[np.ndarray]:
+        """Return downlink_s, compute_s and compute_w, [N] each."""
+        columns = self.downlink_s, self.compute_s, self.compute_w
+        return [np.broadcast_to(column, len(self.compute_s)) for column in columns]
 
 
 class PlainRounds:
-    """Keep time and joules of S trials from plain round to plain round.
+    """Time and joules of S trials in plain rounds.
 
     A round counts when its slot has ended. Until then all is kept as it was before it, and what the
     clock was told of it, so that the round can be gone through with SimPy.
 
     now_s, started, running: [S]; the clock's instants, updates and trials that have not stopped.
-    told: what `Clock.begin` was told of a round whose slots have not ended. opened_s: [S] when they
-    have opened, None before.
+    start: of a round whose slots have not ended. opened_s: [S] when they have opened, None before.
     """
 
     def __init__(self, hardware: Hardware, rules: Sequence[Rules]) -> None:
@@ -76,36 +93,29 @@ class PlainRounds:
         # memory is had as it is touched
         self._spent = np.zeros((len(CAUSES), self._trials, self._devices))
         self._asleep_s = np.zeros((self._trials, self._devices))
-        self.told: Given | None = None
+        self.start: RoundStart | None = None
         self.opened_s: np.ndarray | None = None
 
     @property
     def is_between(self) -> bool:
-        """Say whether no round has begun that has not ended."""
-        return self.told is None
+        """Whether every round that has begun has ended."""
+        return self.start is None
 
-    def begin(
-        self,
-        round: int,
-        participants: Sequence[np.ndarray],
-        downlink_s: np.ndarray | float,
-        compute_s: np.ndarray,
-        compute_w: np.ndarray,
-        broadcast_s: np.ndarray | float | None,
-    ) -> bool:
+    def begin(self, start: RoundStart) -> bool:
         """Begin a round as `Clock.begin` does, unless it is not plain: then return False."""
         if not self.is_between:
             return False
-        counts = np.fromiter(map(len, participants), np.int64, self._trials)
+        counts = np.fromiter(map(len, start.participants), np.int64, self._trials)
         trial = np.repeat(np.arange(self._trials), counts)
-        cell = trial * self._devices + np.concatenate(participants)
-        columns = [np.broadcast_to(c, len(cell)) for c in (downlink_s, compute_s, compute_w)]
+        cell = trial * self._devices + np.concatenate(start.participants)
+        columns = start.expand_columns()
         if not self.running.all():
             keep = self.running[trial]
             trial, cell, *columns = (one[keep] for one in (trial, cell, *columns))
             counts = np.where(self.running, counts, 0)
         down_s, own_s, watts = columns
         delay_s = down_s + own_s
+        broadcast_s = start.broadcast_s
         if broadcast_s is None:
             broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
         lasts_s = np.broadcast_to(np.asarray(broadcast_s, dtype=float), self._trials)
@@ -120,7 +130,7 @@ class PlainRounds:
         bound_s = self.now_s + np.maximum(0.0, (self.now_s + self._deadline_s) - self.now_s)
         if (latest_s > bound_s).any():
             return False
-        self.told = (round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        self.start = start._replace(broadcast_s=broadcast_s)
         self._counts, self._trial, self._cell = counts, trial, cell
         self._sent_s, self._began_s, self._ready_s = sent_s, sent_s + down_s, ready_s
         self._compute_w, self._latest_s = watts, latest_s
@@ -128,7 +138,7 @@ class PlainRounds:
 
     def open_slot(self, together: int) -> bool:
         """Advance to the slots as `Clock.open_slot` does, if a round has begun as a plain one."""
-        if self.told is None or self.opened_s is not None:
+        if self.start is None or self.opened_s is not None:
             return False
         self.opened_s = self._meet(self._latest_s, together)
         return True
@@ -141,16 +151,16 @@ class PlainRounds:
 
     def list_slots(self) -> list[Slot]:
         """Return the S slots that have opened."""
-        assert self.told is not None
+        assert self.start is not None
         assert self.opened_s is not None
         bounds = np.cumsum(self._counts)[:-1]
         devices = [one.tolist() for one in np.split(self._cell % self._devices, bounds)]
         return [
-            Slot(opened_s, own, [self.told[0]] * len(own))
+            Slot(opened_s, own, [self.start.round] * len(own))
             for opened_s, own in zip(self.opened_s.tolist(), devices, strict=True)
         ]
 
-    def list_sending(self) -> list[list[int]]:
+    def list_transmitters(self) -> list[list[int]]:
         """Return the S lists of devices in the slots that have opened, ascending."""
         return [slot.on_time for slot in self.list_slots()]
 
@@ -180,7 +190,7 @@ class PlainRounds:
         self._charge(opened_s, stop_s, None if joules is None else joules.reshape(-1)[cell])
         self.now_s = np.where(self.running, self.opened_s + airtime_s, self.now_s)
         self.started += self._counts
-        self.told = self.opened_s = None
+        self.start = self.opened_s = None
         return True
 
     def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
@@ -208,7 +218,7 @@ class PlainRounds:
             spent[TRANSMIT, cell] += joules
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
-        """Let trials wait for each other as `Clock.meet` does."""
+        """Make trials wait for each other as `Clock.synchronise` does."""
         met_s = self._meet(self.now_s, trials)
         self.now_s = np.where(self.running, np.maximum(met_s, met_s + np.asarray(seconds)), met_s)
 
@@ -229,8 +239,7 @@ class PlainRounds:
         return spent
 
     def hand_over(self, trials: Sequence[TrialClock]) -> None:
-        """Let clocks that have just been made be where the trials were at the end of the last
-        round."""
+        """Set new clocks to the end of the trials' last round."""
         columns = self.now_s.tolist(), self.started.tolist(), self.running.tolist()
         for number, (now_s, started, running) in enumerate(zip(*columns, strict=True)):
             trial = trials[number]

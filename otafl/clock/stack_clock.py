@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from otafl.clock.local_work import Slot
-from otafl.clock.plain_rounds import PlainRounds, can_be_plain
+from otafl.clock.plain_rounds import PlainRounds, RoundStart, can_be_plain
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.devices.availability import Life
@@ -67,8 +67,8 @@ class Clock:
             plain, self._plain = self._plain, None
             self._trials = self._make_trials()
             plain.hand_over(self._trials)
-            if plain.told is not None:
-                self._begin(*plain.told)
+            if plain.start is not None:
+                self._begin(plain.start)
                 if plain.opened_s is not None:
                     self._open_slot()
         return self._trials
@@ -154,33 +154,24 @@ class Clock:
             number for all.
         broadcast_s : [S] until all have the model; the longest downlink_s if not given.
         """
-        told = (round, participants, downlink_s, compute_s, compute_w, broadcast_s)
-        self._record_call("begin", *told)
-        if self._plain is None or not self._plain.begin(*told):
-            self._begin(*told)
+        start = RoundStart(round, participants, downlink_s, compute_s, compute_w, broadcast_s)
+        self._record_call("begin", *start)
+        if self._plain is None or not self._plain.begin(start):
+            self._begin(start)
 
-    def _begin(
-        self,
-        round: int,
-        participants: Sequence[np.ndarray],
-        downlink_s: np.ndarray | float,
-        compute_s: np.ndarray,
-        compute_w: np.ndarray,
-        broadcast_s: np.ndarray | float | None,
-    ) -> None:
+    def _begin(self, start: RoundStart) -> None:
         """Begin a round with SimPy."""
-        rows = len(compute_s)
-        columns = [np.broadcast_to(c, rows).tolist() for c in (downlink_s, compute_s, compute_w)]
+        columns = [column.tolist() for column in start.expand_columns()]
         none = [None] * len(self.trials)
         whole: Sequence[float | None] = (
-            none if broadcast_s is None else self._expand_to_trials(broadcast_s)
+            none if start.broadcast_s is None else self._expand_to_trials(start.broadcast_s)
         )
         first = 0
-        for trial, devices, longest in zip(self.trials, participants, whole, strict=True):
+        for trial, devices, longest in zip(self.trials, start.participants, whole, strict=True):
             stop = first + len(devices)
             if not trial.stopped:
                 down, seconds, watts = (column[first:stop] for column in columns)
-                trial.start(round, devices.tolist(), down, seconds, watts, longest)
+                trial.start(start.round, devices.tolist(), down, seconds, watts, longest)
             first = stop
 
     def open_slot(self) -> list[Slot]:
@@ -248,30 +239,40 @@ class Clock:
         joules, on_air_s, crashed : [S, K], of which what those say who transmit counts.
         """
         plain, given = self._plain, (airtime_s, joules, on_air_s, crashed, downtime_s)
-        if plain is not None and self.journal is None and plain.close_slot(*given):
-            return
         if plain is not None and plain.opened_s is not None:
-            sending = plain.list_sending()
-        else:
-            sending = [trial.list_transmitters() for trial in self.trials]
-        columns = (
+            noted = None if self.journal is None else plain.list_transmitters()
+            if plain.close_slot(*given):
+                if noted is not None:
+                    self._record_call("transmit", *self._list_columns(noted, *given))
+                return
+        self.transmit(
+            *self._list_columns([trial.list_transmitters() for trial in self.trials], *given)
+        )
+
+    def _list_columns(
+        self,
+        transmitters: Sequence[list[int]],
+        airtime_s: np.ndarray | float,
+        joules: np.ndarray | None,
+        on_air_s: np.ndarray | None,
+        crashed: np.ndarray | None,
+        downtime_s: np.ndarray | float,
+    ) -> tuple[Sequence[Any], ...]:
+        """Return what `transmit` is given, of what `close_slot` is."""
+        return (
             self._expand_to_trials(airtime_s),
-            _select_devices(joules, sending),
-            _select_devices(on_air_s, sending),
-            _select_devices(crashed, sending),
+            *(_select_devices(one, transmitters) for one in (joules, on_air_s, crashed)),
             self._expand_to_trials(downtime_s),
         )
-        if plain is not None and plain.close_slot(*given):
-            self._record_call("transmit", *columns)
-        else:
-            self.transmit(*columns)
 
     def transmit(self, *columns: Sequence[Any]) -> None:
         """End the round: what `TrialClock.transmit` is given, S each."""
         self._record_call("transmit", *columns)
         if self._plain is not None:
             airtime_s, downtime_s = np.asarray(columns[0]), np.asarray(columns[4])
-            joules, on_air_s, crashed = (_spread(one, self.devices) for one in columns[1:4])
+            joules, on_air_s, crashed = (
+                _scatter_to_devices(one, self.devices) for one in columns[1:4]
+            )
             if self._plain.close_slot(airtime_s, joules, on_air_s, crashed, downtime_s):
                 return
         for trial, *own in zip(self.trials, *columns, strict=True):
@@ -356,7 +357,7 @@ def _get_nothing(trial: TrialClock) -> Slot:
     return Slot(trial.get_time_s(), [], [])
 
 
-def _spread(values: Sequence[dict[int, Any] | None], devices: int) -> np.ndarray | None:
+def _scatter_to_devices(values: Sequence[dict[int, Any] | None], devices: int) -> np.ndarray | None:
     """Return the values [S, K] of what `_select_devices` returned, 0 for the other devices."""
     if any(one is None for one in values):
         return None

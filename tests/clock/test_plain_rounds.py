@@ -207,7 +207,7 @@ def test_a_round_is_left_to_simpy_when_somebody_is_late() -> None:
 
 
 def test_errors_are_those_of_simpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_rounds, "FEW", 0)
+    monkeypatch.setattr(plain_rounds, "MIN_DEVICES", 0)
     clock = Clock(Hardware.stack([made(2)]), [Rules()], [()])
     with pytest.raises(ValueError, match="seconds must be finite"):
         clock.begin(0, [np.arange(2)], 0.0, np.array([1.0, np.nan]), np.ones(2))
@@ -224,7 +224,7 @@ def test_swapping_the_speeds_of_two_devices_changes_who_makes_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the first round all are on time, in the second the slower device is not."""
-    monkeypatch.setattr(plain_rounds, "FEW", 0)
+    monkeypatch.setattr(plain_rounds, "MIN_DEVICES", 0)
     for slow, fast in ((0, 1), (1, 0)):
         clock = Clock(Hardware.stack([made(2)]), [Rules(deadline_s=2.0)], [()])
         seconds = np.ones(2)
