@@ -261,9 +261,10 @@ class Algorithm(Stateful, ABC):
 
     @property
     def is_per_device(self) -> bool:
-        """Say whether `build_views` and `compute_metrics` look at devices one by one: what they
-        make of each row of the devices' blocks [S, M, *shape] depends on no other, nor on M being
-        K.
+        """Whether `build_views` and `compute_metrics` treat devices independently.
+
+        Their results for each row of the devices' tensors [S, M, *shape] then depend on no other
+        row, nor on M being K.
 
         Then devices that are still at the start can be tested together. By default a method that
         has no views or measures of its own.

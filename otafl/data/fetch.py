@@ -28,7 +28,7 @@ _BROKEN = (
 
 
 class Available(NamedTuple):
-    """Hold a line of `otafl data list`. location: the folder, or what the set ships with."""
+    """A line of `otafl data list`. location: the folder, or the origin of an embedded set."""
 
     name: str
     location: str

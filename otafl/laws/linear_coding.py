@@ -11,128 +11,35 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.algorithms.fedrlr import FedRLR
 from otafl.algorithms.fedrlr_plus import FedRLRPlus
-from otafl.core.contracts import Batch, Cohort, Context, Group, LocalContext, Received, Tensors
-from otafl.core.rng import Streams
+from otafl.core.contracts import Context, Group, Received, Tensors
 from otafl.factorised import random_linear_coding
 from otafl.factorised.lowrank import LowRank, project_out, to_dense
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_exact, check_mean, check_ratios, largest, state_law
+from otafl.laws.coded_models import (
+    F64,
+    draw_gains,
+    draw_points,
+    make_streams,
+    send_models,
+)
 from otafl.laws.mutations import build_mutations, change_result, replace_by
+from otafl.laws.transports import ignore_total_energy
 from otafl.models.base import flatten, unflatten
 from otafl.models.mlp import Mlp
-from otafl.models.softmax_regression import SoftmaxRegression
 from otafl.uplink.base import deliver
 
 FEDRLR = "Xue, Lau 2023"
-F64 = torch.float64
 
 EQUAL, MIXED, ONE = (1.0,) * 4, (5.0, 2.0, 1.0, 0.5), (1.0, 1e-9, 1e-9, 1e-9)
 """Singular values."""
-
-
-@dataclass(frozen=True)
-class _NoLoss:
-    """Local data whose loss does not count: the sample weights are zero."""
-
-    cohort: Cohort
-    inputs: int
-    steps: int = 1
-
-    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
-        weight = self.cohort.weight.new_zeros(self.cohort.num_rows, 1)
-        label = torch.zeros_like(self.cohort.device)[:, None]
-        return Batch(weight.new_zeros(self.cohort.num_rows, 1, self.inputs), label, weight)
-
-
-def _make_cohort(weight: Tensor) -> Cohort:
-    """Make a cohort of all devices, of weights [S, K]."""
-    trials, devices = weight.shape
-    row = torch.arange(trials * devices, device=weight.device)
-    return Cohort.create(
-        row // devices, row % devices, weight.flatten(), (devices,) * trials, devices
-    )
-
-
-def _make_streams(bench: Bench, trials: int) -> Streams:
-    return Streams([9] * trials, list(range(trials)), bench.torch_device, F64)
-
-
-def _draw_points(bench: Bench, s: Sequence[float], m: int, n: int, models: int) -> LowRank:
-    """Draw bases of so many models with the singular values s."""
-    streams = _make_streams(bench, models)
-    u, v = (
-        torch.linalg.qr(streams.draw_normal(CONFORMANCE / name, 0, (side, len(s))))[0]
-        for name, side in (("left", m), ("right", n))
-    )
-    return LowRank(u, torch.tensor(s, dtype=F64, device=u.device).expand(models, -1), v)
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """Factors [S, K, M or N, R] that devices transmit, and what the server makes of them."""
-
-    algorithm: FedRLR
-    cohort: Cohort
-    coded: Tensors
-
-    def combine(self, streams: Streams, gain: dict[str, Tensor], noise: float = 0.0) -> Tensor:
-        """Compute Theta_0 [S, M, N] from the gains [S, K] of both factors, 0 for a silent device.
-
-        noise: variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
-        """
-        received: Tensors = {}
-        for name, one in gain.items():
-            value = torch.einsum("sk,skmr->smr", one, self.coded[name])
-            z = streams.draw_normal(CONFORMANCE / name, 1, tuple(value.shape[1:]))
-            received[name] = (value + z * math.sqrt(noise)).mT
-        left = gain["u0"]
-        bias = {"b0": left.new_zeros(len(left), received["v0"].shape[2])}
-        weight = (self.cohort.weight.view_as(left) * (left != 0)).sum(1)
-        message = Received((received, bias), (weight, weight), None, None)
-        state = self.algorithm.update_server(bias, message, Context(self.cohort, {}, streams, 0))
-        return to_dense(LowRank(state["u0"], state["s0"], state["v0"]))
-
-
-def _send(streams: Streams, point: LowRank, devices: int, weight: Tensor | None = None) -> _Sent:
-    """Encode the models of K devices, one point for all or K points, in each of S trials."""
-    trials, rank = streams.num_trials, point.s.shape[1]
-    m, n = point.u.shape[1], point.v.shape[1]
-    model = SoftmaxRegression(SoftmaxRegression.Settings(), (m,), n)
-    algorithm = FedRLR(FedRLR.Settings(rank=rank), model, devices)
-    if weight is None:
-        weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=point.s.device)
-    cohort = _make_cohort(weight.expand(trials, devices))
-    own = {
-        f"{name}0": block.expand(trials, devices, *block.shape[1:]).flatten(0, 1)
-        for name, block in zip("usv", point, strict=True)
-    }
-    own["b0"] = weight.new_zeros(trials * devices, n)
-    server = {name: block[::devices] for name, block in own.items()}
-    zero = weight.new_zeros(trials)
-    hyper = {"q": zero + 1.0, "nu": zero + 1.0, "c1": zero, "mu": zero}
-    rows = algorithm.broadcast(server, cohort).expand_rows(cohort, 0, cohort.num_rows)
-    work: Any = _NoLoss(cohort, m)
-    context = LocalContext(cohort, hyper, streams, 0, work)
-    _, payload, _ = algorithm.run_local_update(rows, own, context)
-    coded = {name: b.mT.unflatten(0, (trials, devices)) for name, b in payload[0].tensors.items()}
-    return _Sent(algorithm, cohort, coded)
-
-
-def _draw_gains(streams: Streams, devices: int, faded: bool, name: str = "gain") -> Tensor:
-    """Draw |h| [S, K] of Rayleigh fading, or ones."""
-    if not faded:
-        return torch.ones(streams.num_trials, devices, dtype=F64, device=streams.device)
-    draw = streams.draw_normal(CONFORMANCE / name, 0, (devices, 2))
-    return draw.square().sum(-1).div(2.0).sqrt()
 
 
 def _check_means(samples: Tensor, law: Tensor | float, case: str) -> Check:
@@ -149,9 +56,9 @@ def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
     Entries are +-1/sqrt(R), equal for U and V. F F^T has the mean 1, and entries of variance 1/R
     off the diagonal. Coders of devices and trials are independent.
     """
-    streams = _make_streams(bench, bench.scale_size(8000))
+    streams = make_streams(bench, bench.scale_size(8000))
     eye = torch.eye(rank, dtype=F64, device=bench.torch_device)[None]
-    coded = _send(streams, LowRank(eye, torch.ones_like(eye[:, 0]), eye), 2).coded
+    coded = send_models(streams, LowRank(eye, torch.ones_like(eye[:, 0]), eye), 2).coded
     f = coded["u0"] * math.sqrt(2.0)
     yield check_exact(0.0, float((coded["u0"] - coded["v0"]).abs().max()), 1e-12, "U and V differ")
     yield check_exact(0.0, float((f.abs() - rank**-0.5).abs().max()), 1e-12, "magnitude")
@@ -167,8 +74,8 @@ def _coder_moments(bench: Bench, rank: int) -> Iterator[Check]:
 @state_law("algorithm fedrlr: energy of the factors", f"{FEDRLR}; w_k sum s, E |X_U|^2 = sum s")
 def _factor_energy(bench: Bench) -> Iterator[Check]:
     """Compare the energies of both factors of each device, and that of the sum over ten devices."""
-    streams = _make_streams(bench, bench.scale_size(4000))
-    sent = _send(streams, _draw_points(bench, MIXED, 12, 9, 1), 10)
+    streams = make_streams(bench, bench.scale_size(4000))
+    sent = send_models(streams, draw_points(bench, MIXED, 12, 9, 1), 10)
     for name, block in sent.coded.items():
         energy = block.square().sum((2, 3)) * 10.0 / sum(MIXED)
         yield check_exact(0.0, float((energy - 1.0).abs().max()), 1e-11, name)
@@ -183,16 +90,16 @@ MEANS = ("unit gains", "GBMA", "truncated inversion", "a fade for each factor")
 @state_law("algorithm fedrlr: mean model", f"{FEDRLR}, eq. 28; pi/4 for two fades", "{}", MEANS)
 def _mean_model(bench: Bench, case: str) -> Iterator[Check]:
     """Compare E[Theta_0] of five different models, with noise, with the mean of the models."""
-    devices, streams = 5, _make_streams(bench, bench.scale_size(20_000))
-    point = _draw_points(bench, (2.0, 0.7), 4, 3, devices)
-    left = _draw_gains(streams, devices, case != "unit gains")
+    devices, streams = 5, make_streams(bench, bench.scale_size(20_000))
+    point = draw_points(bench, (2.0, 0.7), 4, 3, devices)
+    left = draw_gains(streams, devices, case != "unit gains")
     right = left
     if case == "truncated inversion":
         left = right = (left.square() >= 0.7).to(F64)
     elif case == "a fade for each factor":
-        right = _draw_gains(streams, devices, True, "other gain")
+        right = draw_gains(streams, devices, True, "other gain")
     on_air = (left != 0).any(1)
-    sent = _send(streams, point, devices)
+    sent = send_models(streams, point, devices)
     found = sent.combine(streams, {"u0": left, "v0": right}, 0.02 / devices)[on_air]
     target = to_dense(point).mean(0)
     law = math.pi / 4.0 if case == "a fade for each factor" else 1.0
@@ -241,14 +148,14 @@ def _equal_models(bench: Bench) -> Iterator[Check]:
     figures, installed, laws = [], [], []
     for s, devices, faded, figure in DISTORTIONS:
         case = f"s={s[0]:g}..{s[-1]:g}, K={devices}, {'GBMA' if faded else 'unit gains'}"
-        law, point = _compute_distortion(s, devices, faded), _draw_points(bench, s, 12, 9, 1)
+        law, point = _compute_distortion(s, devices, faded), draw_points(bench, s, 12, 9, 1)
         weight = torch.full((devices,), 1.0 / devices, dtype=F64, device=bench.torch_device)
         figures.append(figure)
         installed.append(_compute_general(point, devices, faded, weight))
         laws.append(law)
-        streams = _make_streams(bench, bench.scale_size(4000))
-        gain = _draw_gains(streams, devices, faded)
-        error = _send(streams, point, devices).combine(streams, {"u0": gain, "v0": gain})
+        streams = make_streams(bench, bench.scale_size(4000))
+        gain = draw_gains(streams, devices, faded)
+        error = send_models(streams, point, devices).combine(streams, {"u0": gain, "v0": gain})
         square = (error - to_dense(point)).square().sum((1, 2)) / to_dense(point).square().sum()
         yield check_mean(law, square.cpu().numpy(), case)
     yield check_ratios(np.array(laws), np.array(figures), 1e-5, "in figures")
@@ -268,9 +175,9 @@ def _unequal_models(bench: Bench) -> Iterator[Check]:
         u, s, vt = torch.linalg.svd(whole, full_matrices=False)
         factors = (u[:, :, :rank], s[:, :rank] * scale, vt[:, :rank].mT)
         point = LowRank(*(factor.to(bench.torch_device) for factor in factors))
-        streams = _make_streams(bench, bench.scale_size(20_000))
-        gain = _draw_gains(streams, devices, faded)
-        sent = _send(streams, point, devices, weight)
+        streams = make_streams(bench, bench.scale_size(20_000))
+        gain = draw_gains(streams, devices, faded)
+        sent = send_models(streams, point, devices, weight)
         target = (weight[:, None, None] * to_dense(point)).sum(0)
         off = sent.combine(streams, {"u0": gain, "v0": gain}) - target
         square = off.square().sum((1, 2)) / target.square().sum()
@@ -291,9 +198,9 @@ def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> f
 def _product_noise(bench: Bench, case: str) -> Iterator[Check]:
     """Compare what noise adds to the recovered product of one 40 x 24 layer of ten devices."""
     devices, m, n, v = 10, 40, 24, 0.005
-    streams = _make_streams(bench, bench.scale_size(2000))
-    gain = _draw_gains(streams, devices, case == "GBMA")
-    sent = _send(streams, _draw_points(bench, MIXED, m, n, 1), devices)
+    streams = make_streams(bench, bench.scale_size(2000))
+    gain = draw_gains(streams, devices, case == "GBMA")
+    sent = send_models(streams, draw_points(bench, MIXED, m, n, 1), devices)
     gains = {"u0": gain, "v0": gain}
     gap = sent.combine(streams, gains, v) - sent.combine(streams, gains)
     law = _compute_noise(sum(MIXED), len(MIXED), m, n, v)
@@ -303,8 +210,8 @@ def _product_noise(bench: Bench, case: str) -> Iterator[Check]:
 @functools.lru_cache(maxsize=2)
 def _draw_factors(bench: Bench, trials: int, devices: int, m: int, n: int, rank: int) -> Tensors:
     """Draw U F and V F over sqrt(K), [S K, R, M] and [S K, R, N], and Theta = U V^T."""
-    point = _draw_points(bench, (1.0,) * rank, m, n, 1)
-    coded = _send(_make_streams(bench, trials), point, devices).coded
+    point = draw_points(bench, (1.0,) * rank, m, n, 1)
+    coded = send_models(make_streams(bench, trials), point, devices).coded
     factors = {name: coded[f"{name}0"].flatten(0, 1).mT.contiguous() for name in "uv"}
     return factors | {"theta": to_dense(point)[0]}
 
@@ -380,7 +287,7 @@ def _tangent_error(bench: Bench) -> Iterator[Check]:
     devices, rank, widths, trials = 5, 3, (14, 9, 6), bench.scale_size(2000)
     model = Mlp(Mlp.Settings(hidden=widths[1:-1]), widths[:1], widths[-1])
     algorithm = FedRLRPlus(FedRLRPlus.Settings(rank=rank), model, devices)
-    one, streams = _make_streams(bench, 1), _make_streams(bench, devices)
+    one, streams = make_streams(bench, 1), make_streams(bench, devices)
     server, _ = algorithm.init(one, {})
     blocks: Tensors = {}
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
@@ -469,18 +376,6 @@ def _scale_sums(real: Any) -> Any:
         return real(self, server, changed, context)
 
     return combine
-
-
-def _ignore_total(real: Any) -> Any:
-    """Give each symbol the budget of the whole payload."""
-
-    def lay_out(delivery: Any, settings: Any, csi: Any) -> Any:
-        made = real(delivery, settings, csi)
-        if settings.snr_convention == "total_energy":
-            return dataclasses.replace(made, budget=made.budget * made.symbols)
-        return made
-
-    return lay_out
 
 
 def _repeat_first_block(real: Any) -> Any:
@@ -579,7 +474,7 @@ MUTATIONS = (
             ),
             "total energy for each symbol": (
                 "two readings of the SNR",
-                replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", _ignore_total),
+                replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
             ),
             "one fade for all coherence blocks": (
                 "coherence blocks of the factors",

@@ -165,7 +165,7 @@ def _precisions(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-def _in_each(real: Any) -> Any:
+def ignore_total_energy(real: Any) -> Any:
     """The energy of the payload in each of its symbols."""
 
     def slot(delivery: Any, settings: Any, csi: Any) -> Any:
@@ -228,7 +228,7 @@ MUTATIONS = build_mutations(
     {
         "total energy for each symbol": (
             "total energy",
-            replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", _in_each),
+            replace_by("otafl.uplink.coherent.over_the_air:lay_out_reals", ignore_total_energy),
         ),
         "a symbol too late": (
             "coherence blocks",
