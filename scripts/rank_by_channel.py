@@ -17,7 +17,7 @@ import yaml
 from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from scipy import stats
-from tables import classify_budgets, command, compute_gain, print_head, print_row
+from tables import classify_budgets, command, compute_gain, open_file, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("result", nargs="?", type=Path, default=default)
     parser.add_argument("--figure", type=Path, default=Path("rank_by_channel.png"))
     args = parser.parse_args()
-    result = otafl.open_results(args.result)
+    result = open_file(args.result)
     best = otafl.select_tuned(result, over="server_learning_rate").transpose(
         "channel", "power", ...
     )

@@ -17,8 +17,10 @@ def build(
 
     Parameters
     ----------
-    section : `devices.frequency`, alike in all trials.
+    section : `devices.cpu_frequency`, alike in all trials.
     hardware : [S, K].
     uplink : what devices know of it beforehand, None where they cannot plan with it.
     """
-    return registry.make_component("frequency", section, FrequencySetup(hardware, budget, uplink))
+    return registry.make_component(
+        "cpu_frequency", section, FrequencySetup(hardware, budget, uplink)
+    )

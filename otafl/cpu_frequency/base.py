@@ -80,7 +80,7 @@ class CpuFrequency(ABC):
     """
 
     class Settings(settings.Settings):
-        """Describe the section `devices.frequency` of a scenario."""
+        """Describe the section `devices.cpu_frequency` of a scenario."""
 
     def __init__(self, settings: Any, setup: FrequencySetup) -> None:
         self.settings, self.setup = settings, setup
@@ -93,7 +93,7 @@ class CpuFrequency(ABC):
 def needs_deadline(scenario: Any) -> Iterator[Problem]:
     """Say what is wrong where there is no deadline to plan for."""
     devices = scenario.devices
-    name, key = devices.frequency.name, "devices.frequency"
+    name, key = devices.cpu_frequency.name, "devices.cpu_frequency"
     if not devices.protocol.has_deadline:
         text = (
             f"'{name}' plans for a deadline, which protocol '{devices.protocol.name}' does not "

@@ -42,7 +42,7 @@ class DeadlineFrequency(CpuFrequency):
                     "'deadline' lowers the clock, and devices.compute.frequency_min_share leaves "
                     "each device one frequency; e.g. 0.3 would do"
                 )
-                yield make_problem(text, "devices.frequency", "devices.compute")
+                yield make_problem(text, "devices.cpu_frequency", "devices.compute")
 
     def choose_speed(self, task: Task) -> CpuSpeed:
         hardware = self.setup.hardware.select_rows(task.trial, task.device)

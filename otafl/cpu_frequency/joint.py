@@ -134,7 +134,7 @@ class JointFrequency(CpuFrequency):
                     "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
                     f"drop and no gain_threshold; got transport '{transport.name}'"
                 )
-                yield make_problem(text, "devices.frequency", "transport")
+                yield make_problem(text, "devices.cpu_frequency", "transport")
 
     def __init__(self, settings: Settings, setup: FrequencySetup) -> None:
         super().__init__(settings, setup)

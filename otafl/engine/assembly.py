@@ -122,14 +122,14 @@ def assemble(
     )
     load = make_workload(scenario, samples)
     sized = submodels.build(
-        scenario.devices.levels, algorithm.list_submodels(), hardware, load, setup
+        scenario.devices.capacity_levels, algorithm.list_submodels(), hardware, load, setup
     )
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,
         cpu_frequency.build(
-            scenario.devices.frequency, hardware, link.budget, link.transport.get_access_plan()
+            scenario.devices.cpu_frequency, hardware, link.budget, link.transport.get_access_plan()
         ),
         Jitter([one.compute for one in of_devices], streams),
         faults,

@@ -213,7 +213,7 @@ RULES: Mapping[str, Rule] = {
     rule.__name__.removesuffix("_reference"): rule for rule in _WRITTEN
 } | {
     "multi_antenna_ci": ci_reference,
-    "none": genie_reference,
+    "genie": genie_reference,
 }
 
 

@@ -21,7 +21,7 @@ def build(
 
     Parameters
     ----------
-    section : `devices.levels`, alike in all trials.
+    section : `devices.capacity_levels`, alike in all trials.
     sizes : the method's levels, the largest first.
     hardware : [S, K].
     load : of the local work of all devices, [S, K].
@@ -29,4 +29,6 @@ def build(
     """
     if not sizes:
         return None
-    return registry.make_component("levels", section, SubmodelSetup(sizes, hardware, load, setup))
+    return registry.make_component(
+        "capacity_levels", section, SubmodelSetup(sizes, hardware, load, setup)
+    )

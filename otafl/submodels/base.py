@@ -25,7 +25,7 @@ from otafl.selection.base import SelectionSetup
 
 DRAWS = declare_purpose("levels", __name__)
 
-SECTION = "devices.levels"
+SECTION = "devices.capacity_levels"
 
 Weights = tuple[Annotated[float, Field(ge=0)], ...] | None
 
@@ -64,7 +64,7 @@ class SubmodelAssignment:
     """
 
     class Settings(settings.Settings):
-        """Describe the section `devices.levels` of a scenario."""
+        """Describe the section `devices.capacity_levels` of a scenario."""
 
         example: ClassVar = {"algorithm.name": "heterofl"}
 
@@ -79,7 +79,7 @@ class SubmodelAssignment:
             except (UserError, ValidationError):
                 return  # which the method's own section tells
             if sizes is None:
-                if self != Choice("levels").make_default():
+                if self != Choice("capacity_levels").make_default():
                     yield _describe_single_size(algorithm.name)
                 return
             for key, count in self.count_values(len(sizes)).items():

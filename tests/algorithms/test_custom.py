@@ -320,7 +320,7 @@ def test_every_built_in_method_can_be_derived_from(name: str) -> None:
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:
     load_scenario(scenario(section("Each"), transport="digital"))
     load_scenario(scenario(section("Same"), server="adam"))
-    levels = {"count": 4, "levels": {"name": "fixed", "shares": [0.5, 0.5]}}
+    levels = {"count": 4, "capacity_levels": {"name": "fixed", "shares": [0.5, 0.5]}}
     load_scenario(scenario(section("Widths", levels=[1.0, 0.5]), model="mlp", devices=levels))
 
 
@@ -374,10 +374,10 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Each"), {}, "transport: 'over_the_air' gives the server only the mean of the updat"),
     (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
     (section("LowRank", rank=11), {}, "algorithm.rank: 11 is above the smaller side of every la"),
-    (section("Same"), {"devices": {"count": 4, "levels": {"name": "fixed", "shares": [1, 1]}}},
-     "devices.levels: algorithm 'my_own_methods:Same' has models of one size; leave it out"),
-    (section("Widths"), {"model": "mlp", "devices": {"count": 4, "levels": {
-        "name": "fixed", "shares": [1] * 9}}}, "devices.levels.shares: got 9 values, and there"),
+    (section("Same"), {"devices": {"count": 4, "capacity_levels": {"shares": [1, 1]}}},
+     "devices.capacity_levels: algorithm 'my_own_methods:Same' has models of one size; leave it"),
+    (section("Widths"), {"model": "mlp", "devices": {"count": 4, "capacity_levels": {
+        "name": "fixed", "shares": [1] * 9}}}, "devices.capacity_levels.shares: got 9 values, and"),
 ]  # fmt: skip
 
 

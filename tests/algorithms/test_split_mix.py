@@ -258,7 +258,7 @@ def test_over_the_air_without_error_is_digital() -> None:
         "model": {"name": "mlp", "hidden": [16]},
         "devices.count": 6,
         "devices.participants": 4,
-        "devices.levels": "dynamic",
+        "devices.capacity_levels": "dynamic",
         "engine.dtype": "float64",
         "power": "ci",
     }

@@ -162,7 +162,7 @@ def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
 def test_list_explains_all_that_have_a_name(capsys: pytest.CaptureFixture) -> None:
     call("list", "full")
     said = capsys.readouterr().out
-    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.frequency"]
+    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.cpu_frequency"]
 
 
 def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) -> None:

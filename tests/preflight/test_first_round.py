@@ -204,8 +204,11 @@ CASES: list[tuple[dict[str, Any], str]] = [
         "devices.availability.file: 'no.csv' cannot be read",
     ),
     (
-        {"algorithm": "heterofl", "devices.levels": {"name": "memory", "memory_mb": [1e-6]}},
-        "devices.levels.memory_mb: got 1e-06, but training the smallest model takes",
+        {
+            "algorithm": "heterofl",
+            "devices.capacity_levels": {"name": "memory", "memory_mb": [1e-6]},
+        },
+        "devices.capacity_levels.memory_mb: got 1e-06, but training the smallest model takes",
     ),
 ]
 

@@ -187,7 +187,7 @@ def selection() -> str:
 
 
 @drawing
-def levels() -> str:
+def capacity_levels() -> str:
     return "".join(
         box(x, 44 - side, side, side, css)
         for x, side, css in ((8, 38, "a"), (54, 24, "a half fill"), (84, 8, "a fill"))
@@ -224,7 +224,7 @@ def availability() -> str:
 
 
 @drawing
-def frequency() -> str:
+def cpu_frequency() -> str:
     def ticks(y: float, period: float, css: str) -> str:
         edges = [(6.0, y)]
         for i in range(int(84 / period)):

@@ -29,7 +29,7 @@ MORE = {
     "downlink": "broadcast",
     "codec": "compression, quantization, sparsification",
     "devices.selection": "client selection, client sampling, scheduling",
-    "devices.levels": "model heterogeneity, submodels",
+    "devices.capacity_levels": "model heterogeneity, submodels",
     "devices.compute": "system heterogeneity, processor",
     "devices.protocol": "stragglers, synchronous",
     "devices.availability": "dropout, churn",

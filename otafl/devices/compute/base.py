@@ -104,7 +104,7 @@ class NumericCompute(Compute):
     """effective switched capacitance in J s^2 / cycle^3: a cycle at f cycles a second costs kappa
     f^2 joules"""
     frequency_min_share: float = declare_stackable(1.0, gt=0, le=1)
-    """lowest clock frequency that a device can be set to (devices.frequency), as a share of its
+    """lowest clock frequency that a device can be set to (devices.cpu_frequency), as a share of its
     highest"""
     memory_mb: float | None = declare_stackable(None, gt=0)
     """memory for training in MiB; no bound if not given"""

@@ -115,7 +115,7 @@ SCENARIO = {
         ),
         (
             {"interference": "alpha_stable", "interference_db": 0},
-            {"transport": "digital", "power": "none"},
+            {"transport": "digital", "power": "genie"},
             "over_the_air would do",
         ),
         ({"interference": "alpha_stable", "interference_db": 0, "tail_index": 1}, {}, "tail_index"),

@@ -118,7 +118,7 @@ def test_a_sum_is_no_vote() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("csi", "pilots"), ("power", "ci"), ("power", "none"), ("receiver", "mrc")),
+        *(("csi", "pilots"), ("power", "ci"), ("power", "genie"), ("receiver", "mrc")),
         *(("impairments", {"adc_bits": 4}), ("impairments", {"timing_offset": 0.1})),
     ],
 )
