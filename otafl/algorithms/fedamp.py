@@ -131,8 +131,8 @@ class FedAMP(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        each, came = get_delivered(received, 0)
-        models = update_table(server["models"], each[c.MODEL], came, context.cohort)
+        each, delivered = get_delivered(received, 0)
+        models = update_table(server["models"], each[c.MODEL], delivered, context.cohort)
         return {
             "models": models,
             "cloud": torch.bmm(self.compute_mixing_weights(models, context.hyper), models),

@@ -128,10 +128,10 @@ class FedAsync(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort = context.cohort
-        came = get_delivered_indicator(received, cohort)
-        weight = sum_per_trial(came * cohort.weight, cohort)
+        delivered = get_delivered_indicator(received, cohort)
+        weight = sum_per_trial(delivered * cohort.weight, cohort)
         share = sum_per_trial(
-            came * cohort.weight / self._compute_staleness_weight(context), cohort
+            delivered * cohort.weight / self._compute_staleness_weight(context), cohort
         )
         a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
         if self.settings.sends == "increment":

@@ -95,10 +95,10 @@ class FedBuff(Algorithm):
         weight = received.delivered_weight(0, MODEL)
         total = weight * sum_per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
         buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
-        came = server["came"] + _count_delivered(received, cohort, weight.amax(1))
-        full = came >= hyper["buffer"]
+        num_delivered = server["came"] + _count_delivered(received, cohort, weight.amax(1))
+        full = num_delivered >= hyper["buffer"]
         steps = full[:, None]
-        mean = buffer / came.clamp_min(1)[:, None]
+        mean = buffer / num_delivered.clamp_min(1)[:, None]
         ahead = torch.addcmul(mean, hyper["momentum"][:, None], server["velocity"])
         velocity = torch.where(steps, ahead, server["velocity"])
         moved = torch.addcmul(server[MODEL], hyper["server_rate"][:, None], velocity)
@@ -106,7 +106,7 @@ class FedBuff(Algorithm):
             MODEL: torch.where(steps, moved, server[MODEL]),
             "buffer": torch.where(steps, 0.0, buffer),
             "velocity": velocity,
-            "came": torch.where(full, 0, came),
+            "came": torch.where(full, 0, num_delivered),
             "steps": server["steps"] + full,
         }
 

@@ -161,9 +161,11 @@ class FedFomo(Algorithm):
         scale = torch.where(total > 0, 1.0 / total, 0.0)[:, None]
         weights, own_weight = positive * scale, own_positive[:, None] * scale
         assert validation.weight is not None
-        told = validation.weight.sum(1, keepdim=True) > 0
+        has_validation = validation.weight.sum(1, keepdim=True) > 0
         rest = (total == 0).to(flat.dtype)[:, None]  # the baseline stays, or what was trained alone
-        mixed = torch.addcmul(rest * torch.where(told, flat, own_flat), own_weight, own_flat)
+        mixed = torch.addcmul(
+            rest * torch.where(has_validation, flat, own_flat), own_weight, own_flat
+        )
         if self.num_offers:
             mixed += torch.bmm(weights[:, None], offered).squeeze(1)
         return copy_params(unflatten(mixed, self.model.shapes)), gain
@@ -197,18 +199,20 @@ class FedFomo(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         cohort = context.cohort
-        each, came = get_delivered(received, 0)
-        new = dict(server) | {"models": update_table(server["models"], each[c.MODEL], came, cohort)}
+        each, delivered = get_delivered(received, 0)
+        new = dict(server) | {
+            "models": update_table(server["models"], each[c.MODEL], delivered, cohort)
+        }
         if not self.num_offers:
             return new
-        each, came = get_delivered(received, 1)
+        each, delivered = get_delivered(received, 1)
         cell = cohort.flat_index
         whose = server["offer"].flatten(0, 1)[cell]
         known = server["affinity"].flatten(0, 1)[cell]
         p = known.scatter_add(1, whose, each[GAIN])  # p_i <- p_i + g
-        new["affinity"] = update_table(server["affinity"], p, came, cohort)
+        new["affinity"] = update_table(server["affinity"], p, delivered, cohort)
         offer = self.offer(new["affinity"], context.round + 1, context.hyper, context.streams)
-        new["offer"] = update_table(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
+        new["offer"] = update_table(server["offer"], offer.flatten(0, 1)[cell], delivered, cohort)
         return new
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:

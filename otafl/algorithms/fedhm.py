@@ -270,8 +270,8 @@ class FedHm(Algorithm):
         levels = torch.stack([sum_per_trial(own, cohort, rows) for own, rows in both], 1)
         server_too = torch.zeros_like(levels[:, 0])
         if self.settings.keep_server_history:
-            nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
-            server_too = nobody.to(server_too)  # its weight is that of a dense model, 1
+            is_empty = levels[:, 0] == 0 if cut.has_dense else server_too == 0
+            server_too = is_empty.to(server_too)  # its weight is that of a dense model, 1
         if cut.sends == "factors":
             moved, known = sum_factors(cut, received, cohort, rows_per_trial, weight, levels, old)
         else:

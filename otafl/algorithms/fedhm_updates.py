@@ -147,9 +147,9 @@ def compute_delivered_weights(
         own = cohort.weight[rows]
         if received.delivered_mask is not None:
             factors = layout.sends == "factors"
-            came = received.delivered_mask[level if factors else 0]
-            if came is not None:
-                own = own * (came if factors else came[rows])
+            delivered = received.delivered_mask[level if factors else 0]
+            if delivered is not None:
+                own = own * (delivered if factors else delivered[rows])
         out.append(own)
     return out
 

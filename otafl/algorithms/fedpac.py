@@ -172,7 +172,7 @@ class FedPAC(Algorithm):
             descend_(body, grads, rate)
             loss += one
 
-        told = {
+        statistics = {
             "head": flatten(head),
             "moment": moment,
             "variance": variance[:, None],
@@ -182,7 +182,7 @@ class FedPAC(Algorithm):
         both = body | head
         state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
         sent = build_increment_(body, broadcast, self.body_shapes)
-        return state, (*sent, c.Group(told)), loss / work.steps
+        return state, (*sent, c.Group(statistics)), loss / work.steps
 
     def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:
         """Return f(x) [n, B, d]."""
@@ -230,24 +230,28 @@ class FedPAC(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         cohort = context.cohort
-        each, came = get_delivered(received, 1)
-        told = {name: scatter_to_table(block, came, cohort) for name, block in each.items()}
-        total = told["count"].sum(1)
-        weighted = torch.einsum("skc,skcd->scd", told["count"], told["centroid"])
+        each, delivered = get_delivered(received, 1)
+        statistics = {
+            name: scatter_to_table(block, delivered, cohort) for name, block in each.items()
+        }
+        total = statistics["count"].sum(1)
+        weighted = torch.einsum("skc,skcd->scd", statistics["count"], statistics["centroid"])
         mean = weighted / total.clamp_min(1.0)[:, :, None]
-        somebody = total > 0
+        is_known = total > 0
         mixed = torch.bmm(
             compute_mixing_weights(
-                told["moment"], told["variance"][:, :, 0], find_delivered(came, cohort)
+                statistics["moment"],
+                statistics["variance"][:, :, 0],
+                find_delivered(delivered, cohort),
             ),
-            told["head"],
+            statistics["head"],
         )
         rows = mixed.flatten(0, 1)[cohort.flat_index]
         return {
             c.MODEL: apply_mean_increment(server, received, context.hyper),
-            "head": update_table(server["head"], rows, came, cohort),
-            "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
-            "known": torch.where(somebody, 1.0, server["known"]),
+            "head": update_table(server["head"], rows, delivered, cohort),
+            "centroid": torch.where(is_known[:, :, None], mean, server["centroid"]),
+            "known": torch.where(is_known, 1.0, server["known"]),
         }
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:

@@ -78,7 +78,7 @@ def draw_num_steps(share: float, context: LocalContext) -> Tensor:
     """Draw how many local steps each row takes in a round, [n] int64; a share of them straggle."""
     cohort, steps = context.cohort, context.local_data.steps
     pairs = cohort.trial, cohort.device
-    who, part = context.streams.draw_device_uniform(STRAGGLERS, context.round, *pairs, (2,)).unbind(
-        1
-    )
-    return torch.where(who < share, 1 + (part * steps).long(), steps)
+    draw, part = context.streams.draw_device_uniform(
+        STRAGGLERS, context.round, *pairs, (2,)
+    ).unbind(1)
+    return torch.where(draw < share, 1 + (part * steps).long(), steps)

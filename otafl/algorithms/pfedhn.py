@@ -128,9 +128,9 @@ class PFedHN(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
-        each, came = get_delivered(received, 0)
-        by_model = scatter_to_table(each[MODEL], came, cohort)  # Delta, 0 where nothing came
-        count = find_delivered(came, cohort).sum(1)
+        each, delivered = get_delivered(received, 0)
+        by_model = scatter_to_table(each[MODEL], delivered, cohort)  # Delta, 0 where nothing came
+        count = find_delivered(delivered, cohort).sum(1)
         step = (hyper["server_learning_rate"] / count.clamp_min(1.0))[:, None, None]
         seen, new, by = self.forward(server), {}, by_model
         for layer in range(len(self.widths) - 2, -1, -1):

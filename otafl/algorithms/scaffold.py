@@ -104,6 +104,6 @@ class Scaffold(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         share = sum_per_trial(context.cohort.weight, context.cohort)
-        came = share[:, None] * received.delivered_weight(1, CONTROL)
-        control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])
+        delivered_share = share[:, None] * received.delivered_weight(1, CONTROL)
+        control = torch.addcmul(server[CONTROL], delivered_share, received.mean[1][CONTROL])
         return {MODEL: apply_mean_increment(server, received, context.hyper), CONTROL: control}

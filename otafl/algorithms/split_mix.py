@@ -121,8 +121,11 @@ class SplitMix(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        dealt = server["dealt"] + context.cohort.rows_per_trial.long()
-        return {c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received), "dealt": dealt}
+        num_assigned = server["dealt"] + context.cohort.rows_per_trial.long()
+        return {
+            c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received),
+            "dealt": num_assigned,
+        }
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = [self._make_view(server[c.MODEL], budget) for budget in self.settings.levels]

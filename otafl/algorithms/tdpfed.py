@@ -270,8 +270,8 @@ class TDPFed(Algorithm):
         )
         mean = {}
         for name, block in received.mean[0].items():
-            came = received.delivered_weight(0, name).clamp_min(1e-12)
-            mean[name] = block * c.unsqueeze_like(scale, block) / came
+            total_weight = received.delivered_weight(0, name).clamp_min(1e-12)
+            mean[name] = block * c.unsqueeze_like(scale, block) / total_weight
         return replace(received, mean=(mean, *received.mean[1:]))
 
     def _aggregate_act(

@@ -228,8 +228,8 @@ def build_masked_payload(update: Tensor, mask: Tensor) -> Payload:
 def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tensor:
     """Return the model [S, P] after the mean increments of those that know each parameter; where
     nothing came it stays."""
-    came = received.delivered_weight(group, MODEL) > 0
-    return model + received.mean[group][MODEL].where(came, 0.0)
+    is_delivered = received.delivered_weight(group, MODEL) > 0
+    return model + received.mean[group][MODEL].where(is_delivered, 0.0)
 
 
 def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:

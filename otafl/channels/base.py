@@ -193,8 +193,8 @@ class Channel(Renamed, ABC):
 
     def get_large_scale_state(self, round: int) -> ChannelState:
         """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
-        nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
-        return self.get_state_of_devices(round, nobody)
+        no_device = torch.empty(0, dtype=torch.int64, device=self.streams.device)
+        return self.get_state_of_devices(round, no_device)
 
     def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         """Return where a trial's devices and the server are in a round; None where a channel knows

@@ -107,10 +107,10 @@ class CompressedSensing(ErrorFeedbackSettings):
     ) -> Tensors:
         """Forget what was projected, found anew in the memory, where all measurements came: some
         of them say nothing of it."""
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
                 sparse = self._sparsify(gather_memory(group, index, memory))
-                whole = came.all(1, keepdim=True)
+                whole = delivered.all(1, keepdim=True)
                 memory = subtract_delivered(sparse, whole, group, index, memory)
         return memory
 

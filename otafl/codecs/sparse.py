@@ -112,14 +112,14 @@ def gather_memory(group: Group, index: int, memory: Tensors) -> Tensor:
 
 
 def subtract_delivered(
-    sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors
+    sent: Tensor, delivered_mask: Tensor, group: Group, index: int, memory: Tensors
 ) -> Tensors:
     """Return the memory less what the server has received of the rows of a group: e = a - sent
     [n, P] where `heard` [N, 1] or [N, P]."""
     name = _memory_name(index)
-    came = heard if group.row_index is None else heard[group.row_index]
+    row_mask = delivered_mask if group.row_index is None else delivered_mask[group.row_index]
     rest = gather_memory(group, index, memory)
-    rest = rest - torch.where(came, sent, 0.0)
+    rest = rest - torch.where(row_mask, sent, 0.0)
     if group.row_index is not None:
         rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}

@@ -112,10 +112,10 @@ def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     little where it has not; and low enough that somebody sends. In every state sum_k l_k u_k = N s,
     of which the usual price is each device's part.
     """
-    everybody = torch.ones_like(mean, dtype=torch.bool)
+    all_devices = torch.ones_like(mean, dtype=torch.bool)
     noise = noise[:, None]
     s = (
-        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody)
+        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, all_devices)
         .square()
         .reciprocal()
     )

@@ -64,13 +64,13 @@ class Delivery:
         mean: c.Tensors,
         count: Tensor | c.Tensors,
         each: c.Tensors | None = None,
-        came: Tensor | None = None,
+        delivered: Tensor | None = None,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
         """Give the server what it gets of a group, as in `Received`; heard: as in `LinkReport`."""
-        self._given[sent.index] = mean, count, each or {}, came, reached, heard
+        self._given[sent.index] = mean, count, each or {}, delivered, reached, delivered_fn
 
     def give_estimate(
         self,
@@ -80,11 +80,11 @@ class Delivery:
         count: Tensor | c.Tensors,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
         """Give the server its estimate [S, P] of a group, and add its error about the error-free
         aggregate [S, P]; the others as in `give`."""
-        self.give(sent, sent.blocks(estimate), count, reached=reached, heard=heard)
+        self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
         self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
 
     @property
@@ -96,7 +96,7 @@ class Delivery:
     def give_exact(self, sent: Signal) -> None:
         """Give the server a group free of error."""
         each = select_rows(sent.group, self.cohort) if self._apart else None
-        self.give(sent, *compute_error_free(sent), each, heard=sent.delivered_mask)
+        self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 
     def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
@@ -108,13 +108,13 @@ class Delivery:
 
     def get_received(self) -> c.Received:
         """Return what the server gets."""
-        mean, count, each, came, reached, _ = self._columns()
+        mean, count, each, delivered, reached, _ = self._columns()
         return c.Received(
             mean=mean,
             group_weight=count,
             per_device=each if self._apart else None,
             any_delivered=None if self._every_trial else self._alive,
-            delivered_mask=None if all(rows is None for rows in came) else came,
+            delivered_mask=None if all(rows is None for rows in delivered) else delivered,
             coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
         )
 
@@ -142,7 +142,7 @@ class Tally:
     def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:
         self._budget, self._population = budget, num_devices
         self._sums: dict[str, Tensor] = {}
-        self._check_partial_participation: dict[str, Tensor] = {}
+        self._device_masks: dict[str, Tensor] = {}
         self.saved: c.Tensors = {}
 
     def add(self, **amounts: Tensor) -> None:
@@ -167,18 +167,16 @@ class Tally:
                 value = self._sums[name]
                 self._sums[name] = (value.double() * factor).to(value.dtype)
 
-    def note(self, **who: Tensor) -> None:
+    def note(self, **masks: Tensor) -> None:
         """Note devices, [S, K] bool, beside those of the groups before.
 
         Parameters
         ----------
         on_air : they were on air.
         """
-        for name, some in who.items():
-            self._check_partial_participation[name] = (
-                self._check_partial_participation[name] | some
-                if name in self._check_partial_participation
-                else some
+        for name, some in masks.items():
+            self._device_masks[name] = (
+                self._device_masks[name] | some if name in self._device_masks else some
             )
 
     def error(self, squared: Tensor, target: Tensor) -> None:
@@ -187,7 +185,7 @@ class Tally:
 
     def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
-        sums, some = self._sums, self._check_partial_participation
+        sums, some = self._sums, self._device_masks
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
         symbols = sums.get("symbols", zeros)

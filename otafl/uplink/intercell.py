@@ -37,10 +37,12 @@ class InterCellInterference:
     devices : K.
     """
 
-    def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
-        self.heard, self.channel = heard, channel
-        self._servers, self._devices = len(heard), devices
-        self._link = torch.from_numpy(_find_links(heard)).to(channel.streams.device)
+    def __init__(
+        self, interferers: Sequence[Sequence[int]], channel: Channel, devices: int
+    ) -> None:
+        self.interferers, self.channel = interferers, channel
+        self._servers, self._devices = len(interferers), devices
+        self._link = torch.from_numpy(_find_links(interferers)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
         """Return what reaches each row [S C, P] of a group that all send, as its own is received:
@@ -94,9 +96,9 @@ class InterCellInterference:
         return each[:, server, self._link].sum(3)
 
 
-def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
+def _find_links(interferers: Sequence[Sequence[int]]) -> np.ndarray:
     """Return which of its J links are to each server, [C, C, M] int64; J where there are fewer."""
-    servers, links = len(heard), np.array(heard)
+    servers, links = len(interferers), np.array(interferers)
     to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
     count = links.shape[1]
     most = max(1, int(to.sum(2).max()))

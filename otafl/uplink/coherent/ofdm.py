@@ -84,7 +84,7 @@ LOOKED_AT = 32
 """Devices whose paths are looked at before a run."""
 
 
-def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
+def find_late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
     """Look at the first devices' paths in the first round of the first trial; None where the
     channel knows of no paths.
 
@@ -183,7 +183,7 @@ class Ofdm(Transport):
                 )
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
-            found = late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
+            found = find_late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
             if found is not None and found.share > 0:
                 yield (
                     f"transport.prefix: {self.prefix} samples are shorter than the channel, whose "
@@ -255,7 +255,7 @@ class Ofdm(Transport):
         """Yield the sum [S, P] that is received of each group, noise included."""
         lasts = grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
-        laid = [LaidOut.of(on_air, grid, delivery.cohort) for on_air in groups]
+        laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
             yield self._estimate(on_air, received.index_select(2, group.place))
@@ -324,16 +324,18 @@ class Ofdm(Transport):
             return torch.view_as_complex(draw.contiguous())
 
         noise = circular("antennas", antennas)
-        heard = impairments.interferers(antennas, round)
-        if heard is not None:
-            noise = noise + heard.mT @ circular("interferers", heard.shape[1])
+        interference = impairments.interferers(antennas, round)
+        if interference is not None:
+            noise = noise + interference.mT @ circular("interferers", interference.shape[1])
         return noise.view_as(samples)
 
     def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
         """Combine a group's symbols [S, A, L] of all antennas, and scale them to the estimate
         [S, P]; with noise where it is not in them."""
         segments, sent = on_air.segments, on_air.sent
-        combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
+        combiner = on_air.channels.combiner[
+            :, segments.index_segments(received.device)
+        ]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
         total = torch.cat(halves, 1)[:, : sent.num_coordinates]

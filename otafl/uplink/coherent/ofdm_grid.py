@@ -48,7 +48,7 @@ class Grid:
         """Return the samples of an OFDM symbol over those without its prefix."""
         return 1.0 + self.prefix / self.carriers
 
-    def of(self, uses: Uses) -> Tensor:
+    def get_places(self, uses: Uses) -> Tensor:
         """Return the place [count] int64 of a group's channel uses."""
         if uses.at is None:
             return self.place[uses.start : uses.start + uses.count]

@@ -90,7 +90,7 @@ def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list
     channel uses after the other, of about so many numbers."""
     sent, segments = on_air.signal, on_air.segments
     sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
-    column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
+    column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
     turns = _rotation(step * torch.arange(width, device=column.device), bend.gain.dtype)
@@ -123,7 +123,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
     as devices."""
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
+    normalised, column = on_air.normalised, segments.index_segments(sent.x.device)
     halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
     believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
@@ -135,7 +135,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     spread = noise.sqrt()[:, column]
     flat = []
     for half, rows in enumerate(halves):
-        observed = samples.of(rows)  # [S, J, symbols]
+        observed = samples.sample(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
             name = NOISE / sent.index / half / j
             draw = streams.draw_normal(name, on_air.slot.round, (segments.symbols,))
