@@ -89,6 +89,6 @@ def test_formulas_in_latex_stay_formulas() -> None:
 
 def test_formulas_of_components_can_be_drawn(generated: dict[str, str]) -> None:
     """The site draws formulas with matplotlib, which knows a part of LaTeX."""
-    found = re.findall(r"\.\. math::\n\n    (.*)\n", "\n".join(generated.values()))
+    found = re.findall(r"\.\. math::\n\n((?:    .*\n)+)", "\n".join(generated.values()))
     for formula in found:
         assert "<svg" in formulas.picture(formula), formula
