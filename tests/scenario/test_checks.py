@@ -121,7 +121,7 @@ def test_an_average_plan_is_one_of_power() -> None:
 
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
     tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
-    assert "normalise: payload goes with it" in said({"transport": tree})
+    assert "needs normalise: payload" in said({"transport": tree})
 
 
 WHOLE: list[dict[str, Any]] = [
