@@ -102,7 +102,7 @@ def said(tree: dict[str, Any]) -> str:
 def test_blind_devices_need_the_sum_of_channels(receiver: str) -> None:
     assert said({"power": "blind", "receiver": receiver}) == (
         f"receiver: '{receiver}' does not go with power: 'blind', whose devices do not know their "
-        "phases; auto or mrc would do"
+        "phases; use auto or mrc"
     )
 
 
