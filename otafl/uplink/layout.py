@@ -1,4 +1,4 @@
-"""Lay a slot out: which channel uses, cells, budgets and limits the groups of a payload have."""
+"""Layout of a slot: channel uses, channel cells, budgets and limits of the payload groups."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from otafl.uplink.interleaving import Uses, take_in_order
 
 @dataclass(frozen=True)
 class Slot:
-    """What the groups of a payload share; the large-scale gain is in the channel.
+    """Channels, budgets and limits that the groups of a payload share.
+
+    The channels include the large-scale gain.
 
     Parameters
     ----------
     round : int
         Number of the slot.
     h, h_hat : Tensor, complex [S, K, A, C]
-        True and estimated channel, C cells flattened over (B, F); one tensor where the estimate is
-        the truth.
+        True and estimated channel, C cells flattened over (B, F). Both are one tensor if the
+        estimate is exact.
     cell_stops : list of int
         Symbol after which each cell ends.
     gain, budget : Tensor, float [S, K]
@@ -32,7 +34,7 @@ class Slot:
     symbols : int
         Channel uses of the slot.
     bounds : Bounds
-        What limits the transmissions beside the budgets.
+        Limits of the transmissions besides the budgets.
     uses : list of Uses
         Symbols of each group.
     interleaved : bool
@@ -61,20 +63,25 @@ def lay_out(
     limits: TransmitLimits,
     uses_per_symbol: int = 1,
 ) -> Slot:
-    """Lay out the slot of a delivery, and count its pilots.
+    """Lay out the slot of a delivery, and add its pilots to the tally.
 
     Parameters
     ----------
     delivery : Delivery
-        Gives the channel and the power budgets.
+        Channel and power budgets.
     lengths : sequence of int
         Symbols of the groups, which are sent one after the other.
     csi : Csi or None
-        Estimates the channel; None if no device estimates it.
+        Channel estimates; None if no device estimates its channel.
     limits : TransmitLimits
-        What bounds the transmissions beside the budgets.
+        Limits of the transmissions besides the budgets.
     uses_per_symbol : int
-        Channel uses of a symbol. They have the fade of the first of them.
+        Channel uses of a symbol, which have the fade of the first of them.
+
+    Returns
+    -------
+    Slot
+        The slot.
     """
     channel, each, symbols = delivery.channel, uses_per_symbol, max(1, sum(lengths))
     h, root = channel.extend_to(each * symbols), channel.gain.sqrt()[:, :, None, None]

@@ -192,7 +192,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"transport": {"name": "digital", "coding": "ldpc", "rate": "mcs"}},
-        "transport.coding: 'ldpc' sends the bits of words, and the codec makes none",
+        "transport.coding: 'ldpc' sends words of bits, and this codec has none",
     ),
     ({"channel": {"name": "trace", "path": "no.nc"}}, "channel.path: there is no file 'no.nc'"),
     (

@@ -104,7 +104,7 @@ def said(tree: dict[str, Any]) -> str:
 def test_blind_devices_need_the_sum_of_channels(receiver: str) -> None:
     assert said({"power": "blind", "receiver": receiver}) == (
         f"receiver: '{receiver}' does not go with power: 'blind', whose devices do not know their "
-        "phases; auto or mrc would do"
+        "phases; use auto or mrc"
     )
 
 
@@ -123,7 +123,7 @@ def test_an_average_plan_is_one_of_power() -> None:
 
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
     tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
-    assert "normalise: payload goes with it" in said({"transport": tree})
+    assert "needs normalise: payload" in said({"transport": tree})
 
 
 WHOLE: list[dict[str, Any]] = [

@@ -184,7 +184,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"channel": {"snr_db": 3, "path_loss_db": 80}},
-            "channel: snr_db and path_loss_db are two ways to say the same thing; give one of them",
+            "channel: expected snr_db or path_loss_db, got both (3 and 80); leave one of them out",
         ),
         ({"devices": {"compute": "classes"}}, "devices.compute.classes: must be given"),
         (

@@ -61,7 +61,7 @@ def test_absentees_leave_the_vote_to_others() -> None:
     torch.testing.assert_close(report.power[0] / 1e6, torch.tensor([2, 2, 1]).double() / 3)
     relative, _, _ = votes(x, absentee=0.1, absentee_of="rms")
     assert torch.equal(relative, step)
-    with pytest.raises(UserError, match=r"absentee: 5 .* silences every device"):
+    with pytest.raises(UserError, match=r"absentee: 5 .* silences all devices"):
         votes(x, absentee=5.0)
 
 
