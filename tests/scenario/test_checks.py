@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
         (
             {"devices": {"late": "next"}},
             "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
-            "everyone and nobody is late",
+            "all participants, and none is late",
         ),
         (
             {"training": {"stop_at": {"validation_accuracy": 0.9}}},
