@@ -205,7 +205,7 @@ def test_a_graph_sends_models_and_takes_no_votes() -> None:
     tree = {"topology": "graph", "transport": "fsk_majority_vote", "devices": {"count": 4}}
     assert said(tree) == (
         "transport: 'fsk_majority_vote' takes a vote of signs, along which the server steps, and "
-        "neighbours send each other their models; over_the_air would do"
+        "neighbours send each other their models; use over_the_air"
     )
 
 
