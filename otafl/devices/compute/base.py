@@ -242,8 +242,9 @@ def add_quantities(
 
 def _is_owned(name: str) -> tuple[Any, Any]:
     """Declare a quantity that a device or class can have of its own."""
-    what = f"{NumericCompute.model_fields[name].description}; the section's if not given"
-    return float | None, Field(None, **get_bounds(name), description=what)
+    what = str(NumericCompute.model_fields[name].description).partition("; ")[0]
+    text = f"{what}; the section's if not given"
+    return float | None, Field(None, **get_bounds(name), description=text)
 
 
 OwnQuantities = add_quantities(Settings, _is_owned)

@@ -46,6 +46,7 @@ class UniformLaw(Settings):
     """Uniform distribution between two ends."""
 
     uniform: tuple[float, float]
+    """lower and upper end"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.uniform[0] > self.uniform[1]:
@@ -65,13 +66,16 @@ class _Lognormal(Settings):
     """Parameters of a log-normal distribution."""
 
     median: float = Field(gt=0, le=1e30)
+    """median of the values"""
     sigma: float = Field(ge=0, le=20)  # a larger one exceeds the range of float64
+    """standard deviation of the natural logarithm"""
 
 
 class LognormalLaw(Settings):
     """Log-normal distribution, median exp(sigma z) with z ~ N(0, 1)."""
 
     lognormal: _Lognormal
+    """median and sigma"""
 
     def get_span(self) -> tuple[float, float]:
         sigma = self.lognormal.sigma
@@ -86,8 +90,11 @@ class _Normal(Settings):
     """Parameters of a truncated normal distribution."""
 
     mean: float
+    """mean before the values below `least` are excluded"""
     std: float = Field(gt=0)
+    """standard deviation before the values below `least` are excluded"""
     least: float
+    """smallest value"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.least > self.mean:
@@ -98,6 +105,7 @@ class NormalLaw(Settings):
     """Normal distribution, conditioned on values of at least `least`."""
 
     normal: _Normal
+    """mean, std and least"""
 
     def get_span(self) -> tuple[float, float]:
         return self.normal.least, math.inf
@@ -112,6 +120,7 @@ class ChoiceLaw(Settings):
     """Equal probabilities of several values."""
 
     choice: tuple[float, ...] = Field(min_length=1)
+    """the values, with equal probabilities"""
 
     def get_span(self) -> tuple[float, float]:
         return min(self.choice), max(self.choice)
