@@ -40,6 +40,22 @@ def can_be_plain(
     - No timeline is recorded. It is a list of objects for each device, which arrays do not make
       shorter.
     - There are at least `MIN_DEVICES` devices.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    rules : Sequence of Rules
+        Rules of the protocol, one for each trial.
+    lives : Sequence
+        Lives of the devices for each trial; empty if no device leaves.
+    log : bool
+        Whether to record a timeline.
+
+    Returns
+    -------
+    bool
+        Whether `PlainRounds` can be used.
     """
     if hardware.flops_per_s.size < MIN_DEVICES:
         return False

@@ -117,6 +117,13 @@ class Power:
     def send(self, stops: dict[int, float], joules: ByDevice[float] | None) -> dict[int, float]:
         """Start the transmission of devices, which sleep after their `stops`.
 
+        Parameters
+        ----------
+        stops : dict of int to float
+            Device -> end of its transmission.
+        joules : sequence or mapping, optional
+            Energy that each device's amplifier draws.
+
         Returns
         -------
         dict of int to float

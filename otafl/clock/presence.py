@@ -52,6 +52,11 @@ class Presence:
 class Course:
     """Position in the life of one device.
 
+    Parameters
+    ----------
+    life : Life, optional
+        The life, read as far as needed; None for a device that never leaves.
+
     Attributes
     ----------
     there : bool

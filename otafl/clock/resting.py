@@ -13,6 +13,11 @@ class Resting:
 
     Their charges are equal to those of `Battery`, to the bit.
 
+    Parameters
+    ----------
+    hardware : Hardware, arrays [K]
+        Hardware of the devices.
+
     Attributes
     ----------
     empty_s : ndarray, float64 [K]

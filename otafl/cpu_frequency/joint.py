@@ -83,10 +83,12 @@ class EnergyBalance:
         Lowest and highest frequency, f_min and f_max.
     time_s : ndarray, [N]
         Time D for local work and transmission.
-    a, c, rho : ndarray, [N]
+    a, c : ndarray, [N]
         Constants of the transmission.
     circuit_w : ndarray, [N]
         Power w of the circuits.
+    rho : ndarray, [N]
+        SNR at full power, divided by the gap.
     """
 
     cycles: np.ndarray

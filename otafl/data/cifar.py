@@ -51,6 +51,11 @@ def make_archive_files(
         MD5 sum of the archive.
     inside : Mapping of str to str
         File in the folder -> its MD5 sum.
+
+    Returns
+    -------
+    Files
+        The archive, and the files to take out of it.
     """
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     taken = {f"{folder}/{file}": file for file in inside}
@@ -97,7 +102,23 @@ def read_batches(
 
 
 def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:
-    """Read images [n, 3072] uint8 and labels [n] of a batch with a key of labels.
+    """Read the images and labels of a batch.
+
+    Parameters
+    ----------
+    path : Path
+        Pickled batch.
+    labels : str
+        Key of the labels.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    images : ndarray, uint8 [n, 3072]
+        Red, green and blue pixels of each image.
+    labels : ndarray, int64 [n]
+        Their labels.
 
     Raises
     ------

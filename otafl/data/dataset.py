@@ -22,12 +22,16 @@ class DataSet:
 
     Parameters
     ----------
-    x_train, x_test, x_validation : ndarray, float32 [n, *input_shape]
-        Samples; no validation samples by default.
-    y_train, y_test, y_validation : ndarray, int64 [n]
-        Labels from 0 to classes - 1.
+    x_train : ndarray, float32 [n, *input_shape]
+        Training samples.
+    y_train : ndarray, int64 [n]
+        Their labels, from 0 to classes - 1.
+    x_test, y_test : ndarray
+        Test samples and their labels, in the same form.
     classes : int
         Number of classes.
+    x_validation, y_validation : ndarray, optional
+        Validation samples and their labels, in the same form; none by default.
     owner, owner_test : ndarray, int64 [n], optional
         User of each training and test sample, if the data have users.
     black : ndarray, float32, optional

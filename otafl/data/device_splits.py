@@ -80,7 +80,7 @@ def partition_samples(
 
 
 def get_declared_counts(source: DataSource, devices: int, unknown: int) -> SampleCounts:
-    """Return the number of samples, devices and classes that a data set declares.
+    """Return the numbers of samples, devices and classes that a data set declares.
 
     Parameters
     ----------
@@ -90,6 +90,11 @@ def get_declared_counts(source: DataSource, devices: int, unknown: int) -> Sampl
         Number of devices.
     unknown : int
         Number of samples or classes if the data set declares none.
+
+    Returns
+    -------
+    SampleCounts
+        The numbers, for `Partition.check_counts`.
 
     Raises
     ------
@@ -169,15 +174,32 @@ def split_parts(
 
 
 def select_classes(part: Indices, labels: Indices, other_labels: Indices) -> Indices:
-    """Return the indices among `other_labels` [m] that have a class of the samples `part`.
+    """Select the samples that have a class of a device's training samples.
 
-    With users as labels, they are the indices that have the same users.
+    Parameters
+    ----------
+    part : ndarray, int64 [k]
+        Training samples of the device.
+    labels : ndarray, int64 [n]
+        Labels of all training samples, or their users.
+    other_labels : ndarray, int64 [m]
+        Labels, or users, of the samples to select from.
+
+    Returns
+    -------
+    ndarray, int64
+        Indices of the selected samples among the m.
     """
     return np.flatnonzero(np.isin(other_labels, np.unique(labels[part])))
 
 
 def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
     """Pack parts of S trials and K devices into tables.
+
+    Parameters
+    ----------
+    parts : Sequence of Sequence of ndarray, int64
+        Indices of the samples of each device, for each trial.
 
     Returns
     -------
@@ -193,7 +215,16 @@ def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
 
 
 def count_classes(y: Tensor, counts: Tensor, classes: int) -> Tensor:
-    """Count the classes of the first counts [n] labels of each row of y [n, m].
+    """Count the classes of the labels of each row.
+
+    Parameters
+    ----------
+    y : Tensor, int64 [n, m]
+        Labels.
+    counts : Tensor, int64 [n]
+        Number of labels of each row, the first ones; the others are padding.
+    classes : int
+        Number of classes.
 
     Returns
     -------

@@ -95,6 +95,18 @@ class Files:
     def locate(self, name: str, root: str | None) -> Path:
         """Return the folder that contains the data set.
 
+        Parameters
+        ----------
+        name : str
+            Name of the data set, for the message.
+        root : str, optional
+            Folder that contains the data set's folder.
+
+        Returns
+        -------
+        Path
+            First folder with all files.
+
         Raises
         ------
         UserError

@@ -55,6 +55,11 @@ def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -
         Address of the folder with the files.
     md5 : Mapping of str to str
         File name -> MD5 sum: training images, training labels, test images, test labels.
+
+    Returns
+    -------
+    Files
+        The four files.
     """
     downloads = tuple(Download(url + file, f"md5:{digest}") for file, digest in md5.items())
 
@@ -93,7 +98,14 @@ def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
 
 
 def read(path: Path, kind: str) -> Bytes:
-    """Read a plain or gzipped IDX file of a kind, images or labels.
+    """Read a plain or gzipped IDX file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kind : str
+        "images" or "labels".
 
     Returns
     -------

@@ -124,6 +124,20 @@ def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list
     Each has training and test samples: those of LEAF's own split, or of one drawn here if LEAF has
     made none.
 
+    Parameters
+    ----------
+    folder : Path
+        Folder with LEAF's folders.
+    convert : Convert
+        Conversion of LEAF's samples.
+    generator : numpy.random.Generator
+        Random generator of the split.
+
+    Returns
+    -------
+    list of User
+        The users.
+
     Raises
     ------
     UserError
@@ -144,9 +158,22 @@ def read(folder: Path, convert: Convert, generator: np.random.Generator) -> list
 
 
 def split(x: Samples, y: Indices, generator: np.random.Generator) -> User:
-    """Split the samples of a user who has two or more, as in LEAF's `split_data.py`.
+    """Split the samples of a user, as in LEAF's `split_data.py`.
 
-    Nine tenths are training samples, and each part has at least one. Both parts keep the order.
+    Parameters
+    ----------
+    x : ndarray, [n, ...]
+        Two samples or more.
+    y : ndarray, int64 [n]
+        Their labels.
+    generator : numpy.random.Generator
+        Random generator of the split.
+
+    Returns
+    -------
+    User
+        Nine tenths of the samples for training and the others for testing, at least one each. Both
+        parts keep the order.
     """
     kept = min(max(1, int(_TRAIN_SHARE * len(y))), len(y) - 1)
     train = np.zeros(len(y), bool)
@@ -159,10 +186,26 @@ def draw_users(
 ) -> Indices:
     """Draw users at random until they have a fraction of all samples, as in LEAF's non-IID draw.
 
+    Parameters
+    ----------
+    sample_counts : Sequence of int
+        Number of samples of each user.
+    fraction : float
+        Fraction of all samples.
+    min_samples : int
+        Smallest number of samples of a user.
+    generator : numpy.random.Generator
+        Random generator of the draw.
+
     Returns
     -------
     ndarray, int64 [n]
         Drawn users with at least `min_samples` samples, in ascending order.
+
+    Raises
+    ------
+    UserError
+        If no drawn user has so many samples.
     """
     counts = np.asarray(sample_counts, np.int64)
     order = generator.permutation(len(counts))

@@ -23,9 +23,9 @@ def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Float
     train, test : ndarray, uint8 [n, ...]
         Images.
     scale : str
-        unit: [0, 1]; raw: 0 to 255; signed: [-1, 1]; standardised: minus the mean of all pixels of
-        both sets, over their deviation + 0.001; standardised_per_pixel: the same for each position
-        in the image.
+        Scale of the pixels. unit: [0, 1]; raw: 0 to 255; signed: [-1, 1]; standardised: minus the
+        mean of all pixels of both sets, over their deviation + 0.001; standardised_per_pixel: the
+        same for each position in the image.
 
     Returns
     -------

@@ -49,6 +49,13 @@ class Battery:
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
         """Replace the planned draw from now on.
 
+        Parameters
+        ----------
+        now_s : float
+            Current instant.
+        draws : Sequence of Draw
+            Instants at which the draw changes, and the power from then on.
+
         Returns
         -------
         float

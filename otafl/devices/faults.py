@@ -147,7 +147,20 @@ class Faults:
         )
 
     def select_finite(self, payload: Payload, cohort: Cohort) -> Tensor | None:
-        """Return the mask [N] of the rows with a finite update, which are the only ones sent."""
+        """Select the rows with a finite update, which are the only ones sent.
+
+        Parameters
+        ----------
+        payload : Payload
+            Payload of the cohort.
+        cohort : Cohort
+            Its rows.
+
+        Returns
+        -------
+        Tensor, bool [N], optional
+            Mask of the rows; None if devices do not reject updates.
+        """
         if not self._refuses:
             return None
         bad = torch.zeros_like(cohort.device)
@@ -160,7 +173,20 @@ class Faults:
         return bad == 0
 
     def draw_crashes(self, cohort: Cohort, round: int) -> Tensor | None:
-        """Draw the share [S, K] of its symbols that each device sends in a slot, else 1."""
+        """Draw the crashes of a slot.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Transmitters.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Tensor, [S, K], optional
+            Share of its symbols that each device sends, 1 without a crash; None without this fault.
+        """
         if not self._crash:
             return None
         draw = self._draw_rows(CRASH, cohort, round, (2,))
@@ -168,7 +194,20 @@ class Faults:
         return _scatter_to_grid(draw[:, 1].where(crashed, 1.0), cohort)
 
     def draw_copies(self, cohort: Cohort, round: int) -> Tensor | None:
-        """Draw the number [S, K] of copies of an update that each device sends, 1 or 2."""
+        """Draw the duplicates of a slot.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Transmitters.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Tensor, [S, K], optional
+            Number of copies of its update that each device sends, 1 or 2; None without this fault.
+        """
         if not self._twice:
             return None
         draw = self._draw_rows(DUPLICATE, cohort, round, ())
@@ -176,11 +215,37 @@ class Faults:
         return _scatter_to_grid(1.0 + twice.to(draw.dtype), cohort)
 
     def draw_slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
-        """Draw the factors [N] of the seconds of local work, for pairs trial [N] and device [N]."""
+        """Draw the slowdown of local work.
+
+        Parameters
+        ----------
+        trial, device : ndarray, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N], optional
+            Factors of the seconds of local work; None without stragglers.
+        """
         return None if self._bursts is None else self._bursts.draw_factor(trial, device, round)
 
     def fade(self, channel: ChannelState, round: int) -> ChannelState:
-        """Return the channel of a round with deep fades."""
+        """Apply the deep fades of a round to its channel.
+
+        Parameters
+        ----------
+        channel : ChannelState
+            Channel of the round.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ChannelState
+            Channel with weaker fading for the devices in a deep fade.
+        """
         if not self._fade:
             return channel
         trials, devices = channel.h.shape[:2]
@@ -276,7 +341,20 @@ class Bursts:
         self._next = 0
 
     def draw_factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
-        """Draw the factors [N] float64 of the seconds of work, for pairs trial [N], device [N]."""
+        """Draw the slowdown of local work.
+
+        Parameters
+        ----------
+        trial, device : ndarray, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N]
+            Factors of the seconds of local work, 1 outside of bursts.
+        """
         devices, most = self._slow.shape[1], int(device.max(initial=-1)) + 1
         if round < self._next - 1 or most > devices:  # an earlier round, or further devices
             self._start(devices if most <= devices else max(most, 2 * devices))

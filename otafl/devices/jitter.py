@@ -43,7 +43,20 @@ class Jitter:
         self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
 
     def draw_factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
-        """Draw the factors [N] float64 for pairs trial [N] and device [N]; None without jitter."""
+        """Draw the jitter of a round.
+
+        Parameters
+        ----------
+        trial, device : Tensor, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N], optional
+            Factors of the seconds of local work; None without jitter.
+        """
         if self._law == "none":
             return None
         scale, streams = self._scale[trial], self._streams

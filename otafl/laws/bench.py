@@ -145,10 +145,21 @@ class Rig:
         return torch.logspace(low, high, self.num_devices).to(self.cohort.weight)
 
     def draw_symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
-        """Draw normal symbols [S * n, P], independent over devices.
+        """Draw normal symbols, independent over devices.
 
-        Their mean power over the payload is exactly `powers`, [n] or a number, by default
-        `symbol_powers`.
+        Parameters
+        ----------
+        reals : int
+            Real numbers of a payload, P.
+        round : int
+            Number of the round.
+        powers : Tensor or float, optional
+            Mean symbol powers, [n] or one number; `symbol_powers` if not given.
+
+        Returns
+        -------
+        Tensor, [S * n, P]
+            Symbols whose mean power over the payload is exactly that.
         """
         draw = self.streams.draw_device_normal(
             CONFORMANCE, round, self.cohort.trial, self.cohort.device, (reals,)
@@ -158,7 +169,24 @@ class Rig:
         return draw / draw.square().mean(1, keepdim=True).sqrt() * root
 
     def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
-        """Send symbols [S * n, P] in a round, and return the estimate [S, P] and the report."""
+        """Send a payload in a round.
+
+        Parameters
+        ----------
+        x : Tensor, [S * n, P]
+            Symbols of the transmitters.
+        round : int
+            Number of the round.
+        weighting : str
+            "mean" for a weighted mean, "none" for a sum.
+
+        Returns
+        -------
+        estimate : Tensor, [S, P]
+            Estimate of the server.
+        report : LinkReport
+            Report of the slot.
+        """
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
         codec, channel = self.link.codec, self.link.channel.get_state(round)
         memory = DeviceStore(self.num_trials, self.num_devices, x.device)
@@ -167,7 +195,22 @@ class Rig:
         return codec.decode(received).mean[0]["x"], report
 
     def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
-        """Record several rounds, each with a new payload."""
+        """Record several rounds, each with a new payload.
+
+        Parameters
+        ----------
+        rounds : int
+            Number of rounds R.
+        reals : int
+            Real numbers of a payload.
+        powers : Tensor or float, optional
+            Mean symbol powers, as in `draw_symbols`.
+
+        Returns
+        -------
+        Record
+            Measurements of the rounds.
+        """
         parts: dict[str, list[np.ndarray]] = {}
         for round in range(rounds):
             x = self.draw_symbols(reals, round, powers)
@@ -216,16 +259,16 @@ class Record:
     ----------
     reals : int
         Real numbers of a payload.
-    h, h_hat, p, c, active, m, weight : ndarray, [R, S, K]
+    h, h_hat, p, c, active, m : ndarray, [R, S, K]
         Values of `LinkReport.saved_tensors`.
-    power, budget : ndarray, [R, S, K]
-        Transmit powers and power budgets.
-    gain : ndarray, [R, S, K]
-        Large-scale gains.
     eta, noise : ndarray, [R, S]
         Receive scaling and noise variance.
     error : ndarray, [R, S]
         Mean squared error per coordinate, about the mean over the active devices.
+    weight, power, budget : ndarray, [R, S, K]
+        Aggregation weights, transmit powers and power budgets.
+    gain : ndarray, [R, S, K]
+        Large-scale gains.
     nmse : ndarray, [R, S]
         Reported NMSE.
     exact : ndarray, [R, S]

@@ -126,7 +126,19 @@ def check_exact(
 ) -> Check:
     """Check a deterministic number.
 
-    The tolerance is relative to the expected value, and absolute if that is 0.
+    Parameters
+    ----------
+    expected, measured : float
+        Value by the law, and measured value.
+    tolerance : float
+        Half width of the interval, relative to the expected value, and absolute if that is 0.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check.
     """
     room = tolerance * abs(expected) if expected else tolerance
     return Check(expected, measured, expected - room, expected + room, case)
@@ -135,7 +147,22 @@ def check_exact(
 def check_ratios(
     found: np.ndarray, law: np.ndarray, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
-    """Check deterministic numbers over their law, at the largest deviation from one."""
+    """Check deterministic numbers over their law, at the largest deviation from one.
+
+    Parameters
+    ----------
+    found, law : ndarray
+        Measured values, and values by the law.
+    tolerance : float
+        Largest deviation of the ratio from one.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check of the ratio.
+    """
     ratio = (np.asarray(found) / np.asarray(law)).ravel()
     return check_exact(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
 
@@ -179,7 +206,22 @@ def check_mean(expected: float, sample: np.ndarray, case: str = "", bias: float 
 
 
 def check_normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
-    """Check a number with a normal distribution of known standard deviation."""
+    """Check a number with a normal distribution.
+
+    Parameters
+    ----------
+    expected, measured : float
+        Mean by the law, and measured value.
+    deviation : float
+        Known standard deviation.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check.
+    """
     room = WIDTH * deviation
     return Check(expected, measured, expected - room, expected + room, case)
 
@@ -198,9 +240,19 @@ def check_mean_not_above(worse: np.ndarray, sample: np.ndarray, case: str = "") 
 
 
 def check_mean_below(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
-    """Check that the mean of a sample is significantly below that of a paired one, `worse`.
+    """Check that the mean of a sample is significantly below that of a paired one.
 
-    The measured number is the end of the interval of the difference.
+    Parameters
+    ----------
+    worse, sample : ndarray
+        Paired samples.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        One-sided check. The measured number is the end of the interval of the difference.
     """
     difference = (np.asarray(sample) - np.asarray(worse)).ravel()
     room = check_mean(0.0, difference).high
@@ -231,9 +283,21 @@ def check_mean_square(expected: float, ratio: np.ndarray, freedom: int, case: st
 
 
 def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
-    """Check the squared errors of a record, whose coordinates are normal with the variance `law`.
+    """Check the squared errors of a record, whose coordinates are normal.
 
-    `law` is [R, S] or flat, and infinite if all devices are silent.
+    Parameters
+    ----------
+    law : ndarray, [R, S] or flat
+        Variance of the error, infinite if all devices are silent.
+    record : Record
+        The measurements.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Check by the chi-square distribution.
     """
     on = np.isfinite(law)
     ratio = record.error.reshape(law.shape)[on] / law[on]
@@ -241,7 +305,22 @@ def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Chec
 
 
 def check_share(expected: float, count: int, of: int, case: str = "") -> Check:
-    """Check the number of events in independent trials, by the binomial distribution."""
+    """Check the number of events in independent trials, by the binomial distribution.
+
+    Parameters
+    ----------
+    expected : float
+        Probability by the law.
+    count, of : int
+        Number of events, and number of trials.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check of the share.
+    """
     low, high = stats.binom.ppf([LEVEL / 2, 1 - LEVEL / 2], of, expected) / of
     return Check(expected, count / of, float(low), float(high), case)
 
@@ -280,8 +359,20 @@ def check_distribution(
 ) -> Check:
     """Check the distribution function of independent numbers, by Kolmogorov and Smirnov.
 
-    The measured number is the distance of the two functions. The expected one is its mean, in the
-    limit of many numbers.
+    Parameters
+    ----------
+    sample : ndarray
+        Independent numbers.
+    distribution : callable
+        Distribution function by the law.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        One-sided check. The measured number is the distance of the two functions. The expected one
+        is its mean, in the limit of many numbers.
     """
     values = np.sort(np.asarray(sample, dtype=float).ravel())
     count = values.size

@@ -67,9 +67,21 @@ class Sent:
     coded: Tensors
 
     def combine(self, streams: Streams, gain: dict[str, Tensor], noise: float = 0.0) -> Tensor:
-        """Compute Theta_0 [S, M, N] from the gains [S, K] of both factors, 0 for a silent device.
+        """Combine the received factors at the server.
 
-        noise: variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
+        Parameters
+        ----------
+        streams : Streams
+            Random streams of the noise.
+        gain : dict of str to Tensor, [S, K]
+            Gains of both factors, 0 for a silent device.
+        noise : float
+            Variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
+
+        Returns
+        -------
+        Tensor, [S, M, N]
+            Recovered model Theta_0.
         """
         received: Tensors = {}
         for name, one in gain.items():
@@ -89,7 +101,21 @@ def send_models(
 ) -> Sent:
     """Encode the models of K devices in each of S trials.
 
-    The models are one point for all devices, or K points.
+    Parameters
+    ----------
+    streams : Streams
+        Random streams of the trials.
+    point : LowRank
+        One model for all devices, or K models.
+    devices : int
+        Number of devices K.
+    weight : Tensor, [K], optional
+        Weights of the devices; equal if not given.
+
+    Returns
+    -------
+    Sent
+        Factors that the devices transmit.
     """
     trials, rank = streams.num_trials, point.s.shape[1]
     m, n = point.u.shape[1], point.v.shape[1]

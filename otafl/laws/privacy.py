@@ -52,7 +52,26 @@ ANTENNAS, DEVICES = 3, 5
 
 
 def integrate_delta(density: np.ndarray, other: np.ndarray, epsilon: float, step: float) -> float:
-    """Integrate delta(epsilon) of two densities on a grid, that of (p - e^epsilon q)+."""
+    r"""Integrate delta(epsilon) of two densities.
+
+    Parameters
+    ----------
+    density, other : ndarray, [n]
+        Densities p and q on a grid.
+    epsilon : float
+        Bound on the privacy loss.
+    step : float
+        Step of the grid.
+
+    Returns
+    -------
+    float
+        Probability delta.
+
+    Notes
+    -----
+    .. math:: \delta(\epsilon) = \int \max(p - e^\epsilon q, 0)
+    """
     return float(np.clip(density - np.exp(epsilon) * other, 0.0, None).sum() * step)
 
 

@@ -82,9 +82,21 @@ Rule = Callable[[States], Scalars]
 
 
 def compute_error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Compute the mean squared error [T] per coordinate, about the mean over active devices.
+    """Compute the mean squared error per coordinate, about the mean over the active devices.
 
-    Symbols are independent. The error is infinite if all devices are silent.
+    Parameters
+    ----------
+    scalars : Scalars
+        Gains c, receive scaling eta and active devices.
+    m : ndarray, [T, K]
+        Symbol powers of independent symbols.
+    noise : ndarray, [T]
+        Noise variance N.
+
+    Returns
+    -------
+    ndarray, [T]
+        MSE of the module's equation for the K_a active devices, infinite if all are silent.
     """
     on_air = scalars.active.sum(1)
     total = (m * (scalars.c - 1.0) ** 2 * scalars.active).sum(1) + noise / scalars.eta
@@ -251,26 +263,66 @@ def _find_zero(
 
 
 def wrong_vote_probability(right: float, wrong: float, antennas: int) -> float:
-    """Compute the probability that A exponential energies of mean `wrong` exceed those of `right`.
+    r"""Compute the probability that a majority vote by energy is wrong.
 
-    It is I_x(A, A), x = wrong / (right + wrong).
+    Parameters
+    ----------
+    right, wrong : float
+        Mean energies of the right and the wrong channel use.
+    antennas : int
+        Number of antennas A.
+
+    Returns
+    -------
+    float
+        Probability that A exponential energies of mean `wrong` exceed those of mean `right`.
+
+    Notes
+    -----
+    .. math:: I_x(A, A), \qquad x = \mathrm{wrong} / (\mathrm{right} + \mathrm{wrong})
+
+    with the regularised incomplete beta function I.
     """
     return float(stats.beta.cdf(wrong / (right + wrong), antennas, antennas))
 
 
 def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
-    """Compute the variance of (e+ - e-) / (a A) under Rayleigh fading with noise of energy one.
+    """Compute the variance of an energy difference under Rayleigh fading.
 
-    x [K] are the values that devices send.
+    Parameters
+    ----------
+    x : ndarray, [K]
+        Values of the devices.
+    a : float
+        Energy of a value of one.
+    antennas : int
+        Number of antennas A.
+
+    Returns
+    -------
+    float
+        Variance of (e+ - e-) / (a A), with noise of energy one.
     """
     plus, minus = np.maximum(x, 0.0).sum(), np.maximum(-x, 0.0).sum()
     return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
 
 
 def energy_variance_given(x: np.ndarray, a: float, h: np.ndarray) -> np.ndarray:
-    """Compute the variance of (e+ - e-) / a with one antenna, given the channels' powers h [S, K].
+    """Compute the variance of an energy difference given the channels.
 
-    Phases are random, and the noise has energy one.
+    Parameters
+    ----------
+    x : ndarray, [K]
+        Values of the devices.
+    a : float
+        Energy of a value of one.
+    h : ndarray, [S, K]
+        Powers of the channels to one antenna.
+
+    Returns
+    -------
+    ndarray, [S]
+        Variance of (e+ - e-) / a, with random phases and noise of energy one.
     """
     total = np.zeros(len(h))
     for part in (np.maximum(x, 0.0), np.maximum(-x, 0.0)):

@@ -51,12 +51,22 @@ class Outcome:
 
 
 def list_laws(only: str | None = None) -> list[Law]:
-    """List every law of the installed uplink, or those whose name contains a text.
+    """List the laws of the installed uplink.
+
+    Parameters
+    ----------
+    only : str, optional
+        Text that a law's name must contain; all laws if not given.
+
+    Returns
+    -------
+    list of Law
+        Laws in the order of their modules.
 
     Raises
     ------
     UserError
-        If no name contains it.
+        If no name contains the text.
     """
     every: list[Law] = []
     for module in MODULES:
@@ -87,7 +97,22 @@ def clear_caches() -> None:
 def run(
     bench: Bench, chosen: Sequence[Law], progress: Callable[[int, int, str], None] | None = None
 ) -> list[Outcome]:
-    """Check the laws one after the other. An error in a law is its fault, and fails it."""
+    """Check laws one after the other.
+
+    Parameters
+    ----------
+    bench : Bench
+        Amount and place of the computation.
+    chosen : Sequence of Law
+        The laws.
+    progress : callable, optional
+        Function that is called with the index of a law, their number and its name.
+
+    Returns
+    -------
+    list of Outcome
+        Outcome of each law. An error in a law is its fault, and fails it.
+    """
     outcomes = []
     for index, law in enumerate(chosen):
         if progress is not None:

@@ -68,7 +68,17 @@ def is_connected(edges: np.ndarray) -> bool:
 
 
 def metropolis_weights(edges: np.ndarray) -> np.ndarray:
-    r"""Compute the Metropolis weights [N, N] of edges bool [N, N].
+    r"""Compute the Metropolis weights of a graph.
+
+    Parameters
+    ----------
+    edges : ndarray, bool [N, N]
+        Neighbours of each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
 
     Notes
     -----
@@ -85,7 +95,17 @@ def metropolis_weights(edges: np.ndarray) -> np.ndarray:
 
 
 def max_degree_weights(edges: np.ndarray) -> np.ndarray:
-    r"""Compute the maximum-degree weights [N, N] of edges bool [N, N].
+    r"""Compute the maximum-degree weights of a graph.
+
+    Parameters
+    ----------
+    edges : ndarray, bool [N, N]
+        Neighbours of each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
 
     Notes
     -----
@@ -172,7 +192,17 @@ def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
 
 
 def read_weights(path: str) -> np.ndarray:
-    """Read the weights [N, N] of a CSV file with a line for each node.
+    """Read averaging weights from a CSV file.
+
+    Parameters
+    ----------
+    path : str
+        File with a line for each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
 
     Raises
     ------
