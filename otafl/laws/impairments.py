@@ -319,7 +319,7 @@ def _omit_mean(impairments: Any) -> None:
 
 
 def _know_all(impairments: Any) -> None:
-    """Let the server know the heavy-tailed interference and the jammer."""
+    """Make the heavy-tailed interference and the jammer known to the server."""
     heavy = impairments.tail_scale.square() + NOISE_VARIANCE * impairments.jammer
     impairments.known_noise = impairments.known_noise + heavy
 

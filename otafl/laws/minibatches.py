@@ -46,11 +46,11 @@ SHARES = ((20, 6), (150, 6), (40, 32), (6, 1))
 
 @state_law("minibatches: uniform over samples", "chi-square", "{0[1]} of {0[0]}", SHARES)
 def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
-    """Count how often each of n samples is in a minibatch of B.
+    """Count how often each of n samples is in a minibatch of B, with p = B / n.
 
-    (n - 1) / n of Pearson's statistic with the variance R p (1 - p), p = B / n, is chi-square with
-    n - 1 degrees of freedom, because inclusions have a correlation of -1 / (n - 1). No sample is in
-    a minibatch twice.
+    (n - 1) / n of Pearson's statistic with the variance R p (1 - p) is chi-square with n - 1
+    degrees of freedom. The factor is due to the correlation -1 / (n - 1) of inclusions. No sample
+    is in a minibatch twice.
     """
     count, batch = shares
     drawn = np.sort(_minibatches(bench, count, batch))

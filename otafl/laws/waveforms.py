@@ -308,7 +308,7 @@ def _one_more(real: Any) -> Any:
 
 
 def _wider(real: Any) -> Any:
-    """Put consecutive sub-carriers of a group in the place of the next groups."""
+    """Put consecutive sub-carriers of a group at the positions of the next groups."""
     return lambda stops, groups, *rest: real(stops, 1, *rest)
 
 

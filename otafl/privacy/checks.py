@@ -189,8 +189,8 @@ def _check_can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
 def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
     """Raise UserError if privacy amplification by sampling does not hold.
 
-    It fails if other signals reveal whether a device was drawn, if a transmission has no bound, if
-    the bound is not split evenly, or if the package dp-accounting is missing.
+    Other signals must not reveal whether a device was drawn. Every transmission needs a bound, and
+    rounds have equal shares of it. The package dp-accounting must be installed.
     """
     said = f"and devices.selection: '{scenario.devices.selection.name}' hides the participants;"
     remedy = f"with privacy.clip, use {' or '.join(_fit_for_sampling())}"
