@@ -56,9 +56,9 @@ class Model(Renamed, ABC):
     """A model with a batched forward pass.
 
     Gradients come from autograd, if the class does not define them. A model that a scenario names
-    is made as `Class(settings, input_shape, classes)`, from the settings of the section (a nested
-    class `Settings`), the shape of one sample and the number of classes. It raises UserError if it
-    does not fit the samples.
+    is made as `Class(settings, input_shape, classes)`. The arguments are the settings of the
+    section (a nested class `Settings`), the shape of one sample and the number of classes. It
+    raises UserError if it does not fit the samples.
     """
 
     shapes: Shapes

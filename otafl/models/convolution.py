@@ -2,8 +2,8 @@
 
 Dense weights act in one grouped convolution on the rows' images side by side, [B, n C, H, W]. A
 factored weight acts on patches, the rows of a matrix [n, B positions, k k C]. On a CPU core (10
-rows of 6 images) the grouped form is 2 to 3 times faster than dense products with patches, whose
-time goes mostly into making patches and adding them. Images of both forms have their channels last
+rows of 6 images) the grouped form is 2 to 3 times faster than dense products with patches. Most of
+the time of patches goes into making and adding them. Images of both forms have their channels last
 in memory, where pooling is fastest.
 """
 

@@ -89,7 +89,7 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
     Raises
     ------
     UserError
-        If the recipe gives a reason why there is none.
+        If the recipe gives a reason why the module does not exist.
     """
     if "refused" in recipe:
         raise UserError(recipe["refused"])

@@ -10,7 +10,7 @@ form         representation of the weights: "dense", "low_rank" (u, s, v, b of F
 flat         name -> shape of the parameters that are side by side in the tensor "model", or None
 parts        number of combined models
 together     combination of the models: "mixture" (FedEM), "mean" of scores (Split-Mix), or None
-refused      reason why there is no module, if there is none
+refused      reason why a torch module cannot be made, if so
 input_shape  shape of a sample
 classes      number of classes
 """

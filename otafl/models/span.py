@@ -6,11 +6,11 @@ W0 + D_j, has
 
     W = W0 + sum_j c_j D_j + x^T H,        x W = x W0 + sum_j c_j x D_j + (x x^T) H
 
-so only c [J], H [B, N] and the scores z = x W [B, N] need to be stored. With the products x W0, x
-D_j and the Gram matrix x x^T [B, B], computed once, a gradient step costs B B N multiplications in
-the first layer instead of 2 B M N. One product of rank B forms W at the end. This is exact except
-for rounding. `choose_form` chooses this form for a suitable first layer, and otherwise the plain
-form, all parameters side by side. Both have the same interface:
+so only c [J], H [B, N] and the scores z = x W [B, N] need to be stored. The products x W0, x D_j
+and the Gram matrix x x^T [B, B] are computed once. A gradient step then costs B B N multiplications
+in the first layer instead of 2 B M N. One product of rank B forms W at the end. This is exact
+except for rounding. `choose_form` chooses this form for a suitable first layer, and otherwise the
+plain form, all parameters side by side. Both have the same interface:
 
     form = choose_form(model)
     w, theta = form.copy_params(params), form.copy_params(others)      # [n, ...]
@@ -24,8 +24,8 @@ form, all parameters side by side. Both have the same interface:
 Points are rows [n, Q]. Any affine combination of points is a point, and so is a point plus any
 combination of directions and differences of points.
 
-Operations on a whole weight are done for a few rows at a time, so that these stay in the
-processor's cache from one product to the next (`InPlaceDifference` and `write_each_` serve this).
+Operations on a whole weight are done for a few rows at a time. So these stay in the processor's
+cache from one product to the next (`InPlaceDifference` and `write_each_` serve this).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Five 3x3 convolutions and three fully connected layers, for images (VGG8).
 
-Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling, then
-fully connected layers of 256, 256 and the classes, without batch normalisation. On 3x32x32 pixels
-it has 1,112,650 parameters. It is a `cnn` with these defaults, except that an image too small for
-pooling stays as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
+Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling. Then
+come fully connected layers of 256, 256 and the classes, without batch normalisation. On 3x32x32
+pixels it has 1,112,650 parameters. It is a `cnn` with these defaults, except that an image too
+small for pooling stays as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
 
 References
 ----------
