@@ -50,7 +50,7 @@ class FedAsync(Algorithm):
 
     where s decreases with the staleness t - tau, which is 0 for an update of the current model. For
     several devices of data shares w_k in one slot, x_new is their mean under the weights w_k s_k,
-    which an over-the-air sum computes by itself, and a is the mean of alpha s_k under w_k. With
+    and a is the mean of alpha s_k under w_k. An over-the-air sum computes this mean by itself. With
     `sends: increment`
 
     .. math::

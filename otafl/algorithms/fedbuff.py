@@ -6,7 +6,7 @@ increments the server steps along their mean and empties the buffer.
 
 A slot can bring several devices, as with over-the-air computation. Then the uplink's weighted mean
 is scaled back to a sum. A slot with more increments than are missing makes one step of the mean
-over all increments, so the step does not grow with their number. An uplink that separates devices
+over all increments. So the step does not grow with their number. An uplink that separates devices
 gives their exact number. Otherwise it is the delivered weight times the number in the slot,
 rounded, which is exact for equal staleness.
 
@@ -45,8 +45,8 @@ from otafl.core.settings import declare_stackable
 class FedBuff(Algorithm):
     r"""Buffered asynchronous aggregation.
 
-    The server's tensors are "model", "buffer" and "velocity" [S, P], "came" [S] int64, the number
-    of increments in the buffer, and "steps" [S] int64, the number of server steps. Devices have no
+    The server's tensors are "model", "buffer" and "velocity" [S, P]. "came" [S] int64 is the number
+    of increments in the buffer, and "steps" [S] int64 the number of server steps. Devices have no
     state.
 
     Notes

@@ -46,10 +46,10 @@ class FedEM(Algorithm):
 
         q_k(z_s = m) \propto \pi_{km} \exp(-l(h_m(x_s), y_s))
 
-    M-step: pi_km is the mean of q_k(z_s = m) over all samples of the device, and SGD trains theta_m
-    on the loss in which sample s has the weight q_k(z_s = m). The posterior of a minibatch is
-    computed again from the broadcast models and the old pi, which gives the same numbers as the
-    E-step on all samples.
+    M-step: pi_km is the mean of q_k(z_s = m) over all samples of the device. SGD trains theta_m on
+    the loss in which sample s has the weight q_k(z_s = m). The posterior of a minibatch is computed
+    again from the broadcast models and the old pi. This gives the same numbers as the E-step on all
+    samples.
 
     Examples
     --------

@@ -79,9 +79,9 @@ _TINY = 1e-30
 class FedHm(Algorithm):
     r"""Federated learning of heterogeneous models by low-rank factorisation.
 
-    The server's tensors are "model" [S, P], dense, and "frame" [S, F], the spectral factors at the
-    largest rank of the layers that are low-rank at some level. With `homogeneous_mode: factor`
-    there is only "model", the low-rank model. Devices have no state.
+    The server's tensors are "model" [S, P], dense, and "frame" [S, F]. The frame is the spectral
+    factors at the largest rank of the layers that are low-rank at some level. With
+    `homogeneous_mode: factor` there is only "model", the low-rank model. Devices have no state.
 
     Notes
     -----

@@ -6,8 +6,8 @@ coded by a random sign matrix. The product of the two superposed sums estimates 
 products. All computation is on factors: no round forms a dense weight, gradient or SVD.
 
 The trained models are the devices' own (local_test_accuracy). The global one stays between chance
-and 0.3 on digits for any number of rounds, because the product of two superposed sums has an error
-as large as the model. For a global model use fedrlr_plus, which sends as many symbols.
+and 0.3 on digits for any number of rounds. The reason is that the product of two superposed sums
+has an error as large as the model. For a global model use fedrlr_plus, which sends as many symbols.
 
 The default step size is for pixels from 0 to 1. With it local models reach 0.75 in 100 rounds of 10
 steps, and the global model of fedrlr_plus reaches 0.8. The paper's constants are for pixels from 0

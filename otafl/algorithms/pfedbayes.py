@@ -9,8 +9,8 @@ of the copy.
 
 The objectives are divided by the device's number of samples n_i. This leaves their minima unchanged
 and gives step sizes their usual meaning. Equal steps of length eta diverge on the divergence alone
-if eta zeta / (n_i sigma^2) > 2, for example on devices with few samples, or if the noise of an
-uplink has made sigma small. That would spoil the mean of all devices. For such a device zeta / n_i
+if eta zeta / (n_i sigma^2) > 2. Examples are devices with few samples, and a sigma that the noise
+of an uplink has made small. That would spoil the mean of all devices. For such a device zeta / n_i
 is lowered in this round to sigma^2 / eta, with the least sigma of the global distribution.
 
 The personal model is the mean of the device's distribution after local training. The global one is

@@ -50,9 +50,9 @@ OTHERS = declare_purpose("split_mix/others", __name__)
 class SplitMix(Algorithm):
     """Split-Mix federated learning.
 
-    The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64, the
-    number of devices that took an atom from the queue. Devices have no state. The first b atoms are
-    evaluated.
+    The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64. The
+    latter is the number of devices that took an atom from the queue. Devices have no state. The
+    first b atoms are evaluated.
 
     Examples
     --------

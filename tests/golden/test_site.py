@@ -82,9 +82,10 @@ def test_search_finds_names_by_their_parts() -> None:
     assert Parts({}).split("a `learning_rate`") == ["a", "learning_rate", "learning", "rate"]
 
 
-def test_formulas_in_latex_stay_formulas() -> None:
-    text = "Notes\n-----\nA device descends:\n\n.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen."
-    assert ".. math::\n\n    w \\leftarrow w - \\eta g\n\nThen." in rst.prose(text)
+@pytest.mark.parametrize("above", ["A device descends:\n\n", "A device descends:\n", ""])
+def test_formulas_in_latex_stay_formulas(above: str) -> None:
+    text = f"Notes\n-----\n{above}.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen."
+    assert "\n\n.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen." in rst.prose(text)
 
 
 def test_formulas_of_components_can_be_drawn(generated: dict[str, str]) -> None:

@@ -112,7 +112,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"power": "own_parts:deaf"}, "power.name: 'own_parts:deaf' returned, at trial 0, segment 0"),
     ({"model": {"name": "own_parts:plain", "a": 1}}, "model: 'own_parts:plain' does not fit the"),
     ({"model": "own_parts:text"}, "model.name: 'own_parts:text' returned a str"),
-    ({"model": "own_parts:running"}, "model: the module has the buffer '0.running_mean'"),
+    ({"model": "own_parts:running"}, "model: expected a module without buffers, got the buffer"),
     ({"model": "own_parts:narrow"}, "model: the module gives scores of shape [1, 9] for one sam"),
     ({"channel": "own_parts:antennas"}, "channel.name: 'own_parts:antennas' returned the shape"),
     ({"channel": "own_parts:loud"}, "channel.name: 'own_parts:loud' has a mean |h|^2 of"),
@@ -139,7 +139,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"model": {"name": "cnn", "kernel": 9, "padding": "valid"}},
-        "model.kernel: got 9, but convolution 1 sees an image of only 8x8",
+        "model.kernel: got 9, but convolution 1 has an image of only 8x8",
     ),
     ({"model": {"name": "cnn", "pool": 9}}, "model.pool: got 9, but convolution 1 leaves an image"),
     (
@@ -152,25 +152,40 @@ CASES: list[tuple[dict[str, Any], str]] = [
             "model": {"name": "vgg", "norm": "batch", "blocks": [1] * 4, "channels": [2] * 4},
             "training.batch_size": 1,
         },
-        "training.batch_size: batch normalisation of a single sample that has one pixel left",
+        "training.batch_size: batch normalisation of a single sample with one pixel",
     ),
-    ({"algorithm": "fedbn"}, "algorithm.name: 'fedbn' keeps the parameters of normalisation"),
-    ({"algorithm": "fedrep", "model": "softmax_regression"}, "algorithm.name: 'fedrep' shares all"),
+    ({"algorithm": "fedbn"}, "algorithm.name: 'fedbn' needs a model with normalisation"),
+    (
+        {"algorithm": "fedrep", "model": "softmax_regression"},
+        "algorithm.name: 'fedrep' needs a model with a layer",
+    ),
     (
         {"algorithm": "fedpac", "model": "softmax_regression", "transport": "digital"},
         "algorithm.name: 'fedpac' needs a",
     ),
-    ({"algorithm": "pfedbayes", "model": "cnn"}, "algorithm.name: 'pfedbayes' draws the weights"),
-    ({"algorithm": "fedrlr", "model": "lstm"}, "algorithm.name: 'fedrlr' factors the layers of a"),
-    ({"algorithm": "tdpfed", "model": "lstm"}, "algorithm.name: 'tdpfed' factors the layers of a"),
-    ({"algorithm": "heterofl", "model": "lstm"}, "algorithm.name: 'heterofl' trains the model at"),
+    (
+        {"algorithm": "pfedbayes", "model": "cnn"},
+        "algorithm.name: 'pfedbayes' needs a model of fully",
+    ),
+    (
+        {"algorithm": "fedrlr", "model": "lstm"},
+        "algorithm.name: 'fedrlr' needs a model that is a chain",
+    ),
+    (
+        {"algorithm": "tdpfed", "model": "lstm"},
+        "algorithm.name: 'tdpfed' needs a model that is a chain",
+    ),
+    (
+        {"algorithm": "heterofl", "model": "lstm"},
+        "algorithm.name: 'heterofl' needs a model of several",
+    ),
     (
         {"algorithm": "fedhm", "model": "own_parts:plain", "transport": "digital"},
-        "algorithm.name: 'fedhm' cuts the rank of a network's layers",
+        "algorithm.name: 'fedhm' needs a model whose layers",
     ),
     (
         {"algorithm": {"name": "fedhm", "dense_prefix": 1}, "transport": "digital"},
-        "algorithm.dense_prefix: 1 leaves nothing to be factorised of a model with 1 layers",
+        "algorithm.dense_prefix: got 1, which leaves no layer to factorise",
     ),
     (
         {"algorithm": {"name": "tdpfed", "weights": "uniform"}, "codec": "obda"},
@@ -268,7 +283,7 @@ def sentence_words(sentence: str, section: str) -> list[str]:
     [
         (
             {"data": "cifar10", "model": "lstm"},
-            "model.name: 'lstm' needs sequences, but a sam",
+            "model.name: 'lstm' needs sequences of shape",
         ),
         (
             {"data": "mnist", "devices.count": 60_001},

@@ -46,6 +46,8 @@ def _blocks(text: str) -> list[list[str]]:
         is_formula = bool(blocks) and blocks[-1] == [MATH]
         if blocks and lines and _indented(lines) and (is_formula or _indented(blocks[-1])):
             blocks[-1] += ["", *lines]
+        elif len(lines) > 1 and lines[-1] == MATH:  # directly below a text or a section's title
+            blocks += [lines[:-1], [MATH]]
         elif lines:
             blocks.append(lines)
     return blocks

@@ -110,8 +110,8 @@ class ChannelState(Renamed):
         Function of a number of blocks that returns fading [S, K, A, blocks, F] for a payload that
         is longer than a block. Its first block is h.
     paths_fn : callable, optional
-        Function of a number of blocks that returns the impulse responses behind h. There is none
-        for a flat channel, or for one that is given by its frequency responses.
+        Function of a number of blocks that returns the impulse responses behind h. A flat channel,
+        or one that is given by its frequency responses, has no impulse responses.
     """
 
     h: Tensor
@@ -311,12 +311,12 @@ class ChannelStatistics(Renamed):
         Function of a threshold [S] that returns E[1/|h_hat|^2; |h_hat|^2 >= threshold] [S, K] of
         the estimate that devices use.
     prob_unit_gain_above : callable
-        Function of a threshold [S] that returns the probability [S, K] that |h_hat|^2 of the
-        channel without large-scale gain, averaged over antennas and sub-carriers, is at least the
-        threshold.
+        Function of a threshold [S] that returns the probability [S, K] that |h_hat|^2 is at least
+        the threshold. The channel is without large-scale gain, and averaged over antennas and
+        sub-carriers.
     prob_gain_above : callable
         Function of a threshold [S, K] for each device that returns the probability [S, K] that
-        |h_hat|^2 of one segment, with large-scale gain, is at least the threshold.
+        |h_hat|^2 of one segment is at least the threshold. The channel is with large-scale gain.
     draw_samples : callable
         Function of a number n that returns n independent estimates h_hat [n, S, K].
     """
@@ -373,8 +373,8 @@ class LinkReport(Renamed):
         Channels, coefficients and gains, if the scenario saves them.
     delivered_mask_fns : tuple of callable
         For each payload group a function that returns the coordinates that the server has received:
-        bool [S, K], or [S, K, P] if a part of a row's P coordinates can be missing, because of a
-        crash or a lost packet. It is called only for components with acknowledged state.
+        bool [S, K], or [S, K, P] if a crash or a lost packet can remove a part of a row's P
+        coordinates. It is called only for components with acknowledged state.
     """
 
     symbols: Tensor
