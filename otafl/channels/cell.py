@@ -1,4 +1,4 @@
-"""Place devices in a cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
+"""Cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
 
 Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`). The
 large-scale gain, which is path loss, penetration loss and shadowing, is separate from the fading,

@@ -1,4 +1,4 @@
-"""Fade by a user-defined function of random draws, channel(draw, **options) -> h.
+"""User-defined fading, a function of random draws: channel(draw, **options) -> h.
 
 The result h is complex or real [R, S, K], for R rounds, S trials and K devices, or [R, S, K, A] for
 A antennas at the server. E|h|^2 = 1, because the common keys give the large-scale gain

@@ -1,4 +1,4 @@
-"""Fade by a tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
+"""Tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
 
 Taps have the profile's delays and powers (Sionna's tables), so that fading is frequency-selective.
 TDL-A and TDL-B have 23 taps and TDL-C 24, without line of sight. TDL-D has 13 and TDL-E 14 taps, of

@@ -39,7 +39,7 @@ GAMMA = (
 class PowerPolicy(Settings):
     r"""Rule that sets the transmit and receive scalars of trials and segments.
 
-    A policy is its own settings. `otafl list power NAME` prints an example scenario of each
+    A policy is its own settings. `otafl list NAME` prints an example scenario of each
     built-in policy.
 
     Notes

@@ -1,4 +1,4 @@
-"""Transmit without channel knowledge; many antennas at the server average the phases out.
+"""Transmission without channel knowledge; many antennas at the server average the phases out.
 
 Devices do not know their channels, and all send with the real amplitude sqrt(E), E = min_k P_k /
 m_k. The server has A antennas and combines them with the sum of the channels:

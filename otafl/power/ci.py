@@ -1,4 +1,4 @@
-"""Invert the channel, at the gain of the weakest device.
+"""Channel inversion at the gain of the weakest device.
 
 With eta = min_k P_k g_k / m_k and p_k = sqrt(eta) / h_k, every device has the effective gain c_k =
 1, and only noise causes an error.

@@ -1,4 +1,4 @@
-"""Invert to a level that follows the power of the updates; weak devices are silent (COTAF).
+"""Inversion to a level that follows the power of the updates; weak devices are silent (COTAF).
 
 The common scale is time-varying precoding, alpha_t = min_k P_k / m_k. Devices with an amplitude of
 at least h_min invert to it,

@@ -1,4 +1,4 @@
-"""Call a user-defined policy, policy(link, **options) -> (p, eta).
+"""User-defined policy, policy(link, **options) -> (p, eta).
 
 The scenario names it `module:function`. p are the transmit scalars, complex or real [S, Q, K], 0
 for a silent device. eta is the receive scaling, [S, Q] and above 0. The options are the other keys

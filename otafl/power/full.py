@@ -1,4 +1,4 @@
-"""Transmit at full power, and choose the receive scaling of smallest mean squared error.
+"""Full power, with the receive scaling of smallest mean squared error.
 
 Every device transmits at its budget. The receive scaling minimises sum m (c - 1)^2 + N / eta, the
 error of uncorrelated symbols.

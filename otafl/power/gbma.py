@@ -1,4 +1,4 @@
-"""Transmit at equal power and pre-compensate only the phase (GBMA).
+"""Equal power of all devices, with compensation of only the phase (GBMA).
 
 All devices send with p_k = sqrt(E) exp(-j angle h_k), and the effective gains |h_k| average out
 over devices and rounds. The receive scaling uses the mean gain E|h| that remains with the estimated

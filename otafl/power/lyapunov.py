@@ -1,4 +1,4 @@
-"""Trade squared error for energy by virtual queues with average bounds (drift plus penalty).
+"""Trade-off of squared error and energy by virtual queues with average bounds.
 
 The policy minimises the squared error under a bound e_bar on each device's average energy, without
 knowing the channel's statistics. With energies e_k in slots at full power, a virtual queue counts

@@ -1,4 +1,4 @@
-"""Compensate a fraction of the path loss, as open-loop power control of 3GPP does.
+"""Compensation of a fraction of the path loss, as in open-loop power control of 3GPP.
 
 In dB, transmit power = min(P_max, P_0 + alpha PL), without the terms of the closed loop and the
 transport format. PL is only the large-scale gain, so fading averages out. Phases are

@@ -1,4 +1,4 @@
-"""Invert to individual scales that are planned on channel statistics (biased pre-scalers).
+"""Inversion to individual scales that are planned on channel statistics (biased pre-scalers).
 
 Device k sends (gamma_k / h_k) x if |h_k|^2 >= gamma_k^2 m / P_k, with m the largest symbol power of
 the transmitters, and is silent otherwise. It knows its own h_k and, of the other devices, only the

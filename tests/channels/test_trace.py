@@ -189,15 +189,18 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         "channel.path: 'FILE' has 3 devices and the scenario 4; set devices.count to at most 3"
     )
     assert refusal(path, subcarrier_groups=2) == (
-        "channel.subcarrier_groups: got 2, but 'FILE' has frequency responses of 4 groups; leave it "
-        "out"
+        "channel.subcarrier_groups: got 2, but 'FILE' has frequency responses of 4 groups; leave "
+        "it out"
     )
     assert refusal(path, bandwidth_hz=2e6) == (
         "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; set bandwidth_hz "
         "to that"
     )
     responses(path, gain=np.array([1.0, -1.0, 1.0]))
-    assert refusal(path) == "channel.path: 'FILE': the gain of device 1 is negative; must be at least 0"
+    assert (
+        refusal(path)
+        == "channel.path: 'FILE': the gain of device 1 is negative; must be at least 0"
+    )
     responses(path, gain=np.ones((4, 3)))
     assert refusal(path) == (
         "channel.path: gain of 'FILE' has the shape (4, 3); expected (5, 3) or (3,)"
@@ -255,7 +258,11 @@ def test_one_file_is_needed(settings: dict[str, Any], said: str) -> None:
 
 def test_a_traced_place_has_so_many_devices_and_antennas() -> None:
     for settings, devices, said in (
-        ({}, 97, "channel.scene: 'munich' has 96 devices and the scenario 97; set devices.count to at"),
+        (
+            {},
+            97,
+            "channel.scene: 'munich' has 96 devices and the scenario 97; set devices.count to at",
+        ),
         ({"antennas": 9}, 5, "channel.antennas: got 9, but channel.scene: 'munich' has 8"),
     ):
         with pytest.raises(UserError, match=said):

@@ -114,9 +114,7 @@ def test_receivers_that_would_do(receiver: str) -> None:
 def test_an_average_plan_is_one_of_power() -> None:
     tree = {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}}
     assert load_scenario({"name": "x", "power": "gbma", **tree})
-    assert "'cao_average', which plans for a budget on the power" in said(
-        {"power": "cao_average", **tree}
-    )
+    assert "'cao_average', which plans for a power budget" in said({"power": "cao_average", **tree})
 
 
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:

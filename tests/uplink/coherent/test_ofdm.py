@@ -227,8 +227,8 @@ def test_gradients() -> None:
         ),
         (
             {"channel": {"name": "rayleigh", "block_symbols": 100}},
-            "channel.block_symbols: expected whole OFDM symbols of 64 sub-carriers, got 100 channel "
-            "uses; use 128",
+            "channel.block_symbols: expected whole OFDM symbols of 64 sub-carriers, got 100 "
+            "channel uses; use 128",
         ),
         (
             {"impairments": {"timing_receiver": "lmmse"}},

@@ -97,7 +97,11 @@ SCENARIO = {
     ("impairments", "sections", "said"),
     [
         ({"interference": "alpha_stable"}, {}, "needs interference_db"),
-        ({"tail_index": 1.4}, {}, "tail_index: got 1.4, but gaussian interference has no heavy tails"),
+        (
+            {"tail_index": 1.4},
+            {},
+            "tail_index: got 1.4, but gaussian interference has no heavy tails",
+        ),
         (
             {"interference": "alpha_stable", "interference_db": 0, "interferers": 2},
             {},

@@ -218,7 +218,7 @@ def test_error_follows_from_what_is_saved(rounding: str) -> None:
     ("keys", "said"),
     [
         ({}, "power: 'gbma' does not go with transport: 'type_based', which counts devices"),
-        ({"power": "full"}, "use none or ci or multi_antenna_ci or tci or cotaf or budget_paced"),
+        ({"power": "full"}, "use genie or ci or multi_antenna_ci or tci or cotaf or budget_paced"),
         ({"power": "pre_scaler"}, "power: 'pre_scaler' does not go with"),
         (
             {"power": "ci", "receiver": {"name": "auto", "scale": "mmse"}},
