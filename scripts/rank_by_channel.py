@@ -84,11 +84,11 @@ def main() -> None:
     means = accuracy.mean("trial").values
     ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
     trials = best.sizes["trial"]
-    told = {
+    row = {
         f"Accuracy, mean ± deviation of {trials} trials (rank)": (accuracy.values, format_mean_std),
         f"Aggregation error, median of {trials} trials (rank)": (error, "{:.2g}".format),
     }
-    for (title, (values, say)), rank in zip(told.items(), ranks.values(), strict=True):
+    for (title, (values, say)), rank in zip(row.items(), ranks.values(), strict=True):
         print_head(title, "budget", "power", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
             placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9

@@ -242,8 +242,8 @@ class Channel(Renamed, ABC):
 
         Its h may be that of no device.
         """
-        nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
-        return self.get_state_of_devices(round, nobody)
+        no_device = torch.empty(0, dtype=torch.int64, device=self.streams.device)
+        return self.get_state_of_devices(round, no_device)
 
     def get_positions(self, round: int, trial: int = 0) -> Positions | None:
         """Return the positions of a trial's devices and server; None for a channel without them."""

@@ -193,11 +193,11 @@ class Codec(Stateful, ABC):
             Decoded groups.
         """
 
-        def every(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
+        def decode_all(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
             return tuple(self.decode_group(index, blocks) for index, blocks in enumerate(groups))
 
-        each = None if received.per_device is None else every(received.per_device)
-        mean, reached = every(received.mean), received.coordinate_weight
+        each = None if received.per_device is None else decode_all(received.per_device)
+        mean, reached = decode_all(received.mean), received.coordinate_weight
         if reached is not None:
             pairs = enumerate(zip(reached, mean, strict=True))
             reached = tuple(

@@ -111,10 +111,10 @@ class CompressedSensing(ErrorFeedbackSettings):
 
         It is computed again from the memory. A part of the measurements contains no coordinate.
         """
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
                 sparse = self._sparsify(gather_memory(group, index, memory))
-                whole = came.all(1, keepdim=True)
+                whole = delivered.all(1, keepdim=True)
                 memory = subtract_delivered(sparse, whole, group, index, memory)
         return memory
 

@@ -53,11 +53,11 @@ class Qsgd(Codec):
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Quantise each tensor of the group stochastically."""
-        who = get_trial_device(group, context.cohort)
+        trial_device = get_trial_device(group, context.cohort)
         blocks = {}
         for name, block in group.masked_tensors.items():
             draw = context.streams.draw_device_uniform(
-                ROUNDING / index / name, context.round, *who, tuple(block.shape[1:])
+                ROUNDING / index / name, context.round, *trial_device, tuple(block.shape[1:])
             )
             blocks[name] = self._quantise(block, draw)
         return replace(group, tensors=blocks), memory

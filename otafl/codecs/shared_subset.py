@@ -100,11 +100,13 @@ class SharedSubset(ErrorFeedbackSettings):
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                came = came if came.shape[1] == 1 else self._scatter(index, came)
+                delivered = (
+                    delivered if delivered.shape[1] == 1 else self._scatter(index, delivered)
+                )
                 sent = self._scatter(index, flatten(group.tensors))
-                memory = subtract_delivered(sent, came, group, index, memory)
+                memory = subtract_delivered(sent, delivered, group, index, memory)
         return memory
 
     def decode_group(self, index: int, tensors: Tensors) -> Tensors:

@@ -137,7 +137,7 @@ def gather_memory(group: Group, index: int, memory: Tensors) -> Tensor:
 
 
 def subtract_delivered(
-    sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors
+    sent: Tensor, delivered_mask: Tensor, group: Group, index: int, memory: Tensors
 ) -> Tensors:
     """Subtract what the server has received from the memory.
 
@@ -145,7 +145,7 @@ def subtract_delivered(
     ----------
     sent : Tensor, float [n, P]
         Coordinates that the rows sent.
-    heard : Tensor, bool [N, 1] or [N, P]
+    delivered_mask : Tensor, bool [N, 1] or [N, P]
         Delivered coordinates.
     group : Group
         The group.
@@ -160,9 +160,9 @@ def subtract_delivered(
         Memory with e = a - sent for delivered coordinates.
     """
     name = _memory_name(index)
-    came = heard if group.row_index is None else heard[group.row_index]
+    row_mask = delivered_mask if group.row_index is None else delivered_mask[group.row_index]
     rest = gather_memory(group, index, memory)
-    rest = rest - torch.where(came, sent, 0.0)
+    rest = rest - torch.where(row_mask, sent, 0.0)
     if group.row_index is not None:
         rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}

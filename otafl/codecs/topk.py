@@ -64,9 +64,9 @@ class TopK(ErrorFeedbackSettings):
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                memory = subtract_delivered(flatten(group.tensors), came, group, index, memory)
+                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
         return memory
 
     def _count_scopes(self, group: Group) -> list[int]:

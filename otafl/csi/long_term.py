@@ -38,10 +38,10 @@ class _StateDraws:
         """
         true: list[Tensor] = []
         believed: list[Tensor] = []
-        everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
+        all_devices = torch.ones_like(self._budget.budget, dtype=torch.bool)
         for states in self._yield_batches(count):
             h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
-            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            combiner = self._receiver.combine(h_hat, all_devices, self._budget.budget)
             for drawn, of in ((true, h), (believed, h_hat)):
                 cells = apply_combiner(combiner, of).movedim(1, 0)
                 drawn.append(cells.unflatten(0, (len(states), -1)))

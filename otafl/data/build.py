@@ -60,14 +60,14 @@ def build(
     """
     source = sections[0]
     data = load_cached(source)
-    dealt = streams if whole is None else whole
-    everybody = devices * (streams.num_trials // dealt.num_trials)
+    assigned_streams = streams if whole is None else whole
+    num_devices = devices * (streams.num_trials // assigned_streams.num_trials)
     held = [
         part
-        for trial in partition_samples(source, data, everybody, dealt)
+        for trial in partition_samples(source, data, num_devices, assigned_streams)
         for part in trial.split(devices)
     ]
-    data = replace(data, y_train=source.partition.relabel(data.y_train, everybody))
+    data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])

@@ -77,8 +77,8 @@ def get_training_sizes(source: DataSource, devices: int) -> list[int]:
             source.partition.get_sizes(counts) or [counts.samples // devices], np.int64
         )
         if source.test == "per_device":
-            dealt = SampleAssignment(np.arange(sizes.sum()), sizes)
-            sizes = split_parts(dealt, source.test_share, source.validation).train.counts
+            assigned = SampleAssignment(np.arange(sizes.sum()), sizes)
+            sizes = split_parts(assigned, source.test_share, source.validation).train.counts
     except UserError:
         return []
     return [int(size) for size in sizes]
@@ -120,10 +120,10 @@ def select_classes(part: Indices, labels: Indices, other_labels: Indices) -> Ind
 def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
     """Return the parts of S trials by K devices as index [S, K, n_max] and count [S, K], int64. A
     row is padded with the device's first sample."""
-    dealt = [SampleAssignment.from_parts(trial) for trial in parts]
-    count = np.stack([trial.counts for trial in dealt])
+    assigned = [SampleAssignment.from_parts(trial) for trial in parts]
+    count = np.stack([trial.counts for trial in assigned])
     width = int(count.max())
-    return np.stack([trial.pad(width) for trial in dealt]), count
+    return np.stack([trial.pad(width) for trial in assigned]), count
 
 
 def count_classes(y: Tensor, counts: Tensor, classes: int) -> Tensor:

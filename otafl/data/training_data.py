@@ -103,8 +103,8 @@ class TrainingData:
     def uses_lookahead(self, cohort: Cohort) -> bool:
         """Say whether to draw for the whole population and several rounds at once: where it all
         takes part, or is small."""
-        everybody = cohort.num_rows == self.num_trials * self.num_devices
-        return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
+        has_all_devices = cohort.num_rows == self.num_trials * self.num_devices
+        return self._ahead > 1 and (has_all_devices or self._numbers <= _FEW_NUMBERS)
 
     def draw_samples(
         self, ticks: Tensor, flat_index: Tensor, trial: Tensor, device: Tensor, draw: int | str

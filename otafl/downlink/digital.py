@@ -86,10 +86,10 @@ class DigitalDownlink(Downlink):
             seconds, row_seconds, sent = self._to_all(
                 cohort, WORD * broadcast.num_coordinates, first, rate
             )
-        heard = None
+        delivered = None
         if self._lossy or lost.any():
-            heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
-        return Delivery(broadcast, seconds, sent, delivered_mask=heard, row_seconds=row_seconds)
+            delivered = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
+        return Delivery(broadcast, seconds, sent, delivered_mask=delivered, row_seconds=row_seconds)
 
     def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
         """Draw which copies a row would lose, and their bit rates, [N, A] each.

@@ -103,9 +103,9 @@ class Engine(Stateful):
             )
             self.update_server(received, update.cohort, t)
             self.acknowledge(update, report, t)
-        told = parts.selection.count_overhead_symbols(available, cohort)
-        if told is not None:
-            report = replace(report, side_symbols=report.side_symbols + told)
+        overhead = parts.selection.count_overhead_symbols(available, cohort)
+        if overhead is not None:
+            report = replace(report, side_symbols=report.side_symbols + overhead)
         done = parts.topology.exchange(self.server, self.sample_share, t, parts.algorithm)
         if done is not None and done.report is not None:
             report = done.report
@@ -302,8 +302,8 @@ class Engine(Stateful):
             memory = DeviceStore(self.num_trials, self.num_devices, self.sample_share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()
-        nobody = self._on_empty
-        deliver(parts.link.transport, nobody.payload, nobody.cohort, channel, t, limits)
+        empty_update = self._on_empty
+        deliver(parts.link.transport, empty_update.payload, empty_update.cohort, channel, t, limits)
 
     def update_server(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials without a delivered update."""

@@ -136,7 +136,7 @@ def _line(bench: Bench) -> Iterator[Check]:
 
 
 @state_law("channel tdl-d: antennas", f"{TR_38901}, 7.7.2; J0(pi d) of the line of sight")
-def _tapped(bench: Bench) -> Iterator[Check]:
+def _check_taps(bench: Bench) -> Iterator[Check]:
     """Compare with the part of the power that the line of sight has."""
     part = _line_power()
     yield from _antennas(_array(bench, "tdl-d"), lambda d: part * special.j0(math.pi * d))
@@ -308,26 +308,26 @@ def _to_one_side(real: Any) -> Any:
 def _no_less_fresh(real: Any) -> Any:
     """Antennas that fade by 1 beside what they share with their neighbour, for 1 - r^2."""
 
-    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+    def correlate(h: Any, neighbours: float, dim: int) -> Any:
         out = list(h.movedim(dim, 0).unbind(0))
         for index in range(1, len(out)):
             out[index] = neighbours * out[index - 1] + out[index]
         return torch.stack(out, dim)
 
-    return correlated
+    return correlate
 
 
 def _about_the_first(real: Any) -> Any:
     """Antennas correlated with the first one, as far as their distance says, and not with each
     other beyond."""
 
-    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+    def correlate(h: Any, neighbours: float, dim: int) -> Any:
         first, *others = h.movedim(dim, 0).unbind(0)
         shares = [neighbours**distance for distance in range(1, len(others) + 1)]
         both = zip(shares, others, strict=True)
         return torch.stack([first, *(r * first + (1 - r**2) ** 0.5 * own for r, own in both)], dim)
 
-    return correlated
+    return correlate
 
 
 MUTATIONS = (

@@ -86,7 +86,7 @@ def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
 
 
 @state_law("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
-def _selected(bench: Bench) -> Iterator[Check]:
+def _check_selection(bench: Bench) -> Iterator[Check]:
     """Bound the power of a round by that with all devices, where more than the budget is used."""
     rig = bench.build_rig(20, 16, _make_point("cao_average", 10.0), senders=(0, 4, 8, 12, 16))
     record = rig.record(bench.scale_size(64), COORDINATES, 1.0)

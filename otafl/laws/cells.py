@@ -306,11 +306,11 @@ def _no_cars(real: Any) -> Any:
 
 
 def _other_trials(real: Any) -> Any:
-    def scaled(self: Any, gain: Any) -> Any:
+    def scale_gain(self: Any, gain: Any) -> Any:
         self._unit = self._unit.mean(0, keepdim=True).expand_as(self._unit)
         return real(self, gain)
 
-    return scaled
+    return scale_gain
 
 
 def _all_in_sight(real: Any) -> Any:

@@ -85,13 +85,13 @@ def state_law(
     """
 
     def law(run: Callable[..., Iterable[Check]]) -> Law:
-        def each(bench: Bench) -> Iterator[Check]:
+        def run_each(bench: Bench) -> Iterator[Check]:
             for value in over:
                 for one in run(bench, value):
                     cases = (case.format(value), one.case)
                     yield replace(one, case=", ".join(part for part in cases if part))
 
-        return Law(name, source, each if over else run)
+        return Law(name, source, run_each if over else run)
 
     return law
 
@@ -201,7 +201,7 @@ def largest(deviations: np.ndarray, case: str = "") -> Check:
     return Check(float(stats.norm.isf(0.5 / sizes.size)), float(sizes.max()), 0.0, most, case)
 
 
-def uncorrelated(rows: np.ndarray, case: str = "") -> Check:
+def check_uncorrelated(rows: np.ndarray, case: str = "") -> Check:
     """Check that rows [m, n] of complex numbers of unit power and mean zero are independent.
 
     For every pair of rows h, h', n |mean(h h')|^2 and n |mean(h h'^*)|^2 are exponential, of mean

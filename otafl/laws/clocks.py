@@ -62,8 +62,8 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
         rows = int(there.sum())
         seconds, watts = draw.exponential(1.0, rows), draw.uniform(0.5, 1.5, rows)
         computed[there] += seconds * watts
-        who = [row.nonzero()[0] for row in there]
-        clocks.begin(round, who, draw.uniform(0.0, 0.5, rows), seconds, watts)
+        device_index = [row.nonzero()[0] for row in there]
+        clocks.begin(round, device_index, draw.uniform(0.0, 0.5, rows), seconds, watts)
         joules = draw.uniform(0.0, 1.0, (TRIALS, DEVICES))
         for trial, slot in enumerate(clocks.open_slot()):
             radiated[trial, slot.on_time] += joules[trial, slot.on_time]

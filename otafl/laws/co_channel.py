@@ -101,13 +101,13 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
     rows = topology.Rows.build([scenario], [0], bench.torch_device, torch.float64)
     servers = topology.build(rows)
     _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
-    heard, there = servers.build_intercell(own), servers.get_positions(own, 0)
-    assert heard is not None
+    intercell, there = servers.build_intercell(own), servers.get_positions(own, 0)
+    assert intercell is not None
     assert there is not None
-    gain = heard.channel.get_state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
+    gain = intercell.channel.get_state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
     place = there.device_m.reshape(7, DEVICES, 2)
     found, law = [], []
-    for server, others in enumerate(heard.heard):
+    for server, others in enumerate(intercell.interferers):
         for link, other in enumerate(others[:6]):  # the nearest images come first
             if np.linalg.norm(there.base_m[other] - there.base_m[server]) > 1.01 * SITES_M:
                 continue  # its nearest image is off the map

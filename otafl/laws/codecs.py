@@ -150,10 +150,10 @@ def _feedback(bench: Bench) -> Iterator[Check]:
     for round in range(5):
         x = rig.draw_symbols(REALS, round)
         coded, memory = _encode(rig, x, round, memory)
-        heard = x[:, :1] > 0
+        delivered = x[:, :1] > 0
         context = Context(rig.cohort, rig.link.codec.hyper, rig.streams, round)
-        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (heard,), context)
-        total, sent = total + x, sent + coded * heard
+        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (delivered,), context)
+        total, sent = total + x, sent + coded * delivered
     assert memory is not None
     yield check_exact(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
 
@@ -235,7 +235,7 @@ def _half_the_levels(codec: Any) -> None:
 
 
 def _deliver_all(real: Any) -> Any:
-    return lambda sent, heard, *rest: real(sent, torch.ones_like(heard), *rest)
+    return lambda sent, delivered, *rest: real(sent, torch.ones_like(delivered), *rest)
 
 
 def _smallest(real: Any) -> Any:

@@ -29,7 +29,7 @@ LENGTHS = (1, 4, 8)
 BUDGETS_DB = (0.0, -8.0, 4.0)
 """Power budgets of three devices."""
 ESTIMATORS = ("ls", "mmse")
-TOLD = {"over_the_air": 1, "digital": 0}
+SIDE_SYMBOLS = {"over_the_air": 1, "digital": 0}
 """What a device tells beside its pilots, by transport."""
 
 SNR_DB = 10.0
@@ -127,7 +127,9 @@ def _mmse(bench: Bench, length: int) -> Iterator[Check]:
     yield check_mean(0.0, product.imag, "orthogonal to the estimate, imaginary")
 
 
-@state_law("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
+@state_law(
+    "csi pilots: channel uses", "L for each pilot group and coherence block", "{}", SIDE_SYMBOLS
+)
 def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     """Count the side information of five devices in three blocks, of four groups of sub-carriers
     with a comb of three: two pilots on two groups in each; over the air a mean power beside."""
@@ -135,7 +137,7 @@ def _uses(bench: Bench, transport: str) -> Iterator[Check]:
     csi = {"name": "pilots", "length": 2, "comb": 3}
     rig = bench.build_rig(5, 2, {"channel": channel, "csi": csi, "transport": transport})
     side = rig.send(rig.draw_symbols(24, 0), 0)[1].side_symbols
-    yield check_exact(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
+    yield check_exact(5.0 * (2 * 2 * 3 + SIDE_SYMBOLS[transport]), float(side.mean()))
 
 
 FAR_DB = 95.0
@@ -204,11 +206,11 @@ def _one_error(real: Any) -> Any:
 
 
 def _round_down(real: Any) -> Any:
-    def rounded(self: Any, h: Any) -> Any:
+    def round_phases(self: Any, h: Any) -> Any:
         step = unsqueeze_like(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.floor(h.angle() / step) * step)
 
-    return rounded
+    return round_phases
 
 
 def _a_round_older(real: Any) -> Any:

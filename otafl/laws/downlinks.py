@@ -57,9 +57,10 @@ def _errors(bench: Bench, settings: dict[str, Any]) -> np.ndarray:
     errors = []
     for round in range(bench.scale_size(16)):
         x = 3.0 * rig.streams.draw_normal(BROADCAST, round, (REALS,))
-        heard = made.send(Broadcast({"x": x}), rig.cohort, round)
+        delivered = made.send(Broadcast({"x": x}), rig.cohort, round)
         off = (
-            heard.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"] - x[rig.cohort.trial]
+            delivered.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"]
+            - x[rig.cohort.trial]
         )
         power = x.square().mean(1)[rig.cohort.trial]
         errors.append((off.square().mean(1) / power).cpu().numpy())
@@ -109,9 +110,10 @@ def _error_law(bench: Bench, case: str) -> Iterator[Check]:
     found = []
     for round in range(bench.scale_size(64)):
         x = rig.streams.draw_normal(BROADCAST, round, (REALS,))
-        heard = made.send(Broadcast({"x": x}), rig.cohort, round)
+        delivered = made.send(Broadcast({"x": x}), rig.cohort, round)
         off = (
-            heard.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"] - x[rig.cohort.trial]
+            delivered.expand_rows(rig.cohort, 0, rig.cohort.num_rows).tensors["x"]
+            - x[rig.cohort.trial]
         )
         root = (2.0 * db_to_linear(10.0) / x.square().mean(1)).sqrt()[rig.cohort.trial]
         found.append((off * root[:, None]).cpu().numpy())
@@ -140,10 +142,10 @@ def _outage(bench: Bench) -> Iterator[Check]:
     rate = BANDWIDTH_HZ * math.log2(1.0 - 10.0 * math.log(1.0 - OUTAGE))
     seconds = float(sent[0].seconds.mean())
     yield check_exact(DEVICES * 32.0 * REALS / rate, seconds, case="airtime")
-    heard = np.stack(
+    delivered = np.stack(
         [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
     )
-    yield check_share(1.0 - OUTAGE, int(heard.sum()), heard.size, "heard")
+    yield check_share(1.0 - OUTAGE, int(delivered.sum()), delivered.size, "heard")
 
 
 @state_law("downlink digital: rate of the channel", f"{TSE}; B log2(1 + gamma g)")
@@ -164,11 +166,11 @@ def _both_losses(bench: Bench, mode: str) -> Iterator[Check]:
     q = 1.0 - (1.0 - LOSS) * (1.0 - OUTAGE)
     for attempts in (1, ATTEMPTS):
         sent = _record_arrivals(bench, **rule, attempts=attempts)
-        heard = np.stack(
+        delivered = np.stack(
             [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
         )
         case = f"{attempts} attempts"
-        yield check_share(1.0 - q**attempts, int(heard.sum()), heard.size, case)
+        yield check_share(1.0 - q**attempts, int(delivered.sum()), delivered.size, case)
         law = DEVICES * (1.0 - q**attempts) / (1.0 - q)
         if mode == "broadcast":
             law = sum(1.0 - (1.0 - q**a) ** DEVICES for a in range(attempts))
@@ -190,10 +192,10 @@ def _transmissions(bench: Bench, mode: str) -> Iterator[Check]:
     yield check_mean(law, copies, "copies")
     seconds = np.stack([one.seconds for one in sent])
     yield check_ratios(seconds, copies * 32.0 * REALS / RATE_BPS, case="seconds")
-    heard = np.stack(
+    delivered = np.stack(
         [one.delivered_mask.cpu().numpy() for one in sent if one.delivered_mask is not None]
     )
-    yield check_share(1.0 - LOSS**ATTEMPTS, int(heard.sum()), heard.size, "heard")
+    yield check_share(1.0 - LOSS**ATTEMPTS, int(delivered.sum()), delivered.size, "heard")
 
 
 # Mutations

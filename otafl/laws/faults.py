@@ -42,7 +42,7 @@ def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
     return Faults(sections, Streams([3] * TRIALS, range(TRIALS), bench.torch_device, torch.float64))
 
 
-def _everyone(bench: Bench) -> Cohort:
+def _make_full_cohort(bench: Bench) -> Cohort:
     pair = torch.arange(TRIALS * DEVICES, device=bench.torch_device)
     weight = torch.ones(len(pair), dtype=torch.float64, device=bench.torch_device)
     return Cohort.create(pair // DEVICES, pair % DEVICES, weight, (DEVICES,) * TRIALS, DEVICES)
@@ -65,7 +65,7 @@ def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
 
 def _draw_rounds(bench: Bench, draw: Callable[[Cohort, int], Tensor | None]) -> np.ndarray:
     """Draw a fault of all devices in many rounds, [R, S, K]."""
-    cohort = _everyone(bench)
+    cohort = _make_full_cohort(bench)
     rounds = [draw(cohort, round) for round in range(bench.scale_size(4 * ROUNDS))]
     return torch.stack([one for one in rounds if one is not None]).cpu().numpy()
 

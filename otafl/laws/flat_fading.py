@@ -24,8 +24,8 @@ from otafl.laws.checks import (
     check_distribution,
     check_exact,
     check_mean,
+    check_uncorrelated,
     state_law,
-    uncorrelated,
 )
 from otafl.laws.mutations import build_mutations, change_result, replace_by
 
@@ -54,7 +54,7 @@ def _phase(h: np.ndarray) -> np.ndarray:
 def _independent(h: np.ndarray, axes: str) -> Iterator[Check]:
     """Check every pair along each axis of h, the other axes taken for draws."""
     for axis, name in enumerate(axes.split()):
-        yield uncorrelated(np.moveaxis(h, axis, 0).reshape(h.shape[axis], -1), name)
+        yield check_uncorrelated(np.moveaxis(h, axis, 0).reshape(h.shape[axis], -1), name)
 
 
 @functools.lru_cache(maxsize=2)
@@ -183,12 +183,12 @@ def _one_device(line: Any) -> Any:
 def _even_slopes(real: Any) -> Any:
     """Angles whose sine is uniform."""
 
-    def drawn(*args: Any) -> Any:
+    def draw_fading(*args: Any) -> Any:
         draw = real(*args).clone()
         draw[..., 1] = torch.arcsin(2.0 * draw[..., 1] - 1.0) / (2.0 * math.pi)
         return draw
 
-    return drawn
+    return draw_fading
 
 
 MUTATIONS = build_mutations(

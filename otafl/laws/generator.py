@@ -169,12 +169,12 @@ def _box_muller(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-def _twice(halves: Any) -> Any:
+def _repeat_half(halves: Any) -> Any:
     """One half of a word used for both numbers."""
     return halves[0], halves[0].clone()
 
 
-def _unmixed(real: Any) -> Any:
+def _skip_mixing(real: Any) -> Any:
     """Words that are not mixed with their keys."""
 
     def halves(key: Any, counter: Any, dtype: Any) -> Any:
@@ -185,7 +185,7 @@ def _unmixed(real: Any) -> Any:
     return halves
 
 
-def _added(real: Any) -> Any:
+def _add_keys(real: Any) -> Any:
     """Keys added up in place of chained."""
     return lambda key, word: key + word
 
@@ -224,15 +224,15 @@ MUTATIONS = build_mutations(
                 "normal pairs",
                 "pairs fill the square",
             },
-            change_result("otafl.core.rng:_make_uniform_pairs", _twice),
+            change_result("otafl.core.rng:_make_uniform_pairs", _repeat_half),
         ),
         "words that are not mixed": (
             {"independence", "pairs fill the square", "pairs of streams"},
-            replace_by("otafl.core.rng:_make_uniform_pairs", _unmixed),
+            replace_by("otafl.core.rng:_make_uniform_pairs", _skip_mixing),
         ),
         "keys added up": (
             "pairs of streams",
-            replace_by("otafl.core.rng:_extend_key", _added),
+            replace_by("otafl.core.rng:_extend_key", _add_keys),
         ),
         "keys of twelve bits": (
             {"avalanche", "distributions", "neighbours"},

@@ -114,7 +114,7 @@ DELAYS = (0.3, 0.9)
 
 
 @functools.lru_cache(maxsize=16)
-def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
+def _send_late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
     """Send from two devices, whose distance in time is triangular."""
     rig = _build_rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
     return rig.record(bench.scale_size(32), 64, 1.0)
@@ -125,14 +125,14 @@ def _matched_filter(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
     no one before it."""
     law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
-    yield check_mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
+    yield check_mean(law, _send_late(bench, "matched_filter", most, NOISELESS_DB).error)
 
 
 @state_law("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
 def _aligned_sample(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
     factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
-    yield check_mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
+    yield check_mean(N / 4.0 * factor, _send_late(bench, "aligned_sample", most, 0.0).error)
 
 
 @state_law("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
@@ -140,10 +140,10 @@ def _lmmse(bench: Bench) -> Iterator[Check]:
     """Bound the error by those of the other two, which are linear estimators from all samples
     too."""
     for snr_db in (0.0, 10.0, 30.0):
-        lmmse = _late(bench, "lmmse", 0.9, snr_db).error
+        lmmse = _send_late(bench, "lmmse", 0.9, snr_db).error
         for other in ("matched_filter", "aligned_sample"):
             yield check_mean_not_above(
-                _late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}"
+                _send_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}"
             )
 
 

@@ -90,7 +90,7 @@ def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
 
 
 @state_law("codec compressed_sensing: what a step sees", f"{DMM_2009}; the truth and normal noise")
-def _seen(bench: Bench) -> Iterator[Check]:
+def _check_state(bench: Bench) -> Iterator[Check]:
     """Take x + A^T z less the truth after five steps: normal noise of variance |z|^2 / m, and its
     product with the truth."""
     x, matrix, y = _problem(bench, 1, 0.5, 0.2, 0.05, 2000)
@@ -140,8 +140,10 @@ def _threshold(bench: Bench, ratio: float) -> Iterator[Check]:
     """Bound the error at the default threshold by 1 dB above the least error over thresholds, both
     by state evolution of 30 steps from 0, for one normal number in ten measurements and a noise 20
     dB below what is measured."""
-    least = min(_evolved(ratio, float(a)) for a in THRESHOLDS)
-    yield check_at_most(db_to_linear(1.0) * least, _evolved(ratio, _default(bench, ratio)))
+    least = min(_iterate_evolution(ratio, float(a)) for a in THRESHOLDS)
+    yield check_at_most(
+        db_to_linear(1.0) * least, _iterate_evolution(ratio, _default(bench, ratio))
+    )
 
 
 SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3, 0.5))]
@@ -154,7 +156,7 @@ SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3
     "m/n={0[0]:g}, {0[1]:g} not zero a measurement",
     SIGNALS,
 )
-def _recovered(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
+def _check_recovery(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
     """Recover 48 signals in 30 steps, 20 dB over the noise, at the default threshold and at those
     of a grid: within 0.2 dB for one non-zero number in ten measurements, 2 dB for others, 4 dB
     where nearly all is measured. A quick run has one in ten only."""
@@ -187,7 +189,7 @@ def _sparse(ratio: float, non_zeros: float) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(x), torch.from_numpy(matrix), torch.from_numpy(y)
 
 
-def _evolved(ratio: float, a: float) -> float:
+def _iterate_evolution(ratio: float, a: float) -> float:
     """Return the least mean squared error of 30 steps, over the power of what is sent."""
     sparsity = 0.1 * ratio
     tau2, errors = sparsity / ratio * 1.01, [sparsity]

@@ -54,7 +54,7 @@ def list_laws() -> Iterator[Law]:
 
 
 @functools.lru_cache(maxsize=4)
-def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
+def _build_moved(bench: Bench, name: str, shadowing: bool) -> Rig:
     """Draw outdoor devices that walk; none is near the server, where path loss hardly changes."""
     way = {"mobility": "linear", "speed_kmh": SPEED_KMH, "round_interval_s": 1.0}
     size = {"cell_radius_m": RADIUS_M[name], "min_distance_m": DISTANCE_M[name]}
@@ -67,13 +67,13 @@ def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
 def _distances(bench: Bench, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the distances [3, S, K] of rounds 0 to 2 that explain the path losses, and who cannot
     have come to the edge of the cell until then, [S, K] bool."""
-    rig = _moved(bench, name, False)
+    rig = _build_moved(bench, name, False)
     seen = part_of(rig, "line_of_sight")
-    far = np.stack([_inverted(name, -level_db(rig, round), seen) for round in range(3)])
+    far = np.stack([_invert_path_loss(name, -level_db(rig, round), seen) for round in range(3)])
     return far, far[0] < RADIUS_M[name] - 2.0 * SPEED_KMH / 3.6
 
 
-def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def _invert_path_loss(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Return the distances of path losses, which grow with it, by halving."""
     low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
     for _ in range(STEPS):
@@ -102,7 +102,7 @@ def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
 def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
     """Compare the shadowing of a place d away from the first with exp(-d / d_cor), and its power
     there with what it was."""
-    rig, plain = _moved(bench, name, True), _moved(bench, name, False)
+    rig, plain = _build_moved(bench, name, True), _build_moved(bench, name, False)
     _, inside = _distances(bench, name)
     first, later = (level_db(rig, round) - level_db(plain, round) for round in (0, 2))
     seen, way = part_of(rig, "line_of_sight"), 2.0 * SPEED_KMH / 3.6
@@ -126,14 +126,14 @@ def _kmh_for_mps(real: Any) -> Any:
 
 
 def _over_the_radius(real: Any) -> Any:
-    def placed(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
+    def place_devices(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
         position, indoor = real(pairs, inner, outer, *args)
         far = position[..., :2].norm(dim=-1, keepdim=True)
         share = (far**2 - inner**2) / (outer**2 - inner**2)
         position[..., :2] *= (inner + share * (outer - inner)) / far
         return position, indoor
 
-    return placed
+    return place_devices
 
 
 def _forget_the_start(field: Any) -> None:

@@ -71,7 +71,7 @@ def _near_votes(bench: Bench) -> Iterator[Check]:
 
 
 @state_law("transport reed: unbiased", CHEN, "A={}", (1, 4))
-def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
+def _check_mean(bench: Bench, antennas: int) -> Iterator[Check]:
     """Average estimates of the mean under Rayleigh fading."""
     yield check_mean(sum(X) / len(X), _draw_estimates(bench, REED, antennas))
 
@@ -184,7 +184,9 @@ MUTATIONS = (
             ),
             "votes for the wrong use": (
                 {"gains weigh votes", "wrong votes"},
-                replace_by("otafl.uplink.noncoherent.energies:Energies.received", _swap_uses),
+                replace_by(
+                    "otafl.uplink.noncoherent.energies:Energies.receive_symbols", _swap_uses
+                ),
             ),
         },
     )

@@ -168,9 +168,9 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     point = {"channel": channel, "transport": transport, "codec": codec}
     rig = bench.build_rig(DEVICES, 1, point)
     report = rig.send(rig.draw_symbols(400, 0), 0)[1]
-    heard = report.delivered_mask_fns[0]().double().cpu().numpy()
-    yield check_exact(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
-    yield check_exact(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
+    delivered = report.delivered_mask_fns[0]().double().cpu().numpy()
+    yield check_exact(0.0, float(delivered[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
+    yield check_exact(1.0, float(delivered[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
 
 
 def _compute_needed_db(bits_a_use: float) -> float:
@@ -206,11 +206,11 @@ def _noise(factor: Callable[[Any], Any]) -> Replacement:
     """Noise of another amplitude than the demapper is told."""
 
     def make(real: Any) -> Any:
-        def linked(plan: Any, device: Any) -> Any:
+        def link_packets(plan: Any, device: Any) -> Any:
             link = real(plan, device)
             return lambda bits, noise, variance: link(bits, factor(variance) * noise, variance)
 
-        return linked
+        return link_packets
 
     return replace_by("otafl.uplink.digital.coded_bits:_sionna_link", make)
 

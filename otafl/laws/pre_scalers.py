@@ -69,7 +69,7 @@ def _cost(gamma: np.ndarray, weight: float) -> float:
 
 
 @state_law("power pre_scaler: least bias and variance", NON_CONVEX, "weight {:g}", (1.0, 0.1))
-def _least(bench: Bench, weight: float) -> Iterator[Check]:
+def _check_least_error(bench: Bench, weight: float) -> Iterator[Check]:
     """Compare the cost of the plan with the least that a search without derivatives finds."""
     most = np.sqrt(STRENGTH / 2.0)
     random = np.random.default_rng(0)
@@ -174,7 +174,7 @@ def _of_the_mean_device(real: Any) -> Any:
     return lambda strength, *part: real(strength, *part) * (0.8 + 0.0 * strength)
 
 
-def _always(real: Any) -> Any:
+def _reach_always(real: Any) -> Any:
     """A chance of one to be on air in the receive scaling."""
     return lambda *args: dataclasses.replace(real(*args), prob_gain_above=torch.ones_like)
 
@@ -233,7 +233,7 @@ MUTATIONS = build_mutations(
         ),
         "silence left out of the receive scaling": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replace_by("otafl.uplink:compute_statistics", _always),
+            replace_by("otafl.uplink:compute_statistics", _reach_always),
         ),
         "a threshold on |h|": (
             {"error without bias", "mean gain", "power within its budget", "silent fraction"},

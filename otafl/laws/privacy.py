@@ -117,10 +117,10 @@ def _compute_mu(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndar
         state = rig.link.channel.get_state(round)
         h = state.extend_to(REALS).cpu().numpy()[..., 0]  # [S, K, A, B]
         h = h * np.sqrt(state.gain.cpu().numpy())[..., None, None]
-        heard = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
+        receive_power = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
         if honest:
-            heard = (saved["h/0"] * saved["p/0"]).real.swapaxes(1, 2) ** 2
-        total += (distance * CLIP) ** 2 * heard.max(2) / N
+            receive_power = (saved["h/0"] * saved["p/0"]).real.swapaxes(1, 2) ** 2
+        total += (distance * CLIP) ** 2 * receive_power.max(2) / N
     return np.asarray(np.sqrt(total.max(1)))
 
 
@@ -243,13 +243,13 @@ def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
     that all take part in against mu-GDP."""
     x, step = np.linspace(-14.0, 14.0, 400_001, retstep=True)
     level = LEVELS - 1 - LEVELS_AN_OCTAVE
-    mu, nobody = get_level_mu(level), stats.norm.pdf(x)
+    mu, absent = get_level_mu(level), stats.norm.pdf(x)
     for replace in (True, False):
         epsilon = compute_sampled_epsilon(((level, 1),), probability, 1e-3, replace)
         half = mu / 2.0 if replace else mu
-        one = (1.0 - probability) * nobody + probability * stats.norm.pdf(x - half)
-        other = (1.0 - probability) * nobody
-        other = other + probability * (stats.norm.pdf(x + half) if replace else nobody)
+        one = (1.0 - probability) * absent + probability * stats.norm.pdf(x - half)
+        other = (1.0 - probability) * absent
+        other = other + probability * (stats.norm.pdf(x + half) if replace else absent)
         delta = max(
             integrate_delta(one, other, epsilon, float(step)),
             integrate_delta(other, one, epsilon, float(step)),
@@ -324,11 +324,11 @@ def _entry_by_entry(real: Any) -> Any:
 def _always_to_the_norm(real: Any) -> Any:
     """Payloads that are smaller than C scaled up to it."""
 
-    def clipped(self: Any, sent: Any) -> Any:
+    def clip_entries(self: Any, sent: Any) -> Any:
         norm = sent.x.norm(dim=1).clamp_min(1e-9)
         return dataclasses.replace(sent, x=sent.x * (self._clip / norm)[:, None])
 
-    return clipped
+    return clip_entries
 
 
 def _own_server(real: Any) -> Any:

@@ -158,11 +158,11 @@ def _optimal(bench: Bench) -> Iterator[Check]:
         rig = _build_rig(bench, "uniform_forcing", antennas=antennas)
         record, reach = _record(rig), _reach(rig)
         arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
-        rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
+        rest = [_compute_residual(*one) for one in zip(reach, arrives, strict=True)]
         yield check_at_most(TIGHT, max(rest), case=f"{antennas} antennas")
 
 
-def _unexplained(reach: np.ndarray, arrives: np.ndarray) -> float:
+def _compute_residual(reach: np.ndarray, arrives: np.ndarray) -> float:
     """Return the norm that the weakest devices leave of f, from a_k [K, A] and f^H a_k [K]."""
     f = np.linalg.pinv(reach.conj()) @ arrives.conj()  # in the span of a, where it is
     power = np.abs(arrives) ** 2

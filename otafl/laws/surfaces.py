@@ -76,7 +76,7 @@ def _random(bench: Bench, antennas: int) -> Iterator[Check]:
 
 
 @state_law("surface random: no phase of its own", "E Re(h d^*) = sqrt(1 - b)")
-def _apart(bench: Bench) -> Iterator[Check]:
+def _check_separation(bench: Bench) -> Iterator[Check]:
     """Take the mean product with the direct path: the reflected one is independent of it."""
     h, d = _paths(bench, "random", 4)
     yield check_mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
@@ -97,7 +97,7 @@ def _power_apart(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
 
 
 @state_law("surface align_weakest: power of the others", "M r of random phases")
-def _others(bench: Bench) -> Iterator[Check]:
+def _check_others(bench: Bench) -> Iterator[Check]:
     """Take the reflected power of the devices that the surface is not aimed at, and see that the
     sum of channels is larger with a surface that is aimed at it."""
     h, d = _paths(bench, "align_weakest", 4)
@@ -197,11 +197,11 @@ def _strongest(direct: Any, to_surface: Any, gain: Any) -> Any:
 def _a_phase_for_all(real: Any) -> Any:
     """Elements that all turn by the phase that the first one needs."""
 
-    def aligned(*args: Any) -> Any:
+    def align_elements(*args: Any) -> Any:
         phasors = real(*args)
         return phasors[:, :1].expand_as(phasors)
 
-    return aligned
+    return align_elements
 
 
 ALIGNED = {

@@ -50,7 +50,7 @@ def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -
 @state_law(
     "topology cells: interference", f"{FRONTIER}; sum g |p|^2 m / 2", "{:g} dB", (-10.0, 0.0)
 )
-def _heard(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
+def _interference_level(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
     """Measure it on two channels; a trial's three servers hear some of the same devices, over
     channels of their own, so that only their mean is taken for one number."""
     for name in ("rayleigh", "rician"):
@@ -163,12 +163,12 @@ def _turned_round(real: Any) -> Any:
 def _whole_noise(real: Any) -> Any:
     """A part of the band with the noise of the whole."""
 
-    def of_server(self: Any, scenario: Any) -> Any:
+    def get_server_noise(self: Any, scenario: Any) -> Any:
         made, snr_db = real(self, scenario), scenario.channel.snr_db
         channel = made.channel.model_copy(update={"snr_db": snr_db})
         return made.model_copy(update={"channel": channel})
 
-    return of_server
+    return get_server_noise
 
 
 MUTATIONS = (

@@ -43,10 +43,10 @@ def _rig(
 
 def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> LinkReport:
     """Return the report of a round in which all send REALS."""
-    return _sent(_rig(bench, transport, *channel, **sections))
+    return _transmit(_rig(bench, transport, *channel, **sections))
 
 
-def _sent(rig: Rig) -> LinkReport:
+def _transmit(rig: Rig) -> LinkReport:
     return rig.send(rig.draw_symbols(REALS, 0), 0)[1]
 
 
@@ -135,7 +135,7 @@ def _total_energy(bench: Bench) -> Iterator[Check]:
         record = rig.record(4, REALS, 1.0)
         power = 1.0 if not quadrature else 2.0  # of a symbol, of unit reals
         yield check_exact(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
-        report = _sent(rig)
+        report = _transmit(rig)
         yield check_exact(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
 
 
@@ -181,7 +181,7 @@ def _one_block_late(real: Any) -> Any:
     return lambda self, h, symbols: [stop + 1 for stop in real(self, h, symbols)]
 
 
-def _coloured(real: Any) -> Any:
+def _colour_noise(real: Any) -> Any:
     """Noise that a symbol shares with the one before."""
     return lambda self, noise: real(self, (noise + noise.roll(1, -1)) * 0.5**0.5)
 
@@ -189,11 +189,11 @@ def _coloured(real: Any) -> Any:
 def _coarse_single(real: Any) -> Any:
     """Single precision that is one of half precision."""
 
-    def superposed(self: Any, noise: Any) -> Any:
+    def superpose_twice(self: Any, noise: Any) -> Any:
         estimate, exact = real(self, noise)
         return (estimate.half().float() if noise.dtype == torch.float32 else estimate), exact
 
-    return superposed
+    return superpose_twice
 
 
 def _twice_the_symbols(real: Any) -> Any:
@@ -240,7 +240,7 @@ MUTATIONS = build_mutations(
         ),
         "coloured noise": (
             {"noise is white"},
-            replace_by("otafl.uplink.coherent.over_the_air:superpose", _coloured),
+            replace_by("otafl.uplink.coherent.over_the_air:superpose", _colour_noise),
         ),
         "half precision": (
             {"single precision"},

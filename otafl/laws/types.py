@@ -81,7 +81,7 @@ def _error(bench: Bench, levels: int) -> Iterator[Check]:
 
 
 @state_law("transport type_based: rounded counts", "2 Q(1/(2 sqrt(N/eta))) wrong", *EACH_SNR)
-def _rounded(bench: Bench, snr_db: float) -> Iterator[Check]:
+def _check_rounding(bench: Bench, snr_db: float) -> Iterator[Check]:
     """Count two levels of five devices each: the mean is right where both counts are, or are wrong
     by the same."""
     deviation = _deviation(2, snr_db)
@@ -105,7 +105,7 @@ def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
     for project in ("round", "lattice"):
         rig = _rig(bench, devices, snr_db, levels=levels, project=project)
         squared[project] = _errors(rig, rows, bench.scale_size(16)) ** 2
-    simulated = _simulated(rows[:, :levels].numpy(), levels, snr_db)
+    simulated = _simulate_counts(rows[:, :levels].numpy(), levels, snr_db)
     found = squared["lattice"]
     spread = simulated.var() / simulated.size + found.var() / found.size
     yield check_normal(
@@ -115,7 +115,7 @@ def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
         yield check_mean_not_above(squared["round"], found, "not above rounding")
 
 
-def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
+def _simulate_counts(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
     """Return squared errors of the nearest types, for columns of rows [n, C] in turn."""
     devices, columns = rows.shape
     v = np.linspace(-RANGE, RANGE, levels)
@@ -150,7 +150,7 @@ def _rounding(bench: Bench) -> Iterator[Check]:
 def _uses(bench: Bench) -> Iterator[Check]:
     """Send at full power, 0.1 W, and tell the range where it is not given."""
     devices, levels = 6, 5
-    for wanted, told in ((RANGE, 0.0), ("payload", float(devices))):
+    for wanted, expected_symbols in ((RANGE, 0.0), ("payload", float(devices))):
         rig = _rig(bench, devices, 10.0, levels=levels, range=wanted)
         report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
         case = f"range {wanted}"
@@ -161,7 +161,9 @@ def _uses(bench: Bench) -> Iterator[Check]:
         yield check_exact(0.1 * airtime_s, float(report.energy_j.max()), case=f"{case}, joules")
         pulse = report.saved_tensors["p/0"].abs().square().max()
         yield check_exact(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
-        yield check_exact(told, float(report.side_symbols.mean()), case=f"{case}, side information")
+        yield check_exact(
+            expected_symbols, float(report.side_symbols.mean()), case=f"{case}, side information"
+        )
 
 
 # Mutations
@@ -170,12 +172,12 @@ def _uses(bench: Bench) -> Iterator[Check]:
 TYPES = "otafl.uplink.type_based.type_based"
 
 
-def _down(real: Any) -> Any:
+def _round_down(real: Any) -> Any:
     """Whole numbers below, for the nearest."""
     return lambda y, senders, how: y.floor() if how == "round" else real(y, senders, how)
 
 
-def _apart(real: Any) -> Any:
+def _place_apart(real: Any) -> Any:
     """Each count by itself, whatever their sum."""
     return lambda y, total: y.round().clamp_min(0.0)
 
@@ -201,10 +203,10 @@ MUTATIONS = build_mutations(
             {"error", "lattice", "rounded counts"},
             scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
         ),
-        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _down)),
+        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _round_down)),
         "counts that need not add up to K": (
             "lattice",
-            replace_by(f"{TYPES}:nearest_type", _apart),
+            replace_by(f"{TYPES}:nearest_type", _place_apart),
         ),
         "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
         "a pulse at the power of a use": (

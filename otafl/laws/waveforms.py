@@ -120,14 +120,14 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
     transport: Any = rig.link.transport
     e = transport.alignment.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
-    heard = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
-    gain, turn = heard[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
+    received = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
+    gain, turn = received[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
     kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))
     yield check_ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
     step = np.arange(symbols) * (1.0 + PREFIX / CARRIERS)
     turned = np.exp(1j * (turn[:, None] + 2.0 * math.pi * e[:, None] * step))
     yield check_exact(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
-    total = (np.abs(heard) ** 2).sum(2)
+    total = (np.abs(received) ** 2).sum(2)
     yield check_ratios(total, np.ones_like(total), case="power of all sub-carriers")
     lost = 1.0 - np.abs(gain[:, 0]) ** 2
     near = (math.pi * e) ** 2 / 3.0
@@ -161,22 +161,22 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
     keys = {"amplifier": "rapp", "backoff_db": backoff_db, "smoothness": smoothness}
     level = db_to_linear(backoff_db)
 
-    def out(power: float) -> float:
+    def amplify(power: float) -> float:
         return math.sqrt(power) / (1.0 + (power / level) ** smoothness) ** (0.5 / smoothness)
 
     def over(value: Any) -> float:
         return float(integrate.quad(lambda g: value(g) * math.exp(-g), 0.0, 60.0, limit=200)[0])
 
-    gain = over(lambda g: out(g) * math.sqrt(g))
-    power = over(lambda g: out(g) ** 2)
+    gain = over(lambda g: amplify(g) * math.sqrt(g))
+    power = over(lambda g: amplify(g) ** 2)
     rig = _rig(bench, 1, 32, transport=keys)
     found = []
     for round in range(bench.scale_size(8)):
         x = _rows(rig, 16, round)
         estimate, report = rig.send(x, round)
         ideal = report.saved_tensors["c/0"][:, :1].cpu().numpy() * _complex(x)
-        heard = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
-        found.append(heard / (np.abs(ideal) ** 2).sum((1, 2)))
+        received = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
+        found.append(received / (np.abs(ideal) ** 2).sum((1, 2)))
     finite = 0.5 / (16 * CARRIERS)  # a payload of a mean power that does not vary
     yield check_mean(gain, np.array(found), "Bussgang gain", bias=finite)
     vector = rig.link.transport.compute_metrics()["evm"].cpu().numpy() ** 2
@@ -187,7 +187,7 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
 @state_law(
     "transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8)
 )
-def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
+def _check_beyond_prefix(bench: Bench, prefix: int) -> Iterator[Check]:
     """Compare what is off, without noise, with what the paths' waves bring, and that with the
     energy of the paths outside, each times the samples J that it misses."""
     symbols, trials = bench.scale_size(64), 32
@@ -197,15 +197,18 @@ def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
     estimate, report = rig.send(x, 0)
     saved = {name: value.cpu().numpy() for name, value in report.saved_tensors.items()}
     sent = np.stack([_at_carriers(row) for row in x.cpu().numpy()])
-    heard = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
-    off = heard - saved["c/0"][:, None, :, 0] * sent
+    received = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
+    off = received - saved["c/0"][:, None, :, 0] * sent
     paths = rig.link.channel.get_state(0).paths_fn
     assert paths is not None
     found = paths(1)
     a = found.a[:, 0, 0, 0].cpu().numpy()
     delay = found.delay_s.expand(trials, -1, -1, -1)[:, 0, 0].cpu().numpy() * BANDWIDTH_HZ
     scale = saved["p/0"][..., 0] / np.sqrt(saved["eta/0"])  # [S, n]
-    laws = [_outside(*select_trial, prefix) for select_trial in zip(a, delay, scale, strict=True)]
+    laws = [
+        _compute_outside(*select_trial, prefix)
+        for select_trial in zip(a, delay, scale, strict=True)
+    ]
     exact, simple = np.array(laws).T
     measured = (np.abs(off[:, 1:]) ** 2).mean((1, 2)) / (np.abs(sent) ** 2).mean((1, 2))
     yield check_mean(1.0, measured / exact, "from the waves")
@@ -219,7 +222,7 @@ def _at_carriers(row: np.ndarray) -> np.ndarray:
     return symbols
 
 
-def _outside(
+def _compute_outside(
     a: np.ndarray, delay: np.ndarray, scale: np.ndarray, prefix: int
 ) -> tuple[float, float]:
     """Return the mean squared error that paths a [L] with delays [L] in samples leave of a

@@ -150,10 +150,10 @@ def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     small u_k; and so low that some device transmits. In every state sum_k l_k u_k = N s, and the
     usual price is each device's part of it.
     """
-    everybody = torch.ones_like(mean, dtype=torch.bool)
+    all_devices = torch.ones_like(mean, dtype=torch.bool)
     noise = noise[:, None]
     s = (
-        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody)
+        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, all_devices)
         .square()
         .reciprocal()
     )

@@ -155,10 +155,10 @@ def _compute_root_eta(reach: Tensor, link: Link) -> Tensor:
     m = torch.where(get_transmitter_mask(link), link.symbol_power.double(), 0.0).gather(-1, order)
     devices = link.transmit_mask.sum(1, dtype=torch.float64)[:, None, None]
     ratio = devices / torch.arange(1, m.shape[-1] + 1, device=m.device)  # K / a
-    heard = m.cumsum(-1)
-    silent = heard[..., -1:] - heard
+    num_received = m.cumsum(-1)
+    silent = num_received[..., -1:] - num_received
     noise = link.noise_variance.double()[:, None, None] / level.square().clamp_min(TINY)
-    error = (ratio - 1.0).square() * heard + silent + ratio.square() * noise
-    best = torch.where(noise <= heard, error, math.inf).argmin(-1, keepdim=True)
-    worth = (noise <= heard).any(-1, keepdim=True)
+    error = (ratio - 1.0).square() * num_received + silent + ratio.square() * noise
+    best = torch.where(noise <= num_received, error, math.inf).argmin(-1, keepdim=True)
+    worth = (noise <= num_received).any(-1, keepdim=True)
     return torch.where(worth, level.gather(-1, best), 0.0)

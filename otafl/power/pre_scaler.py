@@ -73,14 +73,14 @@ class PreScaler(PowerPolicy):
     effect"""
     common_gain: Literal["largest", "best"] = "largest"
     """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
-    least noise, or the best, for the smallest squared error of noise and silence; reckoned has
-    no effect on the largest"""
+    least noise, or the best, for the smallest squared error of noise and silence;
+    expected_transmitters has no effect on the largest"""
     weight: float = declare_stackable(1.0, ge=0)
     """weight of the bias: mean square of the difference between a device's update and the mean of
     all, over its power; 0 plans for least variance"""
-    reckoned: int | None = Field(None, ge=1)
-    """number of participants that the plan assumes; with fewer, noise and silence count more. All
-    by default"""
+    expected_transmitters: int | None = Field(None, ge=1)
+    """transmitters in a round that the plan expects; noise and silence count more if they are few.
+    All devices if not given"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:
@@ -106,7 +106,11 @@ class PreScaler(PowerPolicy):
         on = strength > 0
         planned = np.zeros_like(strength)
         if on.any():
-            few = 1.0 if self.reckoned is None else max(1.0, on.sum() / self.reckoned)
+            few = (
+                1.0
+                if self.expected_transmitters is None
+                else max(1.0, on.sum() / self.expected_transmitters)
+            )
             if not self.zero_bias:
                 planned[on] = minimise_cost(strength[on], noise, weight, few)
             elif self.common_gain == "best":

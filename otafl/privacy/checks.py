@@ -187,13 +187,13 @@ def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
     with has no bound, the bound is not split evenly, or the package is not there that accounts for
     it."""
     said = f"and devices.selection: '{scenario.devices.selection.name}' hides who takes part;"
-    would_do = f"with privacy.clip {' or '.join(_fit_for_sampling())} would do"
+    remedy = f"with privacy.clip {' or '.join(_fit_for_sampling())} would do"
     if not policy.alone:
-        raise UserError(f"{named} sets a device's power by who else takes part, {said} {would_do}")
+        raise UserError(f"{named} sets a device's power by who else takes part, {said} {remedy}")
     if policy.power_constraint != "peak":
         raise UserError(
             f"{named} does not keep the power budget in every round, with which every round is "
-            f"charged, {said} {would_do}"
+            f"charged, {said} {remedy}"
         )
     if scenario.training.weights != "uniform":
         raise UserError(

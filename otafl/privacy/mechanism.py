@@ -174,7 +174,7 @@ class Privacy(Stateful):
     def scale(self, sent: Signal, normalised: Normalisation) -> Normalisation:
         """Return the normalisation with the mean symbol powers [S, Q, K] that go with the norm C,
         in the place of the rows' own."""
-        lengths = normalised.segments.by_scope(normalised.lengths)
+        lengths = normalised.segments.sum_over_scopes(normalised.lengths)
         power = self._clip**2 * normalised.scale.square()[:, None] / lengths
         return replace(normalised, power=sent.grid(power).mT)
 
@@ -271,27 +271,27 @@ class Privacy(Stateful):
         p = on_air.coefficients.p
         one_quadrature = on_air.segments.halves == 1 and not self._spins
 
-        def squared(heard: Tensor) -> Tensor:
-            return (heard.real if one_quadrature else heard.abs()).double().square()
+        def compute_squared_gain(signal_gain: Tensor) -> Tensor:
+            return (signal_gain.real if one_quadrature else signal_gain.abs()).double().square()
 
-        power = squared(on_air.channels.h * p)
+        power = compute_squared_gain(on_air.channels.h * p)
         if self._neighbours is None:
             return power
         table = self._neighbours.scalar_gains(on_air)  # [S, C K, Q, C]
         servers = table.shape[3]
         sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
-        others = squared(table * sent[..., None]).sum(3)
+        others = compute_squared_gain(table * sent[..., None]).sum(3)
         return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
 
     def compute_metrics(self) -> dict[str, Tensor]:
         """Return dp_mu, dp_epsilon and dp_limited so far, [S] each."""
         mu = self.spent.amax(1).sqrt()
-        told = [
+        epsilons = [
             self._compute_epsilon(trial, value) for trial, value in enumerate(mu.cpu().tolist())
         ]
         return {
             "dp_mu": mu,
-            "dp_epsilon": mu.new_tensor(told),
+            "dp_epsilon": mu.new_tensor(epsilons),
             "dp_limited": self.limited / self.rounds,
         }
 

@@ -19,6 +19,7 @@ from otafl.scenario.keys import format_path, split
 KEYS: Mapping[Path, str] = {
     ("devices", "frequency"): "cpu_frequency",
     ("devices", "levels"): "capacity_levels",
+    ("power", "reckoned"): "expected_transmitters",
 }
 """Path of a key under its former name -> its present name."""
 

@@ -42,9 +42,9 @@ class Threshold(Selection):
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
     ) -> Devices:
         snr = self.setup.estimate_snr(state, round)
-        heard = available & (snr >= self._least).cpu().numpy()
+        candidates = available & (snr >= self._least).cpu().numpy()
         if np.min(wanted) >= available.shape[1]:
-            return heard
+            return candidates
         return select_lowest(
-            draw_random_key(self.setup.streams, round, available.shape[1]), heard, wanted
+            draw_random_key(self.setup.streams, round, available.shape[1]), candidates, wanted
         )[0]

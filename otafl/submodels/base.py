@@ -130,13 +130,13 @@ def assign_by_rank(place: np.ndarray, shares: Weights, count: int) -> np.ndarray
 
 def _describe_single_size(algorithm: str) -> Problem:
     """Say that a method has models of one size, and which have several."""
-    would_do = [
+    fitting = [
         name
         for name in registry.list_names("algorithm")
         if "levels" in registry.load_settings_class("algorithm", name).model_fields
     ]
     text = (
         f"algorithm '{algorithm}' has models of one size; leave it out, or use one of the "
-        f"algorithms {', '.join(would_do)}"
+        f"algorithms {', '.join(fitting)}"
     )
     return make_problem(text, SECTION, "algorithm")

@@ -162,13 +162,13 @@ class AccessPoints(Channel):
         mean = gain.mean(2)
         root = (gain / mean[:, :, None]).sqrt()
 
-        def weighted(parts: list[Tensor]) -> Tensor:
+        def weight_antennas(parts: list[Tensor]) -> Tensor:
             h = torch.cat(parts, 2)
             each = root.repeat_interleave(h.shape[2] // root.shape[2], 2)
             return h * each[..., None, None]
 
-        def later(blocks: int) -> Tensor:
-            return weighted(
+        def draw_later_blocks(blocks: int) -> Tensor:
+            return weight_antennas(
                 [one.h if one.blocks_fn is None else one.blocks_fn(blocks) for one in states]
             )
 
@@ -180,13 +180,13 @@ class AccessPoints(Channel):
                 after = length - before - one.a.shape[4]
                 parts.append(torch.nn.functional.pad(one.a, (before, after)))
                 before += one.a.shape[4]
-            return Paths(weighted(parts), torch.cat([one.delay_s for one in each], 3))
+            return Paths(weight_antennas(parts), torch.cat([one.delay_s for one in each], 3))
 
         return ChannelState(
-            h=weighted([one.h for one in states]),
+            h=weight_antennas([one.h for one in states]),
             gain=mean,
             block_symbols=first.block_symbols,
-            blocks_fn=None if first.blocks_fn is None else later,
+            blocks_fn=None if first.blocks_fn is None else draw_later_blocks,
             paths_fn=None if first.paths_fn is None else paths,
         )
 

@@ -213,15 +213,15 @@ class Cells(Topology):
         if not self.together:
             return None
         servers, streams = self.rows.servers, self.rows.streams
-        heard = np.array(layout.list_co_channel_sites())
-        shift = np.zeros((*heard.shape, 2))
+        interferers = np.array(layout.list_co_channel_sites())
+        shift = np.zeros((*interferers.shape, 2))
         if channel.has_positions:
-            heard, shift = (
+            interferers, shift = (
                 layout.images.site,
                 layout.images.shift * self._get_site_distance_m(channel),
             )
         first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
-        sites = torch.from_numpy(heard).to(streams.device)
+        sites = torch.from_numpy(interferers).to(streams.device)
         cross_gain_db = self.settings.cross_gain_db
         elsewhere = InterfererMap(
             row_index=(first[:, None, None] + sites).flatten(0, 1),
@@ -230,7 +230,7 @@ class Cells(Topology):
             streams=self.rows.get_link_streams(0),
         )
         return InterCellInterference(
-            heard.tolist(), channel.make_interfering(elsewhere), channel.devices
+            interferers.tolist(), channel.make_interfering(elsewhere), channel.devices
         )
 
     def get_positions(self, channel: Channel, round: int) -> Positions | None:

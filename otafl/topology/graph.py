@@ -143,11 +143,11 @@ class Graph(Topology):
         slots = {key: int(mixing.assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
-        heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
-        row, sender = heard.nonzero().unbind(1)
-        counts = tuple(heard.sum(1).tolist())
+        neighbours = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
+        row, sender = neighbours.nonzero().unbind(1)
+        counts = tuple(neighbours.sum(1).tolist())
         self._kept = weights.diagonal(dim1=1, dim2=2).flatten()
-        self._cohort = Cohort.create(row, sender, weights.flatten(0, 1)[heard], counts, nodes)
+        self._cohort = Cohort.create(row, sender, weights.flatten(0, 1)[neighbours], counts, nodes)
         self._source = row // nodes * nodes + sender
 
     @property
@@ -206,21 +206,21 @@ class Graph(Topology):
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange:
         """Let each hear its neighbours, and average."""
-        told = algorithm.export_shared(server)
-        payload = (Group({name: block[self._source] for name, block in told.items()}),)
+        shared = algorithm.export_shared(server)
+        payload = (Group({name: block[self._source] for name, block in shared.items()}),)
         state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
-        mixed = self._mix(told, received)
+        mixed = self._mix(shared, received)
         seconds = np.zeros(len(self._kept))
         return Exchange(algorithm.import_shared(server, mixed), seconds, self._spread_cost(report))
 
     def _mix(self, own: Tensors, received: Received) -> Tensors:
         """Return W_ii x_i plus the rest of the weight of what was heard, x_i where nothing was."""
-        (heard,) = received.mean
+        (neighbours,) = received.mean
         mixed = {}
         for name, block in own.items():
             kept = unsqueeze_like(self._kept, block).to(block)
-            new = kept * block + (1.0 - kept) * heard[name]
+            new = kept * block + (1.0 - kept) * neighbours[name]
             if received.any_delivered is not None:
                 new = torch.where(unsqueeze_like(received.any_delivered, block), new, block)
             mixed[name] = new
@@ -232,24 +232,24 @@ class Graph(Topology):
         nodes = self.rows.servers
         slots = self._slots.repeat_interleave(nodes).to(report.symbols)
 
-        def of_sender(table: Tensor) -> Tensor:
+        def gather_sender(table: Tensor) -> Tensor:
             return table.unflatten(0, (-1, nodes)).sum(1).reshape(-1, 1)
 
         return replace(
             report,
             symbols=report.symbols * slots,
             airtime_s=report.airtime_s * slots,
-            power=of_sender(report.power) / slots[:, None],
-            energy_j=of_sender(report.energy_j),
-            on_air_s=of_sender(report.on_air_s),
+            power=gather_sender(report.power) / slots[:, None],
+            energy_j=gather_sender(report.energy_j),
+            on_air_s=gather_sender(report.on_air_s),
             delivered_mask_fns=(),
         )
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
-        told = algorithm.export_shared(server)
+        shared = algorithm.export_shared(server)
         nodes = self.rows.servers
         distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)
-        for block in told.values():
+        for block in shared.values():
             apart = block.double().unflatten(0, (-1, nodes)).flatten(2).cpu()
             mean = apart.mean(1, keepdim=True)
             distance = distance + (apart - mean).square().sum((1, 2)) / nodes

@@ -130,12 +130,12 @@ def _lay_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     def site_at(place: np.ndarray) -> int:
         return number[_get_coset((int(place[0]), int(place[1])), turn, sites)]
 
-    heard = _list_others(np.array(band))
+    interferers = _list_others(np.array(band))
     images = [
         _list_images(
             site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers]
         )
-        for site, others in enumerate(heard)
+        for site, others in enumerate(interferers)
     ]
     site, way = (np.array(list(part)) for part in zip(*images, strict=True))
     return Hexagons(

@@ -73,7 +73,7 @@ class Hierarchical(Cells):
         servers = self.rows.servers
         weight = share.sum(1).view(-1, servers)
         weight = weight / weight.sum(1, keepdim=True)
-        told = {
+        shared = {
             name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
                 servers, 0
             )
@@ -81,7 +81,7 @@ class Hierarchical(Cells):
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
-        return Exchange(algorithm.import_shared(server, told), 2 * sent / self._rate_bps)
+        return Exchange(algorithm.import_shared(server, shared), 2 * sent / self._rate_bps)
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}

@@ -81,10 +81,10 @@ class Delivery:
         mean: c.Tensors,
         count: Tensor | c.Tensors,
         each: c.Tensors | None = None,
-        came: Tensor | None = None,
+        delivered: Tensor | None = None,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
         """Give the server its result for a group, in the parts of `Received`.
 
@@ -98,14 +98,14 @@ class Delivery:
             Delivered weight, of the group or of each coordinate.
         each : Tensors [n, *shape], optional
             Updates of the devices, if the server gets them.
-        came : Tensor, bool [n], optional
+        delivered : Tensor, bool [n], optional
             Rows that are delivered; all if None.
         reached : Tensors [S, *shape], optional
             Delivered weight of each coordinate.
-        heard : callable, () -> Tensor
+        delivered_fn : callable, () -> Tensor
             Returns the delivered coordinates, as in `LinkReport.delivered_mask_fns`.
         """
-        self._given[sent.index] = mean, count, each or {}, came, reached, heard
+        self._given[sent.index] = mean, count, each or {}, delivered, reached, delivered_fn
 
     def give_estimate(
         self,
@@ -115,7 +115,7 @@ class Delivery:
         count: Tensor | c.Tensors,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
         """Give the server its estimate of a group, and add the aggregation error to the tally.
 
@@ -125,9 +125,9 @@ class Delivery:
             Rows of the group.
         estimate, exact : Tensor, float [S, P]
             Estimate, and error-free aggregate.
-        count, reached, heard : as in `give`
+        count, reached, delivered_fn : as in `give`
         """
-        self.give(sent, sent.blocks(estimate), count, reached=reached, heard=heard)
+        self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
         self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
 
     @property
@@ -139,7 +139,7 @@ class Delivery:
     def give_exact(self, sent: Signal) -> None:
         """Give the server the error-free aggregate of a group."""
         each = select_rows(sent.group, self.cohort) if self._apart else None
-        self.give(sent, *compute_error_free(sent), each, heard=sent.delivered_mask)
+        self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 
     def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
         """Note the delivered weight [S] of an uplink group; None for all rows of all trials."""
@@ -151,13 +151,13 @@ class Delivery:
 
     def get_received(self) -> c.Received:
         """Return what the server gets of all groups."""
-        mean, count, each, came, reached, _ = self._columns()
+        mean, count, each, delivered, reached, _ = self._columns()
         return c.Received(
             mean=mean,
             group_weight=count,
             per_device=each if self._apart else None,
             any_delivered=None if self._every_trial else self._alive,
-            delivered_mask=None if all(rows is None for rows in came) else came,
+            delivered_mask=None if all(rows is None for rows in delivered) else delivered,
             coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
         )
 
@@ -190,7 +190,7 @@ class Tally:
     def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:
         self._budget, self._population = budget, num_devices
         self._sums: dict[str, Tensor] = {}
-        self._check_partial_participation: dict[str, Tensor] = {}
+        self._device_masks: dict[str, Tensor] = {}
         self.saved: c.Tensors = {}
 
     def add(self, **amounts: Tensor) -> None:
@@ -216,19 +216,17 @@ class Tally:
                 value = self._sums[name]
                 self._sums[name] = (value.double() * factor).to(value.dtype)
 
-    def note(self, **who: Tensor) -> None:
+    def note(self, **masks: Tensor) -> None:
         """Add devices, [S, K] bool, to those noted for earlier groups.
 
         Parameters
         ----------
-        **who : Tensor, bool [S, K]
+        **masks : Tensor, bool [S, K]
             `on_air`: the devices that transmitted.
         """
-        for name, some in who.items():
-            self._check_partial_participation[name] = (
-                self._check_partial_participation[name] | some
-                if name in self._check_partial_participation
-                else some
+        for name, some in masks.items():
+            self._device_masks[name] = (
+                self._device_masks[name] | some if name in self._device_masks else some
             )
 
     def error(self, squared: Tensor, target: Tensor) -> None:
@@ -237,7 +235,7 @@ class Tally:
 
     def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
-        sums, some = self._sums, self._check_partial_participation
+        sums, some = self._sums, self._device_masks
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
         symbols = sums.get("symbols", zeros)

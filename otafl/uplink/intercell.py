@@ -34,7 +34,7 @@ class InterCellInterference:
 
     Parameters
     ----------
-    heard : sequence of sequences of int
+    interferers : sequence of sequences of int
         For each of C servers the J other servers whose devices reach it. A server occurs once for
         each place at which it is seen.
     channel : Channel
@@ -43,10 +43,12 @@ class InterCellInterference:
         Number of devices of a server, K.
     """
 
-    def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
-        self.heard, self.channel = heard, channel
-        self._servers, self._devices = len(heard), devices
-        self._link = torch.from_numpy(_find_links(heard)).to(channel.streams.device)
+    def __init__(
+        self, interferers: Sequence[Sequence[int]], channel: Channel, devices: int
+    ) -> None:
+        self.interferers, self.channel = interferers, channel
+        self._servers, self._devices = len(interferers), devices
+        self._link = torch.from_numpy(_find_links(interferers)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
         """Compute the interference of a group at each server.
@@ -120,9 +122,9 @@ class InterCellInterference:
         return each[:, server, self._link].sum(3)
 
 
-def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
+def _find_links(interferers: Sequence[Sequence[int]]) -> np.ndarray:
     """Find the links to each server, [C, C, M] int64 in 0 .. J - 1; J fills missing places."""
-    servers, links = len(heard), np.array(heard)
+    servers, links = len(interferers), np.array(interferers)
     to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
     count = links.shape[1]
     most = max(1, int(to.sum(2).max()))

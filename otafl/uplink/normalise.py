@@ -72,7 +72,7 @@ def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, N
     scale = sent.scale
     energy = compute_energies(sent, segments) * scale.square()[:, None]
     lengths = get_constant(segments.lengths, energy.dtype, energy.device)
-    power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
+    power = sent.grid(segments.sum_over_scopes(energy) / segments.sum_over_scopes(lengths)).mT
     grid = sent.grid(energy).mT
     return sent, Normalisation(segments, lengths, means, scale, energy, grid, power)
 
@@ -103,6 +103,6 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
         sums = sum_segments(sent, part, coefficient, segments)[:, 0]
         for q, (first, stop) in enumerate(segments.bounds):
             both[:, q] += compute_squared_norm(sums[:, first:stop])
-    total, both = segments.by_scope(total), segments.by_scope(both)
+    total, both = segments.sum_over_scopes(total), segments.sum_over_scopes(both)
     mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)

@@ -41,4 +41,4 @@ def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -
     if sent.mask is not None:
         total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_known(sent.mask))
     reached = on_air.weigh_coordinates()
-    delivery.give_estimate(sent, total, exact, count, reached, heard=on_air.delivered_mask)
+    delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=on_air.delivered_mask)

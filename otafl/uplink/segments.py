@@ -63,7 +63,7 @@ class Segments:
         regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
         return length if regular else 0
 
-    def of_columns(self, device: torch.device) -> Tensor:
+    def index_segments(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
         lengths = get_constant(self.lengths, torch.int64, device)
         return torch.repeat_interleave(lengths, output_size=self.symbols)
@@ -77,10 +77,10 @@ class Segments:
 
     def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
         """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
-        of_columns = values[:, self.of_columns(values.device)]
-        return torch.cat([of_columns] * self.halves, 1)[:, :num_coordinates]
+        index_segments = values[:, self.index_segments(values.device)]
+        return torch.cat([index_segments] * self.halves, 1)[:, :num_coordinates]
 
-    def by_scope(self, values: Tensor) -> Tensor:
+    def sum_over_scopes(self, values: Tensor) -> Tensor:
         """Sum values [..., Q] over the normalised stretch of each segment, [..., Q]."""
         count = self.scopes[-1] + 1
         if count == len(self.scopes):
@@ -151,7 +151,7 @@ def compute_means(sent: Signal, segments: Segments) -> Tensor:
         for q, (first, stop) in enumerate(segments.bounds):
             total[:, q] += part[:, first:stop].sum(1)
             reals[q] += part[:, first:stop].shape[1]
-    return segments.by_scope(total) / segments.by_scope(reals)
+    return segments.sum_over_scopes(total) / segments.sum_over_scopes(reals)
 
 
 def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:

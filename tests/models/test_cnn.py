@@ -132,7 +132,7 @@ def test_samples_that_are_no_images_or_too_small(
         ({"kernel": 4}, 4, "'same' needs a window with a middle pixel, and kernel is 4; kernel: 5"),
         ({}, [4, 33, 4, 4], r"algorithm.rank\[1\]: 33 .* its layer, 400x32; at most 32"),
         ({}, [4, 4, 4], r"for 4 layers \(25x16: 16, 400x32: 32, 128x128: 128, 128x10: 10\)"),
-        ({}, 129, r"algorithm.rank: 129 is above .*; at most 128"),
+        ({}, 129, r"algorithm.rank: got 129, .*; use at most 128"),
     ],
 )
 def test_a_scenario_that_does_not_fit_is_refused(model: dict, rank: Any, message: str) -> None:

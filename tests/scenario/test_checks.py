@@ -38,21 +38,23 @@ pytestmark = pytest.mark.exact
                 "model": {"hidden": [256]},
                 "algorithm": {"name": "fedrlr", "rank": 300},
             },
-            "algorithm.rank: 300 is above the smaller side of every layer (784x256: 256, "
-            "256x10: 10); at most 256",
+            "algorithm.rank: got 300, which is above the smaller side of every layer "
+            "(784x256: 256, 256x10: 10); use at most 256",
         ),
         (
             {"model": "softmax_regression", "algorithm": {"name": "fedrlr", "rank": 11}},
-            "algorithm.rank: 11 is above the smaller side of every layer (64x10: 10); at most 10",
+            "algorithm.rank: got 11, which is above the smaller side of every layer "
+            "(64x10: 10); use at most 10",
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3]}},
-            "algorithm.rank: got [3] for 2 layers (64x100: 64, 100x10: 10); give one for each, or "
-            "one number for all",
+            "algorithm.rank: got [3] for 2 layers (64x100: 64, 100x10: 10); give one rank for "
+            "each layer, or one number for all",
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3, 20]}},
-            "algorithm.rank[1]: 20 is above the smaller side of its layer, 100x10; at most 10",
+            "algorithm.rank[1]: got 20, which is above the smaller side of its layer, 100x10; "
+            "use at most 10",
         ),
     ],
 )

@@ -180,7 +180,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"algorithm": {"name": "fedrlr", "c1": 3}},
-            "algorithm: c1 must be below 1 (Lemma 2), got 3",
+            "algorithm: c1 must be below 1 (Lemma 2); got 3",
         ),
         (
             {"channel": {"snr_db": 3, "path_loss_db": 80}},

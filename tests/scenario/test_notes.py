@@ -98,7 +98,7 @@ def test_models_over_the_air_of_stale_devices() -> None:
     for transport in ("over_the_air", "ofdm", "reed"):
         (said,) = noted(algorithm="fedasync", transport=transport)
         assert said.startswith(f"algorithm.sends: 'model' over transport '{transport}' gives")
-        assert said.endswith("sends: increment would do")
+        assert said.endswith("use sends: increment")
     assert not noted(algorithm="fedasync", transport="digital")
     assert not noted(algorithm={"name": "fedasync", "sends": "increment"})
     (said,) = noted(sweep={"algorithm": ["fedavg", "fedasync"], "channel.snr_db": [0, 10]})
@@ -135,8 +135,7 @@ def test_devices_too_small_for_their_penalty() -> None:
     (said,) = of(89)
     assert said == (
         "algorithm.penalty: steps of 0.01 with penalty 10 diverge on devices of few samples, which "
-        "here have only 8, and theirs is lowered to what they bear; a smaller penalty or learning "
-        "rate would do"
+        "here have only 8, so their penalty is lowered; use a smaller penalty or learning rate"
     )
     assert not of(89, penalty=9.0)
     assert not of(89, rho_start=-2.0)

@@ -56,6 +56,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "sweep": {"devices.cpu_frequency.share": [0.5, 0.7]},
         },
     ),
+    "c8dbb1a764582baf": (
+        {"sweep": {"power": ["gbma", {"name": "pre_scaler", "reckoned": 5}]}},
+        {"sweep": {"power": ["gbma", {"name": "pre_scaler", "expected_transmitters": 5}]}},
+    ),
     "a78c6626661f4216": (
         SIZES | {"sweep": {"zip": [
             {LEVELS: "fixed", "channel.snr_db": 1}, {LEVELS: "dynamic", "channel.snr_db": 2}]}},

@@ -46,14 +46,14 @@ class CustomPartition(CustomFunction, Partition):
         ]
         if len(parts) != task.devices:
             self._refuse(f"the samples of {len(parts)} devices", f"those of {task.devices}")
-        dealt = SampleAssignment.from_parts(parts)
+        assigned = SampleAssignment.from_parts(parts)
         samples = len(task.labels)
-        if not ((dealt.sample_index >= 0) & (dealt.sample_index < samples)).all():
+        if not ((assigned.sample_index >= 0) & (assigned.sample_index < samples)).all():
             self._refuse("places that are none", f"whole numbers from 0 to {samples - 1}")
-        times = np.bincount(dealt.sample_index, minlength=samples)
+        times = np.bincount(assigned.sample_index, minlength=samples)
         if times.max() > 1:
             self._refuse(f"sample {times.argmax()} {times.max()} times", "each once at most")
-        return dealt
+        return assigned
 
     def _check_parts(self, returned: Any) -> Iterable[Any]:
         if not isinstance(returned, Sequence | np.ndarray) or isinstance(returned, str):

@@ -72,9 +72,9 @@ class Classes(NumericCompute):
             of = np.searchsorted(np.cumsum(shares), generator.random(devices), side="right")
             return np.minimum(of, len(shares) - 1)  # round-off may leave the sum below 1
         of = np.empty(devices, dtype=np.int64)
-        dealt = np.zeros(len(shares))
+        num_assigned = np.zeros(len(shares))
         for device in range(devices):
-            behind = (device + 1) * shares - dealt
+            behind = (device + 1) * shares - num_assigned
             of[device] = np.argmax(behind)
-            dealt[of[device]] += 1
+            num_assigned[of[device]] += 1
         return of

@@ -113,11 +113,11 @@ class Arrivals:
             delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
             self._delay = self._rows(delay) * bandwidth_hz[cohort.trial].double()[:, None, None]
             self._rotation: tuple[int, Tensor] | None = None
-        self._missing = self._late_by()  # [N, B or 1, L]
+        self._missing = self._compute_lateness()  # [N, B or 1, L]
         self._most = 0 if self._missing is None else int(self._missing.amax())
         self.ago = -(-self._most // (grid.carriers + grid.prefix))
 
-    def _late_by(self) -> Tensor | None:
+    def _compute_lateness(self) -> Tensor | None:
         """Return the samples of its own OFDM symbol that each path misses; None without delays."""
         delay = None
         if self._a is not None:
@@ -141,7 +141,7 @@ class Arrivals:
             self._rotation = at, rotations(cycles, self._h.real.dtype)
         return self._rotation[1]
 
-    def _turned(self, response: Tensor) -> Tensor:
+    def _rotate(self, response: Tensor) -> Tensor:
         return response if self._turn is None else response * self._turn[:, None]
 
     def response(self, block: int) -> Tensor:
@@ -151,29 +151,33 @@ class Arrivals:
         """
         if self._a is not None:
             rotation = self._rotations(block)[:, None]
-            return self._turned(frequency_response(self._a[:, :, block], rotation))
+            return self._rotate(frequency_response(self._a[:, :, block], rotation))
         groups = self._h[..., block * self._groups : (block + 1) * self._groups]
         width = self._grid.carriers // self._groups
-        return self._turned(self._rows(groups).repeat_interleave(width, 2))
+        return self._rotate(self._rows(groups).repeat_interleave(width, 2))
 
-    def beyond(self, block: int) -> list[Beyond]:
+    def list_beyond(self, block: int) -> list[Beyond]:
         """Return the contributions of paths beyond the prefix in a coherence block, by sample."""
         if self._missing is None:
             return []
         missing = self._missing[:, min(block, self._missing.shape[1] - 1)]
         n, period = self._grid.carriers, self._grid.carriers + self._grid.prefix
         return [
-            Beyond(sample, ago, self._outside(block, (missing - sample).div(period).ceil() == ago))
+            Beyond(
+                sample,
+                ago,
+                self._compute_late_response(block, (missing - sample).div(period).ceil() == ago),
+            )
             for ago in range(1, self.ago + 1)
             for sample in range(min(n, self._most - (ago - 1) * period))
         ]
 
-    def _outside(self, block: int, some: Tensor) -> Tensor:
+    def _compute_late_response(self, block: int, some: Tensor) -> Tensor:
         """Return the frequency response [N, A, n] of selected paths, `some` [N, L]."""
         if self._a is None:
             return self.response(block) * some[:, None]
         paths = self._a[:, :, block] * some[:, None]
-        return self._turned(torch.bmm(paths, self._rotations(block)))
+        return self._rotate(torch.bmm(paths, self._rotations(block)))
 
 
 def missing_samples(late: Tensor, prefix: int) -> Tensor:

@@ -93,7 +93,7 @@ LOOKED_AT = 32
 """Number of devices whose paths are examined before a run."""
 
 
-def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
+def find_late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
     """Examine the first devices' paths in the first round of the first trial.
 
     A path of energy E that misses J of n samples causes an error of 2 E J / n: its own symbol is
@@ -218,7 +218,7 @@ class Ofdm(Transport):
                 )
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
-            found = late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
+            found = find_late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
             if found is not None and found.share > 0:
                 yield (
                     f"transport.prefix: {self.prefix} samples are shorter than the channel, whose "
@@ -295,7 +295,7 @@ class Ofdm(Transport):
         """Yield the received sum [S, P] of each group, with noise."""
         lasts = grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
-        laid = [LaidOut.of(on_air, grid, delivery.cohort) for on_air in groups]
+        laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
             yield self._estimate(on_air, received.index_select(2, group.place))
@@ -367,9 +367,9 @@ class Ofdm(Transport):
             return torch.view_as_complex(draw.contiguous())
 
         noise = circular("antennas", antennas)
-        heard = impairments.interferers(antennas, round)
-        if heard is not None:
-            noise = noise + heard.mT @ circular("interferers", heard.shape[1])
+        interference = impairments.interferers(antennas, round)
+        if interference is not None:
+            noise = noise + interference.mT @ circular("interferers", interference.shape[1])
         return noise.view_as(samples)
 
     def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
@@ -378,7 +378,9 @@ class Ofdm(Transport):
         Noise is added here unless the samples have it.
         """
         segments, sent = on_air.segments, on_air.sent
-        combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
+        combiner = on_air.channels.combiner[
+            :, segments.index_segments(received.device)
+        ]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
         total = torch.cat(halves, 1)[:, : sent.num_coordinates]

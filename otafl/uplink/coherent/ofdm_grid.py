@@ -55,7 +55,7 @@ class Grid:
         """Samples of an OFDM symbol over those without its prefix."""
         return 1.0 + self.prefix / self.carriers
 
-    def of(self, uses: Uses) -> Tensor:
+    def get_places(self, uses: Uses) -> Tensor:
         """Return the positions [count] int64 of a group's channel uses."""
         if uses.at is None:
             return self.place[uses.start : uses.start + uses.count]

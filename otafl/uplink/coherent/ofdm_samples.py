@@ -70,11 +70,11 @@ class LaidOut:
     rows: Tensor | None
 
     @classmethod
-    def of(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
+    def create(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
         """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
         p = signal.take_rows(on_air.coefficients.p.mT)
-        place = grid.of(segments.uses)
+        place = grid.get_places(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
         if signal.cohort.num_rows != cohort.num_rows:
@@ -82,7 +82,7 @@ class LaidOut:
         return cls(
             halves=segments.parts(pad(signal.x, (0, missing))),
             amplitude=p * on_air.normalised.scale[:, None],
-            column=segments.of_columns(place.device),
+            column=segments.index_segments(place.device),
             place=place,
             source=grid.sources(place),
             rows=rows,
@@ -198,7 +198,7 @@ def windows(
     n = grid.carriers
     earlier: Tensor | None = None
     for block, (start, end) in enumerate(itertools.pairwise(grid.starts)):
-        response, beyond = arrivals.response(block)[:, :, None], arrivals.beyond(block)
+        response, beyond = arrivals.response(block)[:, :, None], arrivals.list_beyond(block)
         width = max(1, CHUNK // max(1, response.numel()))
         for first in range(start, end, width):
             stop = min(first + width, end)

@@ -109,8 +109,10 @@ class OverTheAir(Transport):
             if privacy is not None:
                 privacy.spend(on_air)
             # with privacy, powers follow from the common clipping norm
-            told = count_scalars(normalised, privacy is None, link.policy.needs_variation)
-            account(on_air, delivery, told)
+            num_side_scalars = count_scalars(
+                normalised, privacy is None, link.policy.needs_variation
+            )
+            account(on_air, delivery, num_side_scalars)
             unwanted = self._draw_interference(on_air)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)

@@ -98,7 +98,7 @@ class Capacity:
         strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
         exact = estimate is state and not impairments.disturbs
-        true = combined if exact else self._received(h, h_hat, power, round)
+        true = combined if exact else self._compute_snr(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions reach the true capacity
@@ -109,7 +109,7 @@ class Capacity:
         believed = self._factor * bits_a_use(lowered)
         return Links(believed, carried, strength, flat_snr, blocks, sure)
 
-    def _received(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
+    def _compute_snr(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
         """Return the SNR [S, K, cells] after combining h [S, K, A, cells] by its estimate."""
         norm = torch.linalg.vector_norm(h_hat, dim=2, keepdim=True)
         combiner = h_hat / norm.clamp_min(1e-30)

@@ -140,7 +140,7 @@ class CodedBits:
             words = _unpack_bits(flatten(self._codec.to_words(group)), self._word_bits)
             beside = round(self._codec.count_bits(group)) - words.shape[1]
             sent = torch.nn.functional.pad(words, (0, beside))
-            heard = sent.clone()
+            detected = sent.clone()
             for used in chosen[chosen >= 0].unique().tolist():
                 at = (chosen == used).nonzero().squeeze(1)
                 plan = layout(sent.shape[1], self._table[used])
@@ -148,10 +148,10 @@ class CodedBits:
                 noise = self._streams.draw_device_normal(
                     CODED / index, delivery.round, trial[at], device[at], size
                 )
-                heard[at] = self._over(plan, sent[at], noise, ratio[at])
-            wrong[cell[(heard != sent).any(1)]] = True
+                detected[at] = self._over(plan, sent[at], noise, ratio[at])
+            wrong[cell[(detected != sent).any(1)]] = True
             back = unflatten(
-                _pack_bits(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
+                _pack_bits(detected[:, : words.shape[1]], self._word_bits), get_shapes(group)
             )
             read[index] = replace(group, tensors=self._codec.from_words(group, back))
         return read, ~wrong.view_as(scheme)

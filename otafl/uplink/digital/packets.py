@@ -46,22 +46,22 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
     arrived : Tensor, bool [S, K], or None
         Devices whose update is delivered; None if it is known on the host that all are, as sent.
     """
-    cohort = heard = delivery.cohort
+    cohort = receiving = delivery.cohort
     if arrived is not None:
         sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
-        heard = replace(cohort, transmit_mask=sends, all_transmit=False)
+        receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
         if arrived is None:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)
             continue
-        came = read.get(sent.index, sent.group)
-        got = make_signal(came, heard)
+        delivered = read.get(sent.index, sent.group)
+        got = make_signal(delivered, receiving)
         mean, count = compute_error_free(got)
         if sent.out_of_one:
             count = _normalise_weight(count, sent, arrived)
-        rows, each = _heard_rows(came, cohort, heard)
-        delivery.give(sent, mean, count, each, rows, heard=got.delivered_mask)
+        rows, each = _find_delivered_rows(delivered, cohort, receiving)
+        delivery.give(sent, mean, count, each, rows, delivered_fn=got.delivered_mask)
         delivery.note_delivered(got)
         target = flatten(compute_error_free(sent)[0])
         delivery.tally.error(
@@ -69,13 +69,13 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         )
 
 
-def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Tensors]:
+def _find_delivered_rows(group: Group, cohort: Cohort, receiving: Cohort) -> tuple[Tensor, Tensors]:
     """Return the delivered rows of a group, [n] bool, and all rows, 0 if lost."""
     rows = slice(None) if group.row_index is None else group.row_index
-    came = heard.transmit_mask[rows][cohort.transmit_mask[rows]]
+    delivered = receiving.transmit_mask[rows][cohort.transmit_mask[rows]]
     each = select_rows(group, cohort)
-    return came, {
-        name: block.where(unsqueeze_like(came, block), 0.0) for name, block in each.items()
+    return delivered, {
+        name: block.where(unsqueeze_like(delivered, block), 0.0) for name, block in each.items()
     }
 
 

@@ -111,7 +111,7 @@ def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list
     """
     sent, segments = on_air.signal, on_air.segments
     sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
-    column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
+    column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
     turns = _rotation(step * torch.arange(width, device=column.device), bend.gain.dtype)
@@ -146,7 +146,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     A trial has as many samples of a symbol as devices.
     """
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
+    normalised, column = on_air.normalised, segments.index_segments(sent.x.device)
     halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
     believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
@@ -158,7 +158,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     spread = noise.sqrt()[:, column]
     flat = []
     for half, rows in enumerate(halves):
-        observed = samples.of(rows)  # [S, J, symbols]
+        observed = samples.sample(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
             name = NOISE / sent.index / half / j
             draw = streams.draw_normal(name, on_air.slot.round, (segments.symbols,))

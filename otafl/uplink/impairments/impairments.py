@@ -231,10 +231,10 @@ class Impairments:
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
         if not self.disturbs:
             return white
-        heard, h = self.settings.interferers, self._heard(antennas, round)
+        num_interferers, h = self.settings.interferers, self._compute_interference(antennas, round)
         gains = torch.einsum("sqa,sja->sqj", combiner.conj(), h).abs().square()
-        power = self.interference[:, None] * gains[..., :heard].sum(-1)
-        return white * (1.0 + power + self.jammer[:, None] * gains[..., heard])
+        power = self.interference[:, None] * gains[..., :num_interferers].sum(-1)
+        return white * (1.0 + power + self.jammer[:, None] * gains[..., num_interferers])
 
     def interferers(self, antennas: int, round: int) -> Tensor | None:
         """Draw the channels [S, J, A] of interferers and a jammer; None if no trial has any.
@@ -245,7 +245,10 @@ class Impairments:
             return None
         power = self.interference[:, None].repeat(1, self.settings.interferers + 1)
         power[:, -1] = self.jammer
-        return self._heard(antennas, round) * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
+        return (
+            self._compute_interference(antennas, round)
+            * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
+        )
 
     def tails(self, index: int, round: int, reals: int) -> Tensor | None:
         """Draw heavy-tailed interference [S, P] behind the combiner; None if there is none.
@@ -293,7 +296,7 @@ class Impairments:
         level = torch.floor(rows / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return ((level + 0.5) * step).view_as(received)
 
-    def _heard(self, antennas: int, round: int) -> Tensor:
+    def _compute_interference(self, antennas: int, round: int) -> Tensor:
         """Draw the fading [S, J, A] of the interferers and, last, of the jammer."""
         shape = (self.settings.interferers + 1, antennas, 2)
         draw = self.streams.draw_normal(INTERFERENCE, round, shape)

@@ -73,7 +73,7 @@ class SampleSums:
         table.index_copy_(0, self._place, values)
         return table.view(self.trials, self.most, *values.shape[1:])
 
-    def of(self, rows: Tensor) -> Tensor:
+    def sample(self, rows: Tensor) -> Tensor:
         """Compute the samples [S, J, L] of rows v [n, L], without noise."""
         known = self.grid(rows).cumsum(1)  # sum over k <= j
         rest = known[:, -1:] - known

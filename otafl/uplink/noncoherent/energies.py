@@ -74,7 +74,7 @@ class Energies:
         self._streams, self._impairments = streams, impairments
         self._room: dict[str, Tensor] = {}
 
-    def received(
+    def receive_symbols(
         self, on_air: OnPairs, weight: Tensor, cast: Cast | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the energies of a group's pairs, some columns after the other.
@@ -106,14 +106,14 @@ class Energies:
         bits = streams.draw_device_words(PHASES / index, round, cohort.trial, cohort.device, count)
         bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
         noise = streams.draw_words(ENERGY_NOISE / index, round, signal.num_coordinates)
-        across = heard = None
+        across = interference = None
         if antennas > 1:
             across = streams.draw_uniform(
                 ACROSS / index, round, (antennas - 1, 2, signal.num_coordinates)
             )
         if others is not None:
             shape = (2, others.shape[1], 2, signal.num_coordinates)
-            heard = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+            interference = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
         rows = 4 * cohort.num_trials if at_once else cohort.num_rows
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
@@ -127,8 +127,8 @@ class Energies:
             else:
                 x = signal.x[:, columns] + 0.0  # turns -0.0 into 0.0
                 sent = self._symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
-                if heard is not None:
-                    sent = torch.cat([sent, heard[..., columns]], 2)
+                if interference is not None:
+                    sent = torch.cat([sent, interference[..., columns]], 2)
                 energy = _energy(sent, gains, on_air.segments, columns)
             if exact is None or on_air.part is not None:
                 exact = _exact(on_air.sent, weight, columns, cast)
@@ -160,7 +160,7 @@ class Energies:
         if integer == torch.int64:
             words = words.to(integer) << 32
         places = get_constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
-        room = self._of_size(
+        room = self._get_buffer(
             "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
         )
         flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
@@ -169,12 +169,12 @@ class Energies:
         sizes = cohort.pad_by_trial(roots.expand_as(x)).view(integer)[:, None]
         minus = cohort.pad_by_trial(x.view(integer) & top)[:, None]
         shape = (*flips.shape[:3], 2, x.shape[1])
-        out = self._of_size("symbols", shape, integer, x.device)
+        out = self._get_buffer("symbols", shape, integer, x.device)
         torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
         torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
         return out.view(x.dtype)
 
-    def _of_size(
+    def _get_buffer(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> Tensor:
         """Return a tensor to write to, the same one for the same name and shape.

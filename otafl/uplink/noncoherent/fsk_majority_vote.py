@@ -118,17 +118,17 @@ class FskMajorityVote(Transport):
                     "transport.name: 'fsk_majority_vote' gives the server a vote, but the "
                     "algorithm needs the sum of the updates; use another transport"
                 )
-            least = self._least(sent)
+            least = self._compute_min_magnitude(sent)
             on_air = self._transmit(delivery, slot, uses, sent, least)
             steps, exact = self._receive(on_air, least)
             count: Tensor | Tensors = on_air.weight
             if sent.mask is not None:
                 reached = on_air.weigh_known()
                 steps, count = steps * (reached > 0), sent.blocks(reached)
-            delivery.give_estimate(sent, steps, exact, count, heard=on_air.delivered_mask)
+            delivery.give_estimate(sent, steps, exact, count, delivered_fn=on_air.delivered_mask)
             on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
 
-    def _least(self, sent: Signal) -> Tensor | None:
+    def _compute_min_magnitude(self, sent: Signal) -> Tensor | None:
         """Return the smallest |x| with which a row votes, [n, 1]; None if all always vote."""
         if not self._absentees:
             return None
@@ -149,14 +149,14 @@ class FskMajorityVote(Transport):
                 energy
             )
 
-        def counted(part: Signal, stop: Tensor | None) -> Tensor:
+        def count_votes(part: Signal, stop: Tensor | None) -> Tensor:
             count = part.num_coordinates
             votes = _cast_votes(part, slice(0, count), least, stop)
             return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
-        total = counted(sent, None) * scale
-        on_air = pairs.transmit(slot, uses, sent, scale, p, total, counted)
+        total = count_votes(sent, None) * scale
+        on_air = pairs.transmit(slot, uses, sent, scale, p, total, count_votes)
         if least is not None and slot.round == 0:
             self._refuse_silence(on_air)
         return on_air
@@ -179,7 +179,7 @@ class FskMajorityVote(Transport):
         sent = on_air.sent
         weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
         noise = 2.0 * on_air.antennas * self.impairments.known_noise
-        heard = (self.hyper["detection"] * noise)[:, None]
+        detection_level = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
@@ -187,11 +187,11 @@ class FskMajorityVote(Transport):
             votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
-        for columns, energy, majority in self._energies.received(on_air, weight, cast):
+        for columns, energy, majority in self._energies.receive_symbols(on_air, weight, cast):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:
-                vote *= torch.maximum(plus, minus) > heard
+                vote *= torch.maximum(plus, minus) > detection_level
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
@@ -208,7 +208,7 @@ def _cast_votes(
     votes = None if sent.mask is None else sent.mask[:, columns]
     for some in (
         least if least is None else sent.x[:, columns].abs() >= least,
-        pairs.before(stop, columns),
+        pairs.mask_before_crash(stop, columns),
     ):
         if some is not None:
             votes = some.to(sent.x.dtype) if votes is None else votes * some

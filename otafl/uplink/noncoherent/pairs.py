@@ -204,10 +204,10 @@ class OnPairs:
         delivery.tally.note(on_air=active)
         delivery.note_delivered(self.sent, None if bool(active.any(1).all()) else self.weight)
         if saves.link:
-            delivery.tally.saved |= self._saved(eta, saves.gram)
+            delivery.tally.saved |= self._collect_coefficients(eta, saves.gram)
         self.slot.bounds.spend(spent)
 
-    def _saved(self, eta: Tensor, gram: bool) -> Tensors:
+    def _collect_coefficients(self, eta: Tensor, gram: bool) -> Tensors:
         """Return the coefficients, with the names and shapes of `over_the_air`.
 
         The channel h is the root mean square over the antennas, c = |h p|^2 / eta the gain of a
@@ -276,7 +276,7 @@ def transmit(
     return OnPairs(slot, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
 
 
-def before(stop: Tensor | None, columns: slice) -> Tensor | None:
+def mask_before_crash(stop: Tensor | None, columns: slice) -> Tensor | None:
     """Return the pairs before rows' crashes, given as `stop` [n, 1]: [n, C] bool; None for all."""
     if stop is None:
         return None

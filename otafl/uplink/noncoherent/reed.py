@@ -84,7 +84,9 @@ class Reed(Transport):
         slot = pairs.lay_out_pairs(delivery)
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
             on_air, eta = self._transmit(delivery, slot, uses, sent)
-            delivery.give_estimate(sent, *self._receive(on_air, eta), heard=on_air.delivered_mask)
+            delivery.give_estimate(
+                sent, *self._receive(on_air, eta), delivered_fn=on_air.delivered_mask
+            )
             delivery.tally.add(side=sent.cohort.rows_per_trial)
             on_air.account(delivery, eta, self.saves)
 
@@ -122,7 +124,7 @@ class Reed(Transport):
         """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
         sent = on_air.sent
         estimate, exact = sent.empty_sum(), sent.empty_sum()
-        for columns, energy, sums in self._energies.received(on_air, sent.exact):
+        for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
         unit = 1.0 / (on_air.antennas * eta.clamp_min(pairs.TINY))

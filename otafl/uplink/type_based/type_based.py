@@ -106,11 +106,11 @@ class TypeBased(Transport):
                     one: registry.load_component("power", one)
                     for one in registry.list_names("power")
                 }
-                would_do = [one for one, policy in policies.items() if policy().is_inversion]
+                fitting = [one for one, policy in policies.items() if policy().is_inversion]
                 yield make_problem(
                     f"'{scenario.power.name}' does not go with transport: 'type_based', which "
                     "counts devices and needs all effective gains to be one; use "
-                    f"{' or '.join(would_do)}",
+                    f"{' or '.join(fitting)}",
                     "power",
                     "transport",
                 )
@@ -152,7 +152,7 @@ class TypeBased(Transport):
             )
             values = self._values(rows)
             hand_over(on_air, *self._receive(on_air, rows, values), delivery)
-            account(on_air, delivery, values.told)
+            account(on_air, delivery, values.num_side_scalars)
             if self.saves.link:
                 delivery.tally.saved |= self._list_saved(on_air, rows, values)
 
@@ -166,7 +166,7 @@ class TypeBased(Transport):
         segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
         energy = compute_energies(pulses, segments)
         lengths = slot.uses_per_symbol * get_constant(segments.lengths, energy.dtype, energy.device)
-        power = segments.by_scope(energy) / segments.by_scope(lengths)
+        power = segments.sum_over_scopes(energy) / segments.sum_over_scopes(lengths)
         return pulses, Normalisation(
             segments=segments,
             lengths=lengths,
@@ -190,8 +190,8 @@ class TypeBased(Transport):
             ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
             place = sent.cohort.trial[:, None].expand_as(rows)
             ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
-        told = 0 if isinstance(wanted, float) else len(stops)
-        return Values(scale, ends, sizes, told)
+        num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
+        return Values(scale, ends, sizes, num_side_scalars)
 
     def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
         """Receive counts and compute their mean: the estimate and the error-free sum, [S, P]."""
@@ -218,9 +218,9 @@ class TypeBased(Transport):
         """Draw uniform numbers [n, P] for stochastic rounding; None for the nearest level."""
         if self.settings.rounding == "nearest":
             return None
-        who = sent.cohort.trial, sent.cohort.device
+        trial_device = sent.cohort.trial, sent.cohort.device
         return self.streams.draw_device_uniform(
-            ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
+            ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
 
     def _list_saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
@@ -254,14 +254,14 @@ class Values:
         Ends R of the levels for each of B stretches.
     sizes : list of int
         Coordinates of each stretch.
-    told : int
+    num_side_scalars : int
         Real numbers of side information from each device.
     """
 
     scale: Tensor
     ends: Tensor
     sizes: list[int]
-    told: int
+    num_side_scalars: int
 
     def expand(self, device: torch.device) -> Tensor:
         """Return R at each coordinate, [S, P]."""
@@ -284,7 +284,7 @@ class Air:
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         self._gain, self._active = gain, on_air.active_rows
         self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
-        self._column = self.segments.of_columns(gain.device)
+        self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
     def counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
