@@ -119,7 +119,9 @@ def sum_of_sinusoids(cycles: Tensor, cosine: Tensor, start: Tensor) -> Tensor:
 
     Notes
     -----
-    .. math:: N^{-1/2} \sum_n e^{j (2 \pi f_D t \cos \alpha_n + \phi_n)}
+    .. math::
+
+        N^{-1/2} \sum_n e^{j (2 \pi f_D t \cos \alpha_n + \phi_n)}
     """
     turning = rotations(cycles[:, :, None, None, None] * cosine, start.real.dtype)
     return (turning[:, :, :, None] * start).sum(-1) / math.sqrt(cosine.shape[-1])

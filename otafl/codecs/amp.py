@@ -79,11 +79,15 @@ def compute_minimax_threshold(share: float) -> float:
     With the normal distribution Phi and its density phi, the risk over tau^2 is (Donoho, Johnstone
     1994)
 
-    .. math:: 2 (1 - s) [(1 + a^2) \Phi(-a) - a \phi(a)] + s (1 + a^2)
+    .. math::
+
+        2 (1 - s) [(1 + a^2) \Phi(-a) - a \phi(a)] + s (1 + a^2)
 
     for a fraction s. Its derivative is zero at
 
-    .. math:: s a = 2 (1 - s) [\phi(a) - a \Phi(-a)]
+    .. math::
+
+        s a = 2 (1 - s) [\phi(a) - a \Phi(-a)]
     """
 
     def slope(a: float) -> float:
@@ -143,7 +147,9 @@ def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
     -----
     With the soft threshold eta at a tau, and Onsager's term (eqs. (1)-(2) of the paper),
 
-    .. math:: x' = \eta(x + A^T z; a \tau), \quad z' = y - A x' + \frac{\|x'\|_0}{m} z
+    .. math::
+
+        x' = \eta(x + A^T z; a \tau), \quad z' = y - A x' + \frac{\|x'\|_0}{m} z
     """
     n = matrix.shape[1]
     rows = y.reshape(-1, y.shape[-1])

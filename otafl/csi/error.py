@@ -37,7 +37,9 @@ class NormalError(Csi):
 
         Notes
         -----
-        .. math:: \hat h = h + e, \quad e \sim CN(0, \sigma_e^2)
+        .. math::
+
+            \hat h = h + e, \quad e \sim CN(0, \sigma_e^2)
         """
         variance = unsqueeze_like(self.variance, h)
         return h + draw_device_errors(self.streams, ERROR, round, h, variance)

@@ -105,7 +105,9 @@ class Pilots(Csi):
 
         Notes
         -----
-        .. math:: \hat h_{LS} = h + e, \quad e \sim CN(0, 1 / (L P \beta)), \quad
+        .. math::
+
+            \hat h_{LS} = h + e, \quad e \sim CN(0, 1 / (L P \beta)), \quad
             \hat h_{MMSE} = \frac{\hat h_{LS}}{1 + 1 / (L P \beta)}
         """
         error = self.error_variance(gain)[:, :, None, None, None]

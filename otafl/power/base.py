@@ -46,7 +46,9 @@ class PowerPolicy(Settings):
     -----
     For uncorrelated symbols, the mean squared error of the mean over K devices is
 
-    .. math:: \frac{1}{K^2} \left( \sum_k m_k (c_k - 1)^2 + \frac{N}{\eta} \right)
+    .. math::
+
+        \frac{1}{K^2} \left( \sum_k m_k (c_k - 1)^2 + \frac{N}{\eta} \right)
     """
 
     receiver: ClassVar[str] = "eigen"

@@ -51,7 +51,9 @@ class Blind(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{E}, \quad \sqrt{\eta} = A \beta \sqrt{E} / \left| \sum_k h_k \right|
+        .. math::
+
+            p_k = \sqrt{E}, \quad \sqrt{\eta} = A \beta \sqrt{E} / \left| \sum_k h_k \right|
         """
         active = get_transmitter_mask(link)
         sends = active.to(link.gain.dtype)

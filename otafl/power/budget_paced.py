@@ -102,7 +102,9 @@ class BudgetPaced(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \sqrt{\eta} / |h_k|, \quad \sqrt{\eta} \leq
+        .. math::
+
+            |p_k| = \sqrt{\eta} / |h_k|, \quad \sqrt{\eta} \leq
             \sqrt{\min(P_k, A_k / L) g_k / m_k}
         """
         lengths, symbols = get_segment_lengths(link)

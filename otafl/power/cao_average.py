@@ -103,7 +103,9 @@ class CaoAverage(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
+        .. math::
+
+            |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
         """
         level, most = state
         active = get_transmitter_mask(link)

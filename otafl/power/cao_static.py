@@ -42,7 +42,9 @@ class CaoStatic(PowerPolicy):
         -----
         With the threshold of `compute_threshold`,
 
-        .. math:: |p_k| = \min(\sqrt{P_k / m_k}, \sqrt{\eta} / |h_k|)
+        .. math::
+
+            |p_k| = \min(\sqrt{P_k / m_k}, \sqrt{\eta} / |h_k|)
         """
         bound = compute_amplitude_bound(link)
         there = get_transmitter_mask(link)

@@ -59,7 +59,9 @@ class Cotaf(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{\alpha_t} h_{min} / h_k, \quad \sqrt{\eta} = \sqrt{\alpha_t} h_{min}
+        .. math::
+
+            p_k = \sqrt{\alpha_t} h_{min} / h_k, \quad \sqrt{\eta} = \sqrt{\alpha_t} h_{min}
         """
         least = state[:, None, None]
         active = get_transmitter_mask(link) & (link.h.abs() >= least)

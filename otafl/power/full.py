@@ -29,7 +29,9 @@ class Full(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \sqrt{P_k / m_k}
+        .. math::
+
+            |p_k| = \sqrt{P_k / m_k}
         """
         active = get_transmitter_mask(link)
         return None, align_with_mmse_scaling(link, compute_amplitude_bound(link) * active, active)

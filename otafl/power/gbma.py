@@ -64,7 +64,9 @@ class Gbma(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
+        .. math::
+
+            p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
 
         For a product of two sums the receive scaling is E times the mean of |h|^2.
         """

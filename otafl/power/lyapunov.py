@@ -84,7 +84,9 @@ class Lyapunov(PowerPolicy):
 
         Notes
         -----
-        .. math:: a_k = \min \left( 1, \frac{x_k}{x_k^2 + \mu_k} \right), \quad
+        .. math::
+
+            a_k = \min \left( 1, \frac{x_k}{x_k^2 + \mu_k} \right), \quad
             Q_k \leftarrow \max(Q_k + e_k - \bar e_k, 0)
         """
         lengths, symbols = get_segment_lengths(link)

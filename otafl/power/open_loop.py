@@ -45,7 +45,9 @@ class OpenLoop(PowerPolicy):
         -----
         With the large-scale gain beta and full amplitude at P,
 
-        .. math:: |p_k|^2 m_k = \min(P_k, P_0 \beta_k^{-\alpha})
+        .. math::
+
+            |p_k|^2 m_k = \min(P_k, P_0 \beta_k^{-\alpha})
         """
         target = db_to_linear(link.hyper["p0_db"])
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])

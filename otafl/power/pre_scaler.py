@@ -124,7 +124,9 @@ class PreScaler(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \gamma_k / h_k, \quad |h_k|^2 \geq \gamma_k^2 m / P_k, \quad
+        .. math::
+
+            p_k = \gamma_k / h_k, \quad |h_k|^2 \geq \gamma_k^2 m / P_k, \quad
             \sqrt{\eta} = \frac{1}{K} \sum_k \alpha_k
         """
         gamma, alpha = (one[:, None] for one in state)
@@ -159,7 +161,9 @@ def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
     -----
     With Lambert's function W,
 
-    .. math:: \gamma_k^2 = - \frac{\Lambda_k P_k}{2} W(-2 \alpha^2 / (\Lambda_k P_k))
+    .. math::
+
+        \gamma_k^2 = - \frac{\Lambda_k P_k}{2} W(-2 \alpha^2 / (\Lambda_k P_k))
     """
     alpha2 = part * strength.min() / (2.0 * math.exp(part))
     root = -special.lambertw(-2.0 * alpha2 / strength).real  # `part` of the weakest
@@ -188,7 +192,9 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
     -----
     At the optimum, with t = gamma^2 / (Lambda P),
 
-    .. math:: \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
+    .. math::
+
+        \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
 
     The left side grows with alpha from 0 without bound, and the right side decreases.
     """

@@ -71,7 +71,9 @@ class Smcv(PowerPolicy):
         -----
         The uncapped devices have
 
-        .. math:: c_k = 1 + t / \sqrt{m_k}, \quad t = - \sum_{capped} d_k / (\beta + u)
+        .. math::
+
+            c_k = 1 + t / \sqrt{m_k}, \quad t = - \sum_{capped} d_k / (\beta + u)
         """
         if self.needs_variation:
             assert link.variation is not None

@@ -94,7 +94,9 @@ class TruncatedChannelInversion(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{\rho} h_k^* / g_k, \quad g_k \geq g_{th}, \quad \eta = \rho
+        .. math::
+
+            p_k = \sqrt{\rho} h_k^* / g_k, \quad g_k \geq g_{th}, \quad \eta = \rho
         """
         inverse, threshold = state
         gain = link.h.abs().square()

@@ -25,7 +25,9 @@ class Eigen(Receiver):
 
         Notes
         -----
-        .. math:: f = \arg\max_{|f| = 1} f^H \left( \sum_k P_k h_k h_k^H \right) f
+        .. math::
+
+            f = \arg\max_{|f| = 1} f^H \left( \sum_k P_k h_k h_k^H \right) f
         """
         return compute_first_eigenvector(compute_amplitudes(h, transmit_mask, budget))
 

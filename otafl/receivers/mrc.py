@@ -30,6 +30,8 @@ class Mrc(Receiver):
 
         Notes
         -----
-        .. math:: f = \sum_k h_k / \left| \sum_k h_k \right|
+        .. math::
+
+            f = \sum_k h_k / \left| \sum_k h_k \right|
         """
         return normalise_combiner((h * transmit_mask[:, None, :, None]).sum(2))

@@ -49,7 +49,9 @@ class UniformForcing(Receiver):
 
         Notes
         -----
-        .. math:: f = \arg\max_{|f| = 1} \min_k P_k |f^H h_k|^2
+        .. math::
+
+            f = \arg\max_{|f| = 1} \min_k P_k |f^H h_k|^2
         """
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
         eligible_mask = transmit_mask[:, None] & (snr >= MIN_SNR)
