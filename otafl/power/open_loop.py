@@ -43,7 +43,7 @@ class OpenLoop(PowerPolicy):
 
         Notes
         -----
-        With the large-scale gain beta and full amplitude at P,
+        With the large-scale gain beta_k,
 
         .. math::
 
