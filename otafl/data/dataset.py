@@ -1,4 +1,4 @@
-"""Hold a data set in memory, and check what a user's own has made."""
+"""Data set in memory, and the checks of a user-defined one."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ from otafl.core.errors import UserError
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
-"""[n]: places among samples, labels or users."""
+"""[n]: indices of samples, labels or users."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Hold training, test and validation samples.
+    """Training, test and validation samples.
 
     Parameters
     ----------
-    x_train, x_test, x_validation : [n, *input_shape] float32. No validation samples by default.
-    y_train, y_test, y_validation : [n] int64 in 0..classes-1.
-    classes : how many there are.
-    owner, owner_test : [n] int64, the user that each training and test sample is from, where the
-        data have users.
-    black : what a black pixel is, in a shape that fits a sample (what augmentation pads images
-        with); 0 if None.
+    x_train, x_test, x_validation : ndarray, float32 [n, *input_shape]
+        Samples; no validation samples by default.
+    y_train, y_test, y_validation : ndarray, int64 [n]
+        Labels from 0 to classes - 1.
+    classes : int
+        Number of classes.
+    owner, owner_test : ndarray, int64 [n], optional
+        User of each training and test sample, if the data have users.
+    black : ndarray, float32, optional
+        Value of a black pixel, in a shape that broadcasts to a sample, for the padding of augmented
+        images; 0 if not given.
     """
 
     x_train: Floats
@@ -44,16 +48,33 @@ class DataSet:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Return the shape of one sample."""
+        """Shape of one sample."""
         return self.x_train.shape[1:]
 
 
 def check_dataset(data: Any, name: str) -> DataSet:
-    """Return the data set of this name with its arrays in their dtypes. Raises UserError, which
-    says what is wrong with it."""
+    """Check a data set and convert its arrays to their dtypes.
+
+    Parameters
+    ----------
+    data : DataSet
+        Result of reading a source.
+    name : str
+        Name of the source, for messages.
+
+    Returns
+    -------
+    DataSet
+        The data set with float32 samples and int64 labels.
+
+    Raises
+    ------
+    UserError
+        If a shape, a label or the type is wrong.
+    """
     if not isinstance(data, DataSet):
         raise UserError(
-            f"data.name: {name!r} returned {type(data).__name__}, not otafl.data.DataSet"
+            f"data.name: {name!r} returned {type(data).__name__}; expected otafl.data.DataSet"
         )
     shape = np.shape(data.x_train)[1:]
     parts: dict[str, Any] = {}
@@ -71,8 +92,8 @@ def check_dataset(data: Any, name: str) -> DataSet:
         users = getattr(data, owner)
         if users is not None and np.shape(users) != parts[labels].shape:
             raise UserError(
-                f"data.name: {name!r}: {owner} is {list(np.shape(users))}; wanted one user for "
-                f"each of the {len(parts[labels])} samples"
+                f"data.name: {name!r}: {owner} has shape {list(np.shape(users))}; expected one "
+                f"user for each of the {len(parts[labels])} samples"
             )
     return replace(data, **parts)
 
@@ -80,18 +101,19 @@ def check_dataset(data: Any, name: str) -> DataSet:
 def _check_part(
     label: str, x: Any, y: Any, shape: tuple[int, ...], classes: int
 ) -> tuple[Floats, Indices]:
+    """Check samples and labels against the shape of a sample, and convert their dtypes."""
     x, y = np.asarray(x), np.asarray(y)
     if x.shape[:1] != y.shape or x.shape[1:] != shape:
         raise UserError(
-            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; wanted x "
+            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; expected x "
             f"[n, {', '.join(map(str, shape))}] as in training, and y [n]"
         )
     labels = y.astype(np.int64)
     if not np.array_equal(labels, y):
-        raise UserError(f"{label} labels must be whole numbers, the dtype is {y.dtype}")
+        raise UserError(f"{label} labels must be whole numbers, got dtype {y.dtype}")
     if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
         raise UserError(
-            f"{label} labels must be in 0..{classes - 1} for {classes} classes, and are in "
+            f"{label} labels must be in 0..{classes - 1} for {classes} classes, got "
             f"{labels.min()}..{labels.max()}"
         )
     return np.ascontiguousarray(x, np.float32), labels

@@ -25,7 +25,7 @@ def read_shape(source: DataSource) -> DataShape:
 def get_declared_shape(source: DataSource) -> DataShape | None:
     """Return the shape that a data set declares before it is read, or None.
 
-    The number of samples is 0 where only that is unknown.
+    The number of samples is 0 if only that is unknown.
 
     Raises
     ------

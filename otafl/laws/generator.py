@@ -1,5 +1,4 @@
-"""Check the laws of the counter-based generator: along positions, devices, trials and rounds, bit
-by bit, and of pairs."""
+"""Laws of the counter-based generator: along its dimensions, by bits, and of pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from otafl.laws.checks import Check, check_distribution, check_mean, counts, lar
 from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 BITS = 46
-"""Bits of a word that are used; a uniform number uses 23."""
+"""Used bits of a word; a uniform number has 23."""
 
 CELLS = 32
 KEYS = ("devices", "rounds")
@@ -57,7 +56,7 @@ WAYS: dict[str, tuple[Callable[[Bench, str, int], np.ndarray], int]] = {
     "trials": (_over_trials, 8_000),
     "rounds": (_over_rounds, 8_000),
 }
-"""What numbers are read along, as a study reads along all of them, and how many."""
+"""Dimension along which numbers are read -> reader and quantity; a study reads along all."""
 
 
 @state_law("streams: distributions", "Kolmogorov and Smirnov", "{}", WAYS)
@@ -79,8 +78,10 @@ def _neighbours(bench: Bench, way: str) -> Iterator[Check]:
 
 @state_law("streams: pairs of streams", "correlation of normal numbers and of their squares")
 def _pairs(bench: Bench) -> Iterator[Check]:
-    """Correlate every two of 48 streams that differ in seed, trial, purpose, round and device, by
-    single steps."""
+    """Correlate every two of 48 streams.
+
+    They differ in seed, trial, purpose, round and device, by single steps.
+    """
     count, rows = bench.scale_size(20_000), []
     for seed in (0, 1):
         streams = Streams([seed, seed], [0, 1], bench.torch_device)
@@ -114,7 +115,7 @@ def _words(bench: Bench) -> Iterator[Check]:
 
 @state_law("streams: avalanche", "any bit of the key changes half of the bits", "{}", KEYS)
 def _avalanche(bench: Bench, key: str) -> Iterator[Check]:
-    """Flip a bit of the number of a device or a round, and count the bits of its word that stay."""
+    """Flip a bit of the number of a device or round, and count the unchanged bits of its word."""
     count = bench.scale_size(4_000)
     streams = _streams(bench)
     number = torch.arange(count, device=bench.torch_device)
@@ -135,8 +136,10 @@ def _avalanche(bench: Bench, key: str) -> Iterator[Check]:
 
 @state_law("streams: pairs fill the square", "Pearson, 32 x 32 cells")
 def _square(bench: Bench) -> Iterator[Check]:
-    """Count pairs of uniform numbers: neighbours, the two of a word, and those of two devices,
-    rounds and trials."""
+    """Count pairs of uniform numbers in cells.
+
+    The pairs are neighbours, the two of a word, and those of two devices, rounds and trials.
+    """
     count = bench.scale_size(400_000)
     streams = Streams([9, 9], [0, 1], bench.torch_device)
     row = streams.draw_uniform(CONFORMANCE, 0, (2 * count,))[0]
@@ -170,12 +173,12 @@ def _box_muller(bench: Bench) -> Iterator[Check]:
 
 
 def _repeat_half(halves: Any) -> Any:
-    """One half of a word used for both numbers."""
+    """Use one half of a word for both numbers."""
     return halves[0], halves[0].clone()
 
 
 def _skip_mixing(real: Any) -> Any:
-    """Words that are not mixed with their keys."""
+    """Do not mix words with their keys."""
 
     def halves(key: Any, counter: Any, dtype: Any) -> Any:
         words = key[:, None] ^ counter
@@ -186,12 +189,12 @@ def _skip_mixing(real: Any) -> Any:
 
 
 def _add_keys(real: Any) -> Any:
-    """Keys added up in place of chained."""
+    """Add keys instead of chaining them."""
     return lambda key, word: key + word
 
 
 def _short(real: Any) -> Any:
-    """Keys whose higher bits are left out."""
+    """Leave out the higher bits of keys."""
     return lambda key, word: real(key, word & 0xFFF)
 
 

@@ -1,7 +1,8 @@
-"""Check the laws of OFDM samples: they are the symbols of `over_the_air` where nothing is in the
-way; delays, carrier offsets, amplifiers and short prefixes do to them what the sheet says.
+"""Laws of OFDM samples.
 
-Estimates are complex: of two reals a symbol (`quadrature`).
+Without impairments they are equal to the symbols of `over_the_air`. The laws also cover delays,
+carrier offsets, amplifiers and short prefixes. Estimates are complex, with two reals per symbol
+(`quadrature`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from otafl.uplink.impairments.amplifier import peaks
 CARRIERS = 64
 PREFIX = 16
 QUIET_DB = 200.0
-"""Where noise is next to nothing."""
+"""SNR at which noise is negligible."""
 
 BANDWIDTH_HZ = 5e6
 WIDE = {"name": "tdl-c", "subcarrier_groups": CARRIERS, "bandwidth_hz": BANDWIDTH_HZ}
@@ -67,7 +68,7 @@ def _complex(reals: Tensor) -> np.ndarray:
 
 
 def _rows(rig: Rig, symbols: int, round: int = 0) -> Tensor:
-    """Draw rows [S * n, P] of so many OFDM symbols."""
+    """Draw rows [S * n, P] of several OFDM symbols."""
     return rig.draw_symbols(2 * symbols * CARRIERS, round, 1.0)
 
 
@@ -78,7 +79,7 @@ def _frequencies() -> np.ndarray:
 
 @state_law("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
 def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
-    """Send the same over both, in noise, by the same seed."""
+    """Compare both transports with the same symbols, noise and seed."""
     sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}, "power": "tci"}
     sections["impairments"] = {"residual_phase_rad": 0.3}
     wave = _rig(bench, 5, 4, **sections)
@@ -112,7 +113,7 @@ def _delays(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
 def _carriers(bench: Bench) -> Iterator[Check]:
-    """Send one sub-carrier of each OFDM symbol, and see where it arrives."""
+    """Compare the power that one sub-carrier of each OFDM symbol has on all sub-carriers."""
     symbols, own, trials = 4, 20, 16
     rig = _rig(bench, 1, trials, impairments={"carrier_offset": 0.1})
     rows = torch.zeros(trials, 2, symbols, CARRIERS, dtype=torch.float64)
@@ -138,8 +139,10 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     "transport ofdm: peaks", "1 - (1 - exp(-g))^n of CN(0, 1) sub-carriers", "n={}", (16, 64)
 )
 def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
-    """Take the peaks of normal sub-carriers, and the mean of what a run reports, whose law is the
-    harmonic number of n."""
+    """Compare the peaks of normal sub-carriers, and the reported mean.
+
+    The mean follows the harmonic number of n.
+    """
     streams = _rig(bench, 1, 1).streams
     draw = streams.draw_normal(
         CONFORMANCE / "peaks", carriers, (bench.scale_size(8192), carriers, 2)
@@ -155,8 +158,11 @@ def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
 
 @state_law("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
 def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
-    """Send normal symbols at the budget through a Rapp amplifier, and integrate its gain and what
-    it adds over the exponential law of a sample's power."""
+    """Compare the gain and distortion of a Rapp amplifier with integrals.
+
+    The symbols are normal, at the budget. The integrals are over the exponential law of a sample's
+    power.
+    """
     smoothness = 1.5
     keys = {"amplifier": "rapp", "backoff_db": backoff_db, "smoothness": smoothness}
     level = db_to_linear(backoff_db)
@@ -177,7 +183,7 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
         ideal = report.saved_tensors["c/0"][:, :1].cpu().numpy() * _complex(x)
         received = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
         found.append(received / (np.abs(ideal) ** 2).sum((1, 2)))
-    finite = 0.5 / (16 * CARRIERS)  # a payload of a mean power that does not vary
+    finite = 0.5 / (16 * CARRIERS)  # because the mean power of a payload does not vary
     yield check_mean(gain, np.array(found), "Bussgang gain", bias=finite)
     vector = rig.link.transport.compute_metrics()["evm"].cpu().numpy() ** 2
     law = power / gain**2 - 1.0
@@ -188,8 +194,10 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
     "transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8)
 )
 def _check_beyond_prefix(bench: Bench, prefix: int) -> Iterator[Check]:
-    """Compare what is off, without noise, with what the paths' waves bring, and that with the
-    energy of the paths outside, each times the samples J that it misses."""
+    """Compare the error without noise with that of the paths beyond the prefix.
+
+    It is computed from their waves, and from their energies times the samples J that each misses.
+    """
     symbols, trials = bench.scale_size(64), 32
     channel = WIDE | {"snr_db": QUIET_DB, "delay_spread_s": 2e-7}
     rig = _rig(bench, 1, trials, channel=channel, transport={"prefix": prefix})
@@ -216,7 +224,7 @@ def _check_beyond_prefix(bench: Bench, prefix: int) -> Iterator[Check]:
 
 
 def _at_carriers(row: np.ndarray) -> np.ndarray:
-    """Return reals [2 L] of a channel with a group a sub-carrier as symbols [M, n]."""
+    """Return reals [2 L] of a channel with a group per sub-carrier as symbols [M, n]."""
     one, two = row.reshape(2, CARRIERS, -1)
     symbols: np.ndarray = (one + 1j * two).T
     return symbols
@@ -225,9 +233,22 @@ def _at_carriers(row: np.ndarray) -> np.ndarray:
 def _compute_outside(
     a: np.ndarray, delay: np.ndarray, scale: np.ndarray, prefix: int
 ) -> tuple[float, float]:
-    """Return the mean squared error that paths a [L] with delays [L] in samples leave of a
-    sub-carrier of independent symbols of power one, sent with scale [n]: from the waves of the
-    samples that they miss, and from their energy alone."""
+    """Compute the mean squared error of a sub-carrier by paths beyond the prefix.
+
+    Parameters
+    ----------
+    a, delay : ndarray, [L]
+        Paths, and their delays in samples.
+    scale : ndarray, [n]
+        Scale of the independent symbols of power one.
+    prefix : int
+        Samples of the prefix.
+
+    Returns
+    -------
+    tuple of float
+        Error from the waves of the missed samples, and from their energy only.
+    """
     missing = np.maximum(np.ceil(delay - prefix), 0.0)
     wave = np.exp(-2j * math.pi * np.outer(delay, _frequencies()) / CARRIERS)
     through = np.zeros((CARRIERS, CARRIERS), dtype=complex)  # from sub-carrier to sub-carrier
@@ -242,7 +263,7 @@ def _compute_outside(
 
 @state_law("transport ofdm: channel uses and power", "(n + prefix) samples at P")
 def _uses(bench: Bench) -> Iterator[Check]:
-    """Count whole OFDM symbols with their prefixes, and what they radiate."""
+    """Count whole OFDM symbols with their prefixes, and their energy."""
     for reals, prefix in itertools.product((640, 650), (0, PREFIX)):
         case = f"{reals} reals, prefix {prefix}"
         rig = _rig(
@@ -271,7 +292,7 @@ SAMPLES = "otafl.uplink.coherent.ofdm_samples"
 
 
 def _without_prefixes(real: Any) -> Any:
-    """Time that stands still while a prefix is sent."""
+    """Stop the time during a prefix."""
     return lambda offset, first, stop, grid: real(
         offset, first, stop, dataclasses.replace(grid, prefix=0)
     )
@@ -282,12 +303,12 @@ def _harder(real: Any) -> Any:
 
 
 def _one_more(real: Any) -> Any:
-    """Prefixes that cover one sample more than they have."""
+    """Make prefixes cover one sample more than they have."""
     return lambda late, prefix: real(late, prefix + 1)
 
 
 def _wider(real: Any) -> Any:
-    """Sub-carriers of a group one after the other in the next group's place."""
+    """Put consecutive sub-carriers of a group in the place of the next groups."""
     return lambda stops, groups, *rest: real(stops, 1, *rest)
 
 

@@ -44,7 +44,7 @@ def test_deadline_is_met_in_spite_of_rounding() -> None:
 def test_frequency_control_needs_a_deadline_and_more_than_one_frequency() -> None:
     classes = {"name": "classes", "classes": [{"flops_per_s": 1e9}, 2e9]}
     deadline = {"devices.cpu_frequency": "deadline", "devices.deadline_s": 1.0}
-    with pytest.raises(ScenarioError, match=r"frequency: 'deadline' needs devices\.deadline_s"):
+    with pytest.raises(ScenarioError, match=r"frequency: 'deadline' plans for devices\.deadline_s"):
         scenario({"devices.cpu_frequency": "deadline", "devices.compute": "edge_gpu"})
     for compute in ("phone", "mcu", classes, {"name": "drawn", "frequency_min_share": 1}):
         with pytest.raises(ScenarioError, match="frequency_min_share leaves each device one"):

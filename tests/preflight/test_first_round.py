@@ -123,15 +123,19 @@ CASES: list[tuple[dict[str, Any], str]] = [
     partition("lognormal", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet_mix", "samples_per_device: 4 devices x 360 are", samples_per_device=360),
-    partition("label_skew", "classes_per_device: 11 is more than the 10", classes_per_device=11),
+    partition(
+        "label_skew", "classes_per_device: got 11; must be at most 10", classes_per_device=11
+    ),
     partition("label_skew", "classes_per_device: 900 devices x 2 are more than the 1437", 900),
-    partition("class_window", "classes_per_device: 11 is more than the 10", classes_per_device=11),
+    partition(
+        "class_window", "classes_per_device: got 11; must be at most 10", classes_per_device=11
+    ),
     partition("class_window", "first_samples: 4 devices x 400 are more", first_samples=200),
-    ({"data.train_samples": 1438}, "data.train_samples: 1438 is more than the 1437 training"),
+    ({"data.train_samples": 1438}, "data.train_samples: got 1438; must be at most 1437"),
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
     (
         {"data.test": "per_device", "devices.count": 1437},
-        "data.test: per_device cuts a device's 1 samples into 0 for training",
+        "data.test: per_device splits a device's 1 samples into 0 for training",
     ),
     (
         {"model": {"name": "cnn", "kernel": 9, "padding": "valid"}},

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
         (
             {"devices": {"late": "next"}},
             "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
-            "everyone and nobody is late",
+            "all participants, and none is late",
         ),
         (
             {"training": {"stop_at": {"validation_accuracy": 0.9}}},
@@ -205,7 +205,7 @@ def test_a_graph_sends_models_and_takes_no_votes() -> None:
     tree = {"topology": "graph", "transport": "fsk_majority_vote", "devices": {"count": 4}}
     assert said(tree) == (
         "transport: 'fsk_majority_vote' takes a vote of signs, along which the server steps, and "
-        "neighbours send each other their models; over_the_air would do"
+        "neighbours send each other their models; use over_the_air"
     )
 
 

@@ -303,7 +303,7 @@ def test_every_level_in_decibels_is_bounded() -> None:
     ]
     drawn = {"name": "drawn", "power_db": {"uniform": [0, 1001]}}
     assert list_faults({"devices": {"compute": drawn}}) == [
-        "devices.compute.power_db: can be 1001; all that can be drawn must be at most 1000"
+        "devices.compute.power_db: can be 1001; all possible values must be at most 1000"
     ]
 
 

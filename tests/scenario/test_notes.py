@@ -47,7 +47,9 @@ def test_what_is_no_mistake() -> None:
 def test_cells_that_do_not_hear_each_other() -> None:
     cells: dict[str, Any] = {"name": "cells", "servers": 7}
     (said,) = noted(topology=cells)
-    assert said.startswith("topology: servers do not hear each other's devices, as channel 'rayl")
+    assert said.startswith(
+        "topology: servers have no inter-cell interference, because channel 'rayl"
+    )
     assert not noted(topology=cells | {"cross_gain_db": -10})
     assert not noted(topology=cells | {"reuse": 7})
     assert not noted(topology=cells, channel="umi")
@@ -61,7 +63,7 @@ def test_few_cells_on_a_part_of_the_band() -> None:
     assert said.startswith("topology: at reuse 3, each of 12 servers has 3 other servers on its ")
     assert said.endswith("with a channel of its own for each; servers: 21 have six")
     (said,) = noted(topology=twelve | {"cross_gain_db": -10})
-    assert "topology.cross_gain_db is the gain of each, so that interference is too weak" in said
+    assert "topology.cross_gain_db is the gain of each, so interference is too weak" in said
     (said,) = noted(topology={"name": "hierarchical", "servers": 48, "reuse": 16}, channel="umi")
     assert said.endswith("a channel of its own for each")  # 112 servers would be too many
     for servers, reuse in ((21, 3), (7, 1), (12, 12)):
