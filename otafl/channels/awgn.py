@@ -1,4 +1,4 @@
-"""Add only white Gaussian noise: no fading, h = 1."""
+"""Additive white Gaussian noise without fading, h = 1."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Channel(Renamed, ABC):
     """Radio channel, which gives h of every round for S trials over K devices.
 
     A subclass has a class `Settings`, precomputes in `prepare`, and returns a state in `get_state`.
-    `otafl list channel NAME` prints an example scenario of each built-in channel.
+    `otafl list NAME` prints an example scenario of each built-in channel.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fade by a clustered delay line of 3GPP, CDL-A to CDL-E, on an OFDM grid.
+"""Clustered delay line of 3GPP, CDL-A to CDL-E, on an OFDM grid.
 
 A cluster has 20 rays at the tabulated angles (eq. 7.7-0a, Sionna's tables), so that the server's
 antennas are correlated and fading is frequency-selective. CDL-A and CDL-B have 23 clusters, CDL-C

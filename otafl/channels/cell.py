@@ -1,4 +1,4 @@
-"""Place devices in a cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
+"""Cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
 
 Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`). The
 large-scale gain, which is path loss, penetration loss and shadowing, is separate from the fading,
@@ -308,7 +308,9 @@ class ShadowingField:
     Cauchy distribution, wave vectors have the radius sqrt(1 / (1 - u)^2 - 1) for a uniform u.
     Conditioned on the value g_0 at x_0, the field is
 
-    .. math:: G(x) + e^{-|x - x_0| / d_{cor}} (g_0 - G(x_0))
+    .. math::
+
+        G(x) + e^{-|x - x_0| / d_{cor}} (g_0 - G(x_0))
     """
 
     def __init__(self, links: CellDrop, start: Tensor, indoor: Tensor, pairs: Pairs) -> None:

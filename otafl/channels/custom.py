@@ -1,10 +1,10 @@
-"""Fade by a user-defined function of random draws, channel(draw, **options) -> h.
+"""User-defined fading, a function of random draws: channel(draw, **options) -> h.
 
 The result h is complex or real [R, S, K], for R rounds, S trials and K devices, or [R, S, K, A] for
 A antennas at the server. E|h|^2 = 1, because the common keys give the large-scale gain
 (`path_loss_db`). The options are the other keys of the section, without those that all channels
 have. A class is instantiated once, with the options, and its instance is called with the draws.
-`draw` is a `Draws`. h is constant over a payload and must depend on each round alone, not on other
+`draw` is a `Draws`. h is constant over a payload. The h of a round must not depend on the other
 rounds in the call.
 
 Shapes and numbers are checked in every call. Before the first round it is checked that rounds do
@@ -217,7 +217,7 @@ class CustomChannel(Channel):
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
             self._refuse(
                 "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
-                "expected a function of each round alone, by `draw` and `draw.rounds`"
+                "expected an h that does not depend on the other rounds in `draw.rounds`"
             )
 
     def _check_power(self) -> None:

@@ -158,7 +158,9 @@ def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
 
     Notes
     -----
-    .. math:: h(f) = \sum_l a_l e^{-j 2 \pi f \tau_l}
+    .. math::
+
+        h(f) = \sum_l a_l e^{-j 2 \pi f \tau_l}
     """
     h = taps[..., 0, None] * rotation[..., 0, :]
     for path in range(1, taps.shape[-1]):

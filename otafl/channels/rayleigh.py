@@ -1,4 +1,4 @@
-"""Fade by Rayleigh's distribution, h ~ CN(0, 1), flat in frequency.
+"""Rayleigh fading, h ~ CN(0, 1), flat in frequency.
 
 Fading is independent over devices. Over rounds and coherence blocks it is independent, or
 correlated if devices move.

@@ -35,7 +35,9 @@ def mean_amplitude(k_factor: Tensor) -> Tensor:
 
     Notes
     -----
-    .. math:: E|h| = \sqrt{\frac{\pi}{4 (K + 1)}} L_{1/2}(-K), \quad
+    .. math::
+
+        E|h| = \sqrt{\frac{\pi}{4 (K + 1)}} L_{1/2}(-K), \quad
         L_{1/2}(-K) = e^{-K/2} [(1 + K) I_0(K/2) + K I_1(K/2)]
     """
     half = k_factor / 2.0
@@ -64,7 +66,9 @@ def rayleigh_mean_inverse(threshold: float, gain: float, error_variance: float) 
     -----
     g is exponential with mean beta = gain (1 + error_variance), so the mean is
 
-    .. math:: E_1(g_{th} / \beta) / \beta
+    .. math::
+
+        E_1(g_{th} / \beta) / \beta
     """
     from scipy import special  # its import takes 0.1 s, and few policies need it
 

@@ -1,4 +1,4 @@
-"""Fade by Rice's distribution, flat in frequency: a line of sight, and Rayleigh fading.
+"""Rician fading, flat in frequency: a line of sight, and Rayleigh fading.
 
 With a line-of-sight part |l| = 1 and a scattered part s, which is Rayleigh fading,
 

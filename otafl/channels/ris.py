@@ -191,7 +191,9 @@ def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocke
     -----
     The received signal is
 
-    .. math:: y = c d + \sum_n v_n e^{j \theta_n}, \quad v_n = g_n r_n
+    .. math::
+
+        y = c d + \sum_n v_n e^{j \theta_n}, \quad v_n = g_n r_n
 
     |y| is the largest |u^H y| over unit vectors u. Alternating u = y / |y| and theta_n = -angle(u^H
     v_n) never decreases it, as in Wu, Zhang 2019. The iteration starts from u = d / |d|. With one

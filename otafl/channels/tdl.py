@@ -1,4 +1,4 @@
-"""Fade by a tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
+"""Tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
 
 Taps have the profile's delays and powers (Sionna's tables), so that fading is frequency-selective.
 TDL-A and TDL-B have 23 taps and TDL-C 24, without line of sight. TDL-D has 13 and TDL-E 14 taps, of
@@ -119,7 +119,9 @@ def sum_of_sinusoids(cycles: Tensor, cosine: Tensor, start: Tensor) -> Tensor:
 
     Notes
     -----
-    .. math:: N^{-1/2} \sum_n e^{j (2 \pi f_D t \cos \alpha_n + \phi_n)}
+    .. math::
+
+        N^{-1/2} \sum_n e^{j (2 \pi f_D t \cos \alpha_n + \phi_n)}
     """
     turning = rotations(cycles[:, :, None, None, None] * cosine, start.real.dtype)
     return (turning[:, :, :, None] * start).sum(-1) / math.sqrt(cosine.shape[-1])

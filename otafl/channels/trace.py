@@ -1,4 +1,4 @@
-"""Replay measured or simulated channels from a file.
+"""Measured or simulated channels from a file.
 
 A trace is a NetCDF-4 file (or any HDF5 file with these data sets at its root):
 

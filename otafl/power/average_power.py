@@ -78,7 +78,9 @@ def inverse_scaling(
     -----
     s solves
 
-    .. math:: \sum_k \frac{w_k l_k q_k}{(q_k s + l_k)^2} = N
+    .. math::
+
+        \sum_k \frac{w_k l_k q_k}{(q_k s + l_k)^2} = N
     """
     on = multiplier > 0  # a device with multiplier 0 inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)

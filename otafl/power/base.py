@@ -39,14 +39,16 @@ GAMMA = (
 class PowerPolicy(Settings):
     r"""Rule that sets the transmit and receive scalars of trials and segments.
 
-    A policy is its own settings. `otafl list power NAME` prints an example scenario of each
+    A policy is its own settings. `otafl list NAME` prints an example scenario of each
     built-in policy.
 
     Notes
     -----
     For uncorrelated symbols, the mean squared error of the mean over K devices is
 
-    .. math:: \frac{1}{K^2} \left( \sum_k m_k (c_k - 1)^2 + \frac{N}{\eta} \right)
+    .. math::
+
+        \frac{1}{K^2} \left( \sum_k m_k (c_k - 1)^2 + \frac{N}{\eta} \right)
     """
 
     receiver: ClassVar[str] = "eigen"

@@ -1,4 +1,4 @@
-"""Transmit without channel knowledge; many antennas at the server average the phases out.
+"""Transmission without channel knowledge; many antennas at the server average the phases out.
 
 Devices do not know their channels, and all send with the real amplitude sqrt(E), E = min_k P_k /
 m_k. The server has A antennas and combines them with the sum of the channels:
@@ -51,7 +51,9 @@ class Blind(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{E}, \quad \sqrt{\eta} = A \beta \sqrt{E} / \left| \sum_k h_k \right|
+        .. math::
+
+            p_k = \sqrt{E}, \quad \sqrt{\eta} = A \beta \sqrt{E} / \left| \sum_k h_k \right|
         """
         active = get_transmitter_mask(link)
         sends = active.to(link.gain.dtype)

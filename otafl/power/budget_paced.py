@@ -1,4 +1,4 @@
-"""Invert the channel on a lifetime energy budget, paced over the slots; weak devices are silent.
+"""Channel inversion on a lifetime energy budget, paced over the slots; weak devices are silent.
 
 A device k with energy B_k left and n slots ahead may spend A_k = b B_k / n in this one, where b is
 the burst factor, and never more than B_k. Over L symbols its largest receive level is
@@ -102,7 +102,9 @@ class BudgetPaced(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \sqrt{\eta} / |h_k|, \quad \sqrt{\eta} \leq
+        .. math::
+
+            |p_k| = \sqrt{\eta} / |h_k|, \quad \sqrt{\eta} \leq
             \sqrt{\min(P_k, A_k / L) g_k / m_k}
         """
         lengths, symbols = get_segment_lengths(link)

@@ -1,4 +1,4 @@
-"""Minimise the mean squared error over fading under average power, by planned multipliers.
+"""Smallest mean squared error over fading under average power, by planned multipliers.
 
 The result is regularised channel inversion. With a multiplier lambda_k of each device's budget, the
 Lagrangian of one fading state is
@@ -103,7 +103,9 @@ class CaoAverage(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
+        .. math::
+
+            |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
         """
         level, most = state
         active = get_transmitter_mask(link)

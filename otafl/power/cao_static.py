@@ -1,4 +1,4 @@
-"""Minimise the mean squared error of each fading state under peak power.
+"""Smallest mean squared error of each fading state under peak power.
 
 Devices of low quality q_k = P_k g_k / m_k transmit at full power, and the others invert their
 channel: c_k = min(1, sqrt(q_k / eta)). With q ascending and
@@ -42,7 +42,9 @@ class CaoStatic(PowerPolicy):
         -----
         With the threshold of `compute_threshold`,
 
-        .. math:: |p_k| = \min(\sqrt{P_k / m_k}, \sqrt{\eta} / |h_k|)
+        .. math::
+
+            |p_k| = \min(\sqrt{P_k / m_k}, \sqrt{\eta} / |h_k|)
         """
         bound = compute_amplitude_bound(link)
         there = get_transmitter_mask(link)

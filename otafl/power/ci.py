@@ -1,4 +1,4 @@
-"""Invert the channel, at the gain of the weakest device.
+"""Channel inversion at the gain of the weakest device.
 
 With eta = min_k P_k g_k / m_k and p_k = sqrt(eta) / h_k, every device has the effective gain c_k =
 1, and only noise causes an error.
@@ -53,7 +53,9 @@ def invert_by_weakest(link: Link) -> Coefficients:
 
     Notes
     -----
-    .. math:: p_k = \sqrt{\eta} / h_k, \quad \eta = \min_k P_k g_k / m_k
+    .. math::
+
+        p_k = \sqrt{\eta} / h_k, \quad \eta = \min_k P_k g_k / m_k
     """
     active = get_transmitter_mask(link)
     reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)

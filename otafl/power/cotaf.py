@@ -1,4 +1,4 @@
-"""Invert to a level that follows the power of the updates; weak devices are silent (COTAF).
+"""Inversion to a level that follows the power of the updates; weak devices are silent (COTAF).
 
 The common scale is time-varying precoding, alpha_t = min_k P_k / m_k. Devices with an amplitude of
 at least h_min invert to it,
@@ -59,7 +59,9 @@ class Cotaf(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{\alpha_t} h_{min} / h_k, \quad \sqrt{\eta} = \sqrt{\alpha_t} h_{min}
+        .. math::
+
+            p_k = \sqrt{\alpha_t} h_{min} / h_k, \quad \sqrt{\eta} = \sqrt{\alpha_t} h_{min}
         """
         least = state[:, None, None]
         active = get_transmitter_mask(link) & (link.h.abs() >= least)

@@ -1,4 +1,4 @@
-"""Call a user-defined policy, policy(link, **options) -> (p, eta).
+"""User-defined policy, policy(link, **options) -> (p, eta).
 
 The scenario names it `module:function`. p are the transmit scalars, complex or real [S, Q, K], 0
 for a silent device. eta is the receive scaling, [S, Q] and above 0. The options are the other keys
@@ -139,8 +139,8 @@ class CustomPolicy(PowerPolicy):
             where = _find_first(~within)
             fault = (
                 f"a power |p|^2 m of {float(used[where]):.4g} times the budget; scale p by "
-                "(link.budget[:, None] / link.power).sqrt(), or give the function the attribute "
-                "constraint = 'average' or 'none'"
+                "(link.budget[:, None] / link.symbol_power).sqrt(), or give the function the "
+                "attribute constraint = 'average' or 'none'"
             )
         names = ("trial", "segment", "device")
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))

@@ -1,4 +1,4 @@
-"""Transmit at full power, and choose the receive scaling of smallest mean squared error.
+"""Full power, with the receive scaling of smallest mean squared error.
 
 Every device transmits at its budget. The receive scaling minimises sum m (c - 1)^2 + N / eta, the
 error of uncorrelated symbols.
@@ -29,7 +29,9 @@ class Full(PowerPolicy):
 
         Notes
         -----
-        .. math:: |p_k| = \sqrt{P_k / m_k}
+        .. math::
+
+            |p_k| = \sqrt{P_k / m_k}
         """
         active = get_transmitter_mask(link)
         return None, align_with_mmse_scaling(link, compute_amplitude_bound(link) * active, active)

@@ -1,4 +1,4 @@
-"""Transmit at equal power and pre-compensate only the phase (GBMA).
+"""Equal power of all devices, with compensation of only the phase (GBMA).
 
 All devices send with p_k = sqrt(E) exp(-j angle h_k), and the effective gains |h_k| average out
 over devices and rounds. The receive scaling uses the mean gain E|h| that remains with the estimated
@@ -64,7 +64,9 @@ class Gbma(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
+        .. math::
+
+            p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
 
         For a product of two sums the receive scaling is E times the mean of |h|^2.
         """

@@ -34,7 +34,9 @@ class Genie(PowerPolicy):
 
         Notes
         -----
-        .. math:: \eta = \frac{\sum_k P_k g_k}{\sum_k m_k}
+        .. math::
+
+            \eta = \frac{\sum_k P_k g_k}{\sum_k m_k}
         """
         active = get_transmitter_mask(link)
         received = (link.budget[:, None] * link.h.abs().square() * active).sum(-1, keepdim=True)

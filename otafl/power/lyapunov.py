@@ -1,4 +1,4 @@
-"""Trade squared error for energy by virtual queues with average bounds (drift plus penalty).
+"""Trade-off of squared error and energy by virtual queues with average bounds.
 
 The policy minimises the squared error under a bound e_bar on each device's average energy, without
 knowing the channel's statistics. With energies e_k in slots at full power, a virtual queue counts
@@ -84,7 +84,9 @@ class Lyapunov(PowerPolicy):
 
         Notes
         -----
-        .. math:: a_k = \min \left( 1, \frac{x_k}{x_k^2 + \mu_k} \right), \quad
+        .. math::
+
+            a_k = \min \left( 1, \frac{x_k}{x_k^2 + \mu_k} \right), \quad
             Q_k \leftarrow \max(Q_k + e_k - \bar e_k, 0)
         """
         lengths, symbols = get_segment_lengths(link)

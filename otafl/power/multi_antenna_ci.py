@@ -1,4 +1,4 @@
-"""Invert the channel behind a uniform-forcing combiner, at the gain of the weakest device.
+"""Channel inversion behind a uniform-forcing combiner, at the gain of the weakest device.
 
 With the combiner f and eta = min_k P_k |f^H h_k|^2 / m_k,
 

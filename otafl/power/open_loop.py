@@ -1,4 +1,4 @@
-"""Compensate a fraction of the path loss, as open-loop power control of 3GPP does.
+"""Compensation of a fraction of the path loss, as in open-loop power control of 3GPP.
 
 In dB, transmit power = min(P_max, P_0 + alpha PL), without the terms of the closed loop and the
 transport format. PL is only the large-scale gain, so fading averages out. Phases are
@@ -43,9 +43,11 @@ class OpenLoop(PowerPolicy):
 
         Notes
         -----
-        With the large-scale gain beta and full amplitude at P,
+        With the large-scale gain beta_k,
 
-        .. math:: |p_k|^2 m_k = \min(P_k, P_0 \beta_k^{-\alpha})
+        .. math::
+
+            |p_k|^2 m_k = \min(P_k, P_0 \beta_k^{-\alpha})
         """
         target = db_to_linear(link.hyper["p0_db"])
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])

@@ -1,4 +1,4 @@
-"""Invert to individual scales that are planned on channel statistics (biased pre-scalers).
+"""Inversion to individual scales that are planned on channel statistics (biased pre-scalers).
 
 Device k sends (gamma_k / h_k) x if |h_k|^2 >= gamma_k^2 m / P_k, with m the largest symbol power of
 the transmitters, and is silent otherwise. It knows its own h_k and, of the other devices, only the
@@ -73,14 +73,14 @@ class PreScaler(PowerPolicy):
     effect"""
     common_gain: Literal["largest", "best"] = "largest"
     """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
-    least noise, or the best, for the smallest squared error of noise and silence; reckoned has
-    no effect on the largest"""
+    least noise, or the best, for the smallest squared error of noise and silence;
+    expected_transmitters has no effect on the largest"""
     weight: float = declare_stackable(1.0, ge=0)
     """weight of the bias: mean square of the difference between a device's update and the mean of
     all, over its power; 0 plans for least variance"""
     expected_transmitters: int | None = Field(None, ge=1)
-    """number of participants that the plan assumes; with fewer, noise and silence count more. All
-    by default"""
+    """transmitters in a round that the plan expects; noise and silence count more if they are few.
+    All devices if not given"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:
@@ -124,7 +124,9 @@ class PreScaler(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \gamma_k / h_k, \quad |h_k|^2 \geq \gamma_k^2 m / P_k, \quad
+        .. math::
+
+            p_k = \gamma_k / h_k, \quad |h_k|^2 \geq \gamma_k^2 m / P_k, \quad
             \sqrt{\eta} = \frac{1}{K} \sum_k \alpha_k
         """
         gamma, alpha = (one[:, None] for one in state)
@@ -159,7 +161,9 @@ def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
     -----
     With Lambert's function W,
 
-    .. math:: \gamma_k^2 = - \frac{\Lambda_k P_k}{2} W(-2 \alpha^2 / (\Lambda_k P_k))
+    .. math::
+
+        \gamma_k^2 = - \frac{\Lambda_k P_k}{2} W(-2 \alpha^2 / (\Lambda_k P_k))
     """
     alpha2 = part * strength.min() / (2.0 * math.exp(part))
     root = -special.lambertw(-2.0 * alpha2 / strength).real  # `part` of the weakest
@@ -188,7 +192,9 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
     -----
     At the optimum, with t = gamma^2 / (Lambda P),
 
-    .. math:: \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
+    .. math::
+
+        \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
 
     The left side grows with alpha from 0 without bound, and the right side decreases.
     """

@@ -111,7 +111,9 @@ def compute_mmse_root_eta(link: Link, arrives: Tensor) -> tuple[Tensor, Tensor]:
     -----
     It minimises sum m (c - 1)^2 + N / eta, the error of uncorrelated symbols:
 
-    .. math:: \sqrt{\eta} = \frac{N + \sum_k m_k a_k^2}{\sum_k m_k a_k}
+    .. math::
+
+        \sqrt{\eta} = \frac{N + \sum_k m_k a_k^2}{\sum_k m_k a_k}
     """
     signal = (link.symbol_power * arrives).sum(-1, keepdim=True)
     energy = (link.symbol_power * arrives.square()).sum(-1, keepdim=True)
@@ -141,7 +143,9 @@ def compute_threshold(reach: Tensor, power: Tensor, noise: Tensor, there: Tensor
     -----
     With q in ascending order (Cao, Zhu, Xu, Huang 2020),
 
-    .. math:: \sqrt{\eta_i} = \frac{N + \sum_{j \leq i} m_j q_j}{\sum_{j \leq i} m_j \sqrt{q_j}}
+    .. math::
+
+        \sqrt{\eta_i} = \frac{N + \sum_{j \leq i} m_j q_j}{\sum_{j \leq i} m_j \sqrt{q_j}}
     """
     order = torch.where(there, reach, math.inf).argsort(-1)  # others last
     sorted_reach, there = reach.gather(-1, order), there.gather(-1, order)

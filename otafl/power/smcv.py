@@ -1,4 +1,4 @@
-"""Minimise the mean squared error of symbols with a common mean over devices, under peak power.
+"""Smallest mean squared error of symbols with a common mean over devices, under peak power.
 
 The policy is gradient-statistics-aware power control. With d_k = sqrt(m_k) (c_k - 1), and beta the
 squared multivariate coefficient of variation, the power about the common mean over that of the
@@ -71,7 +71,9 @@ class Smcv(PowerPolicy):
         -----
         The uncapped devices have
 
-        .. math:: c_k = 1 + t / \sqrt{m_k}, \quad t = - \sum_{capped} d_k / (\beta + u)
+        .. math::
+
+            c_k = 1 + t / \sqrt{m_k}, \quad t = - \sum_{capped} d_k / (\beta + u)
         """
         if self.needs_variation:
             assert link.variation is not None

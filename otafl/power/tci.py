@@ -1,4 +1,4 @@
-"""Invert the channel under a long-term budget; weak devices are silent (FedRLR's "CI").
+"""Truncated channel inversion under a long-term budget; weak devices are silent (FedRLR's "CI").
 
 Devices with g_k >= g_th invert their channel, p_k = sqrt(rho) h_k^* / g_k, and the others are
 silent (truncated channel inversion). Under Rayleigh fading, a device of mean gain beta meets its
@@ -44,7 +44,7 @@ class TruncatedChannelInversion(PowerPolicy):
 
     name: Literal["tci"] = "tci"
     threshold: float = declare_stackable(0.1, gt=0)
-    """threshold g_th of |h|^2 times the large-scale gain"""
+    """threshold g_th on |h|^2 times the large-scale gain"""
     relative: bool = Field(True, description=RELATIVE)
     reference: Reference = Field("max", description=REFERENCE)
     count_policy_power: bool = True
@@ -94,7 +94,9 @@ class TruncatedChannelInversion(PowerPolicy):
 
         Notes
         -----
-        .. math:: p_k = \sqrt{\rho} h_k^* / g_k, \quad g_k \geq g_{th}, \quad \eta = \rho
+        .. math::
+
+            p_k = \sqrt{\rho} h_k^* / g_k, \quad g_k \geq g_{th}, \quad \eta = \rho
         """
         inverse, threshold = state
         gain = link.h.abs().square()

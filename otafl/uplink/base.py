@@ -59,7 +59,7 @@ class Transport(Stateful, ABC):
 
     A transport is made of its settings and of the parts of `otafl.uplink.build` that its
     constructor names. Its class is final: what several schemes share is a function, or an object
-    that they hold.
+    that they hold. `otafl list NAME` prints an example scenario of each built-in transport.
 
     Attributes
     ----------

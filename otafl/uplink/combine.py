@@ -65,7 +65,9 @@ def combine(
     -----
     The estimated channel has no residual phase:
 
-    .. math:: h_k = f^H \mathbf{h}_k e^{j \varphi_k}, \quad \hat h_k = f^H \hat{\mathbf{h}}_k
+    .. math::
+
+        h_k = f^H \mathbf{h}_k e^{j \varphi_k}, \quad \hat h_k = f^H \hat{\mathbf{h}}_k
     """
     cells = list(segments.cells)
     h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]

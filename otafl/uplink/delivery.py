@@ -98,11 +98,11 @@ class Delivery:
             Delivered weight, of the group or of each coordinate.
         each : Tensors [n, *shape], optional
             Updates of the devices, if the server gets them.
-        came : Tensor, bool [n], optional
+        delivered : Tensor, bool [n], optional
             Rows that are delivered; all if None.
         reached : Tensors [S, *shape], optional
             Delivered weight of each coordinate.
-        heard : callable, () -> Tensor
+        delivered_fn : callable, () -> Tensor
             Returns the delivered coordinates, as in `LinkReport.delivered_mask_fns`.
         """
         self._given[sent.index] = mean, count, each or {}, delivered, reached, delivered_fn
@@ -125,7 +125,7 @@ class Delivery:
             Rows of the group.
         estimate, exact : Tensor, float [S, P]
             Estimate, and error-free aggregate.
-        count, reached, heard : as in `give`
+        count, reached, delivered_fn : as in `give`
         """
         self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
         self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
@@ -221,7 +221,7 @@ class Tally:
 
         Parameters
         ----------
-        **who : Tensor, bool [S, K]
+        **masks : Tensor, bool [S, K]
             `on_air`: the devices that transmitted.
         """
         for name, some in masks.items():

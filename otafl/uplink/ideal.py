@@ -1,4 +1,4 @@
-"""Deliver without error or distortion, charged like one over-the-air slot at full power.
+"""Delivery without error or distortion, charged like one over-the-air slot at full power.
 
 The server gets the exact mean, and each update. The transport bounds the result of any channel at
 the same cost. No limit applies: no device lacks energy, crashes within the slot or sends twice.

@@ -34,7 +34,7 @@ class InterCellInterference:
 
     Parameters
     ----------
-    heard : sequence of sequences of int
+    interferers : sequence of sequences of int
         For each of C servers the J other servers whose devices reach it. A server occurs once for
         each place at which it is seen.
     channel : Channel

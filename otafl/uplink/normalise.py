@@ -64,7 +64,9 @@ def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, N
     -----
     With l the channel uses of the stretch that contains segment q, the mean symbol power is
 
-    .. math:: m_{kq} = \| K w_k x_k \|^2 / l
+    .. math::
+
+        m_{kq} = \| K w_k x_k \|^2 / l
     """
     means = compute_means(sent, segments) if centre and sent.mask is None else None
     if means is not None:

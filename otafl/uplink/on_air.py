@@ -41,7 +41,9 @@ class OnAir:
     -----
     The receiver scales the sum by the receive scaling eta and gets, with the effective gains c_k,
 
-    .. math:: \sum_k c_k K w_k x_k + n, \quad c_k = \mathrm{Re}(h_k p_k) / \sqrt{\eta}
+    .. math::
+
+        \sum_k c_k K w_k x_k + n, \quad c_k = \mathrm{Re}(h_k p_k) / \sqrt{\eta}
     """
 
     slot: Slot

@@ -75,7 +75,9 @@ def coefficients(on_air: OnAir, gram: bool) -> Tensors:
     -----
     In a segment with Gram matrix G and gains g_k, the squared error is, plus the noise's part,
 
-    .. math:: a^H G a, \quad a_k = g_k w_k / W - w_k
+    .. math::
+
+        a^H G a, \quad a_k = g_k w_k / W - w_k
     """
     sent = on_air.sent
     values = {

@@ -36,7 +36,9 @@ def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
     -----
     The estimate of a weighted mean, with noise n of variance N / eta, is
 
-    .. math:: \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
+    .. math::
+
+        \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
     """
     signal, segments, spread = on_air.signal, on_air.segments, on_air.variance.sqrt()
     exact = signal.exact[:, None].expand(-1, len(segments.bounds))

@@ -189,8 +189,8 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
         "channel.path: 'FILE' has 3 devices and the scenario 4; set devices.count to at most 3"
     )
     assert refusal(path, subcarrier_groups=2) == (
-        "channel.subcarrier_groups: got 2, but 'FILE' has frequency responses of 4 groups; "
-        "leave it out"
+        "channel.subcarrier_groups: got 2, but 'FILE' has frequency responses of 4 groups; leave "
+        "it out"
     )
     assert refusal(path, bandwidth_hz=2e6) == (
         "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; set bandwidth_hz "

@@ -111,7 +111,7 @@ def test_gradients_pass() -> None:
     ("function", "options", "message"),
     [
         ("share", {"factor": 1.1}, "at trial 0, segment 0, device 0 of the stack, a power |p|^2 m"
-         " of 1.21 times the budget; scale p by (link.budget[:, None] / link.power).sqrt(), or"),
+         " of 1.21 times the budget; scale p by (link.budget[:, None] / link.symbol_power).sqrt()"),
         ("one_tensor", {}, "returned a Tensor; expected the tensors (p, eta) of shapes (3, 2, 6) "
          "and (3, 2)"),
         ("swapped", {}, "returned tensors of shapes (3, 2), (3, 2, 6); expected the tensors"),

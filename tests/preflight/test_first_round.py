@@ -199,7 +199,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"codec": "matrix_sensing"}, "codec.name: 'matrix_sensing' measures matrices"),
     (
         {"codec": {"name": "matrix_sensing", "side": 7}, "algorithm": "prox_sgd"},
-        "codec.side: no matrix has a side of 7; one of 4, 10, 64 would do",
+        "codec.side: no matrix has a side of 7; use one of 4, 10, 64",
     ),
     (
         {"codec": {"name": "matrix_sensing", "rows": 64}, "algorithm": "prox_sgd"},

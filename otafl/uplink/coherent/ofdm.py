@@ -1,4 +1,4 @@
-"""Superpose the samples of OFDM symbols, with effects that a model of single symbols cannot show.
+"""Superposition of OFDM samples, with effects that a model of single symbols cannot show.
 
 A group's normalised symbols are sent on n sub-carriers. Each device transmits the samples of their
 inverse Fourier transform after a cyclic prefix, through an amplifier. The server's antennas receive

@@ -1,4 +1,4 @@
-"""Superpose all devices' analogue signals, sent at the same time on the same symbols, with noise.
+"""Superposition of all devices' analogue signals on the same symbols, with noise.
 
 A symbol is a channel use. The received sum is computed as one weighted reduction of real numbers
 (`superpose`), without a complex array of the payload's size.

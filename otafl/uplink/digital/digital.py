@@ -1,4 +1,4 @@
-"""Send bits at full power on channel uses of each device's own, by TDMA or OFDMA.
+"""Packets of bits at full power on channel uses of each device's own, by TDMA or OFDMA.
 
 TDMA gives a device the whole band for part of the slot, OFDMA 1/n of the band for the whole slot:
 the same power in less noise, so n times the signal-to-noise ratio. By default devices take turns at

@@ -41,7 +41,9 @@ def alpha_stable(streams: Streams, stream: str, round: int, alpha: Tensor, count
     With V uniform in (-pi / 2, pi / 2) and W exponential of mean one, the method of Chambers,
     Mallows and Stuck gives, for symmetric distributions,
 
-    .. math:: \frac{\sin(\alpha V)}{\cos(V)^{1 / \alpha}}
+    .. math::
+
+        \frac{\sin(\alpha V)}{\cos(V)^{1 / \alpha}}
         \left( \frac{\cos((1 - \alpha) V)}{W} \right)^{(1 - \alpha) / \alpha}
 
     Angles are in double precision, because the tail comes from V near pi / 2.

@@ -32,7 +32,9 @@ def rapp(samples: Tensor, saturation: Tensor, smoothness: Tensor) -> Tensor:
 
     Notes
     -----
-    .. math:: |y| = |x| / (1 + (|x| / A)^{2 p})^{1 / (2 p)}
+    .. math::
+
+        |y| = |x| / (1 + (|x| / A)^{2 p})^{1 / (2 p)}
     """
     over = samples.abs() / saturation
     by = over.clamp_min(1.0)  # factored out, so that no base of a power is above one

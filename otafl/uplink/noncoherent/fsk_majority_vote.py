@@ -1,4 +1,4 @@
-"""Vote by the frequency of the transmitted energy, without channel state information (FSK-MV).
+"""Majority vote by the frequency of the transmitted energy, without channel knowledge (FSK-MV).
 
 A coordinate x has two channel uses. A device transmits on the first if x >= 0 and on the second if
 x < 0, with a random phase and at full power: its energy is 2 P, because it is silent on the other.

@@ -1,4 +1,4 @@
-"""Sum energies instead of amplitudes, so that no device needs to know a channel (REED).
+"""Sum of energies instead of amplitudes, so that no device needs to know a channel (REED).
 
 A coordinate x has two channel uses. A device sends the amplitude sqrt(a max(x, 0)) on the first and
 sqrt(a max(-x, 0)) on the second, with random phases. The server adds the energies e+ and e- over

@@ -1,4 +1,4 @@
-"""Count how many devices have each of M values, and use the mean of the counts (TBMA).
+"""Counts of the devices that have each of M values, and the mean of the counts (TBMA).
 
 A coordinate is rounded to one of M levels v_1 .. v_M, and each level has its own channel use. A
 device sends one pulse on the use of its level, with inverted channel, and nothing on the others.
@@ -254,7 +254,7 @@ class Values:
         Ends R of the levels for each of B stretches.
     sizes : list of int
         Coordinates of each stretch.
-    told : int
+    num_side_scalars : int
         Real numbers of side information from each device.
     """
 
