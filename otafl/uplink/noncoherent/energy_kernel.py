@@ -7,16 +7,16 @@ as long with one antenna. With more antennas than `MAX_ANTENNAS`, one matrix pro
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.core.compiling import compile_loop
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
@@ -39,6 +39,8 @@ WORTH_A_THREAD = 1 << 19
 
 TILE = BLOCK // 2
 """Columns whose sums fit the processor's first-level cache."""
+
+_compile = functools.partial(compile_loop, fastmath=frozenset({"contract", "nsz", "reassoc"}))
 
 
 def serves(sent: Signal, antennas: int) -> bool:
@@ -119,20 +121,6 @@ def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
     threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
     size = -(-tiles // threads) * TILE
     return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
-
-
-def _compile(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile a function of arrays at its first call.
-
-    The code is cached beside its source or in the user's cache, if either is writable.
-    """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    options["fastmath"] = {"contract", "nsz", "reassoc"}
-    try:
-        made: Callable[..., None] = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        made = numba.njit(**options)(function)
-    return made
 
 
 @_compile
