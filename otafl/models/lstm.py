@@ -163,7 +163,23 @@ def _run(z: Tensor, u: Tensor) -> Tensor:
 
 
 def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return length and features of samples. Raises UserError if they are not sequences."""
+    """Return length and features of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+
+    Returns
+    -------
+    tuple of int
+        Length and features.
+
+    Raises
+    ------
+    UserError
+        If the samples are not sequences.
+    """
     if len(shape) == 2:
         return shape[0], shape[1]
     if len(shape) == 1:
