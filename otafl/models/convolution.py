@@ -212,7 +212,7 @@ def extract_patches(image: Tensor, n: int, window: Window) -> Tensor:
     k, s, p = window.kernel, window.stride, window.padding
     seen = functional.pad(image, (p, p, p, p)).unfold(2, k, s).unfold(3, k, s)
     seen = seen.unflatten(0, (n, -1))  # [n, B, C, H', W', k, k]
-    if window.channels == 1:  # long runs of neighbours to copy, where below they are of length k
+    if window.channels == 1:  # copies long contiguous runs, below runs of length k
         return seen.permute(0, 5, 6, 2, 1, 3, 4).reshape(n, k * k, -1).mT
     return seen.permute(0, 1, 3, 4, 5, 6, 2).reshape(n, -1, window.inputs)
 

@@ -448,6 +448,6 @@ def _count_convolution(step: Conv, image: Image, unroll: Unroll) -> tuple[Image,
     after = step.outputs, high, wide
     if step.rank is None:
         return after, [step.outputs * c * k * k * high * wide], 0
-    # the first of the two leaves one side at its length
+    # the first of the two keeps one side of the image
     between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
     return after, [between * c * k, step.outputs * step.rank * k * high * wide], between
