@@ -57,7 +57,7 @@ class PenaltyAdam:
         """Count a step, and compute the corrections for moments that start at zero."""
         self._count += 1
         first, second = (1.0 - beta**self._count for beta in BETAS)
-        self._scale = first / (self._compute_rate * second**0.5)  # of sqrt(v), under m
+        self._scale = first / (self._compute_rate * second**0.5)  # factor of sqrt(v) below m
         self._offset = first * self._compute_epsilon / self._compute_rate
 
     def step_(self, gradient: Tensor) -> None:
@@ -71,6 +71,6 @@ class PenaltyAdam:
         v = self._v[:, column_slice].mul_(BETAS[1])
         v.addcmul_(gradient, gradient, value=1.0 - BETAS[1])
         under = torch.sqrt(v, out=self._under[:, column_slice])
-        # not by addcmul, which is slow where two of its three operands are broadcast
+        # addcmul is slow if two of its three operands are broadcast
         under.mul_(self._scale).add_(self._offset)
         self._rows[:, column_slice].addcdiv_(m, under, value=-1.0)

@@ -445,7 +445,13 @@ class DecayedSettings(settings.Settings):
 
 
 def declare_personal_rate() -> float:
-    """Declare the step size of a device's own model."""
+    """Declare the step size of a device's own model.
+
+    Returns
+    -------
+    float
+        Stackable setting, above 0.
+    """
     rate: float = declare_stackable(
         0.01, gt=0, description="step size of SGD on a device's own model; pFedBreD's alpha"
     )
@@ -453,13 +459,39 @@ def declare_personal_rate() -> float:
 
 
 def declare_penalty(default: float, description: str) -> float:
-    """Declare the weight of a penalty."""
+    """Declare the weight of a penalty.
+
+    Parameters
+    ----------
+    default : float
+        Default of the setting.
+    description : str
+        Description of the setting.
+
+    Returns
+    -------
+    float
+        Stackable setting, not negative.
+    """
     weight: float = declare_stackable(default, ge=0, description=description)
     return weight
 
 
 def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
-    """Yield a message if a step on a penalty would reach its centre or pass it."""
+    """Check that a step on a penalty does not reach its centre.
+
+    Parameters
+    ----------
+    rate_key : str
+        Name of the setting of the step size.
+    rate, weight : float
+        Step size, and weight of the penalty.
+
+    Yields
+    ------
+    str
+        Message if the product of both is 1 or more.
+    """
     if rate * weight >= 1:
         yield (
             f"{rate_key} times penalty must be below 1, because a step on the penalty alone "

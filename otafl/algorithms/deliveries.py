@@ -58,7 +58,20 @@ def replace_delivered(old: Tensors, received: Received, group: int) -> Tensors:
 
 
 def get_delivered_indicator(received: Received, cohort: Cohort) -> Tensor:
-    """Return 1 for a delivered row and 0 for one that the receiver knows to be lost, [N]."""
+    """Return which rows were delivered, as numbers.
+
+    Parameters
+    ----------
+    received : Received
+        Aggregates.
+    cohort : Cohort
+        Rows that transmit, N.
+
+    Returns
+    -------
+    Tensor [N]
+        1 for a delivered row, and 0 for one that the receiver knows to be lost.
+    """
     if received.delivered_mask is None or received.delivered_mask[0] is None:
         return torch.ones_like(cohort.weight)
     return received.delivered_mask[0].to(cohort.weight.dtype)

@@ -41,7 +41,22 @@ def update_table(
 
 
 def scatter_to_table(rows: Tensor, delivered_mask: Tensor | None, cohort: Cohort) -> Tensor:
-    """Return a table [S, K, *shape] of the delivered rows [n, *shape], 0 for all other devices."""
+    """Scatter delivered rows into a table.
+
+    Parameters
+    ----------
+    rows : Tensor [n, *shape]
+        Entries of the cohort.
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K, *shape]
+        Table with 0 for all other devices.
+    """
     cells = cohort.num_trials * cohort.num_devices
     table = rows.new_zeros(cells, *rows.shape[1:])
     if delivered_mask is not None:
@@ -50,7 +65,20 @@ def scatter_to_table(rows: Tensor, delivered_mask: Tensor | None, cohort: Cohort
 
 
 def find_delivered(delivered_mask: Tensor | None, cohort: Cohort) -> Tensor:
-    """Return 1 for devices with a delivered update and 0 for the others, [S, K]."""
+    """Find the devices with a delivered update.
+
+    Parameters
+    ----------
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K]
+        1 for these devices and 0 for the others.
+    """
     return scatter_to_table(torch.ones_like(cohort.weight), delivered_mask, cohort)
 
 

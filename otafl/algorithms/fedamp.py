@@ -167,7 +167,9 @@ class FedAMP(Algorithm):
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (self.settings.prox_steps - 1)  # beside one a step
+        gradients = workload.num_steps * (
+            self.settings.prox_steps - 1
+        )  # after the first of each step
         return super().count_flops(workload) + gradients * self.model.count_training_flops(
             workload.effective_batch_size
         )
@@ -188,7 +190,7 @@ def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> 
     Tensor [S, K, K]
         Weights, 0 on the diagonal.
     """
-    centred = models - models.mean(1, keepdim=True)  # or small distances drown in large norms
+    centred = models - models.mean(1, keepdim=True)  # small distances cancel between large norms
     gram = torch.bmm(centred, centred.mT)
     square = gram.diagonal(dim1=1, dim2=2)
     distance = (square[:, :, None] + square[:, None, :] - 2.0 * gram).clamp_min_(0.0)

@@ -336,7 +336,7 @@ class HeldOutData:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
         ends = count_held_out(np.arange(longest + 1), share)
-        out = np.diff(ends) > 0  # spread evenly, whatever order the samples are in
+        out = np.diff(ends) > 0  # spread evenly over any order of the samples
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)
         some = get_sample_mask(full)

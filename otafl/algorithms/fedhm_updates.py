@@ -160,7 +160,24 @@ def join_groups(groups: Sequence[Group]) -> Group:
 def compute_delivered_weights(
     layout: LowRankLayout, received: Received, cohort: Cohort, rows_per_trial: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Compute the weights [n] of each level's rows, 0 for those that are known to be lost."""
+    """Compute the weights of each level's rows, 0 for those that are known to be lost.
+
+    Parameters
+    ----------
+    layout : LowRankLayout
+        Networks of all levels.
+    received : Received
+        Aggregates.
+    cohort : Cohort
+        Rows that transmit.
+    rows_per_trial : sequence of Tensor, int64 [n]
+        Rows of each level.
+
+    Returns
+    -------
+    list of Tensor [n]
+        Weights of the rows of each level.
+    """
     out = []
     for level, rows in enumerate(rows_per_trial):
         own = cohort.weight[rows]

@@ -1,4 +1,4 @@
-"""Training on each device alone without communication, the lower bound of personalised methods.
+"""Training on each device alone without communication, the control of personalised methods.
 
 SGD on each device's own samples. Nothing is broadcast or sent, so it takes no channel use. There
 are only personal models, and no global model.

@@ -46,9 +46,18 @@ class LowRankSettings(settings.Settings):
 
 
 def find_sides(scenario: Any) -> Sides | None:
-    """Return the sides of the layers of a scenario's model.
+    """Find the sides of the layers of a scenario's model.
 
-    None if only user-defined code or the data determine them, or if the data do not fit the model.
+    Parameters
+    ----------
+    scenario : Scenario
+        Loaded scenario.
+
+    Returns
+    -------
+    list of tuple of int, or None
+        (inputs, outputs) of each layer; None if only user-defined code or the data determine them,
+        or if the data do not fit the model.
     """
     data = scenario.data
     if data.input_shape is None or data.classes is None:
@@ -101,7 +110,22 @@ def _format_sides(sides: Sides) -> str:
 def require_layers(model: Model, method: str) -> LayeredModel:
     """Return the model, if it is a chain of linear layers.
 
-    Raises UserError otherwise.
+    Parameters
+    ----------
+    model : Model
+        Model.
+    method : str
+        Name of the method, for the message.
+
+    Returns
+    -------
+    LayeredModel
+        The same model.
+
+    Raises
+    ------
+    UserError
+        If the model is not a chain of linear layers.
     """
     if not isinstance(model, LayeredModel):
         raise UserError(
@@ -112,9 +136,24 @@ def require_layers(model: Model, method: str) -> LayeredModel:
 
 
 def expand_rank(rank: Rank | Sequence[Rank], largest: Sequence[int]) -> tuple[int, ...]:
-    """Return a rank for each layer, clipped to the largest possible.
+    """Expand ranks to one for each layer, clipped to the largest possible.
 
-    Raises UserError if a list has another length.
+    Parameters
+    ----------
+    rank : int or sequence of int
+        Rank of every layer, or of each.
+    largest : sequence of int
+        Largest rank of each layer.
+
+    Returns
+    -------
+    tuple of int
+        Ranks.
+
+    Raises
+    ------
+    UserError
+        If a list has another length.
     """
     ranks = [rank] * len(largest) if isinstance(rank, int) else rank
     if len(ranks) != len(largest):
@@ -163,9 +202,21 @@ def compute_sides_compression(model: LayeredModel, ranks: tuple[int, ...]) -> di
 
 
 def draw_start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, Tensor]]:
-    """Draw the weight [S, M, N] and bias [S, N] of each layer before truncation.
+    """Draw the start of each layer before truncation.
 
     A weight of zero has no rank R, so the start of a standard layer replaces it.
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Model.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    list of tuple of Tensor [S, M, N], [S, N]
+        Weight and bias of each layer.
     """
     params = draw_start(model, streams)
     out = []

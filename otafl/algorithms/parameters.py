@@ -19,7 +19,20 @@ START = declare_family("init", __name__)
 
 
 def draw_start(model: Model, streams: Streams) -> c.Tensors:
-    """Draw the model's random start, [S, *shape]."""
+    """Draw the model's random start.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Parameters.
+    """
     return model.init(make_draw(streams))
 
 
@@ -175,7 +188,24 @@ def build_model_payload(params: c.Tensors) -> c.Payload:
 def apply_mean_increment(
     server: c.Tensors, received: c.Received, hyper: c.Hyper, name: str = c.MODEL
 ) -> Tensor:
-    """Return a server tensor [S, P] plus `server_learning_rate` times its mean increment."""
+    """Compute the server's model after a step along the mean increment.
+
+    Parameters
+    ----------
+    server : dict of str to Tensor [S, P]
+        State of the server.
+    received : Received
+        Aggregates, with the mean increment in the first group.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings, with `server_learning_rate`.
+    name : str
+        Name of the tensor.
+
+    Returns
+    -------
+    Tensor [S, P]
+        Old tensor plus `server_learning_rate` times the mean increment.
+    """
     step = hyper["server_learning_rate"][:, None]
     return torch.addcmul(server[name], step, received.mean[0][name])
 
@@ -183,7 +213,22 @@ def apply_mean_increment(
 def make_flat_view(
     model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial"
 ) -> c.View:
-    """Build the view of models side by side, [S, P] (owner "trial") or [S * K, P]."""
+    """Build the view of models with parameters side by side.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    flat : Tensor [S, P] or [S * K, P]
+        Parameters.
+    owner : {"trial", "device"}
+        Whether there is one model for each trial or one for each device.
+
+    Returns
+    -------
+    View
+        The view.
+    """
 
     def unflatten_params(tensors: c.Tensors) -> c.Tensors:
         others = {name: block for name, block in tensors.items() if name != c.MODEL}
@@ -202,13 +247,43 @@ def make_flat_view(
 def make_view(
     model: Model, params: c.Tensors, owner: Literal["trial", "device"] = "trial"
 ) -> c.View:
-    """Build the view of models [S, *shape] (owner "trial") or [S * K, *shape]."""
+    """Build the view of models.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [S, *shape] or [S * K, *shape]
+        Parameters.
+    owner : {"trial", "device"}
+        Whether there is one model for each trial or one for each device.
+
+    Returns
+    -------
+    View
+        The view.
+    """
     return c.View(
         params, model.logits, owner, moments_fn=model.moments if model.batch_norms else None
     )
 
 
 def make_device_view(model: Model, devices: c.Tensors, prefix: str) -> c.View:
-    """Build the view of each device's parameters with a prefix, [S, K, *shape]."""
+    """Build the view of the models in the devices' state.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    devices : dict of str to Tensor [S, K, *shape]
+        State of the devices.
+    prefix : str
+        Prefix of the parameters.
+
+    Returns
+    -------
+    View
+        The view, with the owner "device".
+    """
     params = {name: block.flatten(0, 1) for name, block in select_prefix(devices, prefix).items()}
     return make_view(model, params, "device")

@@ -24,14 +24,46 @@ def get_shared_shapes(model: Model, local_names: Collection[str]) -> Shapes:
 def split_start(
     model: Model, local_names: Collection[str], streams: Streams
 ) -> tuple[Tensors, Tensors]:
-    """Split the model's start into server and device state, equal for all devices of a trial."""
+    """Split the start of the model into server and device state.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    local_names : collection of str
+        Names of the parameters that devices keep.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    server : dict of str to Tensor [S, P]
+        Shared parameters.
+    devices : dict of str to Tensor [S, 1, *shape]
+        Own parameters, equal for all devices of a trial.
+    """
     params = draw_start(model, streams)
     own_part = {name: params.pop(name)[:, None] for name in tuple(params) if name in local_names}
     return {MODEL: flatten(params)}, add_prefix(LOCAL_PREFIX, own_part)
 
 
 def join_params(broadcast: Broadcast, devices: Tensors, shapes: Shapes) -> Tensors:
-    """Join a copy of the received parameters and the device's own, to train in place."""
+    """Join the received parameters and the device's own, to train in place.
+
+    Parameters
+    ----------
+    broadcast : Broadcast
+        Received parameters [n, P], which are copied.
+    devices : dict of str to Tensor [n, *shape]
+        State of the devices.
+    shapes : dict of str to tuple of int
+        Shapes of the shared parameters.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        All parameters.
+    """
     return copy_params(unflatten(broadcast.tensors[MODEL], shapes)) | select_prefix(
         devices, LOCAL_PREFIX
     )

@@ -199,7 +199,9 @@ class PFedBayes(Algorithm):
         return DRAW_STEP * self.settings.personal_steps + COPY_STEP
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (self.settings.personal_steps - 1)  # beside one a step
+        gradients = workload.num_steps * (
+            self.settings.personal_steps - 1
+        )  # after the first of each step
         return super().count_flops(workload) + gradients * self.model.count_training_flops(
             workload.effective_batch_size
         )

@@ -172,7 +172,24 @@ def take_envelope_step(
 
 
 def take_step(span: Span, point: Tensor, slope: Gradient, step: Tensor) -> Tensor:
-    """Compute point - step [n] * gradient."""
+    """Compute a gradient step from a point.
+
+    Parameters
+    ----------
+    span : Span
+        Minibatch and coordinates.
+    point : Tensor [n, Q]
+        Point.
+    slope : Gradient
+        Gradient.
+    step : Tensor [n]
+        Step size.
+
+    Returns
+    -------
+    Tensor [n, Q]
+        point - step * gradient.
+    """
     moved = point.clone()
     span.descend_(moved, slope, step)
     return moved

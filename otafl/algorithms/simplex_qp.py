@@ -55,7 +55,7 @@ def _solve(q: Tensor, present: Tensor) -> Tensor:
         moved = _take_newton_step(q, a, x, z, y)
         value = (x * (q @ x[:, :, None]).squeeze(2)).sum(1, keepdim=True)
         go = (x * z).sum(1, keepdim=True) > _TOLERANCE * value + 1e-30
-        go &= moved[0].isfinite().all(1, keepdim=True)  # a matrix that rounding made indefinite
+        go &= moved[0].isfinite().all(1, keepdim=True)  # rounding can make it indefinite
         x, z, y = (torch.where(go, new, old) for new, old in zip(moved, (x, z, y), strict=True))
     x = x * a
     return x / x.sum(1, keepdim=True)

@@ -114,7 +114,7 @@ class SplitMix(Algorithm):
             tuple(self.settings.levels), torch.int64, cohort.capacity_level.device
         )[cohort.capacity_level]
         has = draw_atoms(first, budget, self.atoms, context)
-        row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
+        row, atom = has.nonzero(as_tuple=True)  # all (row, atom) pairs train together
         pairs = context.local_data.take(row)
         start = unflatten(self._split_atoms(received)[row, atom], self.atom.shapes)
         settings, hyper = self.settings, context.hyper

@@ -98,7 +98,22 @@ def make_submodels(
 def count_local_flops(
     network: Network, settings: LevelsSettings, workload: c.Workload
 ) -> np.ndarray:
-    """Count the operations of `train_` and of the increment; the first step has no momentum."""
+    """Count the operations of `train_` and of the increment; the first step has no momentum.
+
+    Parameters
+    ----------
+    network : Network
+        Network of the devices.
+    settings : LevelsSettings
+        Settings.
+    workload : Workload
+        Steps, batch size and samples.
+
+    Returns
+    -------
+    ndarray
+        Operations, in the shape of `workload.num_samples`.
+    """
     clipping = 3.0 if settings.clip_norm is not None else 0.0  # squares, their sum, the scaling
     each = 4.0 + clipping  # weight decay, the step
     elementwise = workload.num_steps * each + 2.0 * (workload.num_steps - 1) + 1.0
@@ -111,7 +126,22 @@ def count_local_flops(
 def broadcast_to_submodels(
     tensors: c.Tensors, cohort: c.Cohort, coordinates_per_level: Sequence[int]
 ) -> c.Broadcast:
-    """Broadcast tensors of which a row receives `coordinates_per_level` of its level."""
+    """Broadcast tensors of which a row needs only the part of its level.
+
+    Parameters
+    ----------
+    tensors : dict of str to Tensor [S, *shape]
+        Tensors of the largest model.
+    cohort : Cohort
+        Participants, N rows.
+    coordinates_per_level : sequence of int
+        Number of coordinates that devices of each level receive.
+
+    Returns
+    -------
+    Broadcast
+        The tensors, with the number of coordinates of each row.
+    """
     level = cohort.capacity_level
     return c.Broadcast(
         tensors,
@@ -127,7 +157,22 @@ def group_by_level(cohort: c.Cohort, num_levels: int) -> list[Tensor]:
 
 
 def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> Tensor:
-    """Compute learning_rate decay_factor^(number of reached milestones), [S]."""
+    """Compute the step size of a round.
+
+    Parameters
+    ----------
+    settings : LevelsSettings
+        Settings, with milestones.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings.
+    round : int
+        Index of the round.
+
+    Returns
+    -------
+    Tensor [S]
+        learning_rate decay_factor^(number of reached milestones).
+    """
     reached = sum(milestone <= round for milestone in settings.milestones)
     return hyper["learning_rate"] * settings.decay_factor**reached
 

@@ -48,15 +48,41 @@ def list_weights(model: Model) -> tuple[str, ...]:
 
 
 def compute_step_size(hyper: Hyper, round: int) -> Tensor:
-    """Compute learning_rate / (1 + decay t), [S].
+    """Compute the step size of a round.
 
-    It is the paper's q / (nu + t) for q = nu learning_rate and nu = 1 / decay.
+    Parameters
+    ----------
+    hyper : mapping of str to Tensor [S]
+        Stackable settings, with `learning_rate` and `decay`.
+    round : int
+        Index of the round, t.
+
+    Returns
+    -------
+    Tensor [S]
+        learning_rate / (1 + decay t), the paper's q / (nu + t) for q = nu learning_rate and nu = 1
+        / decay.
     """
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
 def build_payload(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload:
-    """Build a payload of the weights, and of the biases in a second group with their own route."""
+    """Build a payload of the weights, and of the biases in a second group.
+
+    Parameters
+    ----------
+    params : dict of str to Tensor [n, *shape]
+        Parameters.
+    model : Model
+        Model of the parameters.
+    bias_mode : {"ideal", "ota"}
+        Route of the biases.
+
+    Returns
+    -------
+    tuple of Group
+        The groups.
+    """
     matrices = {name: params[name] for name in list_weights(model)}
     biases = {name: block for name, block in params.items() if name not in matrices}
     groups = [Group(matrices)] if matrices else []

@@ -94,7 +94,29 @@ def make_width_fn(ratio: float, rule: WidthRule) -> Channels:
 
 
 def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
-    """Build the model as a network of this width. Raises UserError if it has only one width."""
+    """Build the model as a network of a given width.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    ratio : float
+        Width relative to the model.
+    rule : {"ceil", "round", "floor"}
+        Rounding of the width of a layer.
+    method : str
+        Name of the method, for the message.
+
+    Returns
+    -------
+    Network
+        The network.
+
+    Raises
+    ------
+    UserError
+        If the model has only one width.
+    """
     if not isinstance(model, ResizableModel):
         raise UserError(
             f"algorithm.name: '{method}' needs a model of several widths, and a "
@@ -211,10 +233,24 @@ def write_slices_(
 
 
 def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Tensors:
-    """Build the mask of the parameters that rows train, 1 or 0 [m, *shape].
+    """Build the mask of the parameters that rows train.
 
     With the masked loss a row does not train the classifier's parameters of classes without
     samples.
+
+    Parameters
+    ----------
+    narrow : Network
+        Network of the rows.
+    local_data : LocalData
+        Data of m rows.
+    masked_loss : bool
+        Whether the loss is masked.
+
+    Returns
+    -------
+    dict of str to Tensor [m, *shape]
+        1 for trained coordinates, and 0 for others.
     """
     one = torch.ones_like(local_data.cohort.weight)
     out = {
@@ -233,7 +269,28 @@ def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Ten
 def train_increments(
     narrow: Network, start: Tensors, local_data: LocalData, settings: LevelsSettings, hyper: Hyper
 ) -> tuple[Tensors, Tensor]:
-    """Train from a start, and return the increments [m, *shape] and the loss [m]."""
+    """Train from a start, and return the increments.
+
+    Parameters
+    ----------
+    narrow : Network
+        Network of the rows.
+    start : dict of str to Tensor [m, *shape]
+        Start parameters.
+    local_data : LocalData
+        Data of the rows.
+    settings : LevelsSettings
+        Settings.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings.
+
+    Returns
+    -------
+    dict of str to Tensor [m, *shape]
+        Increments.
+    Tensor [m]
+        Loss.
+    """
     params = copy_params(start)
     loss = train_(narrow, params, local_data, settings, hyper)
     return {name: params[name].sub_(block) for name, block in start.items()}, loss
@@ -290,16 +347,43 @@ def build_masked_payload(update: Tensor, mask: Tensor) -> Payload:
 
 
 def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tensor:
-    """Return the model [S, P] after the mean increment of each coordinate.
+    """Compute the model after the mean increment of each coordinate.
 
-    A coordinate without a delivery stays unchanged.
+    Parameters
+    ----------
+    model : Tensor [S, P]
+        Current model.
+    received : Received
+        Aggregates of masked increments.
+    group : int
+        Index of the payload group.
+
+    Returns
+    -------
+    Tensor [S, P]
+        New model. A coordinate without a delivery stays unchanged.
     """
     is_delivered = received.delivered_weight(group, MODEL) > 0
     return model + received.mean[group][MODEL].where(is_delivered, 0.0)
 
 
 def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
-    """Copy each level's slice [S, P'] from the model [S, P] of the largest network."""
+    """Copy each level's slice from the largest network.
+
+    Parameters
+    ----------
+    submodels : sequence of Network
+        Network of each level, from the largest.
+    model : Tensor [S, P]
+        Parameters of the largest network.
+    offset : int
+        First channel.
+
+    Returns
+    -------
+    list of Tensor [S, P']
+        Parameters of each level.
+    """
     blocks = unflatten(model, submodels[0].shapes)
     rows = torch.arange(len(model), device=model.device)
     return [

@@ -259,7 +259,17 @@ def _relative_residual(target: Tensor, factors: Sequence[Tensor], total: Tensor)
 def compute_rank(modes: Sequence[int], compression_rate: float) -> int:
     """Compute the rank for a compression rate, eqs. (23), (24).
 
-    With this rank prod I_n weights become R sum I_n coordinates.
+    Parameters
+    ----------
+    modes : sequence of int
+        Sizes I_1, ..., I_N.
+    compression_rate : float
+        Weights over coordinates of the factors.
+
+    Returns
+    -------
+    int
+        Rank R with which prod I_n weights become R sum I_n coordinates, at least 1.
     """
     return max(1, round(math.prod(modes) / (compression_rate * sum(modes))))
 
@@ -280,7 +290,19 @@ def count_coordinates(modes: Sequence[int], rank: int) -> int:
 def start_deviation(fan_in: int, rank: int, modes: int) -> float:
     """Compute the standard deviation of a factor's entries at the start.
 
-    With it the entries of [[A]] have He's variance 2 / fan_in = R sigma_A^(2N), for `modes`
-    independent normal factors.
+    Parameters
+    ----------
+    fan_in : int
+        Inputs of an output of the layer.
+    rank : int
+        Rank R.
+    modes : int
+        Number of modes, N.
+
+    Returns
+    -------
+    float
+        Deviation sigma_A with which the entries of [[A]] have He's variance 2 / fan_in = R
+        sigma_A^(2N), for independent normal factors.
     """
     return (2.0 / fan_in / rank) ** (1.0 / (2 * modes))

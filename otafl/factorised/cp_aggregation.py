@@ -193,7 +193,18 @@ def count_coordinates_flops(modes: Sequence[int], rank: int) -> float:
 
 
 def expand_coordinates(frame: Sequence[Tensor], coordinates: Sequence[Tensor]) -> Factors:
-    """Compute B_n = V_n^(-1/2) C_n, the change of the factors with coordinates C_n."""
+    """Compute the change of the factors with given coordinates.
+
+    Parameters
+    ----------
+    frame, coordinates : sequence of Tensor [n, R, I_n]
+        Factors A_t, and coordinates C_n.
+
+    Returns
+    -------
+    list of Tensor [n, R, I_n]
+        B_n = V_n^(-1/2) C_n.
+    """
     roots = compute_whitening([f.double() for f in frame])
     return [(k @ c.double()).to(c.dtype) for k, c in zip(roots, coordinates, strict=True)]
 

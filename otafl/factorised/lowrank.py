@@ -145,7 +145,20 @@ def count_project_flops(rows: int, columns: int, rank: int) -> float:
 
 
 def project_out(basis: Tensor, thin: Tensor) -> Tensor:
-    """Return the part of thin [n, M, Q] that is orthogonal to the basis [n, M, R]."""
+    """Remove the part of thin matrices in the span of a basis.
+
+    Parameters
+    ----------
+    basis : Tensor [n, M, R]
+        Orthonormal basis.
+    thin : Tensor [n, M, Q]
+        Matrices.
+
+    Returns
+    -------
+    Tensor [n, M, Q]
+        Part orthogonal to the basis.
+    """
     return _subtract_projection(thin, basis, torch.bmm(basis.mT, thin))
 
 

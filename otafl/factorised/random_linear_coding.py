@@ -72,7 +72,7 @@ def compute_inner_products(points: LowRank) -> Tensor:
     Parameters
     ----------
     points : LowRank
-        u [S, K, M, R], s [S, K, R], v [S, K, N, R].
+        Factors u [S, K, M, R], s [S, K, R], v [S, K, N, R].
 
     Returns
     -------

@@ -42,7 +42,22 @@ class Factors(NamedTuple):
 
 
 def compute_rank(ratio: float, outputs: int, sides: tuple[int, int]) -> int:
-    """Compute a layer's rank, a ratio of its output channels, at most the matrix's smaller side."""
+    """Compute a layer's rank, a ratio of its output channels.
+
+    Parameters
+    ----------
+    ratio : float
+        Ratio of the rank to the output channels.
+    outputs : int
+        Number of output channels.
+    sides : tuple of int
+        Sides of the matrix.
+
+    Returns
+    -------
+    int
+        Rank, at least 1 and at most the smaller side.
+    """
     return min(max(1, round(ratio * outputs)), *sides)
 
 
@@ -72,9 +87,17 @@ def singular_values(factors: Factors) -> Tensor:
 
 
 def compute_singular_vectors(factors: Factors) -> Factors:
-    """Compute the singular vectors U, V^T of spectral factors.
+    """Compute the singular vectors of spectral factors.
 
-    They are 0 for singular values of the size of rounding.
+    Parameters
+    ----------
+    factors : Factors
+        Spectral factors.
+
+    Returns
+    -------
+    Factors
+        U [n, a, r] and V^T [n, r, b], 0 for singular values of the size of rounding.
     """
     s = singular_values(factors)
     sides = max(factors.left.shape[1], factors.right.shape[2])
@@ -121,15 +144,38 @@ def compute_coordinates(frame: Factors, dv: Tensor, utd: Tensor) -> Factors:
 
 
 def compute_matrix_coordinates(frame: Factors, change: Tensor) -> Factors:
-    """Compute the coordinates of a change D [n, a, b]."""
+    """Compute the coordinates of a dense change in a frame.
+
+    Parameters
+    ----------
+    frame : Factors
+        U and V^T.
+    change : Tensor [n, a, b]
+        Change D.
+
+    Returns
+    -------
+    Factors
+        C [n, a, r] and E [n, r, b].
+    """
     dv, utd = torch.bmm(change, frame.right.mT), torch.bmm(frame.left.mT, change)
     return compute_coordinates(frame, dv, utd)
 
 
 def compute_factor_coordinates(frame: Factors, old: Factors, new: Factors) -> Factors:
-    """Compute the coordinates of D = L' R' - L R without forming D.
+    """Compute the coordinates of the change of a product, without forming it.
 
-    D = (L' - L) R' + L (R' - R).
+    Parameters
+    ----------
+    frame : Factors
+        U and V^T.
+    old, new : Factors
+        Factors of D = L' R' - L R = (L' - L) R' + L (R' - R).
+
+    Returns
+    -------
+    Factors
+        C [n, a, r] and E [n, r, b].
     """
     left, right = new.left - old.left, new.right - old.right
     inner = torch.bmm(new.right, frame.right.mT)
@@ -150,7 +196,20 @@ def count_factor_coordinates_flops(a: int, b: int, rank: int) -> float:
 
 
 def expand_coordinates(frame: Factors, coordinate: Factors) -> Tensor:
-    """Compute the change P(D) [n, a, b] with these coordinates."""
+    """Compute the change with given coordinates.
+
+    Parameters
+    ----------
+    frame : Factors
+        U and V^T.
+    coordinate : Factors
+        C and E.
+
+    Returns
+    -------
+    Tensor [n, a, b]
+        P(D) = C V^T + U E.
+    """
     return torch.baddbmm(torch.bmm(coordinate.left, frame.right), frame.left, coordinate.right)
 
 

@@ -208,13 +208,37 @@ class Model(Renamed, ABC):
 
 
 def flatten(tensors: Tensors) -> Tensor:
-    """Concatenate tensors [n, *shape] to [n, P]; a single tensor is not copied."""
+    """Concatenate tensors.
+
+    Parameters
+    ----------
+    tensors : dict of str to Tensor [n, *shape]
+        Tensors.
+
+    Returns
+    -------
+    Tensor [n, P]
+        Tensors side by side; a single tensor is not copied.
+    """
     columns = [block.flatten(1) for block in tensors.values()]
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
 def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
-    """Return views [n, *shape] of [n, P], in the order of `shapes`."""
+    """Split concatenated tensors.
+
+    Parameters
+    ----------
+    flat : Tensor [n, P]
+        Tensors side by side.
+    shapes : dict of str to tuple of int
+        Shapes, in order.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        Views of `flat`.
+    """
     parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
     return {
         name: part.view(len(flat), *shape)
@@ -228,7 +252,15 @@ def copy_params(params: Tensors) -> Tensors:
 
 
 def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:
-    """Take a step of size step [n] against the gradients [n, *shape] in place."""
+    """Take a step against the gradients in place.
+
+    Parameters
+    ----------
+    params, grads : dict of str to Tensor [n, *shape]
+        Parameters, changed in place, and gradients.
+    step : Tensor [n]
+        Step size.
+    """
     for name, grad in grads.items():
         params[name].addcmul_(grad, unsqueeze_like(step, grad), value=-1.0)
 

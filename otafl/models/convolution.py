@@ -90,9 +90,21 @@ def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
 
 
 def unpool(g: Tensor, cache: ConvolutionCache, size: int) -> Tensor:
-    """Compute the gradient by z from that by the pooled images.
+    """Compute the gradient before pooling.
 
-    It is at the largest number of each window (the first of equal ones), and 0 elsewhere.
+    Parameters
+    ----------
+    g : Tensor [..., H', W']
+        Gradient by the pooled images.
+    cache : ConvolutionCache
+        Values of the forward pass.
+    size : int
+        Side of the windows.
+
+    Returns
+    -------
+    Tensor [..., H, W]
+        Gradient at the largest number of each window (the first of equal ones), and 0 elsewhere.
     """
     if cache.winners is None:
         return g
@@ -181,22 +193,44 @@ def convolve_backward(
 
 
 def extract_patches(image: Tensor, n: int, window: Window) -> Tensor:
-    """Return the numbers in the window at each position of images [n B, C, H, W].
+    """Extract the numbers in the window at each position.
 
-    The result is [n, B positions, k k C].
+    Parameters
+    ----------
+    image : Tensor [n B, C, H, W]
+        Images.
+    n : int
+        Number of rows.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [n, B positions, k k C]
+        Patches.
     """
     k, s, p = window.kernel, window.stride, window.padding
     seen = functional.pad(image, (p, p, p, p)).unfold(2, k, s).unfold(3, k, s)
     seen = seen.unflatten(0, (n, -1))  # [n, B, C, H', W', k, k]
-    if window.channels == 1:  # long runs of neighbours to copy, where below they are of length k
+    if window.channels == 1:  # copies long contiguous runs, below runs of length k
         return seen.permute(0, 5, 6, 2, 1, 3, 4).reshape(n, k * k, -1).mT
     return seen.permute(0, 1, 3, 4, 5, 6, 2).reshape(n, -1, window.inputs)
 
 
 def fold_patches(p: Tensor, window: Window) -> Tensor:
-    """Add patches [n, B positions, k k C] where they overlap, to images [n B, C, H, W].
+    """Add patches where they overlap, as transpose of `extract_patches`.
 
-    This is the transpose of `extract_patches`, first along the height, then along the width.
+    Parameters
+    ----------
+    p : Tensor [n, B positions, k k C]
+        Patches.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [n B, C, H, W]
+        Images, added first along the height, then along the width.
     """
     k, s, pad = window.kernel, window.stride, window.padding
     rows, columns = window.positions_high, window.positions_wide

@@ -196,7 +196,20 @@ def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[St
 
 
 def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
-    """Return the steps with low-rank weights for these names."""
+    """Make weights low-rank.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Steps.
+    ranks : mapping of str to int
+        Rank by the name of the step.
+
+    Returns
+    -------
+    tuple of Step
+        Steps.
+    """
 
     def change(step: Step) -> Step:
         if isinstance(step, Conv | Linear) and step.name in ranks:
@@ -207,9 +220,19 @@ def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step
 
 
 def replace_widths(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
-    """Return the steps with channels(c) instead of c channels in every hidden layer.
+    """Change the number of channels of every hidden layer.
 
-    The image's channels and the classes stay.
+    Parameters
+    ----------
+    steps : sequence of Step
+        Steps.
+    channels : callable
+        Function of a number of channels that returns the new number.
+
+    Returns
+    -------
+    tuple of Step
+        Steps; the image's channels and the classes stay.
     """
 
     def change(step: Step) -> Step:
@@ -287,8 +310,16 @@ def list_parameters(step: Step) -> Iterator[Parameter]:
 def compute_start_bound(step: Step) -> float:
     """Compute the bound b of weights that start uniform in +-b.
 
-    It is sqrt(6 / fan_in) (He et al. 2015), and 1/sqrt(fan_in) in the last layer. The product of
-    the factors of a low-rank step has the same variance.
+    Parameters
+    ----------
+    step : Conv or Linear
+        Step.
+
+    Returns
+    -------
+    float
+        sqrt(6 / fan_in) (He et al. 2015), and 1/sqrt(fan_in) in the last layer. The product of the
+        factors of a low-rank step has the same variance.
     """
     assert isinstance(step, Conv | Linear)
     fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
@@ -417,6 +448,6 @@ def _count_convolution(step: Conv, image: Image, unroll: Unroll) -> tuple[Image,
     after = step.outputs, high, wide
     if step.rank is None:
         return after, [step.outputs * c * k * k * high * wide], 0
-    # the first of the two leaves one side at its length
+    # the first of the two keeps one side of the image
     between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
     return after, [between * c * k, step.outputs * step.rank * k * high * wide], between

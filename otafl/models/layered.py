@@ -117,7 +117,20 @@ class Layer:
 def number_layers(
     sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()
 ) -> tuple[Layer, ...]:
-    """Make layers "weight0", "bias0", ... of these sides, the first of them with windows."""
+    """Make layers "weight0", "bias0", ... of given sides.
+
+    Parameters
+    ----------
+    sides : iterable of tuple of int
+        (inputs, outputs) of each layer.
+    windows : sequence of Window
+        Windows of the first layers, which are convolutions.
+
+    Returns
+    -------
+    tuple of Layer
+        Layers.
+    """
     return tuple(
         Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
         for i, one in enumerate(sides)
@@ -125,7 +138,22 @@ def number_layers(
 
 
 def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
-    """Draw weights uniform in +-1/sqrt(fan_in), with biases zero or uniform in the same range."""
+    """Draw weights uniform in +-1/sqrt(fan_in).
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        Layers.
+    draw : Draw
+        Source of uniform numbers.
+    bias : {"zero", "uniform"}
+        Start of biases, zero or uniform in the same range.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Parameters.
+    """
     params = {}
     for layer in layers:
         uniform = draw(layer.weight, (layer.inputs, layer.outputs))

@@ -101,8 +101,8 @@ class Lstm(Model):
         self.macs = self.length * steps + sum(one.macs for one in self._classifier)
         at_start = settings.layers * settings.hidden  # the states before the first position
         self.first_macs = ways * wide * (self.length * features + at_start)
-        # At a position a gate's four have two biases and h U added, three are logistic (3 each) and
-        # one a tanh; then f c + i g and o tanh(c).
+        # At a position two biases and h U are added to the four gates, of which three are logistic
+        # (3 each) and one is tanh; then f c + i g and o tanh(c).
         units = self.length * settings.layers * ways * settings.hidden
         self.elementwise = 23 * units + sum(one.elementwise for one in self._classifier)
         self.elementwise += (LOSS - 1) * classes  # instead of an activation
@@ -163,7 +163,23 @@ def _run(z: Tensor, u: Tensor) -> Tensor:
 
 
 def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return length and features of samples. Raises UserError if they are not sequences."""
+    """Return length and features of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+
+    Returns
+    -------
+    tuple of int
+        Length and features.
+
+    Raises
+    ------
+    UserError
+        If the samples are not sequences.
+    """
     if len(shape) == 2:
         return shape[0], shape[1]
     if len(shape) == 1:

@@ -125,7 +125,7 @@ class MinibatchSpan(Span):
         )
         self._directions = [d.start if isinstance(d, InPlaceDifference) else d for d in directions]
         self._origin_parts: _Parts | None = (
-            None  # of the point that the origin's memory holds after a write
+            None  # of the point in the origin's memory after a write
         )
         self._last_evaluated: tuple[Tensor, _Parts, Tensors] | None = None
         self.x = batch.x.flatten(2)

@@ -103,7 +103,20 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
 
 
 def count_macs(module: nn.Module, x: Tensor) -> int:
-    """Count MACs of convolutions and linear layers for one sample x [1, *input]."""
+    """Count the MACs of convolutions and linear layers.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Module.
+    x : Tensor [1, *input]
+        One sample.
+
+    Returns
+    -------
+    int
+        Multiply-accumulate operations.
+    """
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(x)
     return int(counter.get_total_flops()) // 2
@@ -361,7 +374,24 @@ def make_conv(
     padding: tuple[int, int],
     groups: int = 1,
 ) -> nn.Conv2d:
-    """Make a convolution with a weight [outputs, inputs / groups, height, width]."""
+    """Make a convolution with given parameters.
+
+    Parameters
+    ----------
+    weight : Tensor [outputs, inputs / groups, height, width]
+        Weight, which is copied.
+    bias : Tensor [outputs], or None
+        Bias.
+    stride, padding : tuple of int
+        Steps and zeros along height and width.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    torch.nn.Conv2d
+        The convolution.
+    """
     outputs, inputs, *kernel = weight.shape
     module = nn.Conv2d(
         inputs * groups,

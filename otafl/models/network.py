@@ -341,7 +341,22 @@ def unroll_weight(weight: Tensor, unroll: plan.Unroll) -> Tensor:
 
 
 def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
-    """Reshape matrices [n, out k, in k] to the weight [n, *shape], inverting `unroll_weight`."""
+    """Reshape matrices to a step's weight, inverting `unroll_weight`.
+
+    Parameters
+    ----------
+    matrix : Tensor [n, out k, in k], or [n, out, in]
+        Matrices.
+    shape : sequence of int
+        Shape of the weight.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows.
+
+    Returns
+    -------
+    Tensor [n, *shape]
+        Weight.
+    """
     if len(shape) < 4:
         return matrix.mT
     out, inputs, k, _ = shape
@@ -359,12 +374,24 @@ class ResizableModel(Protocol):
 
 
 def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
-    """Return a chain of layers as a network of another width.
+    """Convert a chain of layers to a network of another width.
 
     It has the same functions of the samples, but other parameters. Convolutions and linear layers
     are "layer0", "layer1", .... A convolution's weight is by output, input, height, width, and the
     last images are read in the order channel, height, width. Weights start uniform in +-sqrt(6 /
     fan_in).
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Chain of layers.
+    channels : callable
+        Function of a number of channels that returns the new number.
+
+    Returns
+    -------
+    Network
+        The network.
     """
     first = model.layers[0]
     if first.window is None:

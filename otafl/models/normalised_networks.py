@@ -53,7 +53,26 @@ def make_convolution(
     kernel: int = 3,
     cut: bool = True,
 ) -> tuple[Step, ...]:
-    """Make a convolution that keeps the image's size (over the stride), with its normalisation."""
+    """Make a convolution with its normalisation.
+
+    Parameters
+    ----------
+    settings : NormedSettings
+        Settings of the normalisation.
+    name, number : str
+        Parts of the names of the steps, "NAMEconvNUMBER" and "NAMEnormNUMBER".
+    inputs, outputs : int
+        Numbers of channels.
+    stride, kernel : int
+        Step and side of the window; the padding keeps the size of the image, over the stride.
+    cut : bool
+        Whether the inputs are hidden channels, of which a narrower network has fewer.
+
+    Returns
+    -------
+    tuple of Step
+        Convolution, and normalisation if the settings have one.
+    """
     bias = settings.norm == "none"
     conv = Conv(
         f"{name}conv{number}", inputs, outputs, kernel, stride, (kernel - 1) // 2, bias, cut

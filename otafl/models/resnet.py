@@ -64,7 +64,12 @@ class ResNet(Network):
 
 
 class ResNet18(Network):
-    """ResNet-18, with parameters named as in `ResNet`."""
+    """ResNet-18, with parameters named as in `ResNet`.
+
+    Examples
+    --------
+    `model: resnet18` in a scenario with images.
+    """
 
     class Settings(ResidualSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [2, 1], "model.channels": [2, 3]}
@@ -78,7 +83,12 @@ class ResNet18(Network):
 
 
 class ResNet34(Network):
-    """ResNet-34, with parameters named as in `ResNet`."""
+    """ResNet-34, with parameters named as in `ResNet`.
+
+    Examples
+    --------
+    `model: resnet34` in a scenario with images.
+    """
 
     class Settings(ResidualSettings):
         dense_prefix: ClassVar[int] = 15  # FedHM's Table 6: stages 1 and 2

@@ -53,7 +53,12 @@ class Vgg(Network):
 
 
 class Vgg11(Network):
-    """VGG11, with parameters named as in `Vgg`."""
+    """VGG11, with parameters named as in `Vgg`.
+
+    Examples
+    --------
+    `model: vgg11` in a scenario with images.
+    """
 
     class Settings(StagesSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -71,7 +76,12 @@ class Vgg11(Network):
 
 
 class Vgg16(Network):
-    """VGG16, with parameters named as in `Vgg`."""
+    """VGG16, with parameters named as in `Vgg`.
+
+    Examples
+    --------
+    `model: vgg16` in a scenario with images.
+    """
 
     class Settings(StagesSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -91,7 +101,29 @@ class Vgg16(Network):
 def build_stages(
     settings: StagesSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Step, ...]]:
-    """Build the image and the steps of a VGG. Raises UserError if the samples are not images."""
+    """Build the image and the steps of a VGG.
+
+    Parameters
+    ----------
+    settings : StagesSettings
+        Settings.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    tuple of int
+        Channels, height and width of the image.
+    tuple of Step
+        Steps of the network.
+
+    Raises
+    ------
+    UserError
+        If the samples are not images.
+    """
     image = find_image_shape(input_shape, settings.name)
     width, side = image[0], min(image[1:])
     steps: list[Step] = []

@@ -29,6 +29,10 @@ class Vgg8(LayeredModel):
     """VGG8.
 
     The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    Examples
+    --------
+    `model: vgg8` in a scenario with images.
     """
 
     class Settings(WindowSettings):

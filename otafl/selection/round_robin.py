@@ -21,6 +21,10 @@ class RoundRobin(Selection):
     """Round-robin scheduling, with the position [S, K] of each device in the queue as state.
 
     A served device moves to the end of the queue.
+
+    Examples
+    --------
+    `devices.selection: round_robin` in a scenario with `devices.participants`.
     """
 
     state_attrs: ClassVar = ("_place", "_end")

@@ -74,7 +74,20 @@ class UpdateNorm(Selection):
 
 
 def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
-    """Compute the squared norm [N] of each row's uplink payload, without its mask's zeros."""
+    """Compute the squared norms of the updates, without coordinates that a row does not know.
+
+    Parameters
+    ----------
+    payload : tuple of Group
+        Updates of all rows. Groups on the ideal route do not count.
+    cohort : Cohort
+        Participants, N rows.
+
+    Returns
+    -------
+    Tensor [N]
+        Squared norms.
+    """
     total = torch.zeros_like(cohort.weight)
     for group in payload:
         if group.route == "ideal":

@@ -9,7 +9,12 @@ from otafl.server.base import ServerOptimiser
 
 
 class Average(ServerOptimiser):
-    """The method's own server step, without state."""
+    """The method's own server step, without state.
+
+    Examples
+    --------
+    `server: average`, the default of every scenario.
+    """
 
     name: Literal["average"] = "average"
 

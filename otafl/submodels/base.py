@@ -145,13 +145,41 @@ class SubmodelAssignment:
 
 
 def compute_share_bounds(shares: Weights, count: int) -> np.ndarray:
-    """Compute the inner bounds of `count` shares of (0, 1), [count - 1]; equal shares for None."""
+    """Compute the inner bounds of shares of the interval (0, 1).
+
+    Parameters
+    ----------
+    shares : tuple of float, or None
+        Weights of the shares; equal shares for None.
+    count : int
+        Number of shares.
+
+    Returns
+    -------
+    ndarray [count - 1]
+        Bounds in ascending order.
+    """
     weights = np.ones(count) if shares is None else np.asarray(shares, float)
     return np.cumsum(weights / weights.sum())[:-1]
 
 
 def assign_by_rank(place: np.ndarray, shares: Weights, count: int) -> np.ndarray:
-    """Return the share of the device at each position [..., K] of an order of K devices."""
+    """Assign devices to shares by their position in an order.
+
+    Parameters
+    ----------
+    place : ndarray [..., K]
+        Position of each of K devices.
+    shares : tuple of float, or None
+        Weights of the shares; equal shares for None.
+    count : int
+        Number of shares.
+
+    Returns
+    -------
+    ndarray, int64 [..., K]
+        Share of each device.
+    """
     return np.searchsorted(
         compute_share_bounds(shares, count), (place + 0.5) / place.shape[-1], side="right"
     )

@@ -375,9 +375,9 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
     (section("LowRank", rank=11), {}, "algorithm.rank: got 11, which is above the smaller side"),
     (section("Same"), {"devices": {"count": 4, "capacity_levels": {"shares": [1, 1]}}},
-     "devices.capacity_levels: algorithm 'my_own_methods:Same' has models of one size; leave it"),
+     "devices.capacity_levels: algorithm 'my_own_methods:Same' has models of one size; leave the"),
     (section("Widths"), {"model": "mlp", "devices": {"count": 4, "capacity_levels": {
-        "name": "fixed", "shares": [1] * 9}}}, "devices.capacity_levels.shares: got 9 values, and"),
+        "name": "fixed", "shares": [1] * 9}}}, "devices.capacity_levels.shares: got 9 values; ex"),
 ]  # fmt: skip
 
 
