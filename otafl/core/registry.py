@@ -94,6 +94,8 @@ WORDS = {
     "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
     "reed@noncoherent.reed type_based@type_based.type_based",
     "server": "average momentum adagrad adam yogi",
+    "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
+    "centred_clipping norm_bound",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
     "matrix_sensing",
@@ -119,6 +121,7 @@ _ABOUT = {
     "power": ("power", "power", "power policy", "Power policies", "gbma"),
     "transport": ("transport", "uplink", "transport", "Transports", "over_the_air"),
     "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
+    "rule": ("robust.rule", "robust", "rule", "Robust rules", "mean"),
     "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
     "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
     "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),

@@ -26,7 +26,6 @@ from otafl.engine.payload_collector import encode
 from otafl.engine.round_means import RoundMeans
 from otafl.engine.update import Update
 from otafl.topology.base import Exchange
-from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
@@ -98,8 +97,8 @@ class Engine(Stateful):
                 self.hold_slot(channel, t, limits)
             report = Tally(parts.link.budget, self.num_devices).report()
         else:
-            received, report = deliver(
-                parts.link.transport, update.payload, update.cohort, channel, t, limits
+            received, report = parts.robust.deliver(
+                update.payload, update.cohort, channel, t, limits
             )
             self.update_server(received, update.cohort, t)
             self.acknowledge(update, report, t)
@@ -303,12 +302,12 @@ class Engine(Stateful):
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()
         empty_update = self._on_empty
-        deliver(parts.link.transport, empty_update.payload, empty_update.cohort, channel, t, limits)
+        parts.robust.deliver(empty_update.payload, empty_update.cohort, channel, t, limits)
 
     def update_server(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials without a delivered update."""
         parts = self.parts
-        received = parts.link.codec.decode(received)
+        received = parts.robust.aggregate(received, parts.link.codec.decode, cohort)
         state = parts.algorithm.update_server(self.server, received, parts.make_context(cohort, t))
         state, memory = parts.server.step(
             self.server, state, self.server_memory, parts.server_hyper
@@ -381,6 +380,7 @@ class Engine(Stateful):
             "algorithm": parts.algorithm,
             "codec": parts.link.codec,
             "transport": parts.link.transport,
+            "robust": parts.robust,
             "selection": parts.selection,
             "sizes": parts.submodels,
             "topology": parts.topology,

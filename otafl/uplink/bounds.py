@@ -34,6 +34,8 @@ class Bounds:
         Energy, number of copies and crashes of the slot.
     symbols : int
         Channel uses of the slot.
+    turns : int
+        Groups of devices that share it, one after the other.
 
     Attributes
     ----------
@@ -41,11 +43,13 @@ class Bounds:
         Energy left to radiate, in noise variance times symbols; None without a bound.
     """
 
-    def __init__(self, limits: TransmitLimits, symbols: int) -> None:
+    def __init__(self, limits: TransmitLimits, symbols: int, turns: int = 1) -> None:
         self.energy, self._copies = limits.energy_budget, limits.num_copies
         if self.energy is not None:
             circuits = (
-                0.0 if limits.energy_per_symbol is None else limits.energy_per_symbol * symbols
+                0.0
+                if limits.energy_per_symbol is None
+                else limits.energy_per_symbol * (symbols / turns)
             )
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = (
