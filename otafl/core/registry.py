@@ -105,6 +105,8 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "cpu_frequency": "full deadline joint",
+    "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
+    "false_csi false_norm crash duplicate",
     "topology": "star cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
@@ -148,6 +150,7 @@ _ABOUT = {
         "CPU frequencies",
         "full",
     ),
+    "attack": ("faults.attack", "devices.attacks", "attack", "Attacks and faults", "sign_flip"),
     "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }

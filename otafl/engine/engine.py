@@ -280,12 +280,13 @@ class Engine(Stateful):
             limits = replace(limits, trial_mask=self._flatten_mask(self.running))
         if update is None:
             return limits
-        sent, copies = faults.draw_crashes(update.cohort, t), faults.draw_copies(update.cohort, t)
+        limits = faults.change_limits(limits, update.cohort, t)
+        sent, copies = limits.sent_fraction, limits.num_copies
         if sent is not None:
             self.counts["crashed_updates"] += (sent < 1.0).sum(1).cpu().numpy()
         if copies is not None:
             self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
-        return replace(limits, sent_fraction=sent, num_copies=copies)
+        return limits
 
     def hold_slot(self, channel: c.ChannelState, t: int, limits: c.TransmitLimits) -> None:
         """Account for a slot in which no device of any trial transmits."""
@@ -380,7 +381,7 @@ class Engine(Stateful):
             "algorithm": parts.algorithm,
             "codec": parts.link.codec,
             "transport": parts.link.transport,
-            "robust": parts.robust,
+            **({"robust": parts.robust} if parts.robust.settings.is_active else {}),
             "selection": parts.selection,
             "sizes": parts.submodels,
             "topology": parts.topology,

@@ -101,7 +101,7 @@ def lay_out(
     if csi is not None:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
-        stops = channel.compute_cell_ends(h, each * symbols)
+        stops = channel.compute_cell_ends(h, each * symbols)[h.shape[4] - 1 :: h.shape[4]]
         _count_pilots(delivery, csi.num_pilot_symbols, stops, each * symbols, spread)
     if limits.energy_per_symbol is not None and each > 1:
         limits = replace(limits, energy_per_symbol=each * limits.energy_per_symbol)
@@ -124,22 +124,22 @@ def lay_out(
 def _count_pilots(
     delivery: Delivery, num_pilots: int, stops: list[int], symbols: int, spread: bool
 ) -> None:
-    """Count the pilots of each device in the cells of its turn.
+    """Count the pilots of each device in the coherence blocks of its turn.
 
     Parameters
     ----------
     delivery : of the slot.
-    num_pilots : of a device in a cell.
-    stops : channel use after which each cell ends.
+    num_pilots : of a device in a block.
+    stops : channel use after which each block ends.
     symbols : channel uses of the slot.
-    spread : whether each device sends in all cells.
+    spread : whether each device sends in all blocks.
     """
     turns, signals = delivery.turns, len(delivery.uplink)
     for turn in range(turns):
         first, stop = symbols * turn // turns, symbols * (turn + 1) // turns
-        cells = sum(
+        blocks = sum(
             spread or turns == 1 or (before < stop and end > first)
             for before, end in zip([0, *stops], stops, strict=False)
         )
         rows = delivery.uplink[turn * signals // turns].cohort.rows_per_trial
-        delivery.tally.add(side=rows * float(num_pilots * cells))
+        delivery.tally.add(side=rows * float(num_pilots * blocks))

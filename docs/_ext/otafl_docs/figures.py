@@ -170,6 +170,13 @@ def rule() -> str:
 
 
 @drawing
+def attack() -> str:
+    """Updates in one direction, and one against them."""
+    honest = "".join(arrow(48, 40, x, 12, "b") for x in (62, 72, 80))
+    return honest + arrow(48, 40, 16, 14, "a")
+
+
+@drawing
 def downlink() -> str:
     devices = (18, 48, 78)
     ways = "".join(arrow(48 + 0.3 * (x - 48), 16, x, 33) for x in devices)
