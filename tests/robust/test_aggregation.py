@@ -14,25 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contract import probes
 from contract.small import ALGORITHMS, delivers, engine, equal, points, run, scenario, small
+from support.numbered import Numbered
 
 from otafl.core import registry
-from otafl.core.contracts import Broadcast, Cohort, Group, Payload
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.robust.grouping import draw_groups
 from otafl.scenario import ScenarioError
 
 pytestmark = pytest.mark.exact
-
-
-class Numbered(probes.Probe):
-    """Device k's update is k + 1 everywhere."""
-
-    def payload(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Payload:
-        rows = (cohort.device + 1.0).to(broadcast.tensors["x"].dtype)
-        return (Group({"x": rows[:, None].repeat(1, self.width)}),)
 
 
 CLEAR: dict[str, Any] = {
