@@ -41,7 +41,8 @@ SHARES = {3: 0.34, 7: 0.2, 8: 0.25, 11: 0.3}
 
 
 def make(name: str, **keys: Any) -> Rule:
-    rule: Rule = registry.load_settings_class("rule", name)(**keys)
+    kind: Any = registry.load_settings_class("rule", name)
+    rule: Rule = kind(**keys)
     return rule
 
 
