@@ -263,7 +263,7 @@ def _little(bench: Bench) -> Iterator[Check]:
 
 
 def _deal_in_order(real: Any) -> Any:
-    """Groups by the number of the device, the same in each round."""
+    """Deal groups by the number of the device, the same in each round."""
 
     def draw_groups(cohort: Cohort, num_groups: int, round: int, streams: Streams) -> Tensor:
         return cohort.device % num_groups
@@ -272,7 +272,7 @@ def _deal_in_order(real: Any) -> Any:
 
 
 def _deal_one_by_one(real: Any) -> Any:
-    """A group for each device by itself, so that sizes differ."""
+    """Draw a group for each device by itself, so that sizes differ."""
 
     def draw_groups(cohort: Cohort, num_groups: int, round: int, streams: Streams) -> Tensor:
         key = streams.draw_device_uniform(grouping.GROUPS, round, cohort.trial, cohort.device, ())
@@ -282,7 +282,7 @@ def _deal_one_by_one(real: Any) -> Any:
 
 
 def _average(real: Any) -> Any:
-    """The mean in place of another statistic."""
+    """Take the mean in place of another statistic."""
     return lambda x, present_mask: x.mean(1)
 
 
