@@ -97,9 +97,7 @@ class Engine(Stateful):
                 self.hold_slot(channel, t, limits)
             report = Tally(parts.link.budget, self.num_devices).report()
         else:
-            received, report = parts.robust.deliver(
-                update.payload, update.cohort, channel, t, limits
-            )
+            received, report = self.deliver(update, channel, t, limits)
             self.update_server(received, update.cohort, t)
             self.acknowledge(update, report, t)
         overhead = parts.selection.count_overhead_symbols(available, cohort)
@@ -302,8 +300,13 @@ class Engine(Stateful):
             memory = DeviceStore(self.num_trials, self.num_devices, self.sample_share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()
-        empty_update = self._on_empty
-        parts.robust.deliver(empty_update.payload, empty_update.cohort, channel, t, limits)
+        self.deliver(self._on_empty, channel, t, limits)
+
+    def deliver(
+        self, update: Update, channel: c.ChannelState, t: int, limits: c.TransmitLimits
+    ) -> tuple[c.Received, c.LinkReport]:
+        """Deliver the updates of a slot, group by group."""
+        return self.parts.robust.deliver(update.payload, update.cohort, channel, t, limits)
 
     def update_server(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials without a delivered update."""

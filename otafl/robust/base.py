@@ -77,10 +77,6 @@ class Rule(Settings):
     is_robust: ClassVar[bool] = True
     """The rule bounds what a corrupted input does; the mean does not, and goes with one sum."""
 
-    breakdown_share: ClassVar[float] = 0.5
-    """Share of corrupted inputs from which an attacker can move the aggregate without bound; 0 for
-    the assumed share, 1 if every input has a bounded part."""
-
     example: ClassVar[Mapping[str, Any]] = {"robust.groups": "devices"}
 
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:

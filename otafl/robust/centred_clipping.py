@@ -13,7 +13,7 @@ Karimireddy, He, Jaggi 2021, "Learning from History for Byzantine Robust Optimiz
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -35,8 +35,6 @@ class CentredClipping(Rule):
     not given"""
     steps: int = Field(3, ge=1, le=100)
     """clipping steps in a round"""
-
-    breakdown_share: ClassVar[float] = 0.5
 
     def init(self, x: Tensor) -> Tensors:
         return {LAST: x}

@@ -10,7 +10,7 @@ Blanchard, El Mhamdi, Guerraoui, Stainer 2017, "Machine Learning with Adversarie
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,8 +21,6 @@ from otafl.robust.base import Inputs, Rule
 
 class Krum(Rule):
     """The input with the least score."""
-
-    breakdown_share: ClassVar[float] = 0.0
 
     name: Literal["krum"] = "krum"
 

@@ -10,7 +10,7 @@ Blanchard, El Mhamdi, Guerraoui, Stainer 2017, "Machine Learning with Adversarie
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,8 +22,6 @@ from otafl.robust.krum import compute_scores, describe_too_few
 
 class MultiKrum(Rule):
     """The mean of the inputs with the least scores."""
-
-    breakdown_share: ClassVar[float] = 0.0
 
     name: Literal["multi_krum"] = "multi_krum"
 

@@ -9,7 +9,7 @@ Sun, Kairouz, Suresh, McMahan 2019, "Can You Really Backdoor Federated Learning?
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,8 +21,6 @@ from otafl.robust.base import Inputs, Rule, compute_mean
 
 class NormBound(Rule):
     """The mean of inputs with bounded norms."""
-
-    breakdown_share: ClassVar[float] = 0.5
 
     name: Literal["norm_bound"] = "norm_bound"
     bound: float | None = declare_stackable(None, gt=0)

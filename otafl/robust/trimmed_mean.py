@@ -24,7 +24,6 @@ from otafl.robust.base import Inputs, Rule, sort_inputs
 class TrimmedMean(Rule):
     """The coordinate-wise trimmed mean."""
 
-    breakdown_share: ClassVar[float] = 0.0
     example: ClassVar[Mapping[str, Any]] = {
         "robust.groups": "devices",
         "robust.assumed_share": 0.25,

@@ -235,9 +235,6 @@ def test_krum_picks_an_input() -> None:
         assert (own == one).all(1).any()
 
 
-BOUNDED = [name for name in ROBUST if make(name).breakdown_share < 1.0]
-
-
 @pytest.mark.parametrize("scale", [1e2, 1e4])
 @pytest.mark.parametrize("name", ROBUST)
 def test_the_error_is_bounded_below_the_breakdown_share_and_not_above(
