@@ -241,12 +241,12 @@ class Faults:
         return self._misbehave(Duplicate(), twice, draw, cohort).num_copies
 
     def _misbehave(
-        self, attack: Attack, who: Tensor, share: Tensor, cohort: Cohort
+        self, attack: Attack, mask: Tensor, share: Tensor, cohort: Cohort
     ) -> TransmitLimits:
-        """Return the limits of rows [N] bool, and of the attackers if it is their attack too."""
+        """Return the limits of rows [N], and of the attackers if it is their attack too."""
         if self._has_attackers and type(self._attack) is type(attack):
-            who = who | self._find_attackers(cohort)
-        attacks, shares = cohort.scatter_to_grid(who, False), cohort.scatter_to_grid(share, 1.0)
+            mask = mask | self._find_attackers(cohort)
+        attacks, shares = cohort.scatter_to_grid(mask, False), cohort.scatter_to_grid(share, 1.0)
         return attack.change_limits(NO_LIMITS, attacks, shares, self._attack_hyper)
 
     def _find_attackers(self, cohort: Cohort) -> Tensor:
@@ -297,7 +297,6 @@ class Faults:
             trial=trial,
             num_trials=cohort.num_trials,
             scale=self._scale[pairs[0]],
-            hyper=self._attack_hyper,
             draw_normal=lambda name, shape: self._streams.draw_device_normal(
                 stream / name, round, *pairs, shape
             ),

@@ -123,7 +123,7 @@ def _build_inputs(bench: Bench, seed: int, num_coordinates: int = COORDINATES) -
 
 
 def _aggregate(rule: Rule, inputs: Inputs) -> Tensor:
-    return rule.aggregate(inputs, rule.init(torch.zeros_like(inputs.x[:, 0])), {})[0]
+    return rule.aggregate(inputs, rule.init(torch.zeros_like(inputs.x[:, 0])))[0]
 
 
 def _corrupt(inputs: Inputs, num_corrupted: int, scale: float) -> Inputs:

@@ -156,7 +156,6 @@ class RobustAggregation(Stateful):
         self.settings, self._transport, self._streams = sections[0], transport, streams
         self.num_groups = self.settings.count_groups(scenarios[0].devices)
         self.rule = self.settings.rule.values
-        self.hyper = build_hyper([one.rule for one in sections], streams)
         self._share = build_hyper(sections, streams)["assumed_share"]
         self._has_slots = self.num_groups > 1 and transport.counts != "all"
         self.memory: c.Tensors = {}
@@ -229,7 +228,7 @@ class RobustAggregation(Stateful):
         )
         inputs = self._refuse_infinite(inputs)
         memory = self.memory or self.rule.init(torch.zeros_like(inputs.x[:, 0]))
-        aggregate, new = self.rule.aggregate(inputs, memory, self.hyper)
+        aggregate, new = self.rule.aggregate(inputs, memory)
         any_delivered = inputs.num_inputs > 0
         self.memory = {
             name: torch.where(c.unsqueeze_like(any_delivered, block), block, memory[name])

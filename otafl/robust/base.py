@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.core.settings import Settings
 
 
@@ -111,7 +111,7 @@ class Rule(Settings):
         """
         return {}
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         """Compute the aggregate of the inputs.
 
         Parameters
@@ -120,8 +120,6 @@ class Rule(Settings):
             The inputs of S trials.
         memory : dict of Tensor
             The memory, as `init` or the last call returned it.
-        hyper : dict of Tensor, float [S]
-            The rule's stackable fields that are given.
 
         Returns
         -------

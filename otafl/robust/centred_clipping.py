@@ -19,8 +19,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
-from otafl.core.settings import declare_stackable
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule
 
 LAST = "last"
@@ -30,7 +29,7 @@ class CentredClipping(Rule):
     """Clipping about the last aggregate."""
 
     name: Literal["centred_clipping"] = "centred_clipping"
-    radius: float | None = declare_stackable(None, gt=0)
+    radius: float | None = Field(None, gt=0)
     """largest norm of an input's difference from the last aggregate; the median of these norms if
     not given"""
     steps: int = Field(3, ge=1, le=100)
@@ -39,13 +38,14 @@ class CentredClipping(Rule):
     def init(self, x: Tensor) -> Tensors:
         return {LAST: x}
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         v, present = memory[LAST], inputs.whole_mask.to(inputs.x.dtype)
         share = present / present.sum(1, keepdim=True).clamp_min(1.0)
         for _ in range(self.steps):
             off = (inputs.x - v[:, None]).where(inputs.present_mask, 0.0)
             norms = inputs.compute_norms(off)
-            radius = hyper["radius"] if "radius" in hyper else inputs.compute_median(norms)
+            median = inputs.compute_median(norms)
+            radius = median if self.radius is None else torch.full_like(median, self.radius)
             clip = (radius[:, None] / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_max(1.0)
             v = v + torch.bmm((share * clip)[:, None], off)[:, 0]
         return v, {LAST: v}

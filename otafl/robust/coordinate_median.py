@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule, compute_median
 
 
@@ -28,5 +28,5 @@ class CoordinateMedian(Rule):
             return f"is the mean of {num_inputs} inputs; 3 groups or more would do, or rule: mean"
         return ""
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         return compute_median(inputs.x, inputs.present_mask), memory

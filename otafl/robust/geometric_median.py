@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule
 
 STEPS = 1000
@@ -49,7 +49,7 @@ class GeometricMedian(Rule):
             return f"{text} {num_inputs} inputs; 3 groups or more would do, or rule: mean"
         return ""
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         return inputs.combine(find_coefficients(inputs, self.accuracy)), memory
 
 

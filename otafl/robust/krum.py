@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule
 
 
@@ -27,7 +27,7 @@ class Krum(Rule):
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:
         return describe_too_few(num_inputs, num_corrupted)
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         best = compute_scores(inputs).argmin(1)
         chosen = inputs.x[torch.arange(len(best), device=best.device), best]
         return torch.where(inputs.num_inputs[:, None] > 0, chosen, 0.0), memory

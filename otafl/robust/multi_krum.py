@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule
 from otafl.robust.krum import compute_scores, describe_too_few
 
@@ -28,7 +28,7 @@ class MultiKrum(Rule):
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:
         return describe_too_few(num_inputs, num_corrupted)
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         order = compute_scores(inputs).argsort(dim=1, stable=True)
         rank = torch.empty_like(order).scatter_(
             1, order, torch.arange(order.shape[1], device=order.device).expand_as(order)

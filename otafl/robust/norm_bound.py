@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
-from otafl.core.settings import declare_stackable
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule, compute_mean
 
 
@@ -23,11 +23,12 @@ class NormBound(Rule):
     """The mean of inputs with bounded norms."""
 
     name: Literal["norm_bound"] = "norm_bound"
-    bound: float | None = declare_stackable(None, gt=0)
+    bound: float | None = Field(None, gt=0)
     """largest norm of an input; the median of the norms if not given"""
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         norms = inputs.compute_norms(inputs.x)
-        bound = hyper["bound"] if "bound" in hyper else inputs.compute_median(norms)
+        median = inputs.compute_median(norms)
+        bound = median if self.bound is None else torch.full_like(median, self.bound)
         clip = (bound[:, None] / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_max(1.0)
         return compute_mean(inputs.x * clip[..., None], inputs.weight), memory

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from otafl.core.contracts import Hyper, Tensors
+from otafl.core.contracts import Tensors
 from otafl.robust.base import Inputs, Rule, sort_inputs
 
 
@@ -38,7 +38,7 @@ class TrimmedMean(Rule):
             return f"drops none of {num_inputs} inputs, and is the mean; {would_do} would do"
         return ""
 
-    def aggregate(self, inputs: Inputs, memory: Tensors, hyper: Hyper) -> tuple[Tensor, Tensors]:
+    def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:
         ordered, count = sort_inputs(inputs.x, inputs.present_mask)
         drop = inputs.num_corrupted[:, None, None].minimum((count - 1).clamp_min(0) // 2)
         place = torch.arange(ordered.shape[1], device=count.device)[:, None]

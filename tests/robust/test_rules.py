@@ -56,7 +56,7 @@ def build_inputs(x: Array, share: float = 0.2, there: Array | None = None) -> In
 
 def apply(rule: Rule, inputs: Inputs) -> Array:
     memory = rule.init(torch.zeros_like(inputs.x[:, 0]))
-    return rule.aggregate(inputs, memory, {})[0].numpy()
+    return rule.aggregate(inputs, memory)[0].numpy()
 
 
 def loop_median(x: Array, f: int) -> Array:
@@ -161,11 +161,9 @@ def test_rules_agree_with_byzfl(n: int) -> None:
         "centred_clipping": (inputs, byzfl.CenteredClipping(L=3, tau=2.0)),
     }
     for name, (given, rule) in theirs.items():
-        keys = {"steps": 3} if name == "centred_clipping" else {}
-        hyper = {"radius": torch.tensor([2.0], dtype=torch.float64)} if keys else {}
-        own = make(name, **keys)
+        own = make(name, **({"radius": 2.0} if name == "centred_clipping" else {}))
         memory = own.init(torch.zeros_like(given.x[:, 0]))
-        found = own.aggregate(given, memory, hyper)[0][0].numpy()
+        found = own.aggregate(given, memory)[0][0].numpy()
         np.testing.assert_allclose(found, rule(x[0]), rtol=1e-5, atol=1e-5, err_msg=name)
 
 
@@ -261,16 +259,15 @@ def test_the_mean_has_an_error_in_proportion_to_the_attack() -> None:
 
 
 def test_centred_clipping_starts_from_the_last_aggregate() -> None:
-    rule, rng = make("centred_clipping", steps=1), np.random.default_rng(10)
+    rule, rng = make("centred_clipping", steps=1, radius=0.5), np.random.default_rng(10)
     memory = rule.init(torch.zeros(1, 3, dtype=torch.float64))
-    hyper = {"radius": torch.tensor([0.5], dtype=torch.float64)}
     v = np.zeros(3)
     for _ in range(4):
         x = rng.standard_normal((1, 5, 3)) + 3.0
         off = x[0] - v
         norms = np.linalg.norm(off, axis=1, keepdims=True)
         v = v + (off * np.minimum(1.0, 0.5 / norms)).mean(0)
-        out, memory = rule.aggregate(build_inputs(x), memory, hyper)
+        out, memory = rule.aggregate(build_inputs(x), memory)
         np.testing.assert_allclose(out[0].numpy(), v, rtol=1e-12)
 
 
@@ -278,5 +275,5 @@ def test_centred_clipping_starts_from_the_last_aggregate() -> None:
 def test_float32_inputs_give_float32(name: str) -> None:
     given = build_inputs(np.random.default_rng(0).standard_normal((2, 7, 3)))
     inputs = Inputs(given.x.float(), given.weight.float(), given.num_corrupted)
-    out: Tensor = make(name).aggregate(inputs, make(name).init(inputs.x[:, 0] * 0.0), {})[0]
+    out: Tensor = make(name).aggregate(inputs, make(name).init(inputs.x[:, 0] * 0.0))[0]
     assert out.dtype == torch.float32

@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from otafl.core.contracts import Tensors, unsqueeze_like
-from otafl.core.settings import declare_stackable
 from otafl.devices.attacks.base import Attack, Attacked
 
 MOST = 1.0 - 1e-6
@@ -33,7 +33,7 @@ class ALittleIsEnough(Attack):
     """A shift that hides among honest updates."""
 
     name: Literal["a_little_is_enough"] = "a_little_is_enough"
-    deviations: float | None = declare_stackable(None, ge=0)
+    deviations: float | None = Field(None, ge=0)
     """z, standard deviations from the honest mean; the largest that hides by the paper's rule if
     not given"""
 
@@ -48,9 +48,8 @@ class ALittleIsEnough(Attack):
 
     def _get_deviations(self, attacked: Attacked) -> Tensor:
         """Return z [S]."""
-        if "deviations" in attacked.hyper:
-            return attacked.hyper["deviations"]
-        return compute_deviations(*attacked.count_rows())
+        found = compute_deviations(*attacked.count_rows())
+        return found if self.deviations is None else torch.full_like(found, self.deviations)
 
 
 def compute_deviations(num_devices: Tensor, num_honest: Tensor) -> Tensor:

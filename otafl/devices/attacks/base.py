@@ -37,8 +37,6 @@ class Attacked:
         Number S of trials.
     scale : Tensor, float [b]
         Strength of each row's attack, `faults.scale`.
-    hyper : dict of Tensor, float [S]
-        Stackable fields of the attack that are given.
     draw_normal : callable
         Draws standard normal numbers [b, *shape] for a name and a shape.
     """
@@ -48,7 +46,6 @@ class Attacked:
     trial: Tensor
     num_trials: int
     scale: Tensor
-    hyper: Hyper
     draw_normal: Callable[[str, tuple[int, ...]], Tensor]
 
     @property

@@ -271,7 +271,7 @@ class TypeBased(Transport):
         trimmed = (share * sent.cohort.rows_per_trial + histograms.CLOSE).long()
         name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
         rule: Any = registry.load_settings_class("rule", name)()
-        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {}, {})[0]
+        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
         return exact
 
     def _draw(self, round: int, sent: Signal) -> Tensor | None:
