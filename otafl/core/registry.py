@@ -94,6 +94,8 @@ WORDS = {
     "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
     "reed@noncoherent.reed type_based@type_based.type_based",
     "server": "average momentum adagrad adam yogi",
+    "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
+    "centred_clipping norm_bound",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
     "matrix_sensing",
@@ -103,6 +105,8 @@ WORDS = {
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
     "cpu_frequency": "full deadline joint",
+    "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
+    "false_csi false_norm crash duplicate",
     "topology": "star cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
@@ -119,6 +123,7 @@ _ABOUT = {
     "power": ("power", "power", "power policy", "Power policies", "gbma"),
     "transport": ("transport", "uplink", "transport", "Transports", "over_the_air"),
     "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
+    "rule": ("robust.rule", "robust", "rule", "Robust rules", "mean"),
     "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
     "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
     "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),
@@ -145,6 +150,7 @@ _ABOUT = {
         "CPU frequencies",
         "full",
     ),
+    "attack": ("faults.attack", "devices.attacks", "attack", "Attacks and faults", "sign_flip"),
     "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }

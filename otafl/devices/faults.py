@@ -1,13 +1,12 @@
-"""Faults: Byzantine devices, crashes, stragglers, deep fades, duplicates and a jammer.
+"""Faults: devices that misbehave, stragglers, deep fades and a jammer.
 
-Sign flips and Gaussian noise are the attacks of Blanchard et al. Slow computing comes in bursts, by
-the two states of Gilbert. The fault of a device in a round does not depend on the other
-participants.
+The files of `otafl.devices.attacks` contain what a device does that misbehaves. This module says
+which devices do it: the first ones in every round, or each device by chance. Slow computing comes
+in bursts, by the two states of Gilbert. The fault of a device in a round does not depend on the
+other participants.
 
 References
 ----------
-Blanchard, El Mhamdi, Guerraoui, Stainer 2017, "Machine Learning with Adversaries: Byzantine
-    Tolerant Gradient Descent".
 Gilbert 1960, "Capacity of a Burst-Noise Channel".
 """
 
@@ -15,19 +14,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core import settings
-from otafl.core.contracts import ChannelState, Cohort, Group, Payload, Tensors, unsqueeze_like
+from otafl.core import registry, settings
+from otafl.core.choices import declare_choice
+from otafl.core.contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Cohort,
+    Group,
+    LocalData,
+    Payload,
+    TransmitLimits,
+)
 from otafl.core.hyper import build_hyper
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Purpose, Streams, declare_family
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
+from otafl.devices.attacks.base import Attack, Attacked
+from otafl.devices.attacks.crash import Crash
+from otafl.devices.attacks.duplicate import Duplicate
+from otafl.devices.false_labels import FalseLabels
 
 FAULT = declare_family("fault", __name__)
 CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
@@ -55,19 +67,15 @@ class Faults:
     class Settings(settings.Settings):
         """Faults and attacks of a scenario; none by default.
 
-        Attackers change their update before it is encoded and normalised. Their power control and
-        power budgets are therefore those of all devices.
+        Most attackers change their update before it is encoded and normalised. Their power control
+        and power budgets are then those of all devices.
         """
 
         byzantine: int = declare_stackable(0, ge=0)
         """number of Byzantine devices, the first ones"""
-        attack: Literal["sign_flip", "scale", "gaussian", "nan"] = "sign_flip"
-        """attack of the Byzantine devices. sign_flip: the update times -scale. scale: the update
-        times scale. gaussian: Gaussian noise with scale times the norm of the update. nan: values
-        that are not numbers. Both factors of a product are changed, so that a sign flip of fedrlr
-        multiplies the product by scale squared"""
+        attack: Any = declare_choice("attack", "attack of the Byzantine devices")
         scale: float = declare_stackable(1.0, gt=0)
-        """strength of the attack"""
+        """strength of the attack, a factor on what an attacker sends"""
         refuse_nonfinite: bool | None = None
         """whether devices do not send an update that is not finite, for any reason; if not given,
         only with attack: nan. An update that is not finite spoils the model, and the trial ends as
@@ -97,7 +105,7 @@ class Faults:
         def has_rejection(self) -> bool:
             """Whether devices do not send an update that is not finite."""
             if self.refuse_nonfinite is None:
-                return self.attack == "nan" and self.byzantine > 0
+                return self.attack.sends_nonfinite and self.byzantine > 0
             return self.refuse_nonfinite
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -105,17 +113,40 @@ class Faults:
             if self.byzantine > count:
                 text = f"got {self.byzantine}; must be at most devices.count ({count})"
                 yield make_problem(text, "faults.byzantine", "devices.count")
+            if self.byzantine and self.attack.needs_power_control:
+                yield from self._find_power_problems(scenario)
+
+        def _find_power_problems(self, scenario: Any) -> Iterable[Problem]:
+            """Yield what keeps an attacker from misleading the power control."""
+            transport, name = scenario.transport.name, self.attack.name
+            if not registry.load_component("transport", transport).obeys_power:
+                text = (
+                    f"'{name}' misleads the power control, which transport '{transport}' does not "
+                    "have; transport: over_the_air or another attack would do"
+                )
+                yield make_problem(text, "faults.attack", "transport")
+                return
+            lies = f"'{name}' lies about a norm, and"
+            if self.attack.reports_norm and scenario.privacy.clip is not None:
+                text = f"{lies} with privacy.clip no device reports one; another attack would do"
+                yield make_problem(text, "faults.attack", "privacy.clip")
+            if self.attack.reports_norm and not hasattr(scenario.transport, "normalise"):
+                text = f"{lies} on '{transport}' no device reports one; another attack would do"
+                yield make_problem(text, "faults.attack", "transport")
 
     def __init__(self, sections: Sequence[Settings], streams: Streams) -> None:
         first = sections[0]
-        self._attack, self._streams = first.attack, streams
+        self._attack: Attack = first.attack
+        self._attack_hyper = build_hyper([one.attack for one in sections], streams)
+        self._streams = streams
         self._hyper = build_hyper(sections, streams)
         self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
-        self._check_partial_participation = any(one.byzantine for one in sections)
+        self._has_attackers = any(one.byzantine for one in sections)
         self._refuses = any(one.has_rejection for one in sections)
-        self._crash = any(one.crash_probability for one in sections)
+        attack = type(self._attack) if self._has_attackers else None
+        self._crash = attack is Crash or any(one.crash_probability for one in sections)
         self._fade = any(one.fade_probability for one in sections)
-        self._twice = any(one.duplicate_probability for one in sections)
+        self._twice = attack is Duplicate or any(one.duplicate_probability for one in sections)
         self.downtime_s = np.array([one.crash_downtime_s for one in sections])
         self._pairs: tuple[Tensor, Tensor] | None = None
         slow = any(one.straggler_probability for one in sections)
@@ -138,9 +169,9 @@ class Faults:
         Payload
             Payload to transmit.
         """
-        if not self._check_partial_participation:
+        if not (self._has_attackers and self._attack.changes_updates):
             return payload
-        attacks = cohort.device < self._count[cohort.trial]
+        attacks = self._find_attackers(cohort)
         return tuple(
             self._attack_group(FAULT / index, group, attacks, cohort, round)
             for index, group in enumerate(payload)
@@ -172,6 +203,40 @@ class Faults:
                 )
         return bad == 0
 
+    def change_labels(self, local_data: LocalData, cohort: Cohort) -> LocalData:
+        """Return the local data of a cohort with the labels that attackers train on."""
+        if not (self._has_attackers and self._attack.changes_labels):
+            return local_data
+        return FalseLabels(local_data, self._find_attackers(cohort))
+
+    def change_limits(self, limits: TransmitLimits, cohort: Cohort, round: int) -> TransmitLimits:
+        """Return the limits of a slot with crashes, copies and attacks on the air.
+
+        Parameters
+        ----------
+        limits : TransmitLimits
+            Limits of the slot.
+        cohort : Cohort
+            The transmitters.
+        round : int
+            Number of the slot.
+
+        Returns
+        -------
+        TransmitLimits
+            Limits with faults.
+        """
+        limits = replace(
+            limits,
+            sent_fraction=self.draw_crashes(cohort, round),
+            num_copies=self.draw_copies(cohort, round),
+        )
+        if not self._has_attackers or isinstance(self._attack, Crash | Duplicate):
+            return limits
+        attacks = cohort.scatter_to_grid(self._find_attackers(cohort), False)
+        shares = torch.ones_like(attacks, dtype=self._scale.dtype)
+        return self._attack.change_limits(limits, attacks, shares, self._attack_hyper)
+
     def draw_crashes(self, cohort: Cohort, round: int) -> Tensor | None:
         """Draw the crashes of a slot.
 
@@ -191,7 +256,7 @@ class Faults:
             return None
         draw = self._draw_rows(CRASH, cohort, round, (2,))
         crashed = draw[:, 0] < self._hyper["crash_probability"][cohort.trial]
-        return _scatter_to_grid(draw[:, 1].where(crashed, 1.0), cohort)
+        return self._misbehave(Crash(), crashed, draw[:, 1], cohort).sent_fraction
 
     def draw_copies(self, cohort: Cohort, round: int) -> Tensor | None:
         """Draw the duplicates of a slot.
@@ -212,7 +277,20 @@ class Faults:
             return None
         draw = self._draw_rows(DUPLICATE, cohort, round, ())
         twice = draw < self._hyper["duplicate_probability"][cohort.trial]
-        return _scatter_to_grid(1.0 + twice.to(draw.dtype), cohort)
+        return self._misbehave(Duplicate(), twice, draw, cohort).num_copies
+
+    def _misbehave(
+        self, attack: Attack, mask: Tensor, share: Tensor, cohort: Cohort
+    ) -> TransmitLimits:
+        """Return the limits of rows [N], and of the attackers if it is their attack too."""
+        if self._has_attackers and type(self._attack) is type(attack):
+            mask = mask | self._find_attackers(cohort)
+        attacks, shares = cohort.scatter_to_grid(mask, False), cohort.scatter_to_grid(share, 1.0)
+        return attack.change_limits(NO_LIMITS, attacks, shares, self._attack_hyper)
+
+    def _find_attackers(self, cohort: Cohort) -> Tensor:
+        """Return the rows of attackers, [N] bool."""
+        return cohort.device < self._count[cohort.trial]
 
     def draw_slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
         """Draw the slowdown of local work.
@@ -273,38 +351,26 @@ class Faults:
     ) -> Group:
         """Return a payload group with the attackers' updates; `attacks` [N] is their mask."""
         rows = attacks.nonzero().squeeze(1)
-        at = rows
+        at, trial = rows, cohort.trial
         if group.row_index is not None:
             at = attacks[group.row_index].nonzero().squeeze(1)
-            rows = group.row_index[at]
-        own = {name: block[at] for name, block in group.tensors.items()}
-        scale = self._scale[cohort.trial[rows]]
-        if self._attack == "nan":
-            scale = torch.full_like(scale, torch.nan)
-        if self._attack == "gaussian":
-            noise = {
-                name: self._streams.draw_device_normal(
-                    stream / name,
-                    round,
-                    cohort.trial[rows],
-                    cohort.device[rows],
-                    block.shape[1:],
-                )
-                for name, block in own.items()
-            }
-            if (
-                mask := group.full_mask
-            ) is not None:  # a device does not send coordinates that it does not have
-                own = {name: block * mask[name][at] for name, block in own.items()}
-                noise = {name: block * mask[name][at] for name, block in noise.items()}
-            scale, own = scale * _compute_norm(own) / _compute_norm(noise).clamp_min(1e-30), noise
-        elif self._attack == "sign_flip":
-            scale = -scale
+            rows, trial = group.row_index[at], trial[group.row_index]
+        pairs = cohort.trial[rows], cohort.device[rows]
+        attacked = Attacked(
+            group=group,
+            rows=at,
+            trial=trial,
+            num_trials=cohort.num_trials,
+            scale=self._scale[pairs[0]],
+            draw_normal=lambda name, shape: self._streams.draw_device_normal(
+                stream / name, round, *pairs, shape
+            ),
+        )
+        sent = self._attack.change_update(attacked)
         return replace(
             group,
             tensors={
-                name: block.index_copy(0, at, _scale_rows(own[name], scale))
-                for name, block in group.tensors.items()
+                name: block.index_copy(0, at, sent[name]) for name, block in group.tensors.items()
             },
         )
 
@@ -376,22 +442,3 @@ def _list_pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Te
     """Return trial and device of every pair, [S * K] each."""
     pair = torch.arange(trials * devices, device=on)
     return pair // devices, pair % devices
-
-
-def _scatter_to_grid(values: Tensor, cohort: Cohort) -> Tensor:
-    """Return the values [N] of the rows as [S, K], 1 elsewhere."""
-    table = values.new_ones(cohort.num_trials * cohort.num_devices)
-    return table.index_copy_(0, cohort.flat_index, values).view(
-        cohort.num_trials, cohort.num_devices
-    )
-
-
-def _compute_norm(blocks: Tensors) -> Tensor:
-    """Compute the norm [n] of each row over all tensors."""
-    norms = [torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks.values()]
-    return torch.linalg.vector_norm(torch.stack(norms), dim=0)
-
-
-def _scale_rows(block: Tensor, factor: Tensor) -> Tensor:
-    """Multiply rows [n, *shape] by factors [n]."""
-    return block * unsqueeze_like(factor, block)

@@ -35,6 +35,7 @@ from otafl.downlink.base import Downlink
 from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.engine.workload import WorkloadPlanner
 from otafl.models.base import Model
+from otafl.robust.aggregation import RobustAggregation
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
 from otafl.server.base import ServerOptimiser
@@ -63,6 +64,7 @@ class Parts:
     server: ServerOptimiser
     server_hyper: Hyper
     link: Uplink
+    robust: RobustAggregation
     hardware: Hardware
     faults: Faults
     clock: Clock
@@ -150,6 +152,7 @@ def assemble(
         server=registry.make_component("server", scenario.server),
         server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
+        robust=RobustAggregation(rows, link.transport, streams),
         hardware=hardware,
         faults=faults,
         clock=clocks,

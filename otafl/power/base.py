@@ -70,6 +70,10 @@ class PowerPolicy(Settings):
     alone: ClassVar[bool] = False
     """Whether a device's transmit scalar depends on no other device."""
 
+    plans_slots: ClassVar[bool] = False
+    """It counts the slots that all devices share, and does not go with groups in slots of their
+    own."""
+
     is_adaptive: ClassVar[bool] = True
     """Whether devices reduce their power if a round's power budget is below the planned one.
 

@@ -71,6 +71,7 @@ class BudgetPaced(PowerPolicy):
     """Channel inversion on a paced energy budget. Page: docs/energy_policies.md."""
 
     may_be_silent: ClassVar[bool] = True
+    plans_slots: ClassVar[bool] = True
     is_adaptive: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"

@@ -66,6 +66,7 @@ class Lyapunov(PowerPolicy):
     """Drift plus penalty under an average energy bound. Page: docs/energy_policies.md."""
 
     may_be_silent: ClassVar[bool] = True
+    plans_slots: ClassVar[bool] = True
     example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"

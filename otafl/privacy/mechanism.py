@@ -218,11 +218,11 @@ class Privacy(Stateful):
         """
         if limits.energy_budget is not None:
             raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
-        self._check_signal(slot.symbols)
+        self._check_signal(slot.turn_symbols)
         if self._neighbours is not None:
             self._elsewhere = self._neighbours.power_gains(slot)
         gain = self._compute_power_gains(slot).amax(2).double()  # H
-        cost = self._distance**2 * slot.symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
+        cost = self._distance**2 * slot.turn_symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
         # reduced by the rounding error of powers in the stack's precision
         share = self._compute_round_share(slot.round) * (
             1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps

@@ -147,6 +147,7 @@ def deliver(
     channel: ChannelState,
     round: int,
     limits: TransmitLimits = NO_LIMITS,
+    turns: int = 1,
 ) -> tuple[Received, LinkReport]:
     """Deliver the payload of a slot.
 
@@ -165,6 +166,9 @@ def deliver(
         Number of the slot, on which its draws depend.
     limits : TransmitLimits
         Limits of the transmissions besides the power budget.
+    turns : int
+        Groups of devices that send one after the other: payload groups of the first, then of the
+        second, and so on. A device is in one of them.
 
     Returns
     -------
@@ -173,7 +177,7 @@ def deliver(
     """
     transport.check_payload(payload)
     apart = "each" in transport.provides
-    delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart)
+    delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart, turns)
     if delivery.uplink:
         transport.transmit(delivery)
     return delivery.get_received(), delivery.report()

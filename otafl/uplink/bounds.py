@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import get_constant
-from otafl.core.contracts import Coefficients, TransmitLimits
+from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
@@ -34,6 +34,8 @@ class Bounds:
         Energy, number of copies and crashes of the slot.
     symbols : int
         Channel uses of the slot.
+    turns : int
+        Groups of devices that share it, one after the other.
 
     Attributes
     ----------
@@ -41,11 +43,14 @@ class Bounds:
         Energy left to radiate, in noise variance times symbols; None without a bound.
     """
 
-    def __init__(self, limits: TransmitLimits, symbols: int) -> None:
+    def __init__(self, limits: TransmitLimits, symbols: int, turns: int = 1) -> None:
         self.energy, self._copies = limits.energy_budget, limits.num_copies
+        self._at_full_power, self._reported = limits.full_power_mask, limits.reported_power
         if self.energy is not None:
             circuits = (
-                0.0 if limits.energy_per_symbol is None else limits.energy_per_symbol * symbols
+                0.0
+                if limits.energy_per_symbol is None
+                else limits.energy_per_symbol * (symbols / turns)
             )
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = (
@@ -62,6 +67,39 @@ class Bounds:
         An update that is sent n times has n times the amplitude.
         """
         return m if self._copies is None else m * self._copies.square()[:, None]
+
+    def report_powers(self, m: Tensor) -> Tensor:
+        """Return the mean symbol powers [S, Q, K] that devices report, some of them falsely."""
+        m = self.scale_powers(m)
+        return m if self._reported is None else m * self._reported[:, None]
+
+    def override(
+        self, coefficients: Coefficients, h_hat: Tensor, budget: Tensor, m: Tensor, sends: Tensor
+    ) -> Coefficients:
+        """Set the transmit scalars of devices that send at full power whatever the policy says.
+
+        Parameters
+        ----------
+        coefficients : what the policy wants, p [S, Q, K].
+        h_hat : [S, Q, K] complex, the estimated scalar channels, whose phase they compensate.
+        budget : [S, K] power budgets.
+        m : [S, Q, K] mean symbol powers.
+        sends : [S, K] bool, the transmitters.
+        """
+        if self._at_full_power is None:
+            return coefficients
+        reached = budget[:, None] * h_hat.abs().square() >= MIN_SNR
+        mask = (self._at_full_power & sends)[:, None] & reached & (m > 0)
+        tiny = torch.finfo(m.dtype).tiny
+        amplitude = (budget[:, None] / self.scale_powers(m).clamp_min(tiny)).sqrt()
+        p = amplitude * h_hat.conj() / h_hat.abs().clamp_min(tiny)
+        silent = coefficients.silent_mask
+        return replace(
+            coefficients,
+            p=torch.where(mask, p, coefficients.p),
+            active_mask=coefficients.active_mask | mask,
+            silent_mask=None if silent is None else silent & ~mask,
+        )
 
     def limit(
         self, coefficients: Coefficients, eligible_mask: Tensor, energy: Tensor

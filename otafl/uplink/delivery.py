@@ -42,6 +42,8 @@ class Delivery:
         Power budgets and bandwidth of the S trials.
     apart : bool
         Whether the server gets each device's update, not only the mean.
+    turns : int
+        Groups of devices that send one after the other, a device in one of them.
 
     Attributes
     ----------
@@ -60,9 +62,10 @@ class Delivery:
         limits: c.TransmitLimits,
         budget: c.LinkBudget,
         apart: bool,
+        turns: int = 1,
     ) -> None:
         self.payload, self.cohort, self.limits = payload, cohort, limits
-        self.channel, self.round = channel, round
+        self.channel, self.round, self.turns = channel, round, turns
         self.budget, self.tally = budget, Tally(budget, cohort.num_devices)
         self.uplink: list[Signal] = []
         self._apart, self._every_trial = apart, False

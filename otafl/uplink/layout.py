@@ -41,6 +41,8 @@ class Slot:
         Whether symbols are sent in a pseudo-random order.
     uses_per_symbol : int
         Channel uses of a symbol, the unit of `cell_stops`, `uses`, `bounds` and segments.
+    turns : int
+        Groups of devices that share the slot, one after the other.
     """
 
     round: int
@@ -54,6 +56,12 @@ class Slot:
     uses: list[Uses]
     interleaved: bool
     uses_per_symbol: int = 1
+    turns: int = 1
+
+    @property
+    def turn_symbols(self) -> int:
+        """Return the channel uses of a device's turn."""
+        return self.symbols // self.turns
 
 
 def lay_out(
@@ -62,6 +70,7 @@ def lay_out(
     csi: Csi | None,
     limits: TransmitLimits,
     uses_per_symbol: int = 1,
+    spread: bool = False,
 ) -> Slot:
     """Lay out the slot of a delivery, and add its pilots to the tally.
 
@@ -77,6 +86,8 @@ def lay_out(
         Limits of the transmissions besides the budgets.
     uses_per_symbol : int
         Channel uses of a symbol, which have the fade of the first of them.
+    spread : bool
+        Whether each device sends in all cells of the channel.
 
     Returns
     -------
@@ -90,8 +101,8 @@ def lay_out(
     if csi is not None:
         estimate = csi.estimate(h, channel.gain, delivery.round)
         h_hat = scaled if estimate is h else root * estimate.flatten(3)
-        pilots = float(csi.num_pilot_symbols * h.shape[3])
-        delivery.tally.add(side=delivery.uplink[0].cohort.rows_per_trial * pilots)
+        stops = channel.compute_cell_ends(h, each * symbols)[h.shape[4] - 1 :: h.shape[4]]
+        _count_pilots(delivery, csi.num_pilot_symbols, stops, each * symbols, spread)
     if limits.energy_per_symbol is not None and each > 1:
         limits = replace(limits, energy_per_symbol=each * limits.energy_per_symbol)
     return Slot(
@@ -102,8 +113,33 @@ def lay_out(
         gain=channel.gain,
         budget=delivery.power_budget,
         symbols=each * symbols,
-        bounds=Bounds(limits, symbols),
+        bounds=Bounds(limits, symbols, delivery.turns),
         uses=take_in_order(lengths),
         interleaved=False,
         uses_per_symbol=each,
+        turns=delivery.turns,
     )
+
+
+def _count_pilots(
+    delivery: Delivery, num_pilots: int, stops: list[int], symbols: int, spread: bool
+) -> None:
+    """Count the pilots of each device in the coherence blocks of its turn.
+
+    Parameters
+    ----------
+    delivery : of the slot.
+    num_pilots : of a device in a block.
+    stops : channel use after which each block ends.
+    symbols : channel uses of the slot.
+    spread : whether each device sends in all blocks.
+    """
+    turns, signals = delivery.turns, len(delivery.uplink)
+    for turn in range(turns):
+        first, stop = symbols * turn // turns, symbols * (turn + 1) // turns
+        blocks = sum(
+            spread or turns == 1 or (before < stop and end > first)
+            for before, end in zip([0, *stops], stops, strict=False)
+        )
+        rows = delivery.uplink[turn * signals // turns].cohort.rows_per_trial
+        delivery.tally.add(side=rows * float(num_pilots * blocks))

@@ -87,7 +87,7 @@ def set_power(
         h=channels.h_hat,
         gain=slot.gain,
         budget=slot.budget,
-        symbol_power=slot.bounds.scale_powers(normalised.power),
+        symbol_power=slot.bounds.report_powers(normalised.power),
         noise_variance=alignment.impairments.known_noise,
         transmit_mask=channels.sends,
         is_linear=sent.linear,

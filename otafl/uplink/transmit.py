@@ -39,6 +39,7 @@ def transmit(
     segments, bounds = normalised.segments, slot.bounds
     channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
     state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
+    wanted = bounds.override(wanted, channels.h_hat, slot.budget, normalised.power, channels.sends)
     coefficients = bounds.limit(wanted, channels.sends, normalised.energy)
     part = bounds.cut_at_crash(sent, segments)
     return state, OnAir(slot, sent, normalised, channels, coefficients, part)

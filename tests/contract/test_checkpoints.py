@@ -29,7 +29,7 @@ LATE: dict[str, Any] = {
 }
 """Updates are on their way at most checkpoints."""
 
-QUICK = ("selection", "codec", "power", "server", "protocol")
+QUICK = ("selection", "codec", "power", "server", "rule", "protocol")
 TABLES = (
     *QUICK,
     "algorithm",

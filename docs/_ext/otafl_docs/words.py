@@ -25,6 +25,8 @@ MORE = {
     "transport over_the_air": "over-the-air computation, AirComp, analog aggregation",
     "transport ofdm": "waveform, cyclic prefix, PAPR, carrier frequency offset, CFO",
     "transport digital": "orthogonal access, packet errors",
+    "faults.attack": "Byzantine attack, poisoning, adversary, malicious clients",
+    "robust.rule": "robust aggregation, Byzantine resilience, defence, defense",
     "server": "FedOpt, FedAdam, FedYogi, server momentum",
     "downlink": "broadcast",
     "codec": "compression, quantization, sparsification",

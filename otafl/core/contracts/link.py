@@ -246,6 +246,10 @@ class TransmitLimits(Renamed):
         crash.
     num_copies : Tensor [S, K], optional
         Number of times that a device sends its update; 2 for a device that repeats it by mistake.
+    full_power_mask : Tensor, bool [S, K], optional
+        Devices that transmit with their whole power budget, whatever the policy says.
+    reported_power : Tensor [S, K], optional
+        Factor on the mean symbol power that a device reports; 1 for an honest device.
     trial_mask : Tensor, bool [S], optional
         Trials that have this slot; all if not given.
     """
@@ -255,6 +259,8 @@ class TransmitLimits(Renamed):
     energy_per_symbol: Tensor | None = None
     sent_fraction: Tensor | None = None
     num_copies: Tensor | None = None
+    full_power_mask: Tensor | None = None
+    reported_power: Tensor | None = None
     trial_mask: Tensor | None = None
 
 

@@ -96,7 +96,7 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
     signals = delivery.uplink
     halves = 2 if settings.quadrature else 1
     lengths = [-(-sent.num_coordinates // halves) for sent in signals]
-    slot = lay_out(delivery, lengths, csi, delivery.limits)
+    slot = lay_out(delivery, lengths, csi, delivery.limits, spread=settings.interleave)
     if settings.snr_convention == "total_energy":
         sends = torch.zeros_like(slot.budget)
         for sent, length in zip(signals, lengths, strict=True):

@@ -267,7 +267,7 @@ class Ofdm(Transport):
             if limits.energy_per_symbol is not None:
                 lasts = grid.samples / slot.symbols / grid.repeats
                 limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols)), grid
+        return replace(slot, bounds=Bounds(limits, slot.symbols, slot.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
         """Send all groups in one transmission, because they share OFDM symbols.

@@ -19,6 +19,10 @@ fade of the first. All devices must arrive with effective gain one, as by channe
 ends -R and R of the levels are the largest magnitude of any device, which costs one real number of
 side information per device (or one per tensor), or given; larger values are clipped.
 
+The counts are a histogram, of which the server can also take the median or a trimmed mean. These
+bound what an attacker does. Then every device sends x_k itself and counts once, whatever its
+weight. Negative counts are taken for 0. An attacker can still widen the range, unless it is given.
+
 References
 ----------
 Mergen, Tong 2006, "Type Based Estimation Over Multiaccess Channels".
@@ -36,11 +40,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.constants import get_constant
 from otafl.core.contracts import LinkBudget, Tensors
+from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family, make_step_key
+from otafl.robust.base import Inputs
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
@@ -54,6 +61,7 @@ from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 from otafl.uplink.segments import compute_energies, cut
 from otafl.uplink.signal import Signal
 from otafl.uplink.transmit import transmit
+from otafl.uplink.type_based import histograms
 
 ROUNDING = declare_family("rounding_to_levels", __name__)
 
@@ -97,6 +105,17 @@ class TypeBased(Transport):
             description="projection of the received counts by the server: none, rounding of each "
             "to 0 .. K, or the nearest non-negative integers with sum K",
         )
+        estimate: Literal["mean", "median", "trimmed_mean"] = Field(
+            "mean",
+            description="statistic of the counts that is the aggregate; all but the mean count "
+            "devices equally",
+        )
+        trimmed_share: float = Field(
+            0.2,
+            gt=0,
+            lt=0.5,
+            description="share of the devices that a trimmed mean drops at each end",
+        )
 
         example: ClassVar = {"power.name": "ci"}
 
@@ -122,6 +141,12 @@ class TypeBased(Transport):
                     "transport",
                 )
             yield from refuse_distortion(scenario, BENT, "counts")
+            if self.estimate != "mean" and get_class(scenario.algorithm).needs_sums:
+                text = (
+                    f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
+                    "needs; mean would do"
+                )
+                yield make_problem(text, "transport.estimate", "algorithm")
 
     def __init__(
         self,
@@ -146,6 +171,7 @@ class TypeBased(Transport):
         link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
         slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            self._refuse_partial(rows)
             pulses, normalised = self._pulses(slot, uses, rows)
             self._policy_state, on_air = transmit(
                 slot, pulses, normalised, link, self._policy_state
@@ -155,6 +181,15 @@ class TypeBased(Transport):
             account(on_air, delivery, values.num_side_scalars)
             if self.saves.link:
                 delivery.tally.saved |= self._list_saved(on_air, rows, values)
+
+    def _refuse_partial(self, sent: Signal) -> None:
+        """Raise UserError for a statistic other than the mean of what has none."""
+        estimate = self.settings.estimate
+        if estimate != "mean" and (sent.mask is not None or not sent.linear):
+            raise UserError(
+                f"transport.estimate: '{estimate}' needs the same coordinates of all devices, and "
+                "a mean of them; the algorithm or the codec gives others; use estimate: mean"
+            )
 
     def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
         """Return the symbols before p: a pulse of energy one for each coordinate that a row has.
@@ -180,6 +215,8 @@ class TypeBased(Transport):
     def _values(self, sent: Signal) -> Values:
         """Compute the ranges of a group's levels."""
         wanted, scale = self.settings.range, sent.scale
+        if self.settings.estimate != "mean":
+            scale = torch.ones_like(scale)
         stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
@@ -210,9 +247,32 @@ class TypeBased(Transport):
             )
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
-            estimate[:, columns] = top * (unit @ y)
-        estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
-        return estimate, sent.sum(sent.exact[:, None])[:, 0]
+            estimate[:, columns] = top * self._summarise(y, unit, at.senders(columns))
+        if self.settings.estimate == "mean":
+            estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
+            return estimate, sent.sum(sent.exact[:, None])[:, 0]
+        return estimate * on_air.expand(1.0 * (on_air.weight > 0)), self._find_exact(sent)
+
+    def _summarise(self, y: Tensor, unit: Tensor, senders: Tensor) -> Tensor:
+        """Return the statistic [S, C] of the counts y [S, M, C], over R; of the mean, K times."""
+        how = self.settings.estimate
+        if how == "mean":
+            return unit @ y
+        if how == "median":
+            return histograms.compute_median(y, unit)
+        trimmed = (self.settings.trimmed_share * senders + histograms.CLOSE).floor()
+        return histograms.compute_trimmed_mean(y, unit, trimmed)
+
+    def _find_exact(self, sent: Signal) -> Tensor:
+        """Return the statistic of the values that were sent, without rounding and noise, [S, P]."""
+        x = sent.cohort.pad_by_trial(sent.x)
+        weight = sent.cohort.pad_by_trial(torch.ones_like(sent.weight))[..., None]
+        share = self.settings.trimmed_share
+        trimmed = (share * sent.cohort.rows_per_trial + histograms.CLOSE).long()
+        name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
+        rule: Any = registry.load_settings_class("rule", name)()
+        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
+        return exact
 
     def _draw(self, round: int, sent: Signal) -> Tensor | None:
         """Draw uniform numbers [n, P] for stochastic rounding; None for the nearest level."""
