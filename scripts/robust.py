@@ -1,7 +1,7 @@
 """Accuracy under attack by uplink and robust rule, and what each costs without attackers.
 
-    otafl sweep scenarios/studies/robust.yaml
-    python scripts/robust.py [results/robust] [--figure robust.png]
+otafl sweep scenarios/studies/robust.yaml
+python scripts/robust.py [results/robust] [--figure robust.png]
 """
 
 from __future__ import annotations
