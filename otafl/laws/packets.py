@@ -300,7 +300,7 @@ MUTATIONS = build_mutations(
             _noise(lambda variance: (variance / 2.0).sqrt()),
         ),
         "a part of the power": (
-            "radiated energy",
+            {"power of truncation", "radiated energy"},
             replace_by("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
         ),
         "power divided like the band": (
