@@ -83,6 +83,10 @@ class Algorithm(Stateful, ABC):
     needs_normalisation: ClassVar[bool] = False
     """The model must have normalisation layers."""
 
+    needs_classes: ClassVar[str] = ""
+    """What it needs the samples' classes for ("aligns features by class"); empty for a method that
+    trains under every loss."""
+
     slow_metrics: ClassVar[tuple[str, ...]] = ()
     """Variables of the result that show no learning in the first hundred rounds at the default
     settings, where others do."""
@@ -130,6 +134,24 @@ class Algorithm(Stateful, ABC):
         """Return whether all that devices send under these settings are changes, of which 0 means
         none. A vote of signs, error feedback and a choice by norm presuppose it."""
         return not cls.sends_model
+
+    refuses_tokens: ClassVar[str] = ""
+    """Why it cannot train models of token sequences ("trains a model in several sizes"); empty for
+    a method that can."""
+
+    @classmethod
+    def find_misfits(cls, settings: Any, labels: str | None) -> Iterator[str]:
+        """Yield a sentence where the method cannot train on labels of a kind."""
+        if cls.needs_classes and labels not in (None, "classes"):
+            yield (
+                f"algorithm.name: '{settings.name}' {cls.needs_classes}, and the labels of the "
+                "data set are no classes; use another method or data set"
+            )
+        if cls.refuses_tokens and labels == "tokens":
+            yield (
+                f"algorithm.name: '{settings.name}' {cls.refuses_tokens}, and no model of token "
+                "sequences does; use another method or data set"
+            )
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;

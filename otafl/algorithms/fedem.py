@@ -107,11 +107,11 @@ class FedEM(Algorithm):
         self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch
     ) -> Tensor:
         """Return q [n, M, B] of the samples, each summing to one over M."""
-        label = batch.y[..., None]
+        loss = self.model.loss
         log_likelihood = [
-            torch.log_softmax(self.model.training_logits(one, batch.x, batch.weight), -1)
-            .gather(-1, label)
-            .squeeze(-1)
+            loss.compute_log_likelihood(
+                self.model.training_logits(one, batch.x, batch.weight), batch.y
+            )
             for one in parts
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
@@ -132,17 +132,19 @@ class FedEM(Algorithm):
                 {c.MODEL: every, PI: pi.flatten(0, 1).log()}, self._predict_mixture, "device"
             ),
         }
-        return {name: replace(view, ensemble="mixture") for name, view in views.items()}
+        how: Literal["mixture", "weighted_mean"] = "mixture"
+        if self.model.loss.mixes_predictions:
+            how = "weighted_mean"
+        return {name: replace(view, ensemble=how) for name, view in views.items()}
 
     def _predict_mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
-        """Return the log-probabilities [n, B, classes] of sum_m pi_m h_m(x); pi is the softmax of
-        what the block holds, so that a gradient step leaves it a mixture."""
-        log_pi = torch.log_softmax(params[PI], -1)
-        scores = [
-            torch.log_softmax(self.model.logits(one, x), -1) + log_pi[:, m, None, None]
-            for m, one in enumerate(self._split_components(params[c.MODEL]))
-        ]
-        return torch.logsumexp(torch.stack(scores), 0)
+        """Return the scores [n, B, ...] of sum_m pi_m h_m(x); pi is the softmax of what the block
+        holds, so that a gradient step leaves it a mixture."""
+        parts = self._split_components(params[c.MODEL])
+        scores = torch.stack([self.model.logits(one, x) for one in parts])
+        log_pi = torch.log_softmax(params[PI], -1).T
+        log_pi = log_pi[(..., *[None] * (scores.dim() - 2))]
+        return self.model.loss.mix_scores(scores, log_pi)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Return the operations of the E-step, a forward pass of all samples through every model,

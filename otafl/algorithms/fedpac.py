@@ -64,7 +64,6 @@ from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
     copy_params,
-    cross_entropy,
     descend_,
     differentiate,
     flatten,
@@ -91,6 +90,7 @@ class FedPAC(Algorithm):
     per_device_state: ClassVar[tuple[str, ...]] = ("head",)
 
     needs: ClassVar[Needs] = "each"
+    needs_classes: ClassVar[str] = "aligns features to the centroid of each class"
     averages_increments: ClassVar[bool] = True
     supports_merging: ClassVar[bool] = False
 
@@ -120,6 +120,7 @@ class FedPAC(Algorithm):
         last = model.layers[-1]
         self.last, self.width, self.classes = last, last.inputs, last.outputs
         self.head = LayeredModel((last,))
+        self.head.loss = model.loss
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
 
     @classmethod
@@ -212,13 +213,14 @@ class FedPAC(Algorithm):
     def _compute_body_gradients(
         self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
     ) -> tuple[Tensor, c.Tensors]:
-        """Return the cross-entropy [n], and the gradient by the extractor's parameters of it and of
+        """Return the loss [n], and the gradient by the extractor's parameters of it and of
         the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
 
         def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
             seen = self.compute_features(leaves, batch.x)
-            loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
+            scores = torch.baddbmm(bias[:, None], seen, last)
+            loss = self.model.loss.compute_mean(scores, batch)
             target = centroid.clone().gather(1, batch.y[:, :, None].expand_as(seen))
             apart = (seen - target).square().sum(2) * pull.clone().gather(1, batch.y)
             aligned = apart.mean(1) if batch.weight is None else (apart * batch.weight).sum(1)

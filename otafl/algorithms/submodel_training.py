@@ -18,7 +18,7 @@ from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
-from otafl.models.base import cross_entropy, differentiate
+from otafl.models.base import differentiate
 from otafl.models.layer_steps import Linear, iterate_steps
 from otafl.models.network import Network
 
@@ -45,8 +45,8 @@ class LevelsSettings(settings.Settings):
     masked_loss: Annotated[
         bool, DataDisclosure(True, False, "which classes each device has samples of")
     ] = True
-    """masked cross-entropy: the scores of classes that a device has no samples of are 0 in its loss
-    (Diao et al. 2021, section 3)"""
+    """masked loss: the scores of classes that a device has no samples of are 0 in its loss (Diao et
+    al. 2021, section 3); without effect where labels are values"""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     """largest norm of a minibatch's gradient; longer ones are shortened"""
 
@@ -115,6 +115,13 @@ def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> T
     return hyper["learning_rate"] * settings.decay_factor**reached
 
 
+def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:
+    """Return the classes that rows have samples of, [n, classes] bool; None if no loss is
+    masked."""
+    masked = settings.masked_loss and local_data.has_classes
+    return local_data.count_classes() > 0 if masked else None
+
+
 def train_(
     network: Network,
     params: c.Tensors,
@@ -125,12 +132,12 @@ def train_(
     undecayed: Collection[str] = (),
 ) -> Tensor:
     """Take the local steps of all rows of `local_data` by SGD, parameters [n, *shape] in place:
-    momentum that starts at zero, weight decay but on the `undecayed`, masked cross-entropy and
+    momentum that starts at zero, weight decay but on the `undecayed`, masked loss and
     clipping as the settings say. Returns the mean loss [n], the penalty left out."""
     trial = local_data.cohort.trial
     rate = compute_step_size(settings, hyper, local_data.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
-    present = local_data.count_classes() > 0 if settings.masked_loss else None
+    present = find_present_classes(local_data, settings)
     velocity: c.Tensors = {}
     total = torch.zeros_like(rate)
     for step in range(local_data.steps):
@@ -165,7 +172,7 @@ def compute_gradients(
         scores = network.training_logits(leaves, batch.x, batch.weight)
         if present is not None:
             scores = scores * present.clone()[:, None]
-        loss = cross_entropy(scores, batch)
+        loss = network.loss.compute_mean(scores, batch)
         return loss, loss if penalty is None else loss + penalty(leaves)
 
     return differentiate(compute_objective, params, batch)

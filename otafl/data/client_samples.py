@@ -16,8 +16,8 @@ from otafl.data.device_splits import count_classes, pack
 
 @dataclass(frozen=True)
 class ClientSamples:
-    """Hold samples of each device. x: [n, *shape], y: [n] int64. index: [S * K, m] int64 places in
-    x, padded. count: [S * K] int64. trial: [S * K] int64. classes: of the data set."""
+    """Hold samples of each device. x: [n, *shape], y: [n] int64 or of another kind. index: [S * K,
+    m] int64 places in x, padded. count, trial: [S * K] int64. classes: of the data set."""
 
     x: Tensor
     y: Tensor
@@ -46,6 +46,11 @@ class ClientSamples:
         return ClientSamples(
             self.x, self.y, index[self.trial, 0], count[self.trial, 0], self.trial, self.classes
         )
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self.y.dim() == 1
 
     def count_classes(self) -> Tensor:
         """Return how many samples of each class the devices have, [S * K, classes] int64."""

@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
+from otafl.losses.base import Labels
 from otafl.user_code.custom_part import CustomFunction
 
 
@@ -20,6 +21,7 @@ class CustomData(CustomFunction, DataSource):
     """Call the user's function with the keys of the section."""
 
     table: ClassVar = "data"
+    labels: ClassVar[Labels | None] = None
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

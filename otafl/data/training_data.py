@@ -29,8 +29,9 @@ _FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations 
 class TrainingData:
     """Hold the training samples, and who has which.
 
-    x: [n, *shape], y: [n] int64. index: [S, K, n_max], count: [S, K] int64, as `shares.pack` makes
-    them. augment: what is done to the images of a minibatch.
+    x: [n, *shape], y: [n] int64, or labels [n, outputs] of another kind. index: [S, K, n_max],
+    count: [S, K] int64, as `shares.pack` makes them. augment: what is done to the images of a
+    minibatch.
     """
 
     def __init__(
@@ -146,12 +147,18 @@ class TrainingData:
             self._presence = count_classes(self.y[self.index], self.count, self.classes)
         return self._presence[flat_index]
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self.y.dim() == 1
+
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
         """Return the samples [n, B], fresh copies."""
         x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
-        return Batch(x, self.y.take(sample), weight)
+        y = self.y.take(sample) if self.has_classes else self.y[sample]
+        return Batch(x, y, weight)
 
     def _list_positions(self, count: Tensor) -> Tensor:
         """Return the positions 0..n_k-1, then 0, [n, B]."""
@@ -196,6 +203,15 @@ class CohortData:
     def count_classes(self) -> Tensor:
         """Return how many samples of each class the rows have, [n, classes] int64."""
         return self._data.count_classes(self._flat_index)
+
+    def count_samples(self) -> Tensor:
+        """Return how many samples the rows have, [n] int64."""
+        return self._data.count[self._flat_index]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self._data.has_classes
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the named rows [n] int64, ordered by trial."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from otafl.core import registry
 from otafl.core.errors import UserError
+from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.models.geometry import Window
 from otafl.models.layered import Layer, LayeredModel
@@ -15,10 +16,16 @@ from otafl.user_code.custom_part import CustomPart
 __all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_sides"]
 
 
-def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
-    """Make the model that a section of a scenario names, for samples of a shape and so many
-    classes. Raises UserError if the model does not fit them."""
+def build(
+    section: Any, input_shape: tuple[int, ...], classes: int, loss: Loss | None = None
+) -> Model:
+    """Make the model that a section of a scenario names, for samples of a shape and so many classes
+    (or values, or tokens). Raises UserError if the model does not fit them, or not the loss."""
     model: Model = registry.make_component("model", section, input_shape, classes)
+    if loss is not None:
+        if loss.scores_positions != model.scores_positions:
+            raise UserError(f"model: {loss.describe_model_misfit(section.name)}")
+        model.loss = loss
     return model
 
 

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.renamed import Renamed
+from otafl.losses.base import Loss
+from otafl.losses.cross_entropy import CrossEntropy
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
@@ -69,6 +71,16 @@ class Model(Renamed, ABC):
     """Real numbers that one sample adds to the memory of a training step, where they are many."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
+    loss: Loss = CrossEntropy()
+    """The loss that it is trained with."""
+    scores_positions: bool = False
+    """Samples are sequences of tokens, and it has scores for every position."""
+    is_affine: bool = False
+    """Scores are an affine function of the sample, so that squared losses are quadratic."""
+    has_intercept: bool = True
+    """An affine model's scores of the zero sample can be other than 0."""
+    ridge: float = 0.0
+    """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
     """Whether it normalises by statistics of the batch; `moments` gives them."""
 
@@ -78,7 +90,7 @@ class Model(Renamed, ABC):
 
     @abstractmethod
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return class scores [n, B, classes].
+        """Return scores [n, B, classes] of classes or values, or [n, B, length, tokens].
 
         Parameters
         ----------
@@ -108,11 +120,11 @@ class Model(Renamed, ABC):
         return copy_params(params)
 
     def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
-        """Return the cross-entropy loss [n] of each row and its gradient [n, *shape]."""
+        """Return the loss [n] of each row and its gradient [n, *shape]."""
 
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             scores = self.training_logits(leaves, batch.x, batch.weight)
-            loss = cross_entropy(scores, batch)
+            loss = self.loss.compute_mean(scores, batch)
             return loss, loss
 
         return differentiate(compute_objective, params, batch)
@@ -182,9 +194,3 @@ def differentiate(
         loss, lowered = objective(leaves, Batch(batch.x.clone(), batch.y.clone(), weight))
         grads = torch.autograd.grad(lowered.sum(), list(leaves.values()))
     return loss.detach(), dict(zip(leaves, grads, strict=True))
-
-
-def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the weighted mean [n] over the samples of each row; logits [n, B, classes]."""
-    picked = torch.log_softmax(logits, -1).gather(-1, batch.y[..., None]).squeeze(-1)
-    return -picked.mean(-1) if batch.weight is None else -(picked * batch.weight).sum(-1)

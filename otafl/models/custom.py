@@ -66,6 +66,8 @@ class ModuleModel(Model):
     ------
     UserError : if the module has buffers (batch-norm statistics cannot be averaged as parameters
         are), draws random numbers, as dropout does, or gives scores of another shape.
+
+    A module that maps tokens [B, length] to [B, length, classes] scores every position.
     """
 
     def __init__(
@@ -94,7 +96,8 @@ class ModuleModel(Model):
         leaves = {name: p.clone().requires_grad_() for name, p in self._start.items()}
         with torch.enable_grad(), FlopCounterMode(display=False) as forward:
             scores = torch.func.functional_call(module, leaves, (probe,))
-        if tuple(scores.shape) != (1, classes):
+        self.scores_positions = tuple(scores.shape) == (1, *input_shape, classes)
+        if tuple(scores.shape) != (1, classes) and not self.scores_positions:
             raise UserError(
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
                 f"[1, {classes}] would do"

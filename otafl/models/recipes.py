@@ -9,7 +9,8 @@
               "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
     flat      name -> shape of the parameters that lie side by side in the block "model", or None
     parts     how many models are combined
-    together  how: a "mixture" (FedEM), the "mean" of scores (Split-Mix), or None
+    together  how: a "mixture" (FedEM; of values "weighted_mean"), the "mean" of scores
+              (Split-Mix), or None
     refused   why there is no module, if there is none
     input_shape, classes : of the samples
 """

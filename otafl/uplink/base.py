@@ -84,6 +84,9 @@ class Transport(Stateful, ABC):
     supports_intercell: ClassVar[bool] = False
     """It adds the signals of other servers' devices to each server's own."""
 
+    supports_snr_growth: ClassVar[bool] = False
+    """The receiver's noise can fall from round to round (`channel.snr_growth`)."""
+
     supports_heavy_tails: ClassVar[bool] = False
     """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
 

@@ -55,7 +55,7 @@ class View(Renamed):
     owner: Literal["trial", "device"] = "trial"
     fine_tune: FineTuneSpec | None = None
     moments_fn: MomentsFn | None = None
-    ensemble: Literal["mean", "mixture"] | None = None
+    ensemble: Literal["mean", "mixture", "weighted_mean"] | None = None
     param_index: Tensor | None = None
 
     def get_param_rows(self, flat_index: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Batch:
     Parameters
     ----------
     x : [n, B, *input].
-    y : [n, B] int64.
+    y : [n, B] int64 of classes, [n, B, outputs] of values, or [n, B, length] int64 of tokens.
     weight : [n, B], summing to one in a row; None for equal weights.
     """
 
@@ -104,6 +104,13 @@ class LocalData(Protocol):
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class, [n, classes]."""
+
+    def count_samples(self) -> Tensor:
+        """Count the samples, [n] int64."""
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes, not values or tokens."""
 
     def take(self, row_index: Tensor) -> LocalData:
         """Return the local data of the named rows [n] int64, ordered by trial."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.data.dataset import Indices
 from otafl.data.sample_assignment import SampleAssignment
+from otafl.losses.base import LABELS
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class SampleCounts:
 class PartitionTask:
     """Hold the samples to deal out in a trial.
 
-    labels: [n] int64, n at least `devices`, which is K. generator: the trial's. owner: [n] int64,
-    the user that each sample is from, where the data have users.
+    labels: [n] int64, n at least `devices`, which is K; all 0 where labels are no classes.
+    generator: the trial's. owner: [n] int64, the user that each sample is from, where the data have
+    users.
     """
 
     labels: Indices
@@ -94,6 +96,17 @@ class Partition(Settings):
     groups_users: ClassVar[bool] = False
     """A device is users of the data set: its own test samples are theirs, not those of its
     classes."""
+
+    needs_classes: ClassVar[bool] = False
+    """Samples are dealt out by their classes."""
+
+    def find_misfits(self, labels: str | None) -> Iterator[str]:
+        """Yield a sentence where it cannot deal out samples with labels of a kind."""
+        if self.needs_classes and labels not in (None, "classes"):
+            yield (
+                f"data.partition: '{self.name}' deals samples out by their classes, but the data "
+                f"set has {LABELS[labels]}; use iid, or natural where samples have users"
+            )
 
     def check_counts(self, counts: SampleCounts) -> None:
         """Raise UserError where the counts alone show that the samples cannot be dealt out so."""

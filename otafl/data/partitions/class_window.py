@@ -34,6 +34,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class ClassWindow(Partition):
     """Give each device its samples in the order in which they are cut into training and test."""
 
+    needs_classes: ClassVar[bool] = True
+
     is_shuffled: ClassVar[bool] = True
 
     name: Literal["class_window"] = "class_window"

@@ -37,6 +37,7 @@ from otafl.uplink.transmit import transmit
 
 
 class OverTheAir(Transport):
+    supports_snr_growth: ClassVar[bool] = True
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"

@@ -63,13 +63,13 @@ class Capacity:
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
-        exact = estimate is state and not impairments.disturbs
+        exact = estimate is state and not (impairments.disturbs or impairments.grows)
         true = combined if exact else self._received(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions find out what the channel carries
             return Links(carried, carried, strength, flat_snr, blocks, True)
-        known = impairments.known_noise / NOISE_VARIANCE
+        known = impairments.compute_known_noise(round) / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
         sure = exact and settings.rate == "shannon"
         believed = self._factor * bits_a_use(lowered)

@@ -101,6 +101,7 @@ class Turns:
 
 
 class Digital(Transport):
+    supports_snr_growth: ClassVar[bool] = True
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "all"
 
