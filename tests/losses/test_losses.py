@@ -28,12 +28,12 @@ ROWS, BATCH, LENGTH, OUTPUTS = 3, 4, 5, 6
 
 def draw(loss: Loss, labels: str) -> tuple[Tensor, Tensor]:
     """Scores and labels of a kind."""
-    torch.manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     inner = (LENGTH,) if loss.scores_positions else ()
-    scores = torch.randn(ROWS, BATCH, *inner, OUTPUTS, dtype=torch.float64)
+    scores = torch.randn(ROWS, BATCH, *inner, OUTPUTS, dtype=torch.float64, generator=generator)
     if labels == "values":
-        return scores, torch.randn_like(scores)
-    return scores, torch.randint(OUTPUTS, (ROWS, BATCH, *inner))
+        return scores, torch.randn(scores.shape, dtype=scores.dtype, generator=generator)
+    return scores, torch.randint(OUTPUTS, (ROWS, BATCH, *inner), generator=generator)
 
 
 CASES = [
