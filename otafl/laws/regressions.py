@@ -178,9 +178,9 @@ def _average(course: Course, settled: int) -> np.ndarray:
 @state_law("regression: stationary risk", GBMA, "gamma={}", (30.0, 3000.0))
 def _stationary_risk(bench: Bench, gamma: float) -> Iterator[Check]:
     """Compare the time average of the excess risk with noise and fading with trace(H S) / 2."""
-    course = run_course(bench, 260, bench.scale_size(160), **_link("rayleigh", gamma))
+    course = run_course(bench, 140, bench.scale_size(240), **_link("rayleigh", gamma))
     law = compute_floor(course.problem, solve_stationary(course.problem, NOISE / gamma))
-    yield check_mean(law, _average(course, 60))
+    yield check_mean(law, _average(course, 40))
 
 
 @state_law("regression: noise floor", GBMA, "K={0[0]}, gamma={0[1]}", ((5, 30), (5, 120), (10, 30)))
@@ -188,30 +188,30 @@ def _noise_floor(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
     """Compare the floor without fading with (N / E K^2) sum_i lambda_i / (2 (1 - (1 - b
     lambda_i)^2)), which depends on the devices by K alone, as the mean Hessian is prescribed."""
     devices, gamma = case
-    course = run_course(bench, 200, bench.scale_size(160), devices, **_link("awgn", gamma))
+    course = run_course(bench, 120, bench.scale_size(240), devices, **_link("awgn", gamma))
     values = np.geomspace(1.0, 1.0 / 3.0, FEATURES)
     law = NOISE / (gamma * devices**2) * (values / (1.0 - (1.0 - STEP * values) ** 2)).sum() / 2.0
-    yield check_mean(law, _average(course, 60))
+    yield check_mean(law, _average(course, 40))
 
 
 @state_law("regression: fading floor", GBMA, "K={}", (5, 20))
 def _fading_floor(bench: Bench, devices: int) -> Iterator[Check]:
     """Compare the floor without noise with its leading order (b / mu)^2 v_h mean_k |g_k|^2 / K in
     each direction, up to the order after it; it is 0 if the devices share the optimum."""
-    course = run_course(bench, 260, bench.scale_size(160), devices, **_link("rayleigh", 1e9))
+    course = run_course(bench, 140, bench.scale_size(240), devices, **_link("rayleigh", 1e9))
     problem = course.problem
     values, turn = np.linalg.eigh(problem.hessian)
     spread = ((problem.gradients @ turn) ** 2).mean(0)
     contracted = 1.0 - (1.0 - STEP * values) ** 2
     leading = (STEP / MEAN) ** 2 * VARIANCE / devices * (values * spread / contracted).sum() / 2.0
     exact = compute_floor(problem, solve_stationary(problem, NOISE / 1e9))
-    yield check_mean(float(leading), _average(course, 60), bias=abs(exact - float(leading)))
+    yield check_mean(float(leading), _average(course, 40), bias=abs(exact - float(leading)))
     yield Check(
         1.0, exact / float(leading), 1.0, 1.0 + 2.0 / devices, "order after the leading one"
     )
     shared = {"optimum_spread": 0.0, "label_noise": 0.0}
     link = _link("rayleigh", 1e30)
-    alike = run_course(bench, 200, 4, devices, data=shared, **link)
+    alike = run_course(bench, 100, 4, devices, data=shared, **link)
     yield check_at_most(1e-12, float(alike.excess[-1].max()), 0.0, "devices share the optimum")
 
 
@@ -235,16 +235,16 @@ def _local_steps(bench: Bench) -> Iterator[Check]:
     """
     step, training = 0.2, {"local_steps": 5}
     fedavg = {"name": "fedavg", "learning_rate": step}
-    course = run_course(bench, 400, 1, algorithm=fedavg, training=training)
+    course = run_course(bench, 100, 1, algorithm=fedavg, training=training)
     problem = course.problem
     found = _solve_local_point(problem, step, 5)
     apart = float(np.linalg.norm(found - problem.optimum))
     yield _compare(found, course.models[-1, 0], "FedAvg, 5 steps")
     yield check_at_least(1e-3, apart, "distance of its fixed point from w*")
-    one = run_course(bench, 400, 1, algorithm=fedavg)
+    one = run_course(bench, 250, 1, algorithm=fedavg)
     yield _compare(problem.optimum, one.models[-1, 0], "FedAvg, 1 step")
     scaffold = {"name": "scaffold", "learning_rate": step}
-    corrected = run_course(bench, 800, 1, algorithm=scaffold, training=training)
+    corrected = run_course(bench, 250, 1, algorithm=scaffold, training=training)
     yield _compare(problem.optimum, corrected.models[-1, 0], "SCAFFOLD, 5 steps")
 
 
@@ -277,7 +277,7 @@ def _personal_models(bench: Bench) -> Iterator[Check]:
     weight, step, steps = 1.0, 0.2, 3
     ditto = {"name": "ditto", "learning_rate": step, "penalty": weight}
     ditto["personal_learning_rate"] = 0.3
-    course = run_course(bench, 400, 1, algorithm=ditto, training={"local_steps": steps})
+    course = run_course(bench, 150, 1, algorithm=ditto, training={"local_steps": steps})
     problem, identity = course.problem, np.eye(FEATURES)
     w = _solve_local_point(problem, step, steps)
     inverse = np.linalg.inv(problem.hessians + weight * identity)
@@ -285,8 +285,8 @@ def _personal_models(bench: Bench) -> Iterator[Check]:
     assert course.personal is not None
     yield _compare(law.ravel(), course.personal[0].ravel(), "Ditto")
     pfedme: dict[str, Any] = {"name": "pfedme", "learning_rate": step, "penalty": weight}
-    pfedme |= {"personal_learning_rate": 0.3, "prox_steps": 60}
-    course = run_course(bench, 400, 1, algorithm=pfedme, training={"local_steps": steps})
+    pfedme |= {"personal_learning_rate": 0.3, "prox_steps": 40}
+    course = run_course(bench, 100, 1, algorithm=pfedme, training={"local_steps": steps})
     moved = identity - step * weight * (identity - weight * inverse)
     shift = step * weight * np.einsum("kpq,kq->kp", inverse, problem.moments)
     powers = [np.stack([np.linalg.matrix_power(one, j) for one in moved]) for j in range(steps + 1)]
@@ -297,7 +297,7 @@ def _personal_models(bench: Bench) -> Iterator[Check]:
 
 FALLING = {"name": "fedavg", "learning_rate": 1.0, "decay": 0.2}
 """Steps 1 / (1 + t / 5), which fall slowly enough for O(1/t)."""
-ROUNDS, TRIALS = 240, 400
+ROUNDS, TRIALS = 240, 240
 HALF = math.log(0.5)
 """Between the logarithm of a quarter, by which a risk falls as 1/t, and that of one."""
 
@@ -324,13 +324,19 @@ def _precode(snr_db: float = 10.0, growth: float = 0.0) -> dict[str, Any]:
     }
 
 
+@functools.cache
+def _run_precoded(bench: Bench) -> Course:
+    """Run increments with precoding at a constant SNR, which two laws compare with."""
+    trials = bench.scale_size(TRIALS)
+    return run_course(bench, ROUNDS, trials, algorithm=FALLING, **_precode())
+
+
 @state_law("regression: precoding", COTAF)
 def _precoding(bench: Bench) -> Iterator[Check]:
     """Compare the risk at four times the rounds: a quarter with a precoding that follows the
     updates' power, and no less than before without, where the noise stays."""
     trials = bench.scale_size(TRIALS)
-    coded = run_course(bench, ROUNDS, trials, algorithm=FALLING, **_precode())
-    yield _falls(coded, "with precoding")
+    yield _falls(_run_precoded(bench), "with precoding")
     plain = run_course(bench, ROUNDS, trials, algorithm=FALLING, **_link("awgn", 100.0))
     yield _stays(plain, "without")
 
@@ -340,8 +346,7 @@ def _whole_models(bench: Bench) -> Iterator[Check]:
     """Compare increments at a constant SNR with whole models, sent up and down, at a constant one
     and at one that grows as t^2."""
     trials, models = bench.scale_size(TRIALS), FALLING | {"sends": "model"}
-    increments = run_course(bench, ROUNDS, trials, algorithm=FALLING, **_precode())
-    yield _falls(increments, "increments")
+    yield _falls(_run_precoded(bench), "increments")
     for growth, check in ((0.0, _stays), (2.0, _falls)):
         down = {"name": "analog", "snr_db": 20.0, "snr_growth": growth}
         link = _precode(20.0, growth)
