@@ -12,6 +12,7 @@ lint: ## Check style, format and the order of layers
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(dir $(PYTHON))lint-imports
+	$(PYTHON) -m pytest -n 0 tests/golden/test_language.py tests/golden/test_readability.py tests/golden/test_docstrings.py
 
 types: ## Check types
 	$(PYTHON) -m mypy

@@ -103,7 +103,7 @@ def spin(devices: int, rules: Rules, duration_s: float, **settings: Any) -> tupl
     return spent_s, sent, next(clock.env._eid)
 
 
-def by_itself() -> None:
+def measure_clock() -> None:
     """Microseconds for each update, and for each event, at 100 devices."""
     cases: dict[str, tuple[Rules, dict[str, Any]]] = {n: (r, {}) for n, r in PROTOCOLS.items()}
     cases["asynchronous, timeline kept"] = ASYNCHRONOUS, {"log": True}
@@ -125,7 +125,7 @@ def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> N
     spent: list[float] = []
     clock = engine.parts.clock
     for name in IN_A_ROUND:
-        setattr(clock, name, timed(getattr(clock, name), spent))
+        setattr(clock, name, time_calls(getattr(clock, name), spent))
     shares, micros, t = [], [], 0
     gc.collect()
     gc.freeze()  # as `run_stack` does before its rounds
@@ -146,7 +146,7 @@ def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> N
     row(title, "clock, a device's round", f"{statistics.median(micros):.2f} us")
 
 
-def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+def time_calls(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         began = time.process_time()
         out = function(*args)
@@ -176,7 +176,7 @@ def main() -> None:
     versions = f"torch {torch.__version__}, simpy {simpy.__version__}, otafl {otafl.__version__}"
     print(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
     print("| case | figure | measured |\n|---|---|---|")
-    by_itself()
+    measure_clock()
     for trials, hidden in ((1, [32]), (10, [32]), (1, [256, 256])):
         share(trials, hidden)
     day()

@@ -138,7 +138,7 @@ class Measured:
         self.waits = waits(engine, 2 + rounds)
 
 
-def tried(case: str, device: str, trials: int, rounds: int, small: bool) -> Measured | None:
+def try_stack(case: str, device: str, trials: int, rounds: int, small: bool) -> Measured | None:
     """A stack's figures; None where memory is too short for it."""
     try:
         return Measured(case, device, trials, rounds, small)
@@ -163,17 +163,17 @@ def table(case: str, asked: argparse.Namespace) -> None:
         "reckoned",
         "waits a round",
     )
-    reckoned: MemoryNeed = estimate_need(points(case, asked.device, 2, asked.small))
+    estimated: MemoryNeed = estimate_need(points(case, asked.device, 2, asked.small))
     slowest_s = 0.0
     for trials in asked.stacks:
-        ours = tried(case, asked.device, trials, asked.rounds, asked.small)
-        expected_gb = (reckoned.fixed + reckoned.per_trial * trials) / 1e9
+        ours = try_stack(case, asked.device, trials, asked.rounds, asked.small)
+        expected_gb = (estimated.fixed + estimated.per_trial * trials) / 1e9
         if ours is None:
             row(f"{trials:,}", "out of memory", "", "", "", "", f"{three(expected_gb)} GB", "")
             continue
         beside = None
         if asked.device != "cpu" and slowest_s * 10 < CPU_SECONDS:
-            beside = tried(case, "cpu", trials, max(1, asked.rounds // 5), asked.small)
+            beside = try_stack(case, "cpu", trials, max(1, asked.rounds // 5), asked.small)
             slowest_s = CPU_SECONDS if beside is None else beside.round_s
         speed = trials / ours.round_s
         share = ours.flops / ours.round_s / peak_flops(asked.device, asked.side)

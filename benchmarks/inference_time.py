@@ -58,7 +58,7 @@ class SparseLinear(nn.Module):
         return torch.addmm(self.bias, self.weight, x.T).T
 
 
-def factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) -> nn.Module:
+def build_factored(sides: Sequence[tuple[int, int]], points: Sequence[LowRank]) -> nn.Module:
     """What a trained low-rank model is exported as."""
     model = LayeredModel(number_layers(sides))
     params = {f"b{i}": torch.zeros(1, n) for i, (_, n) in enumerate(sides)}
@@ -76,7 +76,7 @@ def chain(layers: Sequence[nn.Module]) -> nn.Sequential:
     return nn.Sequential(*modules[:-1])
 
 
-def deployed(widths: Sequence[int]) -> dict[str, tuple[nn.Module, int]]:
+def build_deployed(widths: Sequence[int]) -> dict[str, tuple[nn.Module, int]]:
     """Name -> model and how many numbers it stores, the sparse indices aside; "dense" first."""
     sides = list(itertools.pairwise(widths))
     layers = [nn.Linear(m, n) for m, n in sides]
@@ -85,7 +85,7 @@ def deployed(widths: Sequence[int]) -> dict[str, tuple[nn.Module, int]]:
     models: dict[str, tuple[nn.Module, int]] = {"dense": (chain(layers), weights + biases)}
     for rank in RANKS:
         points = [orthonormal_point(m, n, min(rank, m, n)) for m, n in sides]
-        model = factored(sides, points)
+        model = build_factored(sides, points)
         models[f"factored, R={rank}"] = (model, sum(p.numel() for p in model.parameters()))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch calls its CSR layout a beta, its int8 layers old
@@ -100,7 +100,7 @@ def deployed(widths: Sequence[int]) -> dict[str, tuple[nn.Module, int]]:
 Call = Callable[[], object]
 
 
-def repeated(model: nn.Module, x: Tensor) -> tuple[Call, int]:
+def repeat_call(model: nn.Module, x: Tensor) -> tuple[Call, int]:
     """A call of the model several times over, so that one takes a millisecond or more."""
     for _ in range(3):
         model(x)
@@ -121,10 +121,10 @@ def section(threads: int) -> dict[tuple[str, int], dict[str, Pair]]:
     header("network", "batch", "model", "numbers stored", "time", "dense / model")
     found: dict[tuple[str, int], dict[str, Pair]] = {}
     for network, widths in NETWORKS.items():
-        models = deployed(widths)
+        models = build_deployed(widths)
         for batch in (1, 256):
             x = normal(5, batch, widths[0])
-            calls = {name: repeated(model, x) for name, (model, _) in models.items()}
+            calls = {name: repeat_call(model, x) for name, (model, _) in models.items()}
             dense, dense_calls = calls["dense"]
             for name, (call, times) in calls.items():
                 pair = side_by_side(call, dense, pairs=7 if max(widths) > 1024 else 15)

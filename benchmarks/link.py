@@ -90,7 +90,7 @@ def impairments() -> None:
         row(title, f"{name} / without", f"{pair.ratio:.1f} ({pair.slow_s * 1e3:.0f} ms)")
 
 
-def without_phase() -> None:
+def measure_noncoherent() -> None:
     """Votes and energies beside the coherent sum of the same payload, on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -138,7 +138,7 @@ def main() -> None:
     antennas()
     ofdm()
     impairments()
-    without_phase()
+    measure_noncoherent()
     policies()
 
 

@@ -142,7 +142,7 @@ def dense_step_and_svd(side: int) -> Call:
     return step
 
 
-def in_turn(calls: dict[str, Call], turns: int = 9) -> dict[str, float]:
+def time_in_turn(calls: dict[str, Call], turns: int = 9) -> dict[str, float]:
     """Median seconds of each, A B C A B C ..., each called twice to warm up."""
     for call in calls.values():
         call(), call()
@@ -160,9 +160,9 @@ def costs(sides: Iterable[int], ranks: Sequence[int], dense: bool) -> dict[str, 
             calls |= {f"devices, R={rank}": fedrlr.devices, f"server, R={rank}": fedrlr.server}
         if dense and side <= LARGEST_DENSE:
             calls[DENSE] = dense_step(side)
-        times = in_turn(calls, turns=15 if side <= LARGEST_DENSE // 4 else 7)
+        times = time_in_turn(calls, turns=15 if side <= LARGEST_DENSE // 4 else 7)
         if dense and side <= LARGEST_SVD:
-            one = in_turn({DENSE_SVD: dense_step_and_svd(side)}, turns=3)
+            one = time_in_turn({DENSE_SVD: dense_step_and_svd(side)}, turns=3)
             times[DENSE_SVD] = DEVICES * one[DENSE_SVD]
         for rank in ranks:
             times[f"round, R={rank}"] = times[f"devices, R={rank}"] + times[f"server, R={rank}"]
@@ -213,10 +213,10 @@ def operation_section() -> None:
 def operations(call: Call) -> int:
     """Of matrix products. torch's counter does not know baddbmm in place."""
 
-    def in_place(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
+    def count_in_place(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
         return 2 * a[0] * a[1] * a[2] * b[2]
 
-    known = {torch.ops.aten.baddbmm_: in_place}
+    known = {torch.ops.aten.baddbmm_: count_in_place}
     with FlopCounterMode(display=False, custom_mapping=known) as counter:
         call()
     return counter.get_total_flops()

@@ -184,10 +184,10 @@ def plain(name: str, ours: Ours, lean: bool) -> Callable[[], None]:
 def operations(call: Callable[[], None]) -> int:
     """Of matrix products. torch's counter does not know products in place."""
 
-    def in_place(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
+    def count_in_place(_: torch.Size, a: torch.Size, b: torch.Size, **__: object) -> int:
         return 2 * a[0] * a[1] * a[2] * b[2]
 
-    known = {torch.ops.aten.baddbmm_: in_place}
+    known = {torch.ops.aten.baddbmm_: count_in_place}
     with FlopCounterMode(display=False, custom_mapping=known) as counter:
         call()
     return counter.get_total_flops()

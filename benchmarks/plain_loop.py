@@ -33,7 +33,7 @@ class PlainFedAvg:
         total = [torch.zeros_like(p) for p in self.server]
         for device in torch.randperm(len(self.index))[: self.participants]:
             own = self.index[device]
-            self.trained()
+            self.get_trained_model()
             for _ in range(self.steps):
                 sample = own[torch.randint(len(own), (self.batch,))]
                 self.optimiser.zero_grad()
@@ -44,7 +44,7 @@ class PlainFedAvg:
         self.server = [t / self.participants for t in total]
 
     @torch.no_grad()
-    def trained(self) -> nn.Module:
+    def get_trained_model(self) -> nn.Module:
         """The model, with the server's parameters."""
         for p, server in zip(self.model.parameters(), self.server, strict=True):
             p.copy_(server)

@@ -95,7 +95,7 @@ def measure(devices: int, case: str) -> dict[str, float]:
     }
 
 
-def alone(devices: int, case: str) -> dict[str, float]:
+def measure_alone(devices: int, case: str) -> dict[str, float]:
     """`measure` in a process of its own."""
     command = [sys.executable, __file__, str(devices), case]
     out = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -125,7 +125,7 @@ def main() -> None:
         print(f"## {title}\n")
         header("devices", "memory", "of it imports", "set-up", "a round", "in all", "rows")
         for devices in SIZES:
-            found = alone(devices, case)
+            found = measure_alone(devices, case)
             row(
                 f"{devices:,}",
                 f"{found['all_mb']:.0f} MB",

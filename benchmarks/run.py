@@ -137,7 +137,7 @@ def batched_or_vmap() -> None:
 
     gradient = torch.func.vmap(torch.func.grad(loss))
 
-    def with_vmap() -> None:
+    def step_with_vmap() -> None:
         for _ in range(20):
             for p, g in zip(params, gradient(params, x, y), strict=True):
                 p.sub_(g, alpha=1e-6)
@@ -146,11 +146,11 @@ def batched_or_vmap() -> None:
     own = replace(next_batch(parts), x=x, y=y, weight=None)
 
     @torch.no_grad()
-    def written_out() -> None:
+    def step_written_out() -> None:
         for _ in range(20):
             parts.model.take_sgd_step_(named, own, torch.full((n,), 1e-6))
 
-    pair = side_by_side(written_out, with_vmap)
+    pair = side_by_side(step_written_out, step_with_vmap)
     ratio("SGD step, 10 devices, 784-100-10", "vmap / written out", pair)
 
 
@@ -207,7 +207,7 @@ def bookkeeping(name: str, scenario: dict, trials: int, rounds: int) -> None:
     engine = Rounds({**scenario, "devices": {"count": 100}}, trials, 1).engine
     host: list[float] = []
     for method in ("plan", "select", "start_clock", "admit", "measure"):
-        setattr(engine, method, _timed(getattr(engine, method), host))
+        setattr(engine, method, _time_calls(getattr(engine, method), host))
     for t in range(5):
         engine.run_round(t)
     host.clear()
@@ -216,7 +216,7 @@ def bookkeeping(name: str, scenario: dict, trials: int, rounds: int) -> None:
     row(f"{name}, 100 devices, {trials} trials", "clock and bookkeeping", share)
 
 
-def _timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+def _time_calls(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         start = time.perf_counter()
         out = function(*args)

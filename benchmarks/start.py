@@ -64,7 +64,7 @@ def scenario(case: str) -> dict[str, Any]:
     return {"name": "start", "data": "digits", "model": "mlp", "training": training, **CASES[case]}
 
 
-def measured(checkout: Path, case: str) -> tuple[float, float]:
+def measure_start(checkout: Path, case: str) -> tuple[float, float]:
     """Processor seconds to the first round, and of a whole run, of one checkout."""
     return _child(checkout, case, TO_FIRST_ROUND + RUN), _child(checkout, case, RUN)
 
@@ -95,7 +95,7 @@ def main() -> None:
     beside = [] if options.beside is None else ["beside", "ratio"]
     header("uplink", *(column for kind in kinds for column in (kind, *beside)))
     for case in CASES:
-        runs = [[measured(one, case) for one in checkouts] for _ in range(options.runs)]
+        runs = [[measure_start(one, case) for one in checkouts] for _ in range(options.runs)]
         cells = []
         for kind in range(len(kinds)):
             seconds = [statistics.median(one[kind] for one in of) for of in zip(*runs, strict=True)]

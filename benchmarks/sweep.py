@@ -26,6 +26,7 @@ from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
 from otafl.running.stack_run import run_stack
 from otafl.scenario import Scenario, expand
+from otafl.sweeping import plan_file
 
 SMALL = {"data": "digits", "model": {"name": "mlp", "hidden": [32]}}
 PAPER = {"data": "fashion_mnist", "model": {"name": "mlp", "hidden": [256, 256]}}
@@ -74,7 +75,7 @@ def factorisations(title: str, size: dict[str, Any]) -> None:
     engine = Engine(assemble(points, range(one.trials)))
     spent = [0.0]
     for name in FACTORISATIONS:
-        setattr(torch.linalg, name, timed(getattr(torch.linalg, name), spent))
+        setattr(torch.linalg, name, time_calls(getattr(torch.linalg, name), spent))
     for t in range(3):
         engine.run_round(t)
     spent[0] = 0.0
@@ -82,7 +83,7 @@ def factorisations(title: str, size: dict[str, Any]) -> None:
     row(title, "a round / its small factorisations", f"{whole / spent[0]:.1f}")
 
 
-def timed(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
+def time_calls(function: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
         try:
@@ -101,7 +102,7 @@ def workers(title: str, size: dict[str, Any], rounds: int) -> None:
         times = {}
         for count in (1, 2):
             with tempfile.TemporaryDirectory() as folder:
-                sweeping.planning.read_stored(one, Path(folder), 2)  # the same stacks for both
+                plan_file.load_or_create(one, Path(folder), 2)  # the same stacks for both
                 times[count] = seconds(partial(sweeping.sweep, one, Path(folder), None, count))
         ratios.append(times[1] / times[2])
     row(title, "one worker / two, one thread each", spread(ratios, 2))
@@ -160,7 +161,7 @@ def opening(title: str) -> None:
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))
         row(title, f"open_results, unfinished, {files} files", f"{opened:.1f} s")
-        stacks = len(sweeping.planning.read_stored(one, home))
+        stacks = len(plan_file.load_or_create(one, home))
         sweeping.sweep(one, home)
         files = len(list(home.rglob("*.nc")))
         opened = seconds(partial(open_results, home))

@@ -68,6 +68,7 @@ MODULES = {
     "models.normed": "models.normalised_networks",
     "models.steps": "models.layer_steps",
     "plots.of_scenarios": "plots.scenario_panels",
+    "power.none": "power.genie",
     "preflight.dry_run": "preflight.small_round",
     "preflight.rehearsal": "preflight.first_round",
     "report.about": "report.run_description",

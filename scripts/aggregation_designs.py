@@ -26,7 +26,7 @@ SCENARIO = {
     "model": {"name": "mlp", "hidden": [256, 256]},
     "algorithm": {"name": "fedrlr_plus", "rank": 4},
     "transport": "ideal",
-    "power": "none",
+    "power": "genie",
     "training": {"rounds": 50, "local_steps": 20, "batch_size": 6},
     "engine": {"dtype": "float64"},
 }

@@ -17,9 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import xarray as xr
 from looks import PEAK_TCI, POLICIES, TYPE, get_policy_style
-from tables import classify_budgets, compute_gain, print_head, print_row
-
-import otafl
+from tables import classify_budgets, compute_gain, open_file, print_head, print_row
 
 STUDIES = {
     "nmse_snr": ("snr_db", "SNR (dB)"),
@@ -44,7 +42,7 @@ def main() -> None:
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(2, 2, figsize=(10, 8.8), layout="constrained", sharey=True)
     for axis, (study, (dim, label)) in zip(axes.flat, STUDIES.items(), strict=True):
-        result = otafl.open_results(args.folder / f"{study}.nc")
+        result = open_file(args.folder / f"{study}.nc")
         error = result.aggregation_nmse.isel(round=-1).transpose("power", dim, "trial")
         tell(study, error, classify_budgets(result))
         for name in error.power.values:

@@ -32,9 +32,9 @@ def main() -> None:
     ds = ds.transpose("point", args.by, ...)
     costs = otafl.compute_cost_to_reach(ds, "test_accuracy", args.target)
     ends = every[STEP].values[[0, -1]]
-    told = {title: (costs[name].values, format_value) for name, title in COSTS.items()}
-    told["Step chosen"] = ds[STEP].values, lambda step: f"{step:g}{'*' * (step in ends)}"
-    for title, (values, say) in told.items():
+    cells = {title: (costs[name].values, format_value) for name, title in COSTS.items()}
+    cells["Step chosen"] = ds[STEP].values, lambda step: f"{step:g}{'*' * (step in ends)}"
+    for title, (values, say) in cells.items():
         print_head(title, "point", *(f"{args.by} {value}" for value in ds[args.by].values))
         for point, some in zip(ds["point"].values, values, strict=True):
             print_row(point, *map(say, some))

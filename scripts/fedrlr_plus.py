@@ -47,15 +47,15 @@ def print_long_runs(results: Path) -> None:
     print_head(f"K = 10, {trials} trials", "method", "step", *(f"{t} rounds" for t in rounds))
     for place, name in enumerate(("FedRLR+, 0 dB", "FedRLR+, 25 dB", "same payload, error-free")):
         one = plus.isel(zip=place)
-        told = (format_mean_std(one["test_accuracy"].sel(round=t).values) for t in rounds)
-        print_row(name, f"{float(one['learning_rate']):g}", *told)
+        cells = (format_mean_std(one["test_accuracy"].sel(round=t).values) for t in rounds)
+        print_row(name, f"{float(one['learning_rate']):g}", *cells)
     done = [t if t in fedavg["round"] else None for t in rounds]
     work = ["" if t is None else format_mean_std(fedavg.sel(round=t).values) for t in done]
     print_row(f"FedAvg, digital, equal work ({fedavg.sizes['trial']} trials)", "0.1", *work)
     for name, factor in (("one device's symbols", 1), ("all ten devices'", 10)):
         equal = [t * SYMBOLS // (factor * WHOLE) for t in rounds]
-        told = (f"{format_mean_std(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
-        print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *told)
+        cells = (f"{format_mean_std(fedavg.sel(round=t).values)} ({t} rounds)" for t in equal)
+        print_row(f"FedAvg, digital, equal symbols ({name})", "0.1", *cells)
 
 
 def print_rivals(results: Path) -> None:
@@ -70,11 +70,11 @@ def print_rivals(results: Path) -> None:
     )
     names = "the same random reals", "compressed sensing", "top-k in packets", "top-k, error-free"
     for place, name in enumerate(names):
-        step, told = (
+        step, cells = (
             float(ds["server_learning_rate"][place]),
             format_mean_std(accuracy[place].values),
         )
-        print_row(name, f"{step:g}", told, format_points(accuracy[place], plus))
+        print_row(name, f"{step:g}", cells, format_points(accuracy[place], plus))
     print_row("FedRLR+", "", format_mean_std(plus.values), "")
 
 
@@ -99,10 +99,10 @@ def print_policies(results: Path) -> None:
         ),
     )
     for place, power in enumerate(ds["power"].values[:-1]):
-        told = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
+        cells = f"{float(off[place].mean()):+.2f} ± {float(error[place]):.2f}"
         snr = f"{float(ds['snr_db'][place]):g} dB"
         print_row(
-            power, snr, f"{float(nmse[place]):.3f}", format_mean_std(accuracy[place].values), told
+            power, snr, f"{float(nmse[place]):.3f}", format_mean_std(accuracy[place].values), cells
         )
 
 
@@ -125,10 +125,10 @@ def print_convolutions(results: Path) -> None:
         (1, "FedRLR+, global", "test_accuracy"),
     ):
         method, model = name.split(", ")
-        told = (
+        cells = (
             format_mean_std(ds[variable].isel(zip=place).sel(round=t).values) for t in (20, 40, 60)
         )
-        print_row(method, symbols[place], of_all[place], model, *told)
+        print_row(method, symbols[place], of_all[place], model, *cells)
 
 
 def draw_grids(results: Path, figure: Path) -> None:

@@ -48,10 +48,10 @@ def print_table(title: str, accuracy: xr.DataArray) -> None:
     gains = 100 * compute_gain(accuracy, accuracy.isel(zip=BASE))
     print_head(f"At {title}: accuracy, and points above `pre_scaler`", "uplink", *CHANNELS)
     for j, name in enumerate(NAMES):
-        told = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
+        cells = [f"{float(mean):.3f}" for mean in accuracy.isel(zip=j).mean("trial")]
         for i, (mean, low, high) in enumerate(gains[:, j]):
-            told[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
-        print_row(name, *told)
+            cells[i] += f" ({mean:+.1f}: {low:+.1f} to {high:+.1f})" * (j != BASE)
+        print_row(name, *cells)
 
 
 def main() -> None:

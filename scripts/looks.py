@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 PEAK_TCI = "tci(constraint=peak)"
 POLICIES = {
-    "none": ("#000000", "o", "-"),
+    "genie": ("#000000", "o", "-"),
     "cao_static": ("#0072B2", "s", "-"),
     "cao_average": ("#009E73", "D", "--"),
     "smcv": ("#56B4E9", "^", ":"),

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
-from tables import classify_budgets, compute_gain, open_result, print_head, print_row
+from tables import classify_budgets, compute_gain, open_file, open_result, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("result", nargs="?", type=Path, default=Path("results/policies"))
     parser.add_argument("--figure", type=Path, default=Path("policy_accuracy.png"))
     args = parser.parse_args()
-    result = otafl.open_results(args.result)
+    result = open_file(args.result)
     best = otafl.select_tuned(result, over="learning_rate")
     (joint,) = {best["power"].dims[0]}
     names = ["ideal", *map(str, best["power"].values[1:])]
@@ -53,7 +53,7 @@ def main() -> None:
         )
         for name, values in zip(names, each.values, strict=True):
             print_row(kept[name], name, *map(format_mean_std, values))
-            style = get_policy_style("none" if name == "ideal" else name)
+            style = get_policy_style("genie" if name == "ideal" else name)
             mean, deviation = values.mean(-1), values.std(-1, ddof=1)
             axis.errorbar(accuracy.snr_db, mean, deviation, label=name, capsize=2, **style)
         apart = 100 * compute_gain(each[1:], each[0])

@@ -100,8 +100,8 @@ def compare_pre_scalers(results: Path, figures: Path) -> None:
     print_head("Planned bias and variance, and errors measured", "spread", *columns)
     for i, db in enumerate(SPREADS):
         bias, variance, _, unbiased = compute_plans(db)
-        told = (f"{value:.2f}" for value in (bias, variance, unbiased))
-        print_row(f"{db} dB", *told, *(format_mean_std(error[j, i].values) for j in (0, 1)))
+        row = (f"{value:.2f}" for value in (bias, variance, unbiased))
+        print_row(f"{db} dB", *row, *(format_mean_std(error[j, i].values) for j in (0, 1)))
     wide = np.linspace(0, 40, 41)
     lines = np.array([compute_plans(db) for db in wide])
     for j, label, ls in ((0, "bias", "--"), (1, "variance", "-"), (3, "variance, zero bias", "-")):

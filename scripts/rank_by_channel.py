@@ -17,7 +17,7 @@ import yaml
 from looks import TYPE, get_policy_style
 from matplotlib import pyplot as plt
 from scipy import stats
-from tables import classify_budgets, command, compute_gain, print_head, print_row
+from tables import classify_budgets, command, compute_gain, open_file, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("result", nargs="?", type=Path, default=default)
     parser.add_argument("--figure", type=Path, default=Path("rank_by_channel.png"))
     args = parser.parse_args()
-    result = otafl.open_results(args.result)
+    result = open_file(args.result)
     best = otafl.select_tuned(result, over="server_learning_rate").transpose(
         "channel", "power", ...
     )
@@ -84,11 +84,11 @@ def main() -> None:
     means = accuracy.mean("trial").values
     ranks = {"accuracy": order(-means[:, peak]), "error": order(error[:, peak])}
     trials = best.sizes["trial"]
-    told = {
+    row = {
         f"Accuracy, mean ± deviation of {trials} trials (rank)": (accuracy.values, format_mean_std),
         f"Aggregation error, median of {trials} trials (rank)": (error, "{:.2g}".format),
     }
-    for (title, (values, say)), rank in zip(told.items(), ranks.values(), strict=True):
+    for (title, (values, say)), rank in zip(row.items(), ranks.values(), strict=True):
         print_head(title, "budget", "power", *names)
         for k in sorted(range(len(powers)), key=lambda k: budget[powers[k]]):
             placed = [f" ({one})" for one in rank[:, peak.index(k)]] if k in peak else [""] * 9

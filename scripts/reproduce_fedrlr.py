@@ -97,11 +97,11 @@ def draw_two_readings(
             one = of(reading)
             local = one["local_test_accuracy"]
             draw_band(axis, local, name, place)
-            told = (
+            cells = (
                 *(format_at_round(local, t) for t in rounds),
                 format_at_round(one["test_accuracy"], 1000),
             )
-            print_row(READINGS[reading], name, *told)
+            print_row(READINGS[reading], name, *cells)
         tidy(axis, READINGS[reading])
     axes[0].set_ylabel("test accuracy, mean of the local models")
     figure.savefig(path, dpi=150)
@@ -254,8 +254,8 @@ def draw_figure_9(results: Path, figures: Path) -> None:
     )
     for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
         for factor, one in zip(FACTORS, found, strict=True):
-            told = ("0", "-", "-", "-") if one is None else format_row(one, weight)
-            print_row(name, f"1/{factor}", *told)
+            cells = ("0", "-", "-", "-") if one is None else format_row(one, weight)
+            print_row(name, f"1/{factor}", *cells)
     print_intermediate(results)
     axis.set_xscale("log")
     axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
@@ -271,17 +271,17 @@ def print_intermediate(results: Path) -> None:
     print_head("Relaxed", "method", "weight", "rounds", "accuracy", "rank, or density")
     nuclear = open_result(results, "fedrlr_fig9_nuclear").isel(nuclear_weight=0)
     for t in (25, 50, 75, 100, 125, 150, 175):
-        told = (format_at_round(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
-        print_row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *told)
+        cells = (format_at_round(nuclear[name], t) for name in ("test_accuracy", "weight_rank"))
+        print_row("B1 nuclear norm", f"{float(nuclear['nuclear_weight']):g}", t, *cells)
     l1 = open_result(results, "fedrlr_fig9_l1")
     for place in range(len(FACTORS) - 1, l1.sizes["zip"]):
         one = l1.isel(zip=place)
-        told = (
+        cells = (
             format_mean_std(select_end_total(one, name).values)
             for name in ("test_accuracy", "weight_density")
         )
         weight, rounds = float(one["l1_weight"]), int(one["final_round"])
-        print_row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *told)
+        print_row("B2 l1 norm, A 32 x 256", f"{weight:g}", rounds, *cells)
 
 
 def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
@@ -370,11 +370,11 @@ def print_global_model(results: Path, figures: Path) -> None:
                 errors = (
                     one[name].mean("round") for name in ("product_error", "product_error_law")
                 )
-                told = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
+                cells = ("test_accuracy", "local_test_accuracy", "mean_test_accuracy")
                 print_row(
                     *(uplink, count, f"{c1:g}"),
                     *(format_mean_std(e.values) for e in errors),
-                    *(format_mean_std(select_end_total(one, name).values) for name in told),
+                    *(format_mean_std(select_end_total(one, name).values) for name in cells),
                 )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for place, uplink in enumerate(uplinks):

@@ -146,8 +146,8 @@ def print_participation(results: Path, figures: Path) -> None:
     assert few is not None
     last = int(every["round"].max())
     rounds = sorted({min(10, last), last // 2, last})
-    told = [f"{letter}, round {r}" for letter in "GP" for r in rounds]
-    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *told)
+    row = [f"{letter}, round {r}" for letter in "GP" for r in rounds]
+    print_head("FedEM, MCLR, by the devices that train in a round", "devices", *row)
     cells = [
         [one[name].sel(round=r) for name in (GLOBAL, PERSONAL) for r in rounds]
         for one in (few, every)
@@ -163,8 +163,8 @@ def print_table_3(results: Path, figures: Path) -> None:
             ds = open_result(results, f"pfedbred_table3{name}")
             model, rounds = "DNN" if name else "MCLR", int(ds["round"].max())
             trials = f"{rounds} rounds, {ds.sizes['trial']} trials"
-            told = f"Table 3: global model of mh, {model}, by the devices aggregated, {trials}"
-            print_head(told, "", *map(str, printed))
+            row = f"Table 3: global model of mh, {model}, by the devices aggregated, {trials}"
+            print_head(row, "", *map(str, printed))
             print_row("paper", *printed.values())
             print_row(
                 "ours", *(format_percent(select_final(ds, GLOBAL).sel(senders=s)) for s in printed)

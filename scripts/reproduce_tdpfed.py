@@ -88,13 +88,16 @@ def print_table_4(ds: xr.Dataset) -> None:
         *("global, last", "minus baseline"),
     )
     for place, (setting, printed) in enumerate(TABLE_4):
-        told: list[str] = []
+        cells: list[str] = []
         for variable in (PERSONAL, GLOBAL):
             values = select_final(ds, variable)
             one, base = values.isel(zip=place), values.isel(zip=0)
-            told += [format_mean_std(100.0 * one.values), format_points(one, base) if place else ""]
+            cells += [
+                format_mean_std(100.0 * one.values),
+                format_points(one, base) if place else "",
+            ]
         off = f"{printed - TABLE_4[0][1]:+.2f}" if place else ""
-        print_row(setting, printed, off, *told)
+        print_row(setting, printed, off, *cells)
 
 
 def print_solver_steps(ds: xr.Dataset, between: xr.Dataset, half: xr.Dataset) -> None:

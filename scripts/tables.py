@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-import yaml
 
 import otafl
+from otafl.core.registry import FORMER_NAMES
 
 if TYPE_CHECKING:
     from otafl.scenario import Point
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 def open_result(results: Path, name: str) -> xr.Dataset:
     """The result of a scenario: the folder that `otafl sweep` wrote, or a single file."""
     folder = results / name
-    return otafl.open_results(folder if folder.is_dir() else results / f"{name}.nc")
+    return open_file(folder if folder.is_dir() else results / f"{name}.nc")
+
+
+def open_file(path: Path) -> xr.Dataset:
+    """The result in a file or folder; power policies of an earlier one have their present names."""
+    result = otafl.open_results(path)
+    if "power" not in result.coords:
+        return result
+    labels = [FORMER_NAMES["power"].get(str(one), str(one)) for one in result["power"].values]
+    return result.assign_coords(power=result["power"].copy(data=labels))
 
 
 def print_row(*cells: object) -> None:
@@ -37,9 +46,10 @@ def print_head(title: str, *columns: str) -> None:
 
 def expand_points(result: xr.Dataset) -> list[Point]:
     """The points of a result's scenario."""
+    from otafl.scenario import restore_tree
     from otafl.scenario.loading import expand
 
-    return expand(otafl.load_scenario(yaml.safe_load(result.attrs["scenario"])))
+    return expand(otafl.load_scenario(restore_tree(result.attrs)))
 
 
 def classify_budgets(result: xr.Dataset) -> dict[str, str]:

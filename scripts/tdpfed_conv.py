@@ -32,8 +32,8 @@ TITLES = {"personal_": "Personal models", "": "Global model"}
 
 def select_at_best(ds: xr.Dataset, model: str, dim: str) -> tuple[xr.DataArray, int]:
     """Accuracy at the step that is best on the devices' validation samples, and its place."""
-    told = select_end_total(ds, f"{model}own_validation_accuracy").mean("trial").fillna(0)
-    place = int(told.argmax(dim))
+    row = select_end_total(ds, f"{model}own_validation_accuracy").mean("trial").fillna(0)
+    place = int(row.argmax(dim))
     return select_end_total(ds, f"{model}own_test_accuracy").isel({dim: place}), place
 
 

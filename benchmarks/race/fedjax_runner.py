@@ -11,7 +11,7 @@ import math
 import fedjax
 import haiku as hk
 import jax
-from measuring import Arrays, Lap, dealt, main
+from measuring import Arrays, Lap, assign_samples, main
 from works import CLASSES, KERNEL, LocalData
 
 if "tree_map" not in vars(jax):
@@ -51,7 +51,10 @@ def model_of(work: LocalData, sample: dict) -> fedjax.Model:
 def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     x, y = arrays["x_train"], arrays["y_train"].astype("int32")
     clients = fedjax.InMemoryFederatedData(
-        {f"{i:04}": {"x": x[own], "y": y[own]} for i, own in enumerate(dealt(work, arrays))}
+        {
+            f"{i:04}": {"x": x[own], "y": y[own]}
+            for i, own in enumerate(assign_samples(work, arrays))
+        }
     )
     model = model_of(work, {"x": x[:1], "y": y[:1]})
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(

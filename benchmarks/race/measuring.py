@@ -68,7 +68,7 @@ def report(
     print(json.dumps({"ms_per_round": laps.ms_per_round(), "accuracy": float(accuracy)}))
 
 
-def dealt(work: LocalData, arrays: Arrays) -> np.ndarray:
+def assign_samples(work: LocalData, arrays: Arrays) -> np.ndarray:
     """Return the samples of each device, [devices, n // devices], equally many in random order."""
     n = len(arrays["y_train"])
     size = n // work.devices

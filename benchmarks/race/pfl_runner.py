@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from measuring import Arrays, Lap, dealt, main
+from measuring import Arrays, Lap, assign_samples, main
 from pfl.aggregate.simulate import SimulatedBackend
 from pfl.algorithm.base import NNAlgorithmParams
 from pfl.algorithm.federated_averaging import FederatedAveraging
@@ -62,7 +62,7 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     x, y, x_test, y_test = (
         torch.from_numpy(arrays[name]) for name in ("x_train", "y_train", "x_test", "y_test")
     )
-    own = [torch.from_numpy(index) for index in dealt(work, arrays)]
+    own = [torch.from_numpy(index) for index in assign_samples(work, arrays)]
 
     def samples_of(user: int) -> PyTorchTensorDataset:
         """Return a round's samples of a device, drawn anew: pfl reads them in their order."""

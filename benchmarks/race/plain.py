@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from measuring import Arrays, Lap, dealt, main
+from measuring import Arrays, Lap, assign_samples, main
 from plain_loop import PlainFedAvg
 from torch_network import accuracy, network
 from works import LocalData
@@ -17,13 +17,13 @@ def race(work: LocalData, rounds: int, arrays: Arrays, lap: Lap) -> float:
     )
     loop = PlainFedAvg(
         network(work, x.shape[1]),
-        *(x, y, torch.from_numpy(dealt(work, arrays))),
+        *(x, y, torch.from_numpy(assign_samples(work, arrays))),
         *(work.steps, work.batch, work.rate, work.participants),
     )
     for _ in range(rounds):
         loop.round()
         lap()
-    return accuracy(loop.trained(), x_test, y_test)
+    return accuracy(loop.get_trained_model(), x_test, y_test)
 
 
 if __name__ == "__main__":

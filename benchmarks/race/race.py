@@ -106,13 +106,13 @@ def page(given: argparse.Namespace, folder: Path) -> Iterator[str]:
     yield INTRODUCTION
     yield f"torch {torch.__version__}, {get_device_name('cpu')}, otafl {otafl.__version__},"
     yield f"repetitions: {given.repetitions}\n"
-    racers, missing = found(given.environments)
+    racers, missing = find_racers(given.environments)
     yield from missing
     for name in given.works:
         yield from race(name, given, racers, folder)
 
 
-def found(environments: Path) -> tuple[dict[str, Racer], list[str]]:
+def find_racers(environments: Path) -> tuple[dict[str, Racer], list[str]]:
     """Return the simulators that are installed, and a line for each that is not."""
     racers = {PLAIN: Racer("plain.py"), "otafl": Racer("ours.py")}
     missing = []
@@ -131,7 +131,7 @@ def race(
     """Race one work, and yield its part of the page."""
     work = WORKS[name]
     rounds = work.rounds if given.rounds is None else given.rounds
-    samples = exported(work, folder)
+    samples = export_samples(work, folder)
     chunk_mb = best_chunk(name, min(rounds, 3 * WARM_UP), samples, given.chunks)
     ours = racers["otafl"]._replace(options=("--chunk-mb", f"{chunk_mb:g}"))
     racers = {**racers, f"otafl, engine.chunk_mb: {chunk_mb:g}": ours}
@@ -185,7 +185,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
-def exported(work: LocalData, folder: Path) -> Path:
+def export_samples(work: LocalData, folder: Path) -> Path:
     """Write the samples of a work for programs that have no otafl; return the file."""
     path = folder / f"{work.data}.npz"
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Take steps of Adam on the gradient of a quadratic penalty, row by row.
+"""Steps of Adam on the gradient of a quadratic penalty, row by row.
 
 References
 ----------
@@ -12,20 +12,38 @@ from torch import Tensor
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
-"""Both are PyTorch's defaults."""
+"""PyTorch's defaults of beta and epsilon."""
 
 STEP = 12.0
-"""Operations a number of a step: the first moment (3), the second (4), its root (1), with the
-corrections for the start (2), the quotient and its subtraction (2)."""
+"""Operations per coordinate of a step.
+
+First moment (3), second moment (4), its root (1), corrections for the start (2), quotient and
+subtraction (2).
+"""
 
 
 class PenaltyAdam:
-    """Moves rows of numbers [n, Q] in place by Adam, from gradients over lambda.
+    r"""Adam on rows of numbers, in place, from gradients over the penalty's weight lambda.
 
-    m and v then lack lambda and lambda^2, and lambda m / (lambda sqrt(v) + eps) = m / (sqrt(v) +
-    eps / lambda): but for eps, the penalty acts through theta alone.
+    Parameters
+    ----------
+    rows : Tensor [n, Q]
+        Numbers to optimise.
+    rate : Tensor [n]
+        Step size of each row.
+    penalty : Tensor [n]
+        Weight lambda of each row.
 
-    rows : [n, Q]. rate, penalty : [n], the step and lambda of each.
+    Notes
+    -----
+    Without the factor lambda in the gradient, m and v lack the factors lambda and lambda^2. The
+    step is the same if epsilon is divided by lambda:
+
+    .. math::
+
+        \frac{\lambda m}{\lambda \sqrt{v} + \epsilon} = \frac{m}{\sqrt{v} + \epsilon / \lambda}.
+
+    So lambda matters only through epsilon and through the personal model.
     """
 
     def __init__(self, rows: Tensor, rate: Tensor, penalty: Tensor) -> None:
@@ -36,10 +54,10 @@ class PenaltyAdam:
         self._count = 0
 
     def advance(self) -> None:
-        """Count a step: the moments start at zero, which is corrected for."""
+        """Count a step, and compute the corrections for moments that start at zero."""
         self._count += 1
         first, second = (1.0 - beta**self._count for beta in BETAS)
-        self._scale = first / (self._compute_rate * second**0.5)  # of sqrt(v), under m
+        self._scale = first / (self._compute_rate * second**0.5)  # factor of sqrt(v) below m
         self._offset = first * self._compute_epsilon / self._compute_rate
 
     def step_(self, gradient: Tensor) -> None:
@@ -48,11 +66,11 @@ class PenaltyAdam:
         self.move_(slice(None), gradient)
 
     def move_(self, column_slice: slice, gradient: Tensor) -> None:
-        """Move some numbers of each row along their gradient, in the step that was counted last."""
+        """Move the selected columns along their gradient, within the step that was counted last."""
         m = self._m[:, column_slice].lerp_(gradient, 1.0 - BETAS[0])
         v = self._v[:, column_slice].mul_(BETAS[1])
         v.addcmul_(gradient, gradient, value=1.0 - BETAS[1])
         under = torch.sqrt(v, out=self._under[:, column_slice])
-        # not by addcmul, which is slow where two of its three operands are broadcast
+        # addcmul is slow if two of its three operands are broadcast
         under.mul_(self._scale).add_(self._offset)
         self._rows[:, column_slice].addcdiv_(m, under, value=-1.0)

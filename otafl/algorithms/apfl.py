@@ -1,20 +1,9 @@
-"""Mix a model of each device's own with the averaged one, by a share that it may learn (APFL).
+"""Mixtures of each device's own model and the averaged one, with a learned share (APFL).
 
-Each device trains w, which is averaged, and a model v of its own through the mixture m = alpha v +
-(1 - alpha) w, all with the same minibatches:
-
-    w <- w - eta grad f(w),    v <- v - eta grad_v f(m) = v - eta alpha grad f(m)
-
-The paper has one step size for both. `adaptive` has the device step along the gradient of f(m) by
-alpha once a round, at the round's first minibatch and from the models before it, then keep alpha in
-0 to 1:
-
-    alpha <- alpha - eta (<v - w, grad f(m)> + d alpha)
-
-with d = `mixing_decay`: 0 in the paper, 0.02 in the authors' program.
-
-The personal model is alpha v + (1 - alpha) w with the averaged w (the algorithm's output), so it is
-what a device has once it received w, after aggregation. Those of absent devices move with w.
+Each device trains two models on the same minibatches: the averaged model, and its own model through
+the mixture of both. With `adaptive` it also learns the share of its own model. The personal model
+is the mixture with the averaged model after aggregation, which is the output of the paper's
+algorithm. So the personal models of absent devices change with the averaged one.
 
 References
 ----------
@@ -54,8 +43,37 @@ ALPHA = "mixing"
 
 
 class Apfl(Algorithm):
-    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
-    server's start at first; "mixing" [S, K]: alpha."""
+    r"""Adaptive personalised federated learning.
+
+    The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
+    the server's start, and "mixing" [S, K] is alpha.
+
+    Notes
+    -----
+    All steps of a round use the step size eta of the paper; here w and v can have different ones.
+    With the mixture m = alpha v + (1 - alpha) w:
+
+    .. math::
+
+        w \leftarrow w - \eta \nabla f(w)
+
+    .. math::
+
+        v \leftarrow v - \eta \alpha \nabla f(m)
+
+    With `adaptive` the device updates alpha once a round, at the first minibatch and with the
+    models before it, and clips it to 0 to 1:
+
+    .. math::
+
+        \alpha \leftarrow \alpha - \eta \left( \langle v - w, \nabla f(m) \rangle + d \alpha \right)
+
+    d is `mixing_decay`: 0 in the paper, 0.02 in the authors' program.
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "v and alpha: they are trained for the device, from what it received"
@@ -74,13 +92,13 @@ class Apfl(Algorithm):
         name: Literal["apfl"] = "apfl"
         personal_learning_rate: float = declare_personal_rate()
         mixing: float = declare_stackable(0.5, ge=0, le=1)
-        """alpha, the share of the device's own model, at the start"""
+        """initial alpha, the share of the device's own model in the mixture"""
         adaptive: bool = True
-        """each device learns its alpha, by a gradient step a round with personal_learning_rate,
-        kept in 0 to 1"""
+        """whether each device learns its alpha, by one gradient step a round with
+        personal_learning_rate, clipped to 0 to 1"""
         mixing_decay: float = declare_stackable(0.0, ge=0)
-        """d, so many times alpha is added to the gradient by it: a pull towards the averaged model;
-        the authors' program has 0.02, their paper none; with adaptive alone"""
+        """d, factor of alpha that is added to its gradient and pulls towards the averaged model,
+        with adaptive: true; 0 in the paper, 0.02 in the authors' program"""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
@@ -123,7 +141,7 @@ class Apfl(Algorithm):
 
     @property
     def flops_per_param_round(self) -> float:
-        """Count w's increment, and the inner product of v - w and the gradient."""
+        """The increment of w, and the inner product of v - w and the gradient."""
         return 4.0 if self.settings.adaptive else 1.0
 
     def count_flops(self, workload: Workload) -> np.ndarray:
@@ -133,6 +151,6 @@ class Apfl(Algorithm):
 
 
 def _inner_product(v: Tensors, w: Tensors, grads: Tensors) -> Tensor:
-    """Return <v - w, grads>, [n]."""
+    """Compute <v - w, grads>, [n]."""
     parts = [((v[n] - w[n]) * grad).flatten(1).sum(1) for n, grad in grads.items()]
     return torch.stack(parts).sum(0)

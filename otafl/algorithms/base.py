@@ -1,8 +1,8 @@
-"""Say what a federated method is asked for: its contract.
+"""Contract of a federated method, with the steps that most methods share.
 
-What most methods do alike is done here: the server's block "model" [S, P] holds all parameters of a
-trial side by side, every device receives it, and it moves by the mean of the increments that come
-back. A method says what is different.
+By default the server's tensor "model" [S, P] holds all parameters of a trial side by side. Every
+device receives it, and the server adds the mean of the increments that the devices send. A method
+overrides the steps in which it differs.
 """
 
 from __future__ import annotations
@@ -41,98 +41,115 @@ from otafl.models.span import Form, choose_form
 Needs = Literal["mean", "each"]
 
 Outcome = tuple[c.Tensors, c.Payload, Tensor]
-"""What local work gives: the rows' blocks [n, *shape], the payload, and the training loss [n]."""
+"""Result of local work: device state [n, *shape], payload, and training loss [n]."""
 
 Views = dict[str, c.View]
+"""Models to evaluate, by the prefix of their results."""
 
 
 class Algorithm(Stateful, ABC):
-    """A federated method trains a model on many devices and a server.
+    """A federated method: local work at the devices, and aggregation at the server.
 
-    Tensors that a method is given belong to it; what it returns must not alias what the engine
-    keeps (state of the server, of the devices, other rows).
+    A method owns the tensors that it is given. The tensors that it returns must not share memory
+    with state that the engine keeps: of the server, of the devices, or of other rows.
 
     Parameters
     ----------
-    settings : the method's, of its class `Settings`.
-    model : what is trained.
-    num_devices : K, in the population.
+    settings : Settings
+        Settings of the method, of its class `Settings`.
+    model : Model
+        Model to train.
+    devices : int
+        Number of devices in the population, K.
     """
 
     needs: ClassVar[Needs] = "mean"
-    """What the server must get of the updates: their mean, or each of them."""
+    """Whether the server needs the mean of the updates, or each of them."""
 
     averages_increments: ClassVar[bool] = False
-    """The server's block "model" moves by averaged increments, so that a server optimiser may take
-    the step instead."""
+    """Whether the server's tensor "model" moves by averaged increments.
+
+    A server optimiser can then take the step instead.
+    """
 
     supports_merging: ClassVar[bool] = True
-    """Several servers' models can be averaged (`export_shared`, `import_shared`)."""
+    """Whether the models of several servers can be averaged (`export_shared`, `import_shared`)."""
 
     sends_model: ClassVar[bool] = False
-    """Devices send the model itself, by `whole_models.payload_of`, and its mean is the server's
-    next; the server's blocks are the parameters [S, *shape], not "model"."""
+    """Whether devices send the model itself, by `whole_models.build_payload`.
+
+    Its mean is then the server's next model, and the server's tensors are the parameters [S,
+    *shape] instead of "model".
+    """
 
     sends_updates: ClassVar[bool] = True
-    """Devices send something; of a method that trains at the devices alone they do not."""
+    """Whether devices send anything; False for a method that trains only at the devices."""
 
     needs_sums: ClassVar[bool] = False
-    """The server needs plain sums of what devices send, as of factors of a product; a vote is no
-    substitute for them."""
+    """Whether the server needs plain sums, as of factors of a product, instead of a vote."""
 
     needs_normalisation: ClassVar[bool] = False
-    """The model must have normalisation layers."""
+    """Whether the model must have normalisation layers."""
 
     needs_classes: ClassVar[str] = ""
     """What it needs the samples' classes for ("aligns features by class"); empty for a method that
     trains under every loss."""
 
     slow_metrics: ClassVar[tuple[str, ...]] = ()
-    """Variables of the result that show no learning in the first hundred rounds at the default
-    settings, where others do."""
+    """Result variables without visible learning in a hundred rounds at the default settings."""
 
     private_state: ClassVar[str] = ""
-    """What devices keep for themselves and why, as a phrase for the reference. It changes the same
-    whether or not the server receives an update."""
+    """State that devices keep for themselves, and why, as a phrase for the reference.
+
+    It changes in the same way whether or not the server receives an update.
+    """
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ()
-    """The devices' blocks that change only by updates that the server has received (`on_ack`), by
-    what their names begin with; all others are `private_state`."""
+    """Beginnings of the names of device tensors that change only by delivered updates (`on_ack`).
+
+    All other device tensors are `private_state`.
+    """
 
     per_device_state: ClassVar[tuple[str, ...]] = ()
-    """The server's blocks [S, K, *shape] with a row for each device, which changes only by updates
-    of that device that were received."""
+    """Server tensors [S, K, *shape] with a row for each device.
+
+    A row changes only by delivered updates of its device.
+    """
 
     broadcast_names: ClassVar[tuple[str, ...]] = ()
-    """The server's blocks that devices receive; all of them if none is named."""
+    """Server tensors that devices receive; all of them if empty."""
 
     device_models: tuple[str, ...] = ()
-    """Models that each device keeps, at first the server's, as blocks "personal.<parameter>" if
-    one is called "personal", which then is tested."""
+    """Models that each device keeps, initially the server's, as tensors "PREFIX.PARAMETER".
+
+    A model with the prefix "personal" is evaluated.
+    """
 
     submodels: tuple[Network, ...] = ()
-    """The network of each level, the largest first, of a method that has levels."""
+    """Network of each capacity level, from the largest, of a method with levels."""
 
     class Settings(settings.Settings):
-        """Hold the section `algorithm` of a scenario."""
+        """Settings of the section `algorithm` of a scenario."""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.settings, self.model, self.num_devices = settings, model, devices
 
     @functools.cached_property
     def form(self) -> Form:
-        """Return how the model's parameters are kept where several steps share a minibatch."""
+        """The representation of the model's parameters when several steps share a minibatch."""
         return choose_form(self.model)
 
     @classmethod
     def get_needs(cls, settings: Any) -> Needs:
-        """Return what the server must get under these settings."""
+        """Return whether the server needs the mean or each update under these settings."""
         return cls.needs
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
-        """Return whether all that devices send under these settings are changes, of which 0 means
-        none. A vote of signs, error feedback and a choice by norm presuppose it."""
+        """Return whether devices send only changes under these settings, 0 meaning no change.
+
+        A vote of signs, error feedback and a selection by norm need this.
+        """
         return not cls.sends_model
 
     refuses_tokens: ClassVar[str] = ""
@@ -154,9 +171,25 @@ class Algorithm(Stateful, ABC):
             )
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Return the server's blocks [S, *shape] and the devices' [S, K, *shape] at the start;
-        [S, 1, *shape] for a start that all devices of a trial share. By default the model's own
-        start, and the same at the devices of a method that `device_models` any."""
+        """Return the state at the start.
+
+        By default this is the start of the model, at the devices as often as `device_models` has
+        names.
+
+        Parameters
+        ----------
+        streams : Streams
+            Source of random numbers.
+        hyper : mapping of str to Tensor [S]
+            Stackable settings.
+
+        Returns
+        -------
+        server : dict of str to Tensor [S, *shape]
+            State of the server.
+        devices : dict of str to Tensor [S, K, *shape]
+            State of the devices; [S, 1, *shape] for a start that all devices of a trial share.
+        """
         params = draw_start(self.model, streams)
         flat = flatten(params)
         devices: c.Tensors = {}
@@ -165,7 +198,21 @@ class Algorithm(Stateful, ABC):
         return params if self.sends_model else {c.MODEL: flat}, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Return what the devices receive."""
+        """Return the tensors that the devices receive.
+
+        Parameters
+        ----------
+        server : dict of str to Tensor [S, *shape]
+            State of the server.
+        cohort : Cohort
+            Participants of the round, N rows.
+
+        Returns
+        -------
+        Broadcast
+            By default the tensors of `broadcast_names`, for submodels with the number of
+            coordinates of each row.
+        """
         blocks = {name: server[name] for name in self.broadcast_names or server}
         if not self.submodels:
             return c.Broadcast(blocks)
@@ -175,36 +222,62 @@ class Algorithm(Stateful, ABC):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        """Do the local work of a chunk of n rows, (trial, device) pairs of any trials.
+        """Compute the local work of a chunk of n rows, (trial, device) pairs of any trials.
 
         Parameters
         ----------
-        broadcast : what each row received, [n, *shape].
-        devices : the rows' own blocks [n, *shape], as `init` names them.
-        context : the rows, their data, and the round.
+        broadcast : Broadcast
+            Received tensors of each row, [n, *shape].
+        devices : dict of str to Tensor [n, *shape]
+            State of the rows, with the names of `init`.
+        context : LocalContext
+            Rows, their data and the round.
 
         Returns
         -------
-        The rows' blocks, what they send, and their training loss.
+        devices : dict of str to Tensor [n, *shape]
+            New state of the rows.
+        payload : tuple of Group
+            Update of each row.
+        loss : Tensor [n]
+            Training loss of each row.
         """
 
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        """Return the server's blocks [S, *shape] after what was received: by default a step of
-        `server_learning_rate` along the mean increment."""
+        """Return the server's state after the aggregation.
+
+        Parameters
+        ----------
+        server : dict of str to Tensor [S, *shape]
+            State of the server.
+        received : Received
+            Aggregates of the payload groups.
+        context : Context
+            Participants and round.
+
+        Returns
+        -------
+        dict of str to Tensor [S, *shape]
+            New state; by default "model" moves by `server_learning_rate` times the mean increment.
+        """
         if self.sends_model:
             return get_received_model(server, received)
         return {c.MODEL: apply_mean_increment(server, received, context.hyper)}
 
     def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return what several servers tell each other of their models, blocks [S, *shape] whose
-        mean says the mean model. By default all blocks but those of whole numbers."""
+        """Return the tensors [S, *shape] that several servers exchange to average their models.
+
+        By default these are all floating-point tensors of the server.
+        """
         return {name: block for name, block in server.items() if block.is_floating_point()}
 
     def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the server's blocks after means of what servers told each other; by default these
-        take their places."""
+        """Return the server's state with the means of exchanged tensors.
+
+        By default they replace the server's tensors.
+        """
         return {**server, **shared}
 
     @property
@@ -219,26 +292,47 @@ class Algorithm(Stateful, ABC):
         delivered_masks: c.DeliveredMasks,
         context: c.Context,
     ) -> c.Tensors:
-        """Return the blocks [n, *shape] of devices that sent, once it is known what the server has
-        received.
+        """Return the state [n, *shape] of devices when the delivery of their updates is known.
 
-        What presupposes that an update arrives is settled here and not in `run_local_update`. It is
-        asked for every update once: after its slot, or as soon as it has missed all.
+        State that depends on the delivery changes here and not in `run_local_update`. The engine
+        calls this once for every update: after its slot, or as soon as it has missed all slots.
 
         Parameters
         ----------
-        devices : the devices' own blocks [n, *shape], as `run_local_update` left them.
-        sent : what `run_local_update` gave these devices to send.
-        delivered_masks : what of it the server has received, of each group of the payload [n, 1]
-            bool, or [n, P] where some of a row's P reals may be missing. What a codec keeps to send
-            it later (error feedback) counts as received.
-        context : the devices, and the round of the slot, later than their own where they were late.
+        devices : dict of str to Tensor [n, *shape]
+            State of the devices after `run_local_update`.
+        sent : tuple of Group
+            Payload of `run_local_update`.
+        delivered_masks : tuple of Tensor, bool [n, 1] or [n, P]
+            Delivered coordinates of each payload group. Coordinates that a codec keeps for a later
+            update (error feedback) count as delivered.
+        context : Context
+            The devices, and the round of the slot. It is later than that of the local work if they
+            were late.
+
+        Returns
+        -------
+        dict of str to Tensor [n, *shape]
+            New state of the devices.
         """
         return devices
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
-        """Return the models to test, by the names "global", "local", "personal" and "mean", and
-        "level0", "level1", ... of a method that has models of several sizes."""
+        """Return the models to evaluate.
+
+        Parameters
+        ----------
+        server : dict of str to Tensor [S, *shape]
+            State of the server.
+        devices : dict of str to Tensor [S, M, *shape]
+            State of the devices.
+
+        Returns
+        -------
+        dict of str to View
+            Models by the names "global", "local", "personal" and "mean", and "level0", "level1",
+            ... of a method with submodels.
+        """
         views: Views = {}
         if self.sends_model:
             views["global"] = make_view(self.model, server)
@@ -249,12 +343,22 @@ class Algorithm(Stateful, ABC):
         return views
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the floating-point operations of each device's local work, an array like
-        `workload.num_samples`.
+        """Count the floating-point operations of each device's local work.
 
-        Counted is what a device must do, not what the simulation of many at once adds to it: a
-        multiplication and an addition a MAC, decompositions, and what is done to every parameter.
-        By default so many `gradients_per_step` on one minibatch each, and the two numbers below.
+        These are operations that a device needs, without those of simulating many devices at once.
+        A MAC has a multiplication and an addition. Decompositions and operations on every parameter
+        count too. By default there are `gradients_per_step` gradients a step, on one minibatch
+        each, and the operations of the two properties below.
+
+        Parameters
+        ----------
+        workload : Workload
+            Steps, batch size and samples.
+
+        Returns
+        -------
+        ndarray
+            Operations, in the shape of `workload.num_samples`.
         """
         if self.submodels:
             return self.count_submodel_flops(0, workload)
@@ -266,19 +370,23 @@ class Algorithm(Stateful, ABC):
         )
 
     def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
-        """Return the operations of devices of a level, of a method that has levels."""
+        """Count the operations of devices of a capacity level, as `count_flops`."""
         return count_local_flops(self.submodels[capacity_level], self.settings, workload)
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count the operations a parameter in a local step, beside the gradients': a multiplication
-        and a subtraction in a step of SGD."""
+        """The operations per parameter in a local step, besides those of the gradients.
+
+        SGD has a multiplication and a subtraction.
+        """
         return 2.0
 
     @property
     def flops_per_param_round(self) -> float:
-        """Count the operations a parameter in a round, beside the steps': a subtraction where the
-        increment is sent."""
+        """The operations per parameter in a round, besides those of the steps.
+
+        An increment takes a subtraction.
+        """
         return 0.0 if self.sends_model else 1.0
 
     @property
@@ -286,96 +394,128 @@ class Algorithm(Stateful, ABC):
         """Whether `build_views` and `compute_metrics` treat devices independently.
 
         Their results for each row of the devices' tensors [S, M, *shape] then depend on no other
-        row, nor on M being K.
-
-        Then devices that are still at the start can be tested together. By default a method that
-        has no views or measures of its own.
+        row, nor on M being K. Devices that still have the initial state can be tested together. By
+        default this holds for a method without views or metrics of its own.
         """
         own, base = type(self), Algorithm
         return own.build_views is base.build_views and own.compute_metrics is base.compute_metrics
 
     @property
     def gradients_per_step(self) -> int | None:
-        """Count the gradients of a local step, for a method of which they are recorded; None for
-        one in each step."""
+        """The number of gradients of a local step, if the method records it; None for one."""
         return None
 
     def select_transmitters(self, context: c.Context) -> Tensor | None:
-        """Return which rows are aggregated, [N] bool; the others train all the same. None: all."""
+        """Return the rows that are aggregated, bool [N]; None for all. The others only train."""
         return None
 
     def compute_weights(self, context: c.Context) -> Tensor:
-        """Return how much each row counts, [N]: by default its share of the trial's samples."""
+        """Return the aggregation weight of each row, [N]: its share of the trial's samples."""
         return context.cohort.weight
 
     def get_version(self, server: c.Tensors) -> Tensor | None:
-        """Return the server's steps so far, [S] int64, which versions and staleness then count.
+        """Return the number of server steps so far, int64 [S], as version of the model.
 
-        None: it steps in every slot, and slots are counted.
+        None if the server steps in every slot, so that slots are counted.
         """
         return None
 
     def list_submodels(self) -> tuple[c.Submodel, ...]:
-        """Return the sizes that the method has models of, the largest first; none if all devices
-        train the same model."""
+        """Return the submodels, from the largest; none if all devices train the same model."""
         if not self.submodels:
             return ()
         return make_submodels(self.settings.levels, self.submodels, self.count_submodel_flops)
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
-        """Return what more there is to say of a trained state, [S] each, by names of
-        `otafl.results.variables.VARIABLES`; asked at every evaluation. By default, of whole models,
-        the share of the weights that are not zero."""
+        """Return further results of a trained state, [S] each, at every evaluation.
+
+        Their names are in `otafl.results.variables.VARIABLES`. By default a method that sends the
+        model gives the share of the weights that are not zero.
+        """
         return compute_density(server, self.model) if self.sends_model else {}
 
     def compute_constants(self) -> dict[str, float]:
-        """Return what holds for all trials and rounds, by names of
-        `otafl.results.variables.VARIABLES`."""
+        """Return results that are the same in all trials and rounds.
+
+        Their names are in `otafl.results.variables.VARIABLES`.
+        """
         count = self.gradients_per_step
         return {} if count is None else {"gradients_per_step": float(count)}
 
     def get_model(self, view: str) -> Model:
-        """Return the model whose parameters a view has."""
+        """Return the model that the parameters of a view belong to."""
         level = view.removeprefix("level")
         return self.submodels[int(level)] if self.submodels and level.isdigit() else self.model
 
 
 class AveragedSettings(settings.Settings):
-    """Hold what methods with one global model have: the server adds the mean increment to it."""
+    """Settings of methods with one global model, to which the server adds the mean increment."""
 
     learning_rate: float = declare_stackable(0.01, gt=0)
-    """SGD step of the model that is aggregated; pFedBreD's alpha_m"""
+    """step size of local SGD on the aggregated model; pFedBreD's alpha_m"""
     server_learning_rate: float = declare_stackable(1.0, gt=0)
-    """factor on the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
+    """factor of the averaged increment; 2 is the trick AM of pFedBreD, appendix C.4"""
 
 
 class DecayedSettings(settings.Settings):
-    """Hold what methods with one global model have whose devices step less from round to round."""
+    """Settings of methods with one global model whose local step size decays over the rounds."""
 
     learning_rate: float = declare_stackable(0.1, gt=0)
-    """SGD step of the first round"""
+    """step size of local SGD in the first round"""
     decay: float = declare_stackable(0.0, ge=0)
-    """the step of round t is learning_rate / (1 + decay t)"""
+    """rate of the decay: the step size of round t is learning_rate / (1 + decay t)"""
 
 
 def declare_personal_rate() -> float:
-    """Declare the step of a device's own model."""
+    """Declare the step size of a device's own model.
+
+    Returns
+    -------
+    float
+        Stackable setting, above 0.
+    """
     rate: float = declare_stackable(
-        0.01, gt=0, description="SGD step of a device's own model; pFedBreD's alpha"
+        0.01, gt=0, description="step size of SGD on a device's own model; pFedBreD's alpha"
     )
     return rate
 
 
 def declare_penalty(default: float, description: str) -> float:
-    """Declare a penalty's weight."""
+    """Declare the weight of a penalty.
+
+    Parameters
+    ----------
+    default : float
+        Default of the setting.
+    description : str
+        Description of the setting.
+
+    Returns
+    -------
+    float
+        Stackable setting, not negative.
+    """
     weight: float = declare_stackable(default, ge=0, description=description)
     return weight
 
 
 def find_overshoot(rate_key: str, rate: float, weight: float) -> Iterator[str]:
-    """Yield a sentence where a step on a penalty would reach its centre or jump over it."""
+    """Check that a step on a penalty does not reach its centre.
+
+    Parameters
+    ----------
+    rate_key : str
+        Name of the setting of the step size.
+    rate, weight : float
+        Step size, and weight of the penalty.
+
+    Yields
+    ------
+    str
+        Message if the product of both is 1 or more.
+    """
     if rate * weight >= 1:
         yield (
-            f"{rate_key} times penalty must be below 1, or a step on the penalty alone jumps over "
-            f"the global model; got {rate:g} times {weight:g}"
+            f"{rate_key} times penalty must be below 1, because a step on the penalty alone "
+            f"otherwise passes the global model; got {rate:g} times {weight:g}"
         )

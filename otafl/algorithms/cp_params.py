@@ -1,4 +1,4 @@
-"""Name the blocks of a model whose weights are kept as CP factors."""
+"""Names and shapes of a model's parameters as CP factors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,28 @@ from otafl.models.layered import LayeredModel
 
 
 class CpParams:
-    """The blocks are "<weight>.A<n>" [.., R, I_n] and "<bias>" [.., outputs] of each layer.
+    """Tensors of a model whose weights are CP factors.
 
-    layers, ranks: of the model. modes: I_1 .. I_N of each layer. shapes: of the blocks. weights: of
-    the dense weights.
+    The tensors are "WEIGHT.A1", "WEIGHT.A2", ... [.., R, I_n] and "BIAS" [.., outputs] of each
+    layer.
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Model whose weights are factorised.
+    ranks : sequence of int
+        CP rank R of each layer.
+
+    Attributes
+    ----------
+    layers, ranks : tuple
+        Layers of the model, and their ranks.
+    modes : list of tuple of int
+        Sizes I_1, ..., I_N of each layer's tensor.
+    shapes : dict of str to tuple of int
+        Shapes of the factors and biases.
+    weights : dict of str to tuple of int
+        Shapes of the dense weights.
     """
 
     def __init__(self, model: LayeredModel, ranks: Sequence[int]) -> None:
@@ -36,11 +54,11 @@ class CpParams:
             self.weights[layer.weight] = (layer.inputs, layer.outputs)
 
     def select(self, tensors: Tensors) -> Tensors:
-        """Return the factors and biases among these blocks."""
+        """Return the factors and biases among the tensors."""
         return {name: tensors[name] for name in self.shapes}
 
     def list_names(self, weight: str) -> list[str]:
-        """List the blocks of a weight."""
+        """List the names of the factors of a weight."""
         return self._names[weight]
 
     def get_factors(self, tensors: Tensors, weight: str) -> list[Tensor]:
@@ -48,12 +66,24 @@ class CpParams:
         return [tensors[name] for name in self._names[weight]]
 
     def name_factors(self, weight: str, factors: Sequence[Tensor]) -> Tensors:
-        """Return the factors of a weight as blocks."""
+        """Return the factors of a weight by their names."""
         return dict(zip(self._names[weight], factors, strict=True))
 
     def to_dense(self, tensors: Tensors, out: Tensors | None = None) -> Tensors:
-        """Return the parameters [[A]], b of the dense model; biases are the same tensors. out:
-        memory for the weights."""
+        """Return the parameters [[A]], b of the dense model.
+
+        Parameters
+        ----------
+        tensors : dict of str to Tensor
+            Factors and biases.
+        out : dict of str to Tensor, optional
+            Memory for the weights.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Dense weights, and the same tensors of the biases.
+        """
         dense: Tensors = {}
         for layer in self.layers:
             name, bias = layer.weight, layer.bias
@@ -67,7 +97,7 @@ class CpParams:
         return flatten({name: cp.kruskal(self.get_factors(tensors, name)) for name in self.weights})
 
     def count_coordinates(self) -> list[int]:
-        """Count the numbers in the factors of each layer."""
+        """Count the coordinates of the factors of each layer."""
         return [
             cp.count_coordinates(modes, rank)
             for modes, rank in zip(self.modes, self.ranks, strict=True)
@@ -75,12 +105,22 @@ class CpParams:
 
     @property
     def num_coordinates(self) -> int:
-        """Count the numbers in all blocks."""
+        """The number of coordinates of all factors and biases."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def count_step_flops(self, joint: bool) -> float:
-        """Count the operations of an Adam step on all blocks: of factors jointly, or of each from a
-        gradient of its own."""
+        """Count the operations of an Adam step on all factors and biases.
+
+        Parameters
+        ----------
+        joint : bool
+            Whether one residual gives the gradients of all factors, or each factor needs its own.
+
+        Returns
+        -------
+        float
+            Operations.
+        """
         total = adam.STEP * self.num_coordinates + sum(layer.outputs for layer in self.layers)
         for modes, rank in zip(self.modes, self.ranks, strict=True):
             if joint:
@@ -97,6 +137,6 @@ class CpParams:
         return sum(cp.count_kruskal_flops(modes, rank) for modes, rank in both)
 
     def count_coordinates_flops(self) -> float:
-        """Count the operations of the coordinates of what all layers have changed by."""
+        """Count the operations of the tangent coordinates of the changes of all layers."""
         both = zip(self.modes, self.ranks, strict=True)
         return sum(cp_aggregation.count_coordinates_flops(modes, rank) for modes, rank in both)

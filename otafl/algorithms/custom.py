@@ -1,8 +1,8 @@
-"""Take a method of the user's own, a class that the scenario names `module:Class`.
+"""Adapter for a user-defined method, a class that the scenario names `module:Class`.
 
 It derives from `otafl.algorithms.base.Algorithm` or from a method of this package. The keys of the
-section are the fields of its class `Settings`. What it gives to the engine has the right shapes, or
-there is a UserError that says what has not; only shapes are looked at, which waits for no device.
+section are the fields of its class `Settings`. A UserError names tensors of a wrong shape that it
+returns. Only shapes are checked, so that the simulation does not wait for a GPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from otafl.user_code.returned import (
 
 
 def get_class(section: Any) -> type[Algorithm]:
-    """Return the class of the method that a section names. Raises UserError if it cannot be had."""
+    """Return the class of the method that a section names.
+
+    Raises UserError if it cannot be imported.
+    """
     if isinstance(section, CustomAlgorithm):
         return section.component_class
     kind: type[Algorithm] = registry.load_component("algorithm", section.name)
@@ -32,8 +35,11 @@ def get_class(section: Any) -> type[Algorithm]:
 
 
 def averages_increments(kind: type[Algorithm]) -> bool:
-    """Say whether a method's server block "model" moves by averaged increments: as the class says;
-    a class of the user's that says nothing must have kept the server step of one that does."""
+    """Return whether a method's server tensor "model" moves by averaged increments.
+
+    This is the class attribute. A user-defined class without it must also inherit `update_server`
+    from a method that averages increments.
+    """
     for one in kind.__mro__:
         built_in = one.__module__.startswith("otafl.algorithms.")
         if not built_in and "averages_increments" in vars(one):
@@ -44,7 +50,7 @@ def averages_increments(kind: type[Algorithm]) -> bool:
 
 
 def check_payload(call: Call, value: Any) -> Payload:
-    """Require groups with a row a device."""
+    """Check that the payload has groups with a row for each device."""
     fine = isinstance(value, tuple) and all(isinstance(one, Group) for one in value)
     call.require(
         fine, f"the payload as {describe_kind(value)}", "a tuple of otafl.core.contracts.Group"
@@ -53,7 +59,7 @@ def check_payload(call: Call, value: Any) -> Payload:
     for group in value:
         check_rows(
             call,
-            "the payload's block",
+            "the payload's tensor",
             group.tensors,
             [call.given["context"].cohort.num_rows, *of_groups],
         )
@@ -61,7 +67,7 @@ def check_payload(call: Call, value: Any) -> Payload:
 
 
 class CustomAlgorithm(CustomClass):
-    """The section names a method of the user's, which is checked in every round."""
+    """Section of a user-defined method, whose results are checked in every round."""
 
     table: ClassVar = "algorithm"
     noun: ClassVar = "method"
@@ -88,7 +94,7 @@ class CustomAlgorithm(CustomClass):
         kind: type[Algorithm] = super().component_class
         if kind.needs not in get_args(Needs):
             self.refuse(
-                f"has needs = {kind.needs!r}; the attribute needs = 'mean' would do, or 'each' "
-                "for a server that must tell devices apart"
+                f"has needs = {kind.needs!r}; expected needs = 'mean', or 'each' for a server "
+                "that uses the update of each device"
             )
         return kind

@@ -1,6 +1,6 @@
-"""Keep what a server knows of each device in tables [S, K, *shape], and renew it by what arrived.
+"""Tables [S, K, *shape] of what the server knows of each device.
 
-Rows that were lost on the way are as if they had not been sent.
+Lost rows have no effect, as if the device had not sent them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,24 @@ from otafl.models.base import Model
 def update_table(
     table: Tensor, rows: Tensor, delivered_mask: Tensor | None, cohort: Cohort
 ) -> Tensor:
-    """Return a new table with what came of rows [n, *shape] in the place of the old entries."""
+    """Return a table in which delivered rows replace the old entries.
+
+    Parameters
+    ----------
+    table : Tensor [S, K, *shape]
+        Old entries.
+    rows : Tensor [n, *shape]
+        New entries of the cohort.
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K, *shape]
+        New table.
+    """
     flat = table.flatten(0, 1)
     if delivered_mask is not None:
         rows = torch.where(unsqueeze_like(delivered_mask, rows), rows, flat[cohort.flat_index])
@@ -24,7 +41,22 @@ def update_table(
 
 
 def scatter_to_table(rows: Tensor, delivered_mask: Tensor | None, cohort: Cohort) -> Tensor:
-    """Return a table [S, K, *shape] of what came of rows [n, *shape], 0 for all other devices."""
+    """Scatter delivered rows into a table.
+
+    Parameters
+    ----------
+    rows : Tensor [n, *shape]
+        Entries of the cohort.
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K, *shape]
+        Table with 0 for all other devices.
+    """
     cells = cohort.num_trials * cohort.num_devices
     table = rows.new_zeros(cells, *rows.shape[1:])
     if delivered_mask is not None:
@@ -33,10 +65,23 @@ def scatter_to_table(rows: Tensor, delivered_mask: Tensor | None, cohort: Cohort
 
 
 def find_delivered(delivered_mask: Tensor | None, cohort: Cohort) -> Tensor:
-    """Return 1 for the devices of which something came and 0 for the others, [S, K]."""
+    """Find the devices with a delivered update.
+
+    Parameters
+    ----------
+    delivered_mask : Tensor, bool [n], optional
+        Delivered rows; all if None.
+    cohort : Cohort
+        Devices of the rows.
+
+    Returns
+    -------
+    Tensor [S, K]
+        1 for these devices and 0 for the others.
+    """
     return scatter_to_table(torch.ones_like(cohort.weight), delivered_mask, cohort)
 
 
 def make_flat_personal_view(model: Model, table: Tensor) -> View:
-    """Show the model of each device [S, K, P], to be evaluated."""
+    """Build the view of the models [S, K, P] of all devices."""
     return make_flat_view(model, table.flatten(0, 1), "device")

@@ -1,12 +1,9 @@
-"""Train a model of each device's own beside the averaged one, and draw it to that one (Ditto).
+"""A model of each device's own, pulled to the averaged model by a penalty (Ditto).
 
-Beside federated averaging of w, each device keeps a model v and lowers
-h_k(v; w^t) = F_k(v) + lambda/2 |v - w^t|^2 by SGD, w^t being what it received in this round:
-
-    v <- v - eta (grad F_k(v) + lambda (v - w^t))
-
-Both models take as many steps, on the same minibatches. With lambda = 0 v is trained by the device
-alone. The personal model is v after local training; that of an absent device stays as it is.
+Besides federated averaging, each device trains a personal model under a penalty on the distance to
+the model that it received in this round. Both models take the same number of steps, on the same
+minibatches. With penalty 0 the device trains its personal model alone. That of an absent device
+stays unchanged.
 
 References
 ----------
@@ -41,8 +38,23 @@ from otafl.core.contracts import Broadcast, LocalContext, Tensors, Workload
 
 
 class Ditto(Algorithm):
-    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": v, the
-    server's start at first."""
+    r"""Ditto: federated averaging with personal models under a quadratic penalty.
+
+    The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are v, initially
+    the server's start.
+
+    Notes
+    -----
+    The device descends F_k(v) + lambda/2 |v - w^t|^2, where w^t is the received model:
+
+    .. math::
+
+        v \leftarrow v - \eta \left( \nabla F_k(v) + \lambda (v - w^t) \right)
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
@@ -59,7 +71,7 @@ class Ditto(Algorithm):
         name: Literal["ditto"] = "ditto"
         personal_learning_rate: float = declare_personal_rate()
         penalty: float = declare_penalty(
-            1.0, "lambda: the loss of the device's own model v has lambda/2 |v - w|^2 added"
+            1.0, "lambda, weight of the penalty lambda/2 |v - w|^2 on a device's own model v"
         )
 
         def find_conflicts(self) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""Pull CP factors and biases to the parameters of dense models, by Adam (TDPFed).
+"""Adam steps that pull CP factors and biases to the parameters of dense models (TDPFed).
 
-What is lowered is lambda/2 (|theta - [[A]]|^2 + |theta_b - b|^2), of every row by itself. A few
-rows at a time take all their steps, in each of which the processor's cache still has what the step
-before has used.
+The objective of each row is lambda/2 (|theta - [[A]]|^2 + |theta_b - b|^2). A tile of few rows
+takes all its steps before the next one, so that its tensors stay in the processor's cache.
 
 References
 ----------
@@ -25,27 +24,44 @@ from otafl.factorised import cp
 from otafl.models.base import unflatten
 
 TILE_BYTES = 3 << 20
-"""Size of the tensors and their residuals that are worked on at a time."""
+"""Bytes of the tensors and residuals of a tile."""
 
 
 class FactorPull:
-    """Moves factors and biases in place.
+    """Optimiser of factors and biases, in place.
 
-    names : of the blocks. local : the blocks side by side, [n, Q]. rate, penalty : [n], eta and
-    lambda.
+    Parameters
+    ----------
+    names : CpParams
+        Names of the factors and biases.
+    local : Tensor [n, Q]
+        Factors and biases side by side.
+    rate : Tensor [n]
+        Step size eta.
+    penalty : Tensor [n]
+        Weight lambda.
     """
 
     def __init__(self, names: CpParams, local: Tensor, rate: Tensor, penalty: Tensor) -> None:
         tiles = _split_tiles(names, rate)
         self._tiles = [_Tile(names, local[rows], rate[rows], penalty[rows]) for rows in tiles]
         self._slices = tiles
-        # tiles are worked on one after the other, in the same memory
+        # tiles take their steps one after the other, in the same memory
         most = len(rate[tiles[0]])
         self._residuals = {n: rate.new_empty(most, *shape) for n, shape in names.weights.items()}
 
     def take_steps_(self, target: Tensors, steps: int, joint: bool) -> None:
-        """Take so many steps towards target, theta [n, *shape]: of all factors jointly, or of one
-        after the other."""
+        """Take Adam steps towards dense parameters.
+
+        Parameters
+        ----------
+        target : dict of str to Tensor [n, *shape]
+            Dense parameters theta.
+        steps : int
+            Number of steps.
+        joint : bool
+            Whether all factors move together, or one after the other.
+        """
         for rows, tile in zip(self._slices, self._tiles, strict=True):
             there = {name: block[rows] for name, block in target.items()}
             count = len(tile.rows)
@@ -56,7 +72,7 @@ class FactorPull:
 
 
 class _Tile:
-    """Moves the rows [m, Q] of a tile. memory: of the residuals, [m, *shape] of each weight."""
+    """Rows [m, Q] that take their steps together."""
 
     def __init__(self, names: CpParams, rows: Tensor, rate: Tensor, penalty: Tensor) -> None:
         self.rows, self._names = rows, names
@@ -72,7 +88,10 @@ class _Tile:
         }
 
     def take_joint_step_(self, target: Tensors, memory: Tensors) -> None:
-        """Take a step of all blocks: of factors by (25), of a bias by b - theta_b."""
+        """Take a step of all tensors: factors by (25), biases by b - theta_b.
+
+        `memory` is for the residuals.
+        """
         by: list[Tensor] = []
         for layer in self._names.layers:
             name = layer.weight
@@ -82,8 +101,10 @@ class _Tile:
         self._adam.step_(self._gradient)
 
     def take_alternating_step_(self, target: Tensors, memory: Tensors) -> None:
-        """Take one step of each factor in turn, from a gradient that knows the factors before: a
-        residual for each, N times the work of a joint step."""
+        """Take one step of each factor in turn, at the new values of the factors before it.
+
+        Each factor needs a residual of its own, N times the work of a joint step for N factors.
+        """
         self._adam.advance()
         for layer in self._names.layers:
             weight, bias = layer.weight, layer.bias
@@ -96,7 +117,7 @@ class _Tile:
 
 
 def _split_tiles(names: CpParams, rows: Tensor) -> list[slice]:
-    """Cut rows [n] into slices whose tensors fit the cache of a processor."""
+    """Split rows [n] into slices whose tensors fit the cache of a processor."""
     count = len(rows)
     if rows.device.type == "cpu":
         numbers = sum(math.prod(shape) for shape in names.weights.values())

@@ -1,19 +1,13 @@
-"""Draw each device to a mixture of all models, in which those like its own weigh most (FedAMP).
+"""A mixture of all models for each device, in which similar models weigh most (FedAMP).
 
-Federated attentive message passing. The server keeps the model w_i of each device and mixes a cloud
-model for each,
+Federated attentive message passing. The server keeps the model of each device and mixes a cloud
+model for each. Devices take a few gradient steps on each minibatch, under a penalty on the distance
+to their cloud model. HeurFedAMP (`weights: cosine`), the authors' heuristic for deep networks,
+weights the models by the cosine between them.
 
-    u_i = sum_j xi_ij w_j,   xi_ij = alpha_k A'(|w_i - w_j|^2) for j != i,   sum_j xi_ij = 1,
-    w_i = argmin_w F_i(w) + lambda / (2 alpha_k) |w - u_i|^2,
-
-A(x) = 1 - exp(-x / sigma), the second solved by a few gradient steps on each minibatch, from the
-device's model. A' is at most 1 / sigma, so alpha_k = attention sigma / K keeps all weights positive
-whatever the models are. HeurFedAMP, `weights: cosine`, the authors' heuristic for deep networks,
-takes xi_ij in proportion to exp(cosine_scale cos(w_i, w_j)), and xi_ii as it is set.
-
-Sent is the model itself, which the server keeps: an increment to a mixture of the round would be
-added to the wrong one where it arrives late. Of a device that was never heard the server knows the
-start, which is its model.
+Devices send their models, which the server keeps. Increments relative to a cloud model of the round
+would be wrong for late updates, whose cloud model has changed. For a device without a delivered
+update the server knows the start, which is the device's model.
 
 References
 ----------
@@ -49,8 +43,34 @@ from otafl.models.span import subtract_params
 
 
 class FedAMP(Algorithm):
-    """Keeps server blocks "models" [S, K, P], of each device the last that came, and "cloud"
-    [S, K, P], the mixtures u_i; device blocks "personal.<name>": w_i."""
+    r"""Federated attentive message passing, FedAMP and HeurFedAMP.
+
+    The server's tensors are "models" [S, K, P], the last delivered model of each device, and
+    "cloud" [S, K, P], the mixtures u_i. The device's tensors "personal.NAME" are w_i.
+
+    Notes
+    -----
+    The cloud model of device i, with weights of sum one over j, is
+
+    .. math::
+
+        u_i = \sum_j \xi_{ij} w_j, \quad \xi_{ij} = \alpha_k A'(\|w_i - w_j\|^2) \ \mathrm{for} \ j
+        \neq i
+
+    with A(x) = 1 - exp(-x / sigma). The device descends, by a few gradient steps on each minibatch,
+
+    .. math::
+
+        F_i(w) + \frac{\lambda}{2 \alpha_k} \|w - u_i\|^2.
+
+    A' is at most 1 / sigma, so alpha_k = attention sigma / K keeps all weights positive for any
+    models. HeurFedAMP sets xi_ii, and takes the other xi_ij in proportion to exp(cosine_scale
+    cos(w_i, w_j)).
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
@@ -67,31 +87,31 @@ class FedAMP(Algorithm):
 
         name: Literal["fedamp"] = "fedamp"
         learning_rate: float = declare_stackable(0.01, gt=0)
-        """SGD step of a device's model"""
+        """step size of SGD on a device's model"""
         penalty: float = declare_penalty(
             15.0,
-            "lambda / alpha_k: the local loss has half of it times |w - u|^2 added, u the mixture",
+            "lambda / alpha_k, weight of the penalty |w - u|^2 / 2 on the distance to the mixture",
         )
         prox_steps: int = Field(5, ge=1)
-        """gradient steps on each minibatch"""
+        """number of gradient steps on each minibatch"""
         weights: Literal["kernel", "cosine"] = "kernel"
-        """weights of the others' models: exp(-|w_i - w_j|^2 / sigma) (FedAMP), or exp(cosine_scale
-        cos(w_i, w_j)), normalised (HeurFedAMP)"""
+        """rule for the weights of other models: kernel, exp(-|w_i - w_j|^2 / sigma) (FedAMP), or
+        cosine, exp(cosine_scale cos(w_i, w_j)), normalised (HeurFedAMP)"""
         sigma: float = declare_stackable(0.1, gt=0)
-        """scale of the squared distance between models; weights: kernel"""
+        """scale of the squared distance between models, with weights: kernel"""
         attention: float = declare_stackable(1.0, ge=0, le=1)
-        """alpha_k K / sigma: 1 is the largest that keeps all weights positive, by which equal
-        models get equal weights; 0 is a device alone; weights: kernel"""
+        """alpha_k K / sigma, with weights: kernel; 1 is the largest value that keeps all weights
+        positive, and gives equal models equal weights; 0 is a device alone"""
         cosine_scale: float = declare_stackable(1.0, ge=0)
-        """HeurFedAMP's sigma, factor on the cosine; weights: cosine"""
+        """HeurFedAMP's sigma, factor of the cosine, with weights: cosine"""
         self_weight: float = declare_stackable(0.5, ge=0, le=1)
-        """xi_ii, weight of a device's own model; weights: cosine"""
+        """xi_ii, weight of a device's own model, with weights: cosine"""
 
     flops_per_param_round = 0.0  # the model itself is sent
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count those of a gradient step under a penalty, as often as there are."""
+        """The operations of the gradient steps under a penalty."""
         return PENALISED * self.settings.prox_steps
 
     @classmethod
@@ -131,15 +151,15 @@ class FedAMP(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        each, came = get_delivered(received, 0)
-        models = update_table(server["models"], each[c.MODEL], came, context.cohort)
+        each, delivered_mask = get_delivered(received, 0)
+        models = update_table(server["models"], each[c.MODEL], delivered_mask, context.cohort)
         return {
             "models": models,
             "cloud": torch.bmm(self.compute_mixing_weights(models, context.hyper), models),
         }
 
     def compute_mixing_weights(self, models: Tensor, hyper: c.Hyper) -> Tensor:
-        """Return xi [S, K, K] for models [S, K, P]."""
+        """Compute the weights xi [S, K, K] of the models [S, K, P] in the mixtures."""
         if self.settings.weights == "kernel":
             others = compute_kernel_weights(models, hyper["sigma"], hyper["attention"])
         else:
@@ -147,15 +167,30 @@ class FedAMP(Algorithm):
         return others + torch.diag_embed(1.0 - others.sum(2))  # the weights sum to one
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (self.settings.prox_steps - 1)  # beside one a step
+        gradients = workload.num_steps * (
+            self.settings.prox_steps - 1
+        )  # after the first of each step
         return super().count_flops(workload) + gradients * self.model.count_training_flops(
             workload.effective_batch_size
         )
 
 
 def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> Tensor:
-    """Return FedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
-    centred = models - models.mean(1, keepdim=True)  # or small distances drown in large norms
+    """Compute FedAMP's weights xi_ij for j != i.
+
+    Parameters
+    ----------
+    models : Tensor [S, K, P]
+        Models of the devices.
+    sigma, attention : Tensor [S]
+        Scale of the squared distance, and alpha_k K / sigma.
+
+    Returns
+    -------
+    Tensor [S, K, K]
+        Weights, 0 on the diagonal.
+    """
+    centred = models - models.mean(1, keepdim=True)  # small distances cancel between large norms
     gram = torch.bmm(centred, centred.mT)
     square = gram.diagonal(dim1=1, dim2=2)
     distance = (square[:, :, None] + square[:, None, :] - 2.0 * gram).clamp_min_(0.0)
@@ -166,7 +201,20 @@ def compute_kernel_weights(models: Tensor, sigma: Tensor, attention: Tensor) -> 
 
 
 def compute_cosine_weights(models: Tensor, scale: Tensor, self_weight: Tensor) -> Tensor:
-    """Return HeurFedAMP's xi_ij [S, K, K] for j != i, 0 on the diagonal."""
+    """Compute HeurFedAMP's weights xi_ij for j != i.
+
+    Parameters
+    ----------
+    models : Tensor [S, K, P]
+        Models of the devices.
+    scale, self_weight : Tensor [S]
+        Factor of the cosine, and weight of the own model.
+
+    Returns
+    -------
+    Tensor [S, K, K]
+        Weights, 0 on the diagonal.
+    """
     tiny = torch.finfo(models.dtype).tiny
     unit = models / torch.linalg.vector_norm(models, dim=2, keepdim=True).clamp_min(tiny)
     scores = torch.bmm(unit, unit.mT).mul_(scale[:, None, None])

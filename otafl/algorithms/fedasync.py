@@ -1,18 +1,12 @@
-"""Mix in every model that arrives, the less the staler it is (FedAsync).
+"""Asynchronous averaging, in which a model counts less the staler it is (FedAsync).
 
-For asynchronous uplinks: staleness is how many steps the server's model took since the device
-received it. A device that received x_tau lowers f(x) + rho/2 |x - x_tau|^2 by SGD to x_new, and the
-server mixes what arrives at its step t into its model at once,
+For asynchronous uplinks. The staleness of an update is the number of server steps since the device
+received its model. The server mixes every delivered model into its own at once. Several devices of
+one slot give the weighted mean of the models that the server would have with each device alone. A
+device whose silence the receiver does not report counts in this mean.
 
-    x <- (1 - a) x + a x_new,    a = alpha s(t - tau).
-
-Staleness t - tau is 0 of an update of the present model. Of several devices in one slot, of data
-shares w_k, it is the mean under w_k of what each alone would have made of x: the devices' models
-are averaged under w_k s_k (which an over-the-air sum does by itself), and a is the mean of alpha
-s_k under w_k. Devices whose silence the receiver does not report count in that mean.
-
-With `sends: increment` it is x <- x + a (x_new - x_tau) instead: what the server has learned since
-tau is not pulled back to x_tau, and an analogue uplink's noise is in proportion to an increment.
+With `sends: increment` the server adds the increment instead. Steps of the server since the
+broadcast then remain, and the noise of an analogue uplink is in proportion to the increment.
 
 References
 ----------
@@ -41,7 +35,32 @@ from otafl.core.settings import declare_stackable
 
 
 class FedAsync(Algorithm):
-    """Keeps server block "model" [S, P]; no device state."""
+    r"""Asynchronous federated optimisation.
+
+    The server's tensor "model" [S, P] is x. Devices have no state.
+
+    Notes
+    -----
+    A device that received x_tau descends f(x) + rho/2 |x - x_tau|^2 by SGD to x_new. At step t the
+    server computes
+
+    .. math::
+
+        x \leftarrow (1 - a) x + a x_{new}, \quad a = \alpha s(t - \tau)
+
+    where s decreases with the staleness t - tau, which is 0 for an update of the current model. For
+    several devices of data shares w_k in one slot, x_new is their mean under the weights w_k s_k,
+    and a is the mean of alpha s_k under w_k. An over-the-air sum computes this mean by itself. With
+    `sends: increment`
+
+    .. math::
+
+        x \leftarrow x + a (x_{new} - x_\tau).
+
+    Examples
+    --------
+    `scenarios/studies/deadline_stragglers.yaml` runs it beside synchronous methods.
+    """
 
     averages_increments: ClassVar[bool] = True
 
@@ -50,24 +69,25 @@ class FedAsync(Algorithm):
 
         name: Literal["fedasync"] = "fedasync"
         learning_rate: float = declare_stackable(0.1, gt=0)
-        """SGD step of the devices, gamma"""
+        """gamma, step size of local SGD"""
         mixing: float = declare_stackable(0.6, gt=0, le=1)
-        """alpha: share of an update without staleness in the server's new model"""
+        """alpha, share of an update without staleness in the server's new model"""
         staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
-        """s(d), the factor on alpha at a staleness of d: 1; (1 + d)^-exponent; or 1 up to
-        hinge_after and 1 / (hinge_slope (d - hinge_after) + 1) beyond"""
+        """function s(d), the factor of alpha at a staleness of d server steps: constant, 1;
+        polynomial, (1 + d)^-exponent; hinge, 1 up to hinge_after and 1 / (hinge_slope (d -
+        hinge_after) + 1) beyond"""
         exponent: float = declare_stackable(0.5, ge=0)
-        """a of the polynomial; the default is the paper's experiments'"""
+        """a of the polynomial; the default is that of the paper's experiments"""
         hinge_slope: float = declare_stackable(10.0, ge=0)
-        """a of the hinge; the default is the paper's experiments'"""
+        """a of the hinge; the default is that of the paper's experiments"""
         hinge_after: float = declare_stackable(4.0, ge=0)
-        """b of the hinge, server steps; the default is the paper's experiments'"""
+        """b of the hinge in server steps; the default is that of the paper's experiments"""
         rho: float = declare_stackable(0.005, ge=0)
-        """the local loss has rho/2 |x - x_tau|^2 added, x_tau as received"""
+        """weight of the penalty rho/2 |x - x_tau|^2 on the distance to the received model"""
         sends: Literal["model", "increment"] = "model"
         """what devices send: the model, as in the paper, so that x becomes (1 - a) x + a x_new; or
-        its increment, x + a (x_new - x_tau), which is much smaller, and so is the noise that an
-        analogue uplink adds to it"""
+        the increment, so that x becomes x + a (x_new - x_tau), which is much smaller and gets
+        less noise from an analogue uplink"""
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
             name = scenario.transport.name
@@ -75,15 +95,15 @@ class FedAsync(Algorithm):
             if self.sends == "model" and shared:
                 yield (
                     f"algorithm.sends: 'model' over transport '{name}' gives the server noise in "
-                    "proportion to the model, not to what a device changed of it; "
-                    "sends: increment would do"
+                    "proportion to the model instead of its change; use sends: increment"
                 )
 
         def find_conflicts(self) -> Iterator[str]:
             if self.learning_rate * self.rho >= 1:
                 yield (
-                    "learning_rate times rho must be below 1, or a step on the penalty alone jumps "
-                    f"over the received model; got {self.learning_rate:g} times {self.rho:g}"
+                    "learning_rate times rho must be below 1, because a step on the penalty alone "
+                    "otherwise passes the received model; got "
+                    f"{self.learning_rate:g} times {self.rho:g}"
                 )
 
     @classmethod
@@ -98,11 +118,11 @@ class FedAsync(Algorithm):
         return 1.0 if self.settings.sends == "increment" else 0.0
 
     def compute_weights(self, context: Context) -> Tensor:
-        """Return w_k s_k, of a cohort that has the data shares w_k."""
+        """Return w_k s_k [N], for a cohort with the data shares w_k."""
         return context.cohort.weight * self._compute_staleness_weight(context)
 
     def _compute_staleness_weight(self, context: Context) -> Tensor:
-        """Return s_k [N]."""
+        """Compute s_k of each row, [N]."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         if self.settings.staleness == "polynomial":
             return (1.0 + late).pow(-context.gather_hyper("exponent"))
@@ -128,10 +148,10 @@ class FedAsync(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort = context.cohort
-        came = get_delivered_indicator(received, cohort)
-        weight = sum_per_trial(came * cohort.weight, cohort)
+        delivered = get_delivered_indicator(received, cohort)
+        weight = sum_per_trial(delivered * cohort.weight, cohort)
         share = sum_per_trial(
-            came * cohort.weight / self._compute_staleness_weight(context), cohort
+            delivered * cohort.weight / self._compute_staleness_weight(context), cohort
         )
         a = context.hyper["mixing"] * weight / share.clamp_min(torch.finfo(share.dtype).tiny)
         if self.settings.sends == "increment":

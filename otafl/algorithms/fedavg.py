@@ -1,8 +1,8 @@
-"""Average the models that devices train by local SGD (federated averaging).
+"""Averaging of models that devices train by local SGD (federated averaging, FedAvg).
 
-Sent is the increment to the broadcast model, which shrinks as training converges, where the model
-itself does not; or, with `sends: model`, the model, a block for each parameter (FedRLR's baseline 4
-with codec uniform, which then quantises layer by layer).
+Devices send the increment to the broadcast model, which shrinks as training converges. With `sends:
+model` they send the model, one tensor for each parameter. FedRLR's baseline 4 is this with codec
+uniform, which then quantises layer by layer.
 
 References
 ----------
@@ -31,26 +31,43 @@ from otafl.models.base import flatten, unflatten
 
 
 class FedAvg(Algorithm):
-    """Keeps server block "model" [S, P], all parameters of a trial side by side; no device
-    state."""
+    r"""Federated averaging.
+
+    The server's tensor "model" [S, P] holds all parameters of a trial side by side. Devices have no
+    state.
+
+    Notes
+    -----
+    With the model w_k of device k after local SGD, its aggregation weight p_k and the server's
+    learning rate beta:
+
+    .. math::
+
+        w \leftarrow w + \beta \sum_k p_k (w_k - w)
+
+    Examples
+    --------
+    `scenarios/quickstart.yaml` runs it over the air.
+    """
 
     averages_increments: ClassVar[bool] = True
 
     class Settings(DecayedSettings):
         name: Literal["fedavg"] = "fedavg"
         server_learning_rate: float = declare_stackable(1.0, gt=0)
-        """factor on the averaged increment"""
+        """factor of the averaged increment"""
         sends: Literal["increment", "model"] = "increment"
-        """what devices send: the increment to the broadcast model, all parameters in one block, or
-        the model, a block for each parameter"""
+        """what devices send: the increment to the broadcast model, all parameters in one tensor, or
+        the model, one tensor for each parameter"""
         bias_mode: Annotated[Literal["ideal", "ota"], IDEAL_ROUTE] = "ota"
-        """with sends: model, biases carried free of error and uncounted, or over the uplink"""
+        """route of the biases with sends: model: ideal, free of errors and not counted, or ota,
+        over the uplink"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.bias_mode == "ideal" and self.sends == "increment":
                 yield (
-                    "bias_mode: ideal needs the biases apart from the weights, and the increment "
-                    "is one block; sends: model would do"
+                    "bias_mode: ideal needs biases in tensors of their own, but the increment is "
+                    "one tensor; use sends: model or bias_mode: ota"
                 )
 
     @classmethod

@@ -1,11 +1,9 @@
-"""Average all parameters but those of normalisation layers, which devices keep (FedBN).
+"""Averaging of all parameters except those of normalisation layers, which devices keep (FedBN).
 
-Local SGD on all parameters, then the mean of all but those of normalisation layers, which stay at
-the device and are never sent.
-
-The personal model is the averaged parameters with the device's normalisation, what a device has
-once it received them, after aggregation. There is no global model, as nobody has parameters of
-normalisation for it.
+Devices train all parameters by local SGD and send all except those of normalisation layers, which
+the server averages. The personal model is the averaged parameters with the device's own
+normalisation, as the device has them after aggregation. There is no global model, because the
+server has no normalisation parameters.
 
 References
 ----------
@@ -34,8 +32,15 @@ from otafl.models.base import Model
 
 
 class FedBn(Algorithm):
-    """Keeps server block "model" [S, P]: all parameters but those of normalisation layers, and
-    device blocks "personal.<name>": those."""
+    """Federated averaging with local normalisation layers.
+
+    The server's tensor "model" [S, P] holds all parameters except those of normalisation layers,
+    which are the device's tensors "personal.NAME".
+
+    Examples
+    --------
+    `docs/personalised.md` has a scenario with `algorithm: fedbn` and `model: conv_net`.
+    """
 
     private_state: ClassVar[str] = "the parameters of normalisation layers: they are never sent"
 
@@ -56,9 +61,9 @@ class FedBn(Algorithm):
         super().__init__(settings, model, devices)
         if not model.norms:
             raise UserError(
-                "algorithm.name: 'fedbn' keeps the parameters of normalisation layers at the "
-                "devices, and the model has none; conv_net, resnet, vgg or a torch.nn.Module with "
-                "GroupNorm or LayerNorm would do, or fedavg"
+                "algorithm.name: 'fedbn' needs a model with normalisation layers, and the model "
+                "has none; use conv_net, resnet, vgg, a torch.nn.Module with GroupNorm or "
+                "LayerNorm, or algorithm: fedavg"
             )
         self.shapes = get_shared_shapes(model, model.norms)
 

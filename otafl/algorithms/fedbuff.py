@@ -1,16 +1,14 @@
-"""Gather increments in a buffer, weighed by their staleness, and step once it is full (FedBuff).
+"""Asynchronous averaging with a buffer, which the server applies once it is full (FedBuff).
 
-For asynchronous uplinks. A device takes Q steps of SGD and sends the increment Delta to the model
-that it received; the server adds it to a buffer, times s(d) = 1 / sqrt(1 + d) for d steps of the
-server since then, and once M have come it steps along their mean and empties the buffer:
+For asynchronous uplinks. A device trains by SGD and sends the increment to the model that it
+received. The server adds it to a buffer with a weight that decreases with its staleness. After M
+increments the server steps along their mean and empties the buffer.
 
-    v <- beta v + (1 / M) sum s Delta,    x <- x + eta_g v        (beta = 0: the paper's step)
-
-A slot may bring several devices, as an over-the-air sum does: the uplink's mean under s is turned
-back into the sum. A slot that brings more than are missing makes one step, of the mean over all
-that have come, so the step does not grow with them. How many came is known exactly from an uplink
-that tells devices apart; else it is the share of the weight that arrived times the number in the
-slot, rounded, which is exact if they are equally stale.
+A slot can bring several devices, as with over-the-air computation. Then the uplink's weighted mean
+is scaled back to a sum. A slot with more increments than are missing makes one step of the mean
+over all increments. So the step does not grow with their number. An uplink that separates devices
+gives their exact number. Otherwise it is the delivered weight times the number in the slot,
+rounded, which is exact for equal staleness.
 
 References
 ----------
@@ -45,8 +43,27 @@ from otafl.core.settings import declare_stackable
 
 
 class FedBuff(Algorithm):
-    """Keeps server blocks "model", "buffer" and "velocity" [S, P]; "came" and "steps" [S] int64,
-    updates in the buffer and steps taken; no device state."""
+    r"""Buffered asynchronous aggregation.
+
+    The server's tensors are "model", "buffer" and "velocity" [S, P]. "came" [S] int64 is the number
+    of increments in the buffer, and "steps" [S] int64 the number of server steps. Devices have no
+    state.
+
+    Notes
+    -----
+    The weight of an increment Delta of staleness d is s(d) = (1 + d)^-exponent. A full buffer gives
+    the step
+
+    .. math::
+
+        v \leftarrow \beta v + \frac{1}{M} \sum s(d) \Delta, \quad x \leftarrow x + \eta_g v
+
+    with momentum beta, 0 in the paper.
+
+    Examples
+    --------
+    `scenarios/studies/deadline_stragglers.yaml` runs it beside synchronous methods.
+    """
 
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
@@ -56,16 +73,16 @@ class FedBuff(Algorithm):
 
         name: Literal["fedbuff"] = "fedbuff"
         learning_rate: float = declare_stackable(0.1, gt=0)
-        """SGD step of the devices, eta_l"""
+        """eta_l, step size of local SGD"""
         server_rate: float = declare_stackable(1.0, gt=0)
-        """eta_g, factor on the mean of the buffer"""
+        """eta_g, factor of the buffer's mean"""
         buffer: int = declare_stackable(10, ge=1)
-        """M, updates after which the server steps (the paper's K)"""
+        """M, number of updates after which the server steps (the paper's K)"""
         exponent: float = declare_stackable(0.5, ge=0)
-        """an update of staleness d counts (1 + d)^-exponent; 0.5 is the paper's, 0 counts all
-        alike"""
+        """exponent of the weight (1 + d)^-exponent of an update of staleness d; 0.5 in the paper, 0
+        for equal weights"""
         momentum: float = declare_stackable(0.0, ge=0, lt=1)
-        """share of the server's last step that it takes again"""
+        """share of the server's last step in its next one"""
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         server, devices = super().init(streams, hyper)
@@ -75,11 +92,11 @@ class FedBuff(Algorithm):
         return server | zeros | {"came": none, "steps": none.clone()}, devices
 
     def get_version(self, server: Tensors) -> Tensor:
-        """Return the server's steps so far, [S]: staleness counts these, not slots."""
+        """Return the number of server steps so far, [S], which staleness counts, not slots."""
         return server["steps"]
 
     def compute_weights(self, context: Context) -> Tensor:
-        """Return s [N]: all devices count alike, whatever their samples."""
+        """Return s(d) of each row, [N], without a weight for the number of samples."""
         late = context.cohort.staleness.to(context.cohort.weight.dtype)
         return (1.0 + late).pow(-context.gather_hyper("exponent"))
 
@@ -93,12 +110,14 @@ class FedBuff(Algorithm):
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
         weight = received.delivered_weight(0, MODEL)
-        total = weight * sum_per_trial(cohort.weight, cohort)[:, None]  # sum of s of what arrived
+        total = (
+            weight * sum_per_trial(cohort.weight, cohort)[:, None]
+        )  # sum of s of the delivered updates
         buffer = torch.addcmul(server["buffer"], received.mean[0][MODEL], total)
-        came = server["came"] + _count_delivered(received, cohort, weight.amax(1))
-        full = came >= hyper["buffer"]
+        num_updates = server["came"] + _count_delivered(received, cohort, weight.amax(1))
+        full = num_updates >= hyper["buffer"]
         steps = full[:, None]
-        mean = buffer / came.clamp_min(1)[:, None]
+        mean = buffer / num_updates.clamp_min(1)[:, None]
         ahead = torch.addcmul(mean, hyper["momentum"][:, None], server["velocity"])
         velocity = torch.where(steps, ahead, server["velocity"])
         moved = torch.addcmul(server[MODEL], hyper["server_rate"][:, None], velocity)
@@ -106,13 +125,13 @@ class FedBuff(Algorithm):
             MODEL: torch.where(steps, moved, server[MODEL]),
             "buffer": torch.where(steps, 0.0, buffer),
             "velocity": velocity,
-            "came": torch.where(full, 0, came),
+            "came": torch.where(full, 0, num_updates),
             "steps": server["steps"] + full,
         }
 
 
 def _count_delivered(received: Received, cohort: Cohort, weight: Tensor) -> Tensor:
-    """Count the devices whose updates arrived, [S] int64, of which weight [S] out of 1 is known."""
+    """Count the delivered updates, [S] int64, from the delivered weight [S] relative to 1."""
     if received.delivered_mask is not None:
         return sum_per_trial(get_delivered_indicator(received, cohort), cohort).round().long()
     return (weight * cohort.rows_per_trial).round().long()

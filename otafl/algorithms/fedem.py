@@ -1,17 +1,9 @@
-"""Share several models, which each device mixes with weights of its own (FedEM).
+"""Several shared models, mixed by each device with weights of its own (FedEM).
 
-M models theta_m that all share; device k mixes their predictions with weights pi_k of its own, by
-expectation maximisation. In a round, from the broadcast models, all of which are sent:
-
-    E:  q_k(z_s = m) ~ pi_km exp(-l(h_m(x_s), y_s)), summing to one over m
-    M:  pi_km = mean of q_k(z_s = m) over all samples of the device
-        theta_km by SGD on the loss whose samples s have weight q_k(z_s = m)
-
-and the server averages each model. The posterior of a minibatch's samples is computed anew from the
-broadcast models and the old pi: the same numbers as those of the E-step on all samples.
-
-The personal model is the mixture of the averaged models by the device's pi (of its last round), the
-global one that by the mean of all devices' pi, a diagnostic: pi is never sent.
+All devices train M models, and the server averages each. A device mixes their predictions with
+weights pi_k, which it estimates by expectation maximisation and never sends. The personal model is
+the mixture of the averaged models with the device's weights of its last round. The global model is
+the mixture with the mean of all devices' weights, a diagnostic.
 
 References
 ----------
@@ -41,8 +33,28 @@ from otafl.models.recipes import PI
 
 
 class FedEM(Algorithm):
-    """Keeps server block "model" [S, M * P]: the models side by side, and device block "mixing"
-    [S, K, M]: pi, equal weights at first."""
+    r"""Federated expectation maximisation for a mixture of models.
+
+    The server's tensor "model" [S, M * P] holds the models theta_m side by side. The device's
+    tensor "mixing" [S, K, M] is pi, initially equal weights.
+
+    Notes
+    -----
+    E-step, with the broadcast models and sum one over m:
+
+    .. math::
+
+        q_k(z_s = m) \propto \pi_{km} \exp(-l(h_m(x_s), y_s))
+
+    M-step: pi_km is the mean of q_k(z_s = m) over all samples of the device. SGD trains theta_m on
+    the loss in which sample s has the weight q_k(z_s = m). The posterior of a minibatch is computed
+    again from the broadcast models and the old pi. This gives the same numbers as the E-step on all
+    samples.
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_fedem.yaml` compares it with pFedBreD.
+    """
 
     private_state: ClassVar[str] = (
         "pi, the weights of the device's own samples, which are never sent"
@@ -53,7 +65,7 @@ class FedEM(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["fedem"] = "fedem"
         components: int = Field(3, ge=1)
-        """M, the models that are mixed"""
+        """M, the number of mixed models"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         flat = torch.cat([flatten(one) for one in self._draw_starts(streams)], 1)
@@ -61,8 +73,10 @@ class FedEM(Algorithm):
         return {c.MODEL: flat}, {PI: flat.new_full((len(flat), 1, count), 1.0 / count)}
 
     def _draw_starts(self, streams: Streams) -> list[c.Tensors]:
-        """Return a start for each component, all different: equal ones would stay equal for ever.
-        The first is the start of the other methods."""
+        """Draw a different start for each component, the first being that of the other methods.
+
+        Components with equal starts would stay equal.
+        """
         count, starts = self.settings.components, [draw_start(self.model, streams)]
         for m in range(1, count):
             draw = make_draw(streams, f"{m}/")
@@ -70,8 +84,8 @@ class FedEM(Algorithm):
             if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
                 if not isinstance(self.model, LayeredModel):
                     raise UserError(
-                        f"algorithm.components: {count} models from the same start stay the same, "
-                        "and this model's start is not random; components: 1 would do"
+                        f"algorithm.components: got {count}, but models from the same start stay "
+                        "the same and this model's start is not random; use components: 1"
                     )
                 one = draw_uniform_start(self.model.layers, draw)
             starts.append(one)
@@ -100,13 +114,13 @@ class FedEM(Algorithm):
         return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps
 
     def _split_components(self, flat: Tensor) -> list[c.Tensors]:
-        """Return the components [n, *shape] of flat [n, M * P], views of it."""
+        """Return the components [n, *shape] of [n, M * P], as views."""
         return [unflatten(one, self.model.shapes) for one in flat.split(self.model.num_params, 1)]
 
     def _compute_posterior(
         self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch
     ) -> Tensor:
-        """Return q [n, M, B] of the samples, each summing to one over M."""
+        """Compute q [n, M, B] of the samples, of sum one over M."""
         loss = self.model.loss
         log_likelihood = [
             loss.compute_log_likelihood(
@@ -119,7 +133,7 @@ class FedEM(Algorithm):
     def _average_posterior(
         self, parts: Sequence[c.Tensors], log_pi: Tensor, everything: c.Batch
     ) -> Tensor:
-        """Return the new pi [n, M], from all samples of the devices."""
+        """Compute the new pi [n, M] from all samples of the devices."""
         q, share = self._compute_posterior(parts, log_pi, everything), everything.weight
         return q.mean(-1) if share is None else (q * share[:, None]).sum(-1)
 
@@ -138,8 +152,10 @@ class FedEM(Algorithm):
         return {name: replace(view, ensemble=how) for name, view in views.items()}
 
     def _predict_mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
-        """Return the scores [n, B, ...] of sum_m pi_m h_m(x); pi is the softmax of what the block
-        holds, so that a gradient step leaves it a mixture."""
+        """Compute the scores [n, B, ...] of sum_m pi_m h_m(x).
+
+        pi is the softmax of the tensor, so that it stays a mixture after a gradient step.
+        """
         parts = self._split_components(params[c.MODEL])
         scores = torch.stack([self.model.logits(one, x) for one in parts])
         log_pi = torch.log_softmax(params[PI], -1).T
@@ -147,9 +163,11 @@ class FedEM(Algorithm):
         return self.model.loss.mix_scores(scores, log_pi)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations of the E-step, a forward pass of all samples through every model,
-        and of training these. A device keeps the posterior, which is computed here again for every
-        minibatch."""
+        """Count the operations of the E-step and of training.
+
+        The E-step is a forward pass of all samples through every model. A device keeps the
+        posterior, which the simulation computes again for every minibatch.
+        """
         of_one = super().count_flops(workload) + self.model.count_forward_flops(
             workload.num_samples
         )

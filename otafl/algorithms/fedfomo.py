@@ -1,24 +1,18 @@
-"""Forward models to each device, which mixes them by their gain on validation samples (FedFomo).
+"""Other devices' models, mixed by each device by their gain on validation samples (FedFomo).
 
 Personalised federated learning with first-order model optimisation. The server forwards M models to
-each device, which compares them with a baseline theta_i on validation samples of its own and moves
-to a mixture,
+each device. The device compares them with a baseline on its own validation samples, moves to a
+mixture of the better ones, trains it and sends it. The baseline is the device's model before its
+last local training. The trained model is then one of the candidates, so that training is kept as
+far as it helped. With `baseline: current` the trained model is itself the baseline. If no model is
+better, the baseline stays.
 
-    g_n = (L_i(theta_i) - L_i(theta_n)) / |theta_n - theta_i|,
-    theta_i <- theta_i + sum_n w_n (theta_n - theta_i),   w_n = max(g_n, 0) / sum_m max(g_m, 0),
+The server forwards the models of the largest affinity, which the devices report in their payload.
+Each of the M is replaced by a random one with a probability that decreases over the rounds. A
+device is forwarded models of the same M devices until its report is delivered.
 
-before it trains and sends its model. The baseline is the device's model before its last local
-training, and the model that came of it is one of the theta_n, so that training is kept as far as it
-helped; or, with `baseline: current`, that trained model itself. Where no model is better, the
-baseline stays.
-
-What the server forwards follows the affinity p_i <- p_i + g that the device reports: the models of
-the largest p_ij, and in the place of each of the M, with a chance that falls from round to round, a
-random one of the others. A device is forwarded the models of the same M devices until its report
-has come. Reports are part of the payload.
-
-Validation samples are evenly spaced over a device's samples, floor(share n_i) of them (a device of
-very few has none and trains alone), and are in no training minibatch.
+Validation samples are evenly spaced over a device's samples, floor(share n_i) of them, and are in
+no training minibatch. A device with too few samples has no validation samples and trains alone.
 
 References
 ----------
@@ -56,10 +50,32 @@ GAIN = "gain"
 
 
 class FedFomo(Algorithm):
-    """Keeps server blocks "models" [S, K, P], of each device the last that came (its start, if
-    none); "affinity" [S, K, K]; "offer" [S, K, M] int64, whose models each device is forwarded
-    next; and device blocks "personal.<name>", the trained model, and "base.<name>", the one before
-    training (none with `baseline: current`)."""
+    r"""First-order model optimisation of personal models.
+
+    The server's tensors are "models" [S, K, P], the last delivered model of each device or its
+    start; "affinity" [S, K, K]; and "offer" [S, K, M] int64, the devices whose models each device
+    is forwarded next. The device's tensors are "personal.NAME", the trained model, and "base.NAME",
+    the model before training (absent with `baseline: current`).
+
+    Notes
+    -----
+    With the baseline theta_i, the validation loss L_i and the forwarded models theta_n:
+
+    .. math::
+
+        g_n = \frac{L_i(\theta_i) - L_i(\theta_n)}{\|\theta_n - \theta_i\|}, \quad w_n =
+        \frac{\max(g_n, 0)}{\sum_m \max(g_m, 0)}
+
+    .. math::
+
+        \theta_i \leftarrow \theta_i + \sum_n w_n (\theta_n - \theta_i)
+
+    The affinity moves by the reported gains, p_i <- p_i + g.
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the trained model and the baseline: the device compares models on its own samples"
@@ -77,19 +93,20 @@ class FedFomo(Algorithm):
 
         name: Literal["fedfomo"] = "fedfomo"
         learning_rate: float = declare_stackable(0.01, gt=0)
-        """SGD step of a device's model"""
+        """step size of SGD on a device's model"""
         models: int = Field(5, ge=0)
-        """M, models forwarded to each device (fewer where there are fewer)"""
+        """M, number of models forwarded to each device; all others if there are fewer"""
         baseline: Literal["last", "current"] = "last"
-        """what models are compared with and added to: the device's model before its last local
-        training, its trained one being a candidate too; or the trained one"""
+        """model with which others are compared and to which they are added: last, the device's
+        model before its last local training, with the trained model as a candidate; current, the
+        trained model"""
         validation: float = Field(0.2, gt=0, lt=1)
-        """share of a device's samples that it validates on"""
+        """share of a device's samples for validation"""
         explore: float = declare_stackable(0.3, ge=0, le=1)
-        """chance in the first round that a forwarded model is picked at random, in the place of the
-        best known one"""
+        """probability in the first round that a random model is forwarded instead of one with a
+        large affinity"""
         explore_decay: float = declare_stackable(0.05, ge=0)
-        """by so much that chance falls in each round, down to 0"""
+        """decrease of that probability in each round, down to 0"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
@@ -100,7 +117,7 @@ class FedFomo(Algorithm):
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send their models, and what these gain."""
+        """Return False: devices send their models and gains."""
         return False
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
@@ -115,8 +132,8 @@ class FedFomo(Algorithm):
         return server, state
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        whose = server["offer"].flatten(0, 1)[cohort.flat_index]
-        rows = cohort.trial[:, None] * self.num_devices + whose
+        owners = server["offer"].flatten(0, 1)[cohort.flat_index]
+        rows = cohort.trial[:, None] * self.num_devices + owners
         return c.Broadcast({"models": server["models"].flatten(0, 1)[rows]}, per_device=True)
 
     def run_local_update(
@@ -143,8 +160,26 @@ class FedFomo(Algorithm):
     def mix(
         self, offered: Tensor, trained: c.Tensors, devices: c.Tensors, validation: c.Batch
     ) -> tuple[c.Tensors, Tensor]:
-        """Return theta_i after the exchange, in memory of its own, and g [n, M] of the offered
-        models [n, M, P]."""
+        """Mix the baseline with the better models.
+
+        Parameters
+        ----------
+        offered : Tensor [n, M, P]
+            Forwarded models.
+        trained : dict of str to Tensor [n, *shape]
+            Model after the last local training.
+        devices : dict of str to Tensor [n, *shape]
+            State of the devices, with the baseline.
+        validation : Batch
+            Validation samples.
+
+        Returns
+        -------
+        dict of str to Tensor [n, *shape]
+            theta_i after the exchange, in memory of its own.
+        Tensor [n, M]
+            Gains g of the forwarded models.
+        """
         base = select_prefix(devices, "base") or trained
         flat = flatten(base)
         base_loss = self._compute_losses(flat[:, None], validation)
@@ -161,9 +196,11 @@ class FedFomo(Algorithm):
         scale = torch.where(total > 0, 1.0 / total, 0.0)[:, None]
         weights, own_weight = positive * scale, own_positive[:, None] * scale
         assert validation.weight is not None
-        told = validation.weight.sum(1, keepdim=True) > 0
-        rest = (total == 0).to(flat.dtype)[:, None]  # the baseline stays, or what was trained alone
-        mixed = torch.addcmul(rest * torch.where(told, flat, own_flat), own_weight, own_flat)
+        has_validation = validation.weight.sum(1, keepdim=True) > 0
+        rest = (total == 0).to(flat.dtype)[:, None]  # the baseline or the trained model stays
+        mixed = torch.addcmul(
+            rest * torch.where(has_validation, flat, own_flat), own_weight, own_flat
+        )
         if self.num_offers:
             mixed += torch.bmm(weights[:, None], offered).squeeze(1)
         return copy_params(unflatten(mixed, self.model.shapes)), gain
@@ -171,14 +208,16 @@ class FedFomo(Algorithm):
     def _compute_gain(
         self, models: Tensor, base: Tensor, base_loss: Tensor, validation: c.Batch
     ) -> Tensor:
-        """Return g [n, M] of models [n, M, P] over the baseline [n, P] of loss [n, 1], 0 for the
-        baseline itself."""
+        """Compute the gains g [n, M] of models [n, M, P] over the baseline [n, P] with loss [n, 1].
+
+        The gain of the baseline itself is 0.
+        """
         lower = base_loss - self._compute_losses(models, validation)
         apart = torch.linalg.vector_norm(models - base[:, None], dim=2)
         return torch.where(apart > 0, lower / apart, 0.0)
 
     def _compute_losses(self, models: Tensor, validation: c.Batch) -> Tensor:
-        """Return the losses [n, M] of models [n, M, P]."""
+        """Compute the losses [n, M] of models [n, M, P]."""
         count = models.shape[1]
         out = torch.zeros_like(models[:, :, 0])
         for rows, piece in split_into_pieces(validation):
@@ -197,24 +236,30 @@ class FedFomo(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         cohort = context.cohort
-        each, came = get_delivered(received, 0)
-        new = dict(server) | {"models": update_table(server["models"], each[c.MODEL], came, cohort)}
+        each, delivered_mask = get_delivered(received, 0)
+        new = dict(server) | {
+            "models": update_table(server["models"], each[c.MODEL], delivered_mask, cohort)
+        }
         if not self.num_offers:
             return new
-        each, came = get_delivered(received, 1)
+        each, delivered_mask = get_delivered(received, 1)
         cell = cohort.flat_index
-        whose = server["offer"].flatten(0, 1)[cell]
+        owners = server["offer"].flatten(0, 1)[cell]
         known = server["affinity"].flatten(0, 1)[cell]
-        p = known.scatter_add(1, whose, each[GAIN])  # p_i <- p_i + g
-        new["affinity"] = update_table(server["affinity"], p, came, cohort)
+        p = known.scatter_add(1, owners, each[GAIN])  # p_i <- p_i + g
+        new["affinity"] = update_table(server["affinity"], p, delivered_mask, cohort)
         offer = self.offer(new["affinity"], context.round + 1, context.hyper, context.streams)
-        new["offer"] = update_table(server["offer"], offer.flatten(0, 1)[cell], came, cohort)
+        new["offer"] = update_table(
+            server["offer"], offer.flatten(0, 1)[cell], delivered_mask, cohort
+        )
         return new
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations of training, on the samples that are not held out, and of the
-        exchange: forward passes of the others through the baseline and every model that is compared
-        with it, the distances of these, and the mixture."""
+        """Count the operations of training and of the exchange.
+
+        Training leaves out the validation samples. The exchange has their forward passes through
+        the baseline and every compared model, the distances of the models, and the mixture.
+        """
         held = count_held_out(workload.num_samples, self.settings.validation)
         compared = self.num_offers + (self.settings.baseline == "last")
         exchange = (1 + compared) * self.model.count_forward_flops(held)
@@ -224,15 +269,31 @@ class FedFomo(Algorithm):
         )
 
     def offer(self, affinity: Tensor, round: int, hyper: c.Hyper, streams: Streams) -> Tensor:
-        """Choose the devices whose models each is forwarded in a round, [S, K, M] int64, all
-        different and never its own; ties of the affinity [S, K, K] are broken at random."""
+        """Choose the devices whose models each device is forwarded in a round.
+
+        Parameters
+        ----------
+        affinity : Tensor [S, K, K]
+            Affinity of the devices. Ties are broken at random.
+        round : int
+            Index of the round.
+        hyper : mapping of str to Tensor [S]
+            Stackable settings.
+        streams : Streams
+            Source of random numbers.
+
+        Returns
+        -------
+        Tensor, int64 [S, K, M]
+            Different devices, never the device itself.
+        """
         devices, wanted = self.num_devices, self.num_offers
         if not wanted:
             return torch.zeros_like(affinity[:, :, :0], dtype=torch.int64)
         draw = streams.draw_uniform(EXPLORE, round, (devices, devices + wanted))
         chance, explored = draw.split([devices, wanted], 2)
         epsilon = (hyper["explore"] - hyper["explore_decay"] * round)[:, None, None]
-        liked = (explored >= epsilon).sum(2, keepdim=True)  # how many for their affinity
+        liked = (explored >= epsilon).sum(2, keepdim=True)  # number chosen by affinity
         itself = torch.eye(devices, dtype=torch.bool, device=affinity.device)
         shuffled = chance.argsort(2)
         preference = affinity.masked_fill(itself, -torch.inf).gather(2, shuffled)
@@ -246,23 +307,36 @@ class FedFomo(Algorithm):
 
 
 def count_held_out(samples: np.ndarray, share: float) -> np.ndarray:
-    """Return how many of so many samples validate."""
+    """Count the validation samples among the samples."""
     return np.floor(samples * share)
 
 
 class HeldOutData:
-    """Cuts a device's samples into training and validation. full: all of them, [n, n_max], padded.
+    """Split of the devices' samples into training and validation samples.
 
-    validation: Batch of the validation samples, weights summing to one (to zero where a device has
-    none). A minibatch is a uniform draw without replacement of batch_size training samples, or all
-    of them, padded with weight 0, where a device has fewer.
+    A minibatch is a uniform draw without replacement of `batch_size` training samples. A device
+    with fewer gets all of them, padded with weight 0.
+
+    Parameters
+    ----------
+    full : Batch [n, n_max]
+        All samples, padded.
+    share : float
+        Share of validation samples.
+    batch_size : int
+        Samples of a minibatch.
+
+    Attributes
+    ----------
+    validation : Batch
+        Validation samples. Their weights have sum one, or zero for a device without any.
     """
 
     def __init__(self, full: c.Batch, share: float, batch_size: int) -> None:
         self.batch_size = batch_size
         longest, place = full.y.shape[1], full.y.device
         ends = count_held_out(np.arange(longest + 1), share)
-        out = np.diff(ends) > 0  # spread evenly, whatever order the samples are in
+        out = np.diff(ends) > 0  # spread evenly over any order of the samples
         self._training = torch.from_numpy(np.flatnonzero(~out)).to(place)
         validation = torch.from_numpy(np.flatnonzero(out)).to(place)
         some = get_sample_mask(full)
@@ -276,7 +350,7 @@ class HeldOutData:
         self._count = some[:, self._training].sum(1).long()
 
     def draw_minibatch(self, uniform: Tensor) -> c.Batch:
-        """Draw a minibatch by numbers [n, B] uniform in (0, 1)."""
+        """Draw a minibatch from numbers [n, B] that are uniform in (0, 1)."""
         size, count = self.batch_size, self._count[:, None]
         in_turn = torch.arange(size, device=count.device)
         pick = torch.where(

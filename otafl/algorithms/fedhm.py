@@ -1,24 +1,20 @@
-"""Train the server's model truncated to the rank that each device can afford (FedHM).
+"""The server's model, truncated to the rank that each device can afford (FedHM).
 
-In each round the server truncates the later layers of its dense model to every level's rank
-(spectral initialisation, (18)); devices train the factors with Frobenius decay; the server
-multiplies them out (1) and averages weights (2). Columns of the classifier are averaged over the
-devices that have samples of the class. One ratio for all is the paper's Low Rank Model.
+In each round the server truncates the later layers of its dense model to the rank of every capacity
+level (spectral initialisation). Devices train the factors with Frobenius decay. The server
+multiplies them and averages the weights. It averages columns of the classifier over the devices
+that have samples of the class. With one ratio it is the paper's Low Rank Model.
 
-All ways to send give, of each low-rank layer,
+There are three ways to send the change of a low-rank layer:
 
-    W_new = B + sum_p alpha_p D_p,    D_p = L'_p R'_p - T_p(W),
-
-T_p the truncation to p's rank, and B = sum_p alpha_p T_p(W), which makes (2), or B = W. The server
-knows T_p(W) and who takes part at which level, so D_p is all that has to travel:
-
-factors  Increments of the factors. D_p is not linear in them: the server needs each device's.
-product  D_p itself, which superposes, at the price of a dense model.
-tangent  Not in the paper. The server's singular vectors are a frame that factors of all ranks
-         share; devices send coordinates of D_p in it (`factorised.truncation`), as many reals as
-         their factors, which superpose over the air with zeros beyond a device's rank. What is lost
-         is the part of D_p outside of the tangent space: of second order for a low-rank device; a
-         dense one projects its change on the frame of `frame_ratio`.
+factors  Increments of the factors. The change is not linear in them, so the server needs each
+device's update.
+product  The change itself, which superposes over the air, but has the size of a dense model.
+tangent  Coordinates of the change in a frame of the server's singular vectors, which factors of all
+ranks share (`factorised.truncation`). They are not in the paper. They superpose over the air with
+zeros beyond a device's rank, and have as many coordinates as the factors. The part of the change
+outside the tangent space is lost: a second-order term for a low-rank device. A dense device
+projects its change on the frame of `frame_ratio`.
 
 References
 ----------
@@ -76,15 +72,41 @@ from otafl.models.base import Model, copy_params, flatten
 from otafl.models.layer_steps import Unroll
 
 SMALLEST_WEIGHT = 1e-9
-"""A level whose weight in the mean is less than this share of the heaviest does not take part."""
+"""Smallest weight of a level in the mean, relative to the heaviest, that a scenario may have."""
 
 _TINY = 1e-30
 
 
 class FedHm(Algorithm):
-    """Keeps server blocks: "model" [S, P], dense; "frame" [S, F], spectral factors of the layers
-    that are low-rank at some level, at the largest rank. With homogeneous_mode: factor, "model"
-    alone, the low-rank model. No device state."""
+    r"""Federated learning of heterogeneous models by low-rank factorisation.
+
+    The server's tensors are "model" [S, P], dense, and "frame" [S, F]. The frame is the spectral
+    factors at the largest rank of the layers that are low-rank at some level. With
+    `homogeneous_mode: factor` there is only "model", the low-rank model. Devices have no state.
+
+    Notes
+    -----
+    Device p starts a low-rank layer from T_p(W), the truncation of the server's W to its rank, and
+    ends at the product L'_p R'_p, eq. (1). The server averages with the weights alpha_p, eq. (2),
+    here as
+
+    .. math::
+
+        W_{new} = B + \sum_p \alpha_p D_p, \quad D_p = L'_p R'_p - T_p(W)
+
+    The base B is the mean of T_p(W) under alpha_p, which makes eq. (2), or W itself. The server
+    knows T_p(W), so devices send only D_p.
+
+    The weight of a device with the ratio gamma_p is
+
+    .. math::
+
+        \alpha_p = \frac{\exp(\gamma_p / \tau)}{\sum_q \exp(\gamma_q / \tau)} \quad (2)
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table2.yaml` compares it with HeteroFL, FedRolex and Split-Mix.
+    """
 
     needs: ClassVar[Needs] = "each"
     supports_merging: ClassVar[bool] = False
@@ -97,48 +119,48 @@ class FedHm(Algorithm):
         name: Literal["fedhm"] = "fedhm"
         levels: tuple[Ratio, ...] = declare_ratios(
             (1.0, 0.5, 0.25, 0.125),
-            "rank of a layer over its output channels at each level, the largest first; at 1 the "
-            "layer is not factorised",
+            "ratio of a layer's rank to its output channels at each level, from the largest; at 1 "
+            "the layer is not factorised",
         )
         dense_prefix: int | None = Field(None, ge=0)
-        """so many of the first layers that could be factorised are not; the model's own number if
-        not given"""
+        """number of the first factorisable layers that stay dense; the model's own number if not
+        given"""
         unroll: Unroll = "vertical_first"
-        """a low-rank convolution is k x 1 windows, then 1 x k (as in the paper), or the other way
-        (as in its code)"""
+        """order of the windows of a low-rank convolution: k x 1, then 1 x k (as in the paper), or
+        the reverse (as in its code)"""
         frobenius_decay: float = declare_stackable(1e-4, ge=0)
-        """lambda of the penalty lambda/2 |U V^T|^2 on factors, which have no weight decay; the
-        paper has no value"""
+        """lambda, weight of the penalty lambda/2 |U V^T|^2 on factors, which have no weight decay;
+        the paper gives no value"""
         temperature: Annotated[float, Field(gt=0)] | None = None
-        """tau of the weights in (2), 5 in the paper where levels change from round to round; equal
+        """tau of the weights in (2), 5 in the paper if levels change from round to round; equal
         weights if not given"""
         weight_rule: Literal["paper", "inverse"] = "paper"
-        """a level of ratio g counts as exp(g / tau), or exp(-1 / (g tau)) as in the paper's code"""
+        """weight of a level of ratio g: paper, exp(g / tau); inverse, exp(-1 / (g tau)) as in the
+        paper's code"""
         sends: Sends = "factors"
-        """what devices send of low-rank layers. factors: their increments; the server needs each.
-        product: the increment of the whole weight. tangent: its coordinates in the server's
-        singular vectors, no more than the factors of frame_ratio"""
+        """what devices send of low-rank layers: factors, their increments, of which the server
+        needs each; product, the increment of the whole weight; tangent, its coordinates in the
+        server's singular vectors, as many as the factors of frame_ratio at most"""
         base: Literal["truncated", "whole"] = "truncated"
-        """what increments are added to: the mean of the models that devices started from, which
-        makes (2), or the server's model, which keeps what truncation cut off"""
+        """base of the increments: truncated, the mean of the models from which devices start, which
+        makes (2); whole, the server's model, with the part that truncation removes"""
         frame_ratio: Ratio | None = None
-        """with sends: tangent, the ratio of the singular vectors that devices of the dense level
-        project on; the largest of levels below 1 if not given"""
+        """ratio of the singular vectors on which devices of the dense level project, with sends:
+        tangent; the largest of levels below 1 if not given"""
         homogeneous_mode: Literal["weight", "factor"] = "weight"
-        """with one level: averages of weights, factored again in each round, or of factors as they
-        are, FedAvg on the low-rank model"""
+        """aggregation with one level: weight, averages of weights, factorised again in each round;
+        factor, averages of factors, which is FedAvg on the low-rank model"""
         keep_server_history: bool = False
-        """in a round without a device of the dense level the server's model takes part in its
-        place"""
+        """whether the server's model replaces the dense level in a round without a device of that
+        level"""
 
         @property
         def rank_ratios(self) -> tuple[float, ...]:
-            """Return the levels that are factorised."""
+            """The ratios of the factorised levels."""
             return tuple(ratio for ratio in self.levels if ratio < 1.0)
 
         def compute_score(self, ratio: float) -> float:
-            """Return the logarithm of a level's weight, up to a constant; 0 for the dense level.
-            Eq. (2)."""
+            """Compute the logarithm of a level's weight in eq. (2), relative to the dense level."""
             if self.temperature is None:
                 return 0.0
             of = ratio - 1.0 if self.weight_rule == "paper" else 1.0 - 1.0 / ratio
@@ -147,33 +169,33 @@ class FedHm(Algorithm):
         def find_conflicts(self) -> Iterator[str]:
             if any(a <= b for a, b in zip(self.levels, self.levels[1:], strict=False)):
                 yield (
-                    f"levels must fall, the largest first, and are {list(self.levels)}; "
-                    f"{sorted(set(self.levels), reverse=True)} would do"
+                    f"levels must decrease; got {list(self.levels)}, use "
+                    f"{sorted(set(self.levels), reverse=True)}"
                 )
             lightest = math.exp(min(self.compute_score(ratio) for ratio in self.levels))
             if lightest < SMALLEST_WEIGHT:
                 yield (
-                    f"temperature: {self.temperature} leaves level {self.levels[-1]} a weight of "
-                    f"{lightest:.0e} of a dense model's; a larger one would do"
+                    f"temperature: {self.temperature} gives level {self.levels[-1]} a weight of "
+                    f"{lightest:.0e} relative to a dense model; use a larger temperature"
                 )
             averages_factors = self.homogeneous_mode == "factor"
             if averages_factors and (len(self.levels) > 1 or self.levels[0] == 1.0):
                 yield (
-                    "homogeneous_mode: factor averages factors of one rank, and levels are "
-                    f"{list(self.levels)}; one ratio below 1 would do"
+                    "homogeneous_mode: factor needs levels with one ratio below 1; got "
+                    f"{list(self.levels)}"
                 )
             if averages_factors and self.keep_server_history:
                 yield (
-                    "keep_server_history is for a mean of weights, and homogeneous_mode: factor "
-                    "has none; homogeneous_mode: weight would do"
+                    "keep_server_history needs a mean of weights, which homogeneous_mode: factor "
+                    "does not have; use homogeneous_mode: weight"
                 )
             if self.frame_ratio is not None and self.sends != "tangent":
-                yield f"frame_ratio is for sends: tangent, and it is {self.sends}; leave it out"
+                yield f"frame_ratio needs sends: tangent; got sends: {self.sends}, leave it out"
             largest = max(self.rank_ratios, default=0.0)
             if self.frame_ratio is not None and self.frame_ratio < largest:
                 yield (
-                    f"frame_ratio ({self.frame_ratio}) must hold the factors of every level; "
-                    f"{largest} or more would do"
+                    "frame_ratio must be at least the largest ratio of levels below 1; got "
+                    f"{self.frame_ratio}, use {largest} or more"
                 )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
@@ -187,8 +209,10 @@ class FedHm(Algorithm):
         return "each" if products else "mean"
 
     def count_submodel_flops(self, capacity_level: int, workload: c.Workload) -> np.ndarray:
-        """Return the operations of training, with Frobenius decay of factors in the place of weight
-        decay, and of what is sent of them beside their increments."""
+        """Count the operations of training and of computing what is sent.
+
+        Factors have Frobenius decay instead of weight decay.
+        """
         training = super().count_submodel_flops(capacity_level, workload)
         shapes = self.submodels[capacity_level].shapes
         pairs = [
@@ -200,7 +224,7 @@ class FedHm(Algorithm):
         )
 
     def compute_weights(self, context: c.Context) -> Tensor:
-        """Return alpha_p of eq. (2), up to a factor, [N]; 1 for a dense model."""
+        """Return alpha_p of eq. (2) up to a factor, [N], with 1 for a dense model."""
         cohort = context.cohort
         scores = tuple(self.settings.compute_score(ratio) for ratio in self.settings.levels)
         return get_constant(scores, cohort.weight.dtype, cohort.weight.device).exp()[
@@ -208,7 +232,7 @@ class FedHm(Algorithm):
         ]
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Start at the dense model's start; with homogeneous_mode: factor, truncated."""
+        """Return the dense model's start, truncated with `homogeneous_mode: factor`."""
         params = draw_start(self.layout.dense, streams)
         if self.settings.homogeneous_mode == "factor":
             for layer in self.layout.candidates:
@@ -218,16 +242,18 @@ class FedHm(Algorithm):
         return self.layout.factorise_params({name: params[name] for name in self.model.shapes}), {}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Broadcast dense layers and factors, of which a device gets its level's; with `sends:
-        tangent` a dense one both."""
+        """Broadcast dense layers and factors, of which a device receives those of its level.
+
+        With `sends: tangent` a dense device receives both.
+        """
         of = self.layout.unflatten_params(server, self.model.shapes)
         blocks = {c.MODEL: flatten({name: of[name] for name in self.layout.downlink_shapes})}
         if self.layout.frame:
             blocks[FRAME] = server[FRAME]
-        reals = [network.num_params for network in self.layout.networks]
+        coordinates = [network.num_params for network in self.layout.networks]
         if self.layout.uses_projection(0):
-            reals[0] += sum(a * b for a, b in self.layout.frame.values())
-        return broadcast_to_submodels(blocks, cohort, reals)
+            coordinates[0] += sum(a * b for a, b in self.layout.frame.values())
+        return broadcast_to_submodels(blocks, cohort, coordinates)
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
@@ -252,7 +278,7 @@ class FedHm(Algorithm):
     def _train_(
         self, capacity_level: int, params: c.Tensors, local_data: c.LocalData, hyper: c.Hyper
     ) -> Tensor:
-        """Train a level's rows, parameters [n, *shape] in place; returns the loss [n]."""
+        """Train a level's rows, parameters [n, *shape] in place, and return the loss [n]."""
         pairs = self.layout.list_factor_pairs(params)
         factors = [name for pair in pairs for name in pair]
         decay = hyper["frobenius_decay"][local_data.cohort.trial]
@@ -273,8 +299,8 @@ class FedHm(Algorithm):
         levels = torch.stack([sum_per_trial(own, cohort, rows) for own, rows in both], 1)
         server_too = torch.zeros_like(levels[:, 0])
         if self.settings.keep_server_history:
-            nobody = levels[:, 0] == 0 if cut.has_dense else server_too == 0
-            server_too = nobody.to(server_too)  # its weight is that of a dense model, 1
+            is_dense_absent = levels[:, 0] == 0 if cut.has_dense else server_too == 0
+            server_too = is_dense_absent.to(server_too)  # its weight is that of a dense model, 1
         if cut.sends == "factors":
             moved, known = sum_factors(cut, received, cohort, rows_per_trial, weight, levels, old)
         else:
@@ -296,8 +322,10 @@ class FedHm(Algorithm):
     def _recompose(
         self, layer: LowRankLayer, old: c.Tensors, increment: c.Tensors, weight_shares: Tensor
     ) -> Tensor:
-        """Return a low-rank layer's weight: B and the mean of D_p. weight_shares: [S, levels + 1]
-        of the mean, the server's own last."""
+        """Compute a low-rank layer's weight, B plus the mean of D_p.
+
+        weight_shares: shares [S, levels + 1] in the mean, the server's own last.
+        """
         frame, matrix = layer.get_factors(old), layer.to_matrix(old[layer.weight])
         if self.layout.sends == "tangent":
             left, right = layer.pair
@@ -316,7 +344,7 @@ class FedHm(Algorithm):
         below = torch.arange(frame.left.shape[2], device=weight_shares.device) < ranks[:, None]
         kept = weight_shares[:, first:-1] @ below.to(
             weight_shares
-        )  # [S, f]: who has a singular vector
+        )  # [S, f]: share of the devices with each singular vector
         change = torch.baddbmm(change, frame.left * kept[:, None], frame.right)
         whole = weight_shares[:, :first].sum(1) + weight_shares[:, -1]
         return layer.from_matrix(change + c.unsqueeze_like(whole, matrix) * matrix)
@@ -331,8 +359,10 @@ class FedHm(Algorithm):
         return views
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
-        """Measure truncation_gap: |W - T(W)|^2 / |W|^2 of all low-rank layers together, mean over
-        the low-rank levels."""
+        """Measure "truncation_gap" [S], |W - T(W)|^2 / |W|^2 averaged over the low-rank levels.
+
+        All low-rank layers count together.
+        """
         if not self.layout.layers:
             return {}
         of = self.layout.unflatten_params(server, self.model.shapes)

@@ -1,4 +1,4 @@
-"""Say which layers of a model FedHM makes low-rank, and at which ranks."""
+"""Layers that FedHM makes low-rank, and their ranks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,21 @@ Sends = Literal["factors", "product", "tangent"]
 
 @dataclass(frozen=True)
 class LowRankLayer:
-    """A layer that can be low-rank has a weight of this shape, which as a matrix [a, b] has
-    `sides`."""
+    """A layer that can be low-rank.
+
+    Parameters
+    ----------
+    name : str
+        Name of the layer.
+    shape : tuple of int
+        Shape of the weight.
+    outputs : int
+        Number of output channels.
+    sides : tuple of int
+        Sides a, b of the weight as a matrix [a, b].
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows of a low-rank convolution.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -36,42 +49,67 @@ class LowRankLayer:
 
     @property
     def weight(self) -> str:
-        """Name the weight."""
+        """The name of the weight."""
         return f"{self.name}.weight"
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Name the factors."""
+        """The names of the factors."""
         return f"{self.name}.left", f"{self.name}.right"
 
     def compute_rank(self, ratio: float) -> int:
-        """Return the rank at a ratio of the output channels."""
+        """Compute the rank at a ratio of the output channels."""
         return compute_rank(ratio, self.outputs, self.sides)
 
     def get_factors(self, tensors: Mapping[str, Tensor]) -> Factors:
-        """Return the factors among these blocks."""
+        """Return the factors of the layer."""
         left, right = self.pair
         return Factors(tensors[left], tensors[right])
 
     def to_matrix(self, weight: Tensor) -> Tensor:
-        """Return a weight [n, *shape] as a matrix [n, a, b]."""
+        """Reshape a weight [n, *shape] to a matrix [n, a, b]."""
         return unroll_weight(weight, self.unroll)
 
     def from_matrix(self, matrix: Tensor) -> Tensor:
-        """Return a matrix [n, a, b] as the weight [n, *shape]."""
+        """Reshape a matrix [n, a, b] to the weight [n, *shape]."""
         return roll_weight(matrix, self.shape, self.unroll)
 
 
 class LowRankLayout:
-    """Cuts a model into a network for each level, as FedHM's settings say. Raises UserError where
-    it cannot be.
+    """Networks of all capacity levels of a model, by FedHM's settings.
 
-    dense: at full rank. network: the server's, the dense one; with homogeneous_mode: factor the
-    low-rank one. networks: of each level, the largest first. has_dense: the first is of full rank.
-    candidates: the layers behind the dense prefix. layers: of these, by the names of their weights,
-    those that the server factors in each round. ranks: of these, at each level (the frame's at the
-    dense one). frame: shapes of their factors at the largest rank. sends: what devices send of
-    them.
+    Parameters
+    ----------
+    settings : FedHm.Settings
+        Settings of the method.
+    model : Model
+        Model at full rank.
+
+    Attributes
+    ----------
+    dense : Network
+        Network at full rank.
+    network : Network
+        Network of the server: the dense one, or the low-rank one with `homogeneous_mode: factor`.
+    networks : tuple of Network
+        Network of each level, from the largest.
+    has_dense : bool
+        Whether the first level has full rank.
+    candidates : tuple of LowRankLayer
+        Layers behind the dense prefix.
+    layers : dict of str to LowRankLayer
+        Those of them that the server factorises in each round, by the names of their weights.
+    ranks : dict of str to list of int
+        Rank of these layers at each level, that of the frame at the dense level.
+    frame : dict of str to tuple of int
+        Shapes of their factors at the largest rank.
+    sends : {"factors", "product", "tangent"}
+        What devices send of them.
+
+    Raises
+    ------
+    UserError
+        If the model cannot be factorised.
     """
 
     def __init__(self, settings: Any, model: Model) -> None:
@@ -101,15 +139,19 @@ class LowRankLayout:
 
     @property
     def downlink_shapes(self) -> Shapes:
-        """Return the shapes of what is broadcast beside the frame: without a dense level, no weight
-        that is factored."""
+        """The shapes of the broadcast parameters besides the frame.
+
+        Without a dense level these are no weights that are factorised.
+        """
         kept = {} if self.has_dense else self.layers
         return {name: shape for name, shape in self.network.shapes.items() if name not in kept}
 
     @property
     def uplink_shapes(self) -> Shapes:
-        """Return the shapes of what all devices send together; of coordinates the second is
-        transposed."""
+        """The shapes of the parameters that all devices send together.
+
+        The second of two coordinates is transposed.
+        """
         if self.sends != "tangent":
             return self.network.shapes
         shapes: Shapes = {}
@@ -123,7 +165,7 @@ class LowRankLayout:
         return shapes
 
     def uses_projection(self, capacity_level: int) -> bool:
-        """Say whether devices of a level project changes of dense weights on the frame."""
+        """Return whether devices of a level project changes of dense weights on the frame."""
         return self.sends == "tangent" and self.has_dense and capacity_level == 0
 
     def get_frame_rank(self, layer: LowRankLayer) -> int:
@@ -131,18 +173,18 @@ class LowRankLayout:
         return self.frame[layer.pair[0]][1]
 
     def truncate_to_level(self, capacity_level: int, tensors: Tensors) -> Tensors:
-        """Return a level's parameters before training: of factors the first of its rank."""
+        """Return a level's parameters before training, the first columns of the factors."""
         return {
             name: tensors[name][:, : shape[0], : shape[1]] if name in self.frame else tensors[name]
             for name, shape in self.networks[capacity_level].shapes.items()
         }
 
     def list_factor_pairs(self, params: Container[str]) -> list[tuple[str, str]]:
-        """Name the factors among these parameters."""
+        """List the names of the factors among parameters."""
         return [layer.pair for layer in self.candidates if layer.pair[0] in params]
 
     def factorise_params(self, params: Tensors) -> Tensors:
-        """Return the server's blocks with these parameters. One SVD a layer and round. Eq. (18)."""
+        """Return the server's state with these parameters, by one SVD for each layer, eq. (18)."""
         if not self.layers:
             return {MODEL: flatten(params)}
         frame: Tensors = {}
@@ -154,24 +196,24 @@ class LowRankLayout:
         return {MODEL: flatten(params), FRAME: flatten(frame)}
 
     def unflatten_params(self, tensors: Tensors, shapes: Shapes) -> Tensors:
-        """Return the parameters, of these shapes, and factors that lie side by side in blocks."""
+        """Return parameters of these shapes, and the factors of the frame."""
         out = unflatten(tensors[MODEL], shapes)
         return out | (unflatten(tensors[FRAME], self.frame) if self.frame else {})
 
 
 def _build_dense_network(unroll: Unroll, model: Model) -> Network:
-    """Return the model at full width and rank."""
+    """Build the model as a network of full width and rank."""
     if not isinstance(model, ResizableModel):
         raise UserError(
-            "algorithm.name: 'fedhm' cuts the rank of a network's layers, and the model is not one "
-            "that can be cut; mlp, cnn, conv_net, resnet or vgg would do"
+            "algorithm.name: 'fedhm' needs a model whose layers can have a lower rank; use mlp, "
+            "cnn, conv_net, resnet or vgg"
         )
     whole = model.build_network(lambda channels: channels)
     return whole.replace_unroll(unroll)
 
 
 def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer, ...]:
-    """Return the layers behind the dense prefix, the settings' or else the network's own."""
+    """Return the layers behind the dense prefix of the settings, or else of the network."""
     named = {
         step.name: step for step in iterate_steps(dense.steps) if isinstance(step, Conv | Linear)
     }
@@ -179,9 +221,9 @@ def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer
     prefix = dense.dense_prefix if settings.dense_prefix is None else settings.dense_prefix
     if prefix >= len(steps) and settings.rank_ratios:
         raise UserError(
-            f"algorithm.dense_prefix: {prefix} leaves nothing to be factorised of a model with "
-            f"{len(steps)} layers that could be; "
-            + (f"{len(steps) - 1} or less would do" if steps else "one with hidden layers would do")
+            f"algorithm.dense_prefix: got {prefix}, which leaves no layer to factorise of "
+            f"{len(steps)} factorisable layers; "
+            + (f"use {len(steps) - 1} or less" if steps else "use a model with hidden layers")
         )
     return tuple(_make_layer(step, dense) for step in steps[prefix:])
 
@@ -194,16 +236,46 @@ def _make_layer(step: Conv | Linear, dense: Network) -> LowRankLayer:
 
 
 def count_frobenius_flops(left: tuple[int, ...], right: tuple[int, ...]) -> float:
-    """Count the operations of a gradient of `make_frobenius_penalty` by the factors of a pair,
-    lambda U (V^T V) and the other, with both Gram matrices; adding it to theirs is two operations a
-    number, like the weight decay that it stands for."""
+    """Count the operations of a gradient of `make_frobenius_penalty` for one pair of factors.
+
+    The gradient by U is lambda U (V^T V), that by V has the same form, and both need a Gram matrix.
+    Adding it to the gradient of the loss takes two operations a coordinate, as for weight decay.
+
+    Parameters
+    ----------
+    left, right : tuple of int
+        Shapes of the factors.
+
+    Returns
+    -------
+    float
+        Operations.
+    """
     (a, rank), b = left, right[1]
     return 4.0 * (a + b) * rank**2
 
 
 def make_frobenius_penalty(pairs: Collection[tuple[str, str]], decay: Tensor) -> Penalty:
-    """Return the penalty lambda/2 sum_l |U_l V_l^T|_F^2 of the rows, by their Gram matrices; decay:
-    lambda [n]."""
+    r"""Make the Frobenius decay of the rows, computed from Gram matrices.
+
+    Parameters
+    ----------
+    pairs : collection of tuple of str
+        Names of the factors U_l, V_l of each layer.
+    decay : Tensor [n]
+        Weight lambda of each row.
+
+    Returns
+    -------
+    callable
+        Function of parameters [n, *shape] that returns the penalty [n].
+
+    Notes
+    -----
+    .. math::
+
+        \frac{\lambda}{2} \sum_l \|U_l V_l^T\|_F^2
+    """
 
     def compute_penalty(params: Tensors) -> Tensor:
         factor = 0.5 * decay  # a tensor that autograd may keep

@@ -1,7 +1,7 @@
-"""Make what FedHM's devices send of their models, and add up what arrived.
+"""Updates of FedHM's devices, and their sum at the server.
 
-Of each low-rank layer the server needs sum_p w_p D_p, D_p = L'_p R'_p - L_p R_p being the change of
-its product; of other parameters the sum of increments.
+For each low-rank layer the server needs sum_p w_p D_p, where D_p = L'_p R'_p - L_p R_p is the
+change of its product. For other parameters it needs the sum of the increments.
 """
 
 from __future__ import annotations
@@ -29,13 +29,27 @@ def build_update(
     frame: Tensors,
     present: Tensor | None,
 ) -> Group:
-    """Return what the rows of a level send.
+    """Build the payload group of the rows of a level.
 
     Parameters
     ----------
-    start_params, params : the rows' parameters before and after training, [n, *shape].
-    frame : of a dense level that sends coordinates, the factors that it projects on, [n, *shape].
-    present : [n, classes] bool, the classes that a row has samples of; None where it knows all.
+    layout : LowRankLayout
+        Networks of all levels.
+    capacity_level : int
+        Level of the rows.
+    rows : Tensor, int64 [n]
+        Rows of the cohort.
+    start_params, params : dict of str to Tensor [n, *shape]
+        Parameters before and after training.
+    frame : dict of str to Tensor [n, *shape]
+        Factors on which a dense level projects, if it sends coordinates.
+    present : Tensor, bool [n, classes], optional
+        Classes of which a row has samples; all if None.
+
+    Returns
+    -------
+    Group
+        The update, with a mask for unknown coordinates.
     """
     if layout.sends == "factors":
         sent = {name: params[name] - block for name, block in start_params.items()}
@@ -54,8 +68,10 @@ def build_update(
 
 
 def count_update_flops(layout: LowRankLayout, capacity_level: int) -> float:
-    """Count the operations that make D_p or its coordinates of what a device of a level has
-    trained; 0 where increments of factors are sent."""
+    """Count the operations that compute D_p or its coordinates after training.
+
+    These are 0 for increments of factors.
+    """
     total = 0.0
     for name, layer in layout.layers.items() if layout.sends != "factors" else ():
         (a, b), rank = layer.sides, layout.ranks[name][capacity_level]
@@ -72,7 +88,7 @@ def count_update_flops(layout: LowRankLayout, capacity_level: int) -> float:
 def _compute_increments(
     layout: LowRankLayout, start_params: Tensors, params: Tensors, frame: Tensors
 ) -> Tensors:
-    """Return increments of dense parameters; of low-rank layers D_p, or its coordinates."""
+    """Return increments of dense parameters, and D_p or its coordinates of low-rank layers."""
     out: Tensors = {}
     for name in layout.network.shapes:
         layer = layout.layers.get(name)
@@ -92,7 +108,7 @@ def _compute_increments(
 def _compute_coordinates(
     layer: LowRankLayer, width: int, start_params: Tensors, params: Tensors, frame: Tensors
 ) -> Factors:
-    """Return C [n, a, width] and E^T [n, b, width] of D_p, zeros beyond a device's rank."""
+    """Compute C [n, a, width] and E^T [n, b, width] of D_p, with zeros beyond a device's rank."""
     if layer.weight in params:
         vectors = truncation.compute_singular_vectors(layer.get_factors(frame))
         change = layer.to_matrix(params[layer.weight] - start_params[layer.weight])
@@ -107,7 +123,7 @@ def _compute_coordinates(
 
 
 def _mask_ranks(layout: LowRankLayout, capacity_level: int, rows: Tensor) -> Tensors:
-    """Return the coordinates that rows [n] of a level have, [n, width] bool."""
+    """Return the coordinates that rows [n] of a level have, bool [n, width]."""
     out: Tensors = {}
     for name, layer in layout.layers.items():
         all_of = torch.arange(layout.get_frame_rank(layer), device=rows.device)
@@ -117,8 +133,11 @@ def _mask_ranks(layout: LowRankLayout, capacity_level: int, rows: Tensor) -> Ten
 
 
 def _build_mask(shapes: Shapes, last_axis_mask: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-    """Return a mask [n, P] bool over blocks side by side. last_axis_mask: of some blocks, what the
-    n rows know of their last side, [n, shape[-1]]; of the others they know all."""
+    """Build a mask [n, P] bool over parameters side by side.
+
+    last_axis_mask: known positions [n, shape[-1]] of the last axis, for parameters that are not
+    known completely.
+    """
     every = torch.ones_like(rows, dtype=torch.bool)[:, None]
     blocks = {}
     for name, shape in shapes.items():
@@ -129,7 +148,7 @@ def _build_mask(shapes: Shapes, last_axis_mask: Mapping[str, Tensor], rows: Tens
 
 
 def join_groups(groups: Sequence[Group]) -> Group:
-    """Join the groups of all levels to one, rows in order."""
+    """Join the groups of all levels, with rows in order."""
     order = torch.argsort(
         torch.cat([group.row_index for group in groups if group.row_index is not None])
     )
@@ -141,15 +160,32 @@ def join_groups(groups: Sequence[Group]) -> Group:
 def compute_delivered_weights(
     layout: LowRankLayout, received: Received, cohort: Cohort, rows_per_trial: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Return the weights [n] of each level's rows, 0 of those that are known to be lost."""
+    """Compute the weights of each level's rows, 0 for those that are known to be lost.
+
+    Parameters
+    ----------
+    layout : LowRankLayout
+        Networks of all levels.
+    received : Received
+        Aggregates.
+    cohort : Cohort
+        Rows that transmit.
+    rows_per_trial : sequence of Tensor, int64 [n]
+        Rows of each level.
+
+    Returns
+    -------
+    list of Tensor [n]
+        Weights of the rows of each level.
+    """
     out = []
     for level, rows in enumerate(rows_per_trial):
         own = cohort.weight[rows]
         if received.delivered_mask is not None:
             factors = layout.sends == "factors"
-            came = received.delivered_mask[level if factors else 0]
-            if came is not None:
-                own = own * (came if factors else came[rows])
+            delivered = received.delivered_mask[level if factors else 0]
+            if delivered is not None:
+                own = own * (delivered if factors else delivered[rows])
         out.append(own)
     return out
 
@@ -157,9 +193,25 @@ def compute_delivered_weights(
 def sum_superposed(
     layout: LowRankLayout, received: Received, total: Tensor
 ) -> tuple[Tensors, Tensors]:
-    """Return sum_p w_p x_p of all that came, and the weight of the devices that count in it: of
-    coordinates also those of a smaller rank, as all have the first one. total: [S], of the
-    weights."""
+    """Compute the sum of superposed updates, and the weight behind each coordinate.
+
+    Parameters
+    ----------
+    layout : LowRankLayout
+        Networks of all levels.
+    received : Received
+        Aggregates.
+    total : Tensor [S]
+        Sum of the weights.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        sum_p w_p x_p over the delivered updates.
+    dict of str to Tensor [S, *shape]
+        Weight of the devices that count in it. For tangent coordinates this includes devices of a
+        smaller rank, as all devices have the first one.
+    """
     mean, count = _get_means(received, 0, layout.uplink_shapes)
     moved = {n: block * count[n] * unsqueeze_like(total, block) for n, block in mean.items()}
     known = {n: c[..., :1] if n in layout.frame else c for n, c in count.items()}
@@ -175,13 +227,31 @@ def sum_factors(
     num_levels: Tensor,
     old: Tensors,
 ) -> tuple[Tensors, Tensors]:
-    """Return the same of factors, which are multiplied out, eq. (1).
+    """Compute the same sums from factors, whose products the server forms, eq. (1).
 
     Parameters
     ----------
-    rows_of, weight : of each level the rows, and their weights, [n].
-    num_levels : [S, levels], the sums of the weights.
-    old : the server's parameters and factors.
+    layout : LowRankLayout
+        Networks of all levels.
+    received : Received
+        Updates of each device.
+    cohort : Cohort
+        Rows that transmit.
+    rows_per_trial : sequence of Tensor, int64 [n]
+        Rows of each level.
+    weight : sequence of Tensor [n]
+        Weights of the rows of each level.
+    num_levels : Tensor [S, levels]
+        Sum of the weights of each level.
+    old : dict of str to Tensor [S, *shape]
+        Parameters and factors of the server.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Sums, as of `sum_superposed`.
+    dict of str to Tensor [S, *shape]
+        Weights, as of `sum_superposed`.
     """
     assert received.per_device is not None
     moved = {name: torch.zeros_like(old[name]) for name in layout.network.shapes}
@@ -209,7 +279,6 @@ def sum_factors(
 
 
 def _get_means(received: Received, group: int, shapes: Shapes) -> tuple[Tensors, Tensors]:
-    """Return the means of a group's parameters, and the weights that arrived, ready to multiply
-    them."""
+    """Return the means of a group's parameters, and their delivered weights in matching shapes."""
     mean, weight = received.mean[group][MODEL], received.delivered_weight(group, MODEL)
     return unflatten(mean, shapes), unflatten(weight.expand_as(mean), shapes)

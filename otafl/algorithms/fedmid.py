@@ -1,9 +1,7 @@
-"""Average models whose weights stay low-rank, by thresholds on their singular values (FedMiD).
+"""Averaging of models whose weights stay low-rank by singular-value thresholds (FedMiD).
 
-Federated mirror descent with a nuclear norm, the Euclidean mirror map and server rate 1. A device's
-step is W = svt(W - eta G, eta lambda), the prox of eta lambda |W|_*, which soft-thresholds the
-singular values; the server takes svt(mean, J eta lambda) after J local steps. Xue and Lau compare
-FedRLR with it as baseline 1. Devices send the model itself.
+Federated mirror descent with a nuclear norm, the Euclidean mirror map and server rate 1. Devices
+send the model itself. It is baseline 1 of Xue and Lau's comparison with FedRLR.
 
 References
 ----------
@@ -35,17 +33,35 @@ from otafl.factorised.shrinkage import count_rank, count_svt_flops, threshold_si
 
 
 class FedMiD(Algorithm):
-    """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
+    r"""Federated mirror descent with a nuclear norm.
+
+    The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
+
+    Notes
+    -----
+    A local step with the gradient G is the proximal step of eta lambda |W|_*,
+
+    .. math::
+
+        W \leftarrow \mathrm{svt}(W - \eta G, \eta \lambda)
+
+    where svt soft-thresholds the singular values. After J local steps the server takes svt of the
+    mean with the threshold J eta lambda.
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
 
     sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["fedmid"] = "fedmid"
         nuclear_weight: float = declare_stackable(5e-4, ge=0)
-        """lambda, the weight of the nuclear norm in the loss"""
+        """lambda, weight of the nuclear norm in the loss"""
         server_prox: bool = True
-        """the server thresholds the received mean's singular values too, by lambda times the sum of
-        a device's steps in the round"""
+        """whether the server also thresholds the singular values of the received mean, by lambda
+        times the sum of a device's step sizes in the round"""
         bias_mode: BiasMode = "ideal"
 
     state_attrs: ClassVar = ("_steps",)
@@ -76,20 +92,24 @@ class FedMiD(Algorithm):
         return model
 
     def _shrink_(self, params: Tensors, threshold: Tensor) -> None:
-        """Replace every weight [n, *shape] by its svt, threshold [n]; the filters of a convolution
-        are the rows of a matrix."""
+        """Apply svt with the thresholds [n] to every weight [n, *shape].
+
+        The filters of a convolution are the rows of a matrix.
+        """
         for name in list_weights(self.model):
             weight = params[name]
             params[name] = threshold_singular_values(weight.flatten(2), threshold).view_as(weight)
 
     def compute_metrics(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
-        """Measure "weight_rank" [S]: mean over the weights of how many singular values are above
-        1e-3 of the largest."""
+        """Measure "weight_rank" [S], the mean rank of the weights.
+
+        The rank is the number of singular values above 1e-3 of the largest.
+        """
         ranks = [count_rank(server[name].flatten(2)) for name in list_weights(self.model)]
         return {"weight_rank": torch.stack(ranks).mean(0)}
 
     def count_flops(self, workload: Workload) -> np.ndarray:
-        """Return the operations of training, and of the threshold on each weight in every step."""
+        """Count the operations of training, and of the threshold on each weight in every step."""
         shapes = (self.model.shapes[name] for name in list_weights(self.model))
         shrinking = sum(count_svt_flops(rows, math.prod(rest)) for rows, *rest in shapes)
         return super().count_flops(workload) + workload.num_steps * shrinking

@@ -1,27 +1,21 @@
-"""Align features to the classes' centroids, and mix last layers for each device (FedPAC).
+"""Features aligned to class centroids, and a mixture of last layers for each device (FedPAC).
 
 Personalised federated learning with feature alignment and classifier collaboration. The extractor
-f, all layers but the last, is shared; device i has a last layer (head) phi_i of its own. In a round
-device i, from the received f and phi_i,
+f, all layers except the last, is shared. Device i has its own last layer (head) phi_i. In a round
+it
 
-1. takes statistics of its features f(x): h_i[c] = p_i(c) mean of class c, [C, d], and the variance
-   V_i = (mean |f(x)|^2 - sum_c |h_i[c]|^2) / n_i of their estimate;
-2. trains phi_i by SGD with f fixed, then f with phi_i fixed, on the mean of
-   l(x, y) + lambda / d |f(x) - c_y|^2, the c_y being the global class centroids, left out for
-   classes of which nobody has told any yet;
-3. sends the increment of f, phi_i, h_i, V_i, its own centroids (class means of the new features)
-   and its number of samples in each class.
+1. computes statistics of its features with the received f and phi_i;
+2. trains the head by SGD with f fixed, then f with the head fixed, under a penalty that pulls
+features to the global centroid of their class, for classes with a centroid;
+3. sends the increment of f, the head, the statistics, its own centroids (class means of the new
+features) and its number of samples in each class.
 
-The server averages f, takes the mean of each class's centroids by samples, and mixes heads,
+The server averages f, averages the centroids of each class by samples, and mixes the heads of the
+devices with a delivered update. A device without a delivered update receives its last mixed head,
+initially the start.
 
-    phi_i <- sum_j a_ij phi_j,   a_i = argmin over the simplex of
-    sum_j a_ij^2 V_j + sum_c |sum_j a_ij (h_i[c] - h_j[c])|^2,
-
-over the devices of which something came in the round: variance against bias. A device that was not
-heard gets the head back that was last mixed for it, at first the start.
-
-The personal model is (f, phi_i) after local training. Heads differ, so that the broadcast goes to
-each device apart, extractor and all. `learning_rate` is the extractor's.
+The personal model is (f, phi_i) after local training. Heads differ, so the broadcast of extractor
+and head is separate for each device. `learning_rate` is that of the extractor.
 
 References
 ----------
@@ -73,16 +67,45 @@ from otafl.models.layered import LayeredModel
 
 
 class _PassThrough:
-    """Stands in the place of a last layer, so that scores are the features."""
+    """Last layer whose scores are its inputs, the features."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.clone()  # a bias is added to it in place
 
 
 class FedPAC(Algorithm):
-    """Keeps server blocks "model" [S, P'], the extractor; "head" [S, K, Q], what each device gets
-    next; "centroid" [S, C, d], and "known" [S, C], 1 for the classes that have one; and device
-    blocks "personal.<name>"."""
+    r"""Feature alignment and classifier collaboration.
+
+    The server's tensors are "model" [S, P'], the extractor; "head" [S, K, Q], the next head of each
+    device; "centroid" [S, C, d]; and "known" [S, C], 1 for classes with a centroid. The device's
+    tensors are "personal.NAME".
+
+    Notes
+    -----
+    With p_i(c) the share of class c at device i, the statistics are
+
+    .. math::
+
+        h_i[c] = p_i(c) \, \mathrm{mean}_c f(x), \quad V_i = \frac{1}{n_i} \left( \mathrm{mean}
+        \|f(x)\|^2 - \sum_c \|h_i[c]\|^2 \right).
+
+    The loss of the extractor, with the global centroid c_y of class y, is the mean of
+
+    .. math::
+
+        l(x, y) + \frac{\lambda}{d} \|f(x) - c_y\|^2.
+
+    The server mixes heads by weights on the simplex that balance variance and bias:
+
+    .. math::
+
+        \phi_i \leftarrow \sum_j a_{ij} \phi_j, \quad a_i = \mathrm{argmin} \sum_j a_{ij}^2 V_j +
+        \sum_c \left\| \sum_j a_{ij} (h_i[c] - h_j[c]) \right\|^2
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the model as trained: the device has it until the server sends another"
@@ -107,7 +130,7 @@ class FedPAC(Algorithm):
         """SGD steps on the last layer before training.local_steps on the extractor; a fifth of
         these, at least one, if not given (the paper: one epoch, then five)"""
         penalty: float = declare_penalty(
-            1.0, "lambda: the extractor's loss has it times the mean square of f(x) - c_y added"
+            1.0, "lambda, weight of the mean square of f(x) - c_y in the extractor's loss"
         )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
@@ -115,7 +138,7 @@ class FedPAC(Algorithm):
         if not isinstance(model, LayeredModel) or len(model.layers) < 2:
             raise UserError(
                 "algorithm.name: 'fedpac' needs a model with layers before the last one, whose "
-                "outputs are the features; mlp with hidden layers or cnn would do"
+                "outputs are the features; use mlp with hidden layers or cnn"
             )
         last = model.layers[-1]
         self.last, self.width, self.classes = last, last.inputs, last.outputs
@@ -125,7 +148,7 @@ class FedPAC(Algorithm):
 
     @classmethod
     def sends_increments(cls, settings: Any) -> bool:
-        """Return False: devices send heads and statistics beside the body's increment."""
+        """Return False: devices send heads and statistics besides the increment of the body."""
         return False
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
@@ -173,7 +196,7 @@ class FedPAC(Algorithm):
             descend_(body, grads, rate)
             loss += one
 
-        told = {
+        reports = {
             "head": flatten(head),
             "moment": moment,
             "variance": variance[:, None],
@@ -183,10 +206,10 @@ class FedPAC(Algorithm):
         both = body | head
         state = add_prefix("personal", {name: both[name] for name in self.model.shapes})
         sent = build_increment_(body, broadcast, self.body_shapes)
-        return state, (*sent, c.Group(told)), loss / work.steps
+        return state, (*sent, c.Group(reports)), loss / work.steps
 
     def compute_features(self, body: c.Tensors, x: Tensor) -> Tensor:
-        """Return f(x) [n, B, d]."""
+        """Compute the features f(x) [n, B, d]."""
         rows = next(iter(body.values())).shape[0]
         ends: dict[str, Any] = {
             self.last.weight: _PassThrough(),
@@ -195,7 +218,22 @@ class FedPAC(Algorithm):
         return self.model.logits(body | ends, x)
 
     def sum_features(self, body: c.Tensors, full: c.Batch) -> tuple[Tensor, Tensor]:
-        """Sum all samples' features in each class [n, C, d], and |f(x)|^2 [n]."""
+        """Sum the features of all samples.
+
+        Parameters
+        ----------
+        body : dict of str to Tensor [n, *shape]
+            Parameters of the extractor.
+        full : Batch
+            All samples of the devices.
+
+        Returns
+        -------
+        Tensor [n, C, d]
+            Sum of the features of each class.
+        Tensor [n]
+            Sum of |f(x)|^2.
+        """
         rows = len(full.y)
         total = full.x.new_zeros(rows, self.classes, self.width)
         square = full.x.new_zeros(rows)
@@ -213,8 +251,10 @@ class FedPAC(Algorithm):
     def _compute_body_gradients(
         self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
     ) -> tuple[Tensor, c.Tensors]:
-        """Return the loss [n], and the gradient by the extractor's parameters of it and of
-        the mean of pull[y] |f(x) - c_y|^2; pull [n, C]."""
+        """Compute the loss [n], and the gradient of the aligned loss by the extractor.
+
+        pull [n, C]: factor of |f(x) - c_y|^2 for each class y.
+        """
 
         def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
@@ -232,33 +272,40 @@ class FedPAC(Algorithm):
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
         cohort = context.cohort
-        each, came = get_delivered(received, 1)
-        told = {name: scatter_to_table(block, came, cohort) for name, block in each.items()}
-        total = told["count"].sum(1)
-        weighted = torch.einsum("skc,skcd->scd", told["count"], told["centroid"])
+        each, delivered_mask = get_delivered(received, 1)
+        reports = {
+            name: scatter_to_table(block, delivered_mask, cohort) for name, block in each.items()
+        }
+        total = reports["count"].sum(1)
+        weighted = torch.einsum("skc,skcd->scd", reports["count"], reports["centroid"])
         mean = weighted / total.clamp_min(1.0)[:, :, None]
-        somebody = total > 0
+        has_report = total > 0
         mixed = torch.bmm(
             compute_mixing_weights(
-                told["moment"], told["variance"][:, :, 0], find_delivered(came, cohort)
+                reports["moment"],
+                reports["variance"][:, :, 0],
+                find_delivered(delivered_mask, cohort),
             ),
-            told["head"],
+            reports["head"],
         )
         rows = mixed.flatten(0, 1)[cohort.flat_index]
         return {
             c.MODEL: apply_mean_increment(server, received, context.hyper),
-            "head": update_table(server["head"], rows, came, cohort),
-            "centroid": torch.where(somebody[:, :, None], mean, server["centroid"]),
-            "known": torch.where(somebody, 1.0, server["known"]),
+            "head": update_table(server["head"], rows, delivered_mask, cohort),
+            "centroid": torch.where(has_report[:, :, None], mean, server["centroid"]),
+            "known": torch.where(has_report, 1.0, server["known"]),
         }
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         return {"personal": make_device_view(self.model, devices, "personal")}
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations of two passes of all samples through the extractor, whose features
-        are summed by class, and the squares of the first; of the head's steps, on features that it
-        computes anew; and of the extractor's, without gradients by the head."""
+        """Count the operations of the statistics and of the steps.
+
+        Two passes of all samples through the extractor give features, their class sums, and squares
+        in the first pass. The head's steps compute the features again. The extractor's steps leave
+        out gradients by the head.
+        """
         head, body = self.head.num_params, self.model.num_params - self.head.num_params
         by_head = 2.0 * self.last.macs
         features = 2.0 * self.model.macs - by_head
@@ -266,7 +313,7 @@ class FedPAC(Algorithm):
         on_head = (
             features + self.head.count_training_flops(1.0)
         ) * workload.effective_batch_size + 2.0 * head
-        aligned = 5.0 * self.width - by_head  # f(x) - c_y, its square, and by them the gradient
+        aligned = 5.0 * self.width - by_head  # f(x) - c_y, its square, and the gradient
         on_body = (
             self.model.count_training_flops(workload.effective_batch_size)
             + aligned * workload.effective_batch_size
@@ -277,7 +324,24 @@ class FedPAC(Algorithm):
 
 
 def compute_statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    """Return h [n, C, d] and V [n] of the features' sums, counts [n, C] samples of each class."""
+    """Compute the statistics of the features.
+
+    Parameters
+    ----------
+    total : Tensor [n, C, d]
+        Sum of the features of each class.
+    square : Tensor [n]
+        Sum of |f(x)|^2.
+    counts : Tensor [n, C]
+        Samples of each class.
+
+    Returns
+    -------
+    Tensor [n, C, d]
+        Scaled class means h.
+    Tensor [n]
+        Variance V.
+    """
     samples = counts.sum(1)
     moment = total / samples[:, None, None]
     variance = (square / samples - moment.square().sum((1, 2))) / samples
@@ -285,17 +349,33 @@ def compute_statistics(total: Tensor, square: Tensor, counts: Tensor) -> tuple[T
 
 
 def compute_mixing_weights(moment: Tensor, variance: Tensor, present: Tensor) -> Tensor:
-    """Return a [S, K, K], row i the head weights of device i, from h [S, K, C, d] and V [S, K] of
-    the present devices [S, K]."""
+    """Compute the weights of the heads in the mixtures.
+
+    Parameters
+    ----------
+    moment : Tensor [S, K, C, d]
+        Scaled class means h.
+    variance : Tensor [S, K]
+        Variance V.
+    present : Tensor [S, K]
+        1 for devices with a delivered update.
+
+    Returns
+    -------
+    Tensor [S, K, K]
+        Weights a, row i for the head of device i.
+    """
     trials, devices = present.shape
     h = moment.flatten(2).double()
-    h = h - h.mean(1, keepdim=True)  # differences alone matter
+    h = h - h.mean(1, keepdim=True)  # only differences matter
     gram = torch.bmm(h, h.mT)
     square = gram.diagonal(dim1=1, dim2=2)
     # <h_i - h_j, h_i - h_l> for all i, j, l
     q = gram[:, None] - gram[:, :, :, None] - gram[:, :, None] + square[:, :, None, None]
     q = q + torch.diag_embed(variance.double())[:, None]
-    there = (present > 0) | (present.sum(1, keepdim=True) == 0)  # nobody: nothing is made of it
+    there = (present > 0) | (
+        present.sum(1, keepdim=True) == 0
+    )  # without any the result is not used
     wanted = there[:, None].expand(-1, devices, -1).flatten(0, 1)
     weights = solve_programs(q.flatten(0, 1), wanted)
     return weights.view(trials, devices, devices).to(moment.dtype)

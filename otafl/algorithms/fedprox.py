@@ -1,11 +1,11 @@
-"""Average models trained under a penalty on the distance to the broadcast one (FedProx).
+"""Averaging of models trained under a penalty on the distance to the broadcast model (FedProx).
 
-A device lowers h_k(w; w^t) = F_k(w) + mu/2 |w - w^t|^2 (2) by SGD from the broadcast model w^t, so
-unlike devices cannot drift far apart. With mu = 0 it is federated averaging.
+The penalty limits how far models of different devices drift apart. With penalty 0 it is federated
+averaging.
 
-`stragglers` makes local work uneven: such a device gets through as many local steps as it can until
-the round's end, and is averaged like the others. So it is at work for as long as they are, and its
-time and energy are those of all steps.
+`stragglers` makes the local work uneven. A straggler completes only a part of the local steps until
+the end of the round, and is averaged like the others. It works as long as they do, so its time and
+energy are those of all steps.
 
 References
 ----------
@@ -37,16 +37,33 @@ STRAGGLERS = declare_purpose("fedprox/stragglers", __name__)
 
 
 class FedProx(Algorithm):
-    """Keeps server block "model" [S, P]; no device state."""
+    r"""Federated averaging with a proximal term.
+
+    The server's tensor "model" [S, P] is w. Devices have no state.
+
+    Notes
+    -----
+    A device descends, by SGD from the broadcast model w^t,
+
+    .. math::
+
+        h_k(w; w^t) = F_k(w) + \frac{\mu}{2} \|w - w^t\|^2 \quad (2)
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    """
 
     averages_increments: ClassVar[bool] = True
 
     class Settings(AveragedSettings):
         name: Literal["fedprox"] = "fedprox"
-        penalty: float = declare_penalty(0.1, "mu: the local loss has mu/2 |w - w^t|^2 added")
+        penalty: float = declare_penalty(
+            0.1, "mu, weight of the penalty mu/2 |w - w^t|^2 on the distance to the broadcast model"
+        )
         stragglers: float = Field(0.0, ge=0, le=1)
-        """chance that a device gets through a part of a round's local steps alone, 1 to
-        training.local_steps of them, each number as likely (section 5.2: 0, 0.5, 0.9)"""
+        """probability that a device completes only a part of a round's local steps, a uniform
+        number from 1 to training.local_steps (section 5.2: 0, 0.5, 0.9)"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_overshoot("learning_rate", self.learning_rate, self.penalty)
@@ -75,10 +92,23 @@ class FedProx(Algorithm):
 
 
 def draw_num_steps(share: float, context: LocalContext) -> Tensor:
-    """Draw how many local steps each row takes in a round, [n] int64; a share of them straggle."""
+    """Draw the number of local steps of each row in a round.
+
+    Parameters
+    ----------
+    share : float
+        Probability that a device is a straggler.
+    context : LocalContext
+        Rows and round.
+
+    Returns
+    -------
+    Tensor, int64 [n]
+        Numbers of steps.
+    """
     cohort, steps = context.cohort, context.local_data.steps
     pairs = cohort.trial, cohort.device
-    who, part = context.streams.draw_device_uniform(STRAGGLERS, context.round, *pairs, (2,)).unbind(
-        1
-    )
-    return torch.where(who < share, 1 + (part * steps).long(), steps)
+    draw, part = context.streams.draw_device_uniform(
+        STRAGGLERS, context.round, *pairs, (2,)
+    ).unbind(1)
+    return torch.where(draw < share, 1 + (part * steps).long(), steps)

@@ -1,12 +1,12 @@
-"""Average all layers but the last, of which each device keeps one of its own (FedRep).
+"""Averaging of all layers except the last, which each device keeps for itself (FedRep).
 
-The head h_i, the last layer, stays at device i; the body phi, everything before it, is averaged.
-With the received body fixed a device takes SGD steps on its head, then with the new head fixed on
-its body, each on minibatches of its own, and sends the body's increment, which is all that is
-broadcast too.
+The head h_i is the last layer of device i, and the body phi all layers before it. With the received
+body fixed, a device takes SGD steps on its head. With the new head fixed, it takes SGD steps on the
+body, on minibatches of its own. It sends the increment of the body, and the server broadcasts only
+the body.
 
-The personal model is (phi, h_i) with the averaged body, what a device has once it received it,
-after aggregation. There is no global model, as nobody has a head for it.
+The personal model is the averaged body with the device's head, as the device has it after
+aggregation. There is no global model, because the server has no head.
 
 References
 ----------
@@ -40,14 +40,31 @@ from otafl.models.base import Model, descend_, differentiate
 
 
 def find_head(model: Model) -> tuple[str, ...]:
-    """Return the names of the last layer's parameters: the last one of two or more dimensions and
-    what follows it. Raises UserError if that is the whole model."""
+    """Find the parameters of the last layer.
+
+    These are the last parameter of two or more dimensions, and those after it.
+
+    Parameters
+    ----------
+    model : Model
+        Model with several layers.
+
+    Returns
+    -------
+    tuple of str
+        Names of the parameters.
+
+    Raises
+    ------
+    UserError
+        If the model has only one layer.
+    """
     names = tuple(model.shapes)
     weights = [place for place, name in enumerate(names) if len(model.shapes[name]) >= 2]
     if not weights or weights[-1] == 0:
         raise UserError(
-            "algorithm.name: 'fedrep' shares all layers but the last, and the model has one layer "
-            "alone; mlp or cnn would do, or local_only"
+            "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
+            "model has one layer; use mlp, cnn or algorithm: local_only"
         )
     return names[weights[-1] :]
 
@@ -55,8 +72,26 @@ def find_head(model: Model) -> tuple[str, ...]:
 def compute_head_gradients(
     model: Model, params: Tensors, head: tuple[str, ...], batch: Batch
 ) -> Tensors:
-    """Return the gradients [n, *shape] of the loss by the head alone: nothing is kept of
-    the body's forward pass."""
+    """Compute the gradients of the loss by the head only.
+
+    No activation of the body's forward pass is stored.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [n, *shape]
+        All parameters.
+    head : tuple of str
+        Names of the head's parameters.
+    batch : Batch
+        Minibatch of each row.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        Gradients.
+    """
 
     def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
         scores = model.training_logits(params | leaves, batch.x, batch.weight)
@@ -67,8 +102,24 @@ def compute_head_gradients(
 
 
 class FedRep(Algorithm):
-    """Keeps server block "model" [S, P]: the body, and device blocks "personal.<name>": the
-    head."""
+    r"""Federated learning of a shared representation.
+
+    The server's tensor "model" [S, P] is the body. The device's tensors "personal.NAME" are the
+    head.
+
+    Notes
+    -----
+    A device alternates between the two parts, here as single steps:
+
+    .. math::
+
+        h_i \leftarrow h_i - \eta_p \nabla_h f_i(\phi, h_i), \quad \phi_i \leftarrow \phi_i - \eta
+        \nabla_\phi f_i(\phi_i, h_i)
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_dnn.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = "the head: it is never sent"
 
@@ -80,7 +131,7 @@ class FedRep(Algorithm):
         name: Literal["fedrep"] = "fedrep"
         personal_learning_rate: float = declare_personal_rate()
         head_factor: int = Field(1, ge=1)
-        """the head takes so many times training.local_steps steps, then the body takes
+        """number of steps on the head for each step on the body, of which there are
         training.local_steps"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
@@ -118,8 +169,11 @@ class FedRep(Algorithm):
         return {"personal": make_personal_view(self.model, server, devices, self.shapes)}
 
     def count_flops(self, workload: Workload) -> np.ndarray:
-        """Return the operations. A step on the head is a forward pass and the gradient by its
-        weight, which a step on the body leaves out."""
+        """Count the operations of the steps on head and body.
+
+        A step on the head is a forward pass and the gradient by its weight, which a step on the
+        body leaves out.
+        """
         sizes = [math.prod(self.model.shapes[name]) for name in self.head]
         shapes = (self.model.shapes[name] for name in self.head)
         by_head = 2.0 * sum(math.prod(shape) for shape in shapes if len(shape) >= 2)

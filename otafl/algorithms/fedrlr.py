@@ -1,16 +1,18 @@
-"""Train low-rank models on their manifold and superpose their randomly coded factors (FedRLR).
+"""Low-rank models on their manifold, sent as randomly coded factors (FedRLR).
 
-Riemannian low-rank model compression. Each device keeps its own weights Theta_k of rank R, trains
-them by Riemannian SGD with a pull towards the broadcast ones Theta_0, and sends two thin factors a
-layer, coded by a random sign matrix; the receiver multiplies the two superposed sums. Factored
-throughout: a round makes no dense M x N weight, gradient or SVD.
+Riemannian low-rank model compression. Each device keeps its own weights of rank R and trains them
+by Riemannian SGD, with a pull towards the broadcast weights. It sends two thin factors a layer,
+coded by a random sign matrix. The product of the two superposed sums estimates the sum of the
+products. All computation is on factors: no round forms a dense weight, gradient or SVD.
 
-For a global model take fedrlr_plus, which sends as many symbols. Here the global one stays between
-chance and 0.3 on digits, however many rounds, as the product of two superposed sums errs by the
-model's own size. What learns are the devices' own models (local_test_accuracy). The default step is
-for pixels from 0 to 1, where it takes the local models to 0.75 in 100 rounds of 10 steps; with
-fedrlr_plus these give a global model of 0.8. The paper's constants, for pixels from 0 to 255, are q
-= 2 with the factor 1/K on the gradient; without it, its Table II takes 75 rounds of 40 steps.
+The trained models are the devices' own (local_test_accuracy). The global one stays between chance
+and 0.3 on digits for any number of rounds. The reason is that the product of two superposed sums
+has an error as large as the model. For a global model use fedrlr_plus, which sends as many symbols.
+
+The default step size is for pixels from 0 to 1. With it local models reach 0.75 in 100 rounds of 10
+steps, and the global model of fedrlr_plus reaches 0.8. The paper's constants are for pixels from 0
+to 255: q = 2 with the factor 1/K on the gradient. Without that factor its Table II takes 75 rounds
+of 40 steps.
 
 References
 ----------
@@ -48,13 +50,42 @@ SIGNS = declare_purpose("rlc", __name__)
 
 
 class FedRLR(Algorithm):
-    """Keeps blocks "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R], "b<l>" [..., N] of each
-    layer l: at the server (Theta_0) with leading S, at the devices (Theta_k) with S, K, and there
-    "weight" [..., 1]: the share w_k of all samples by which a device last counted."""
+    r"""Riemannian low-rank federated learning with random linear coding.
+
+    The tensors of layer l are "uL" [..., M, R], "sL" [..., R], "vL" [..., N, R] and "bL" [..., N]
+    for L = l: of Theta_0 at the server with leading S, of Theta_k at the devices with leading S, K.
+    Devices also have "weight" [..., 1], the share w_k of all samples with which the device last
+    counted.
+
+    Notes
+    -----
+    A local step follows the Euclidean gradient, eq. (49), projected on the tangent space at Theta_k
+    (17), and retracts to rank R (18), (19):
+
+    .. math::
+
+        \Delta_k = \kappa \left[ G_k + \mu (\Theta_k - \Theta_0) \right], \quad \Theta_k \leftarrow
+        \mathrm{SVD}_R \left( \Theta_k - \eta P_T(\Delta_k) \right)
+
+    The device sends the factors of eq. (21), coded by a matrix F_k with random entries +-1/sqrt(R),
+    eqs. (25), (26), here with the weight w_k of the device:
+
+    .. math::
+
+        S_{Uk} = \sqrt{w_k} U_k \sqrt{\Sigma_k} F_k, \quad S_{Vk} = \sqrt{w_k} F_k^T \sqrt{\Sigma_k}
+        V_k^T
+
+    The server multiplies the two received sums, eq. (31). E[F_k F_j^T] is I for k = j and 0
+    otherwise, so the expected product is the weighted sum of the Theta_k.
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_fig8.yaml` compares it with the paper's baselines.
+    """
 
     private_state: ClassVar[str] = (
-        "Theta_k and the weight that it last trained under: Theta_k goes on and is drawn to "
-        "Theta_0 as it comes (Algorithm 1)"
+        "Theta_k and the device's last weight: Theta_k continues from round to round and is only "
+        "pulled towards Theta_0 (Algorithm 1)"
     )
     needs_sums: ClassVar[bool] = True
     slow_metrics: ClassVar[tuple[str, ...]] = ("test_accuracy",)
@@ -66,29 +97,29 @@ class FedRLR(Algorithm):
 
         name: Literal["fedrlr"] = "fedrlr"
         q: float = declare_stackable(200.0, introduced=2.0, gt=0)
-        """step size eta = q / (nu + t); the paper's 2 is for pixels from 0 to 255"""
+        """constant of the step size eta = q / (nu + t); 2 in the paper, for pixels from 0 to 255"""
         nu: float = declare_stackable(1000.0, gt=0)
-        """step size eta = q / (nu + t)"""
+        """constant of the step size eta = q / (nu + t), in rounds"""
         mu_schedule: Literal["inverse_eta", "constant"] = "inverse_eta"
-        """penalty weight mu = c1 / eta, or the constant mu"""
+        """schedule of the penalty weight mu: inverse_eta, c1 / eta, or constant, mu"""
         c1: float = declare_stackable(0.006, ge=0)
-        """penalty constant of inverse_eta"""
+        """constant of the schedule inverse_eta, below 1"""
         mu: float = declare_stackable(3.0, ge=0)
         """penalty weight of the constant schedule"""
         inv_k_gradient: bool = Field(False, json_schema_extra={"introduced": True})
-        """the paper's factor 1/K on the loss gradient"""
+        """whether the loss gradient has the paper's factor 1/K"""
         inv_k_penalty: bool | None = None
-        """factor 1/K on the penalty; as inv_k_gradient if not given"""
+        """whether the penalty has the factor 1/K; as inv_k_gradient if not given"""
         bias_mode: BiasMode = "ideal"
         init_rescale: bool = True
-        """the rank-R start keeps the Frobenius norm it had before truncation"""
+        """whether the start of rank R has the Frobenius norm that it had before truncation"""
         evaluate_mean: bool = False
-        """also evaluate Theta_0*, the error-free projected mean of the local models: a
+        """whether to evaluate Theta_0*, the error-free projected mean of the local models, as a
         diagnostic"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mu_schedule == "inverse_eta" and self.c1 >= 1:
-                yield f"c1 must be below 1 (Lemma 2), got {self.c1:g}"
+                yield f"c1 must be below 1 (Lemma 2); got {self.c1:g}"
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
@@ -110,8 +141,10 @@ class FedRLR(Algorithm):
         return False
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Start at Theta_k = Theta_0: the model's start, truncated to rank R. The devices' copies
-        are spread by the engine's `expand`, in memory of their own."""
+        """Return Theta_k = Theta_0, the model's start truncated to rank R.
+
+        The engine copies it for each device.
+        """
         weights, biases = zip(*low_rank_layers.draw_start_weights(self.model, streams), strict=True)
         points = [
             lowrank.truncate(weight, rank, self.settings.init_rescale)
@@ -159,16 +192,17 @@ class FedRLR(Algorithm):
         return state, self._encode(own, bias, context), loss / work.steps
 
     def _compute_schedule(self, context: c.Context) -> tuple[Tensor, Tensor]:
-        """Return eta [S] and mu [S] of a round."""
+        """Compute eta [S] and mu [S] of a round."""
         hyper = context.hyper
         eta = hyper["q"] / (hyper["nu"] + context.round)
         mu = hyper["mu"] if self.settings.mu_schedule == "constant" else hyper["c1"] / eta
         return eta, mu
 
     def _encode(self, points: list[LowRank], bias: list[Tensor], context: c.Context) -> c.Payload:
-        """Code by eqs. (21), (25), (26): U sqrt(Sigma) F and V sqrt(Sigma) F, F of random signs /
-        sqrt(R), times sqrt(w_k): the product of the two sums is then the mean of the products. Both
-        are sent transposed, "u<l>" [n, R, M] and "v<l>" [n, R, N]."""
+        """Code the factors by eqs. (21), (25), (26), with the square root of the weight.
+
+        The factors are sent transposed, "uL" [n, R, M] and "vL" [n, R, N].
+        """
         cohort, sizes = context.cohort, [r * r for r in self.ranks]
         signs = context.streams.draw_device_uniform(
             SIGNS, context.round, cohort.trial, cohort.device, (sum(sizes),)
@@ -189,8 +223,10 @@ class FedRLR(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        """Refactor the product of the two received sums, eq. (31); with silent devices, over the
-        share of the weight that arrived."""
+        """Factorise the product of the two received sums, eq. (31).
+
+        With silent devices it is divided by the delivered share of the weight.
+        """
         factors = {
             name: (block * received.delivered_weight(0, name).clamp_min(1e-12).rsqrt()).mT
             for name, block in received.mean[0].items()
@@ -201,7 +237,7 @@ class FedRLR(Algorithm):
         return _name_tensors(points, [biases[f"b{i}"] for i in self._layers])
 
     def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the weights and biases."""
+        """Return the dense weights and the biases."""
         weights = {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in self._layers}
         return weights | {f"b{i}": server[f"b{i}"] for i in self._layers}
 
@@ -221,8 +257,11 @@ class FedRLR(Algorithm):
         return views
 
     def _average_models(self, devices: c.Tensors) -> c.Tensors:
-        """Return Theta_0* of eq. (20), the best rank-R approximation of sum_k w_k Theta_k, from the
-        devices' factors side by side; and the weighted mean of the biases."""
+        """Compute Theta_0* of eq. (20), and the weighted mean of the biases.
+
+        Theta_0* is the best rank-R approximation of sum_k w_k Theta_k, from the devices' factors
+        side by side.
+        """
         weight = _normalise_weights(devices)
         own = [get_point(devices, i) for i in self._layers]
         points = lowrank.compress(
@@ -233,17 +272,17 @@ class FedRLR(Algorithm):
         return _name_tensors(points, [(devices[f"b{i}"] * weight).sum(1) for i in self._layers])
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
-        """Measure how far the server is from the devices, and the devices from each other.
+        """Measure the errors of the aggregation and the consensus, [S] each.
 
-        With T = sum_k w_k Theta_k over all devices and squared norms summed over the layers:
-        product_error |Theta_0 - T|^2 / |T|^2, its law for unit gains and no noise (`rlc.distortion`
-        over |T|^2), and consensus_gap, the mean over devices of |Theta_k - T|^2 / |T|^2.
+        T = sum_k w_k Theta_k is over all devices, and squared norms are summed over the layers.
+        "product_error" is |Theta_0 - T|^2 / |T|^2. "product_error_law" is its expectation for unit
+        gains without noise (`random_linear_coding.compute_distortion` over |T|^2). "consensus_gap"
+        is the mean over devices of |Theta_k - T|^2 / |T|^2.
 
-        Where all devices send in every round, T is the mean of exactly what Theta_0 was received
-        from. With partial participation it still holds every device's last weights: what product_
-        error has besides is then the error of sampling, stale devices and silence, and the law,
-        which knows of none of them, is not its expectation. Nor is it with GBMA, whose fading adds
-        to it, or with noise.
+        If all devices send in every round, T is the mean of exactly the models behind Theta_0. With
+        partial participation T also has the last weights of absent devices. The error then includes
+        sampling, stale devices and silence, which the law does not model. Neither does it model
+        fading under GBMA, nor noise.
         """
         weight = _normalise_weights(devices)[..., 0].double()
         total, error, law, gap = weight.new_zeros(4, len(weight))
@@ -282,20 +321,22 @@ class FedRLR(Algorithm):
     def _name_params(
         self, weights: Sequence[LowRankMap], biases: Sequence[Tensor]
     ) -> dict[str, Any]:
-        """Name the model's parameters."""
+        """Return the model's parameters by their names."""
         params: dict[str, Any] = {}
         for layer, weight, bias in zip(self.model.layers, weights, biases, strict=True):
             params |= {layer.weight: weight, layer.bias: bias}
         return params
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations: in each step passes through the factors and the gradient by the
-        batch, the penalty's part of it, its projection and the retraction; in the end the coding.
-        Table I."""
+        """Count the operations of the steps and of the coding, Table I.
+
+        A step has passes through the factors, the gradient by way of the batch, the penalty's part
+        of it, its projection and the retraction.
+        """
         total = 2.0 * workload.num_steps * self.model.elementwise * workload.effective_batch_size
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             m, n = layer.inputs, layer.outputs
-            of_sample = 6.0 * (m + n) - (0.0 if i else 2.0 * m)  # nothing is before the first layer
+            of_sample = 6.0 * (m + n) - (0.0 if i else 2.0 * m)  # no layer is before the first one
             penalty = (m + n) * (4.0 * rank**2 + rank)
             moving = lowrank.count_project_flops(m, n, rank) + lowrank.count_retract_flops(
                 m + n, rank
@@ -309,7 +350,7 @@ class FedRLR(Algorithm):
 
 
 def _name_tensors(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tensors:
-    """Name the blocks of all layers."""
+    """Return the tensors of all layers by their names."""
     out: c.Tensors = {}
     for i, (at, bias) in enumerate(zip(points, biases, strict=True)):
         out |= name_point(i, at) | {f"b{i}": bias}
@@ -317,12 +358,12 @@ def _name_tensors(points: Sequence[LowRank], biases: Sequence[Tensor]) -> c.Tens
 
 
 def _normalise_weights(devices: c.Tensors) -> Tensor:
-    """Return w_k [S, K, 1], summing to one over the devices."""
+    """Return w_k [S, K, 1], with sum one over the devices."""
     return devices["weight"] / devices["weight"].sum(1, keepdim=True)
 
 
 def _concatenate_devices(thin: Tensor) -> Tensor:
-    """Lay the devices' thin factors [S, K, M, R] out as one [S, M, K R]."""
+    """Reshape the devices' thin factors [S, K, M, R] to [S, M, K R], side by side."""
     return thin.transpose(1, 2).flatten(2)
 
 
@@ -334,8 +375,11 @@ def _project_gradient(
     of_loss: Tensor,
     of_penalty: Tensor,
 ) -> Tangent:
-    """Return P_T(a G + b (Theta_k - Theta_0)), with the gradient G = x^T g by way of the batch, a =
-    of_loss, b = of_penalty [n, 1, 1]. Theta_k lies in its own tangent space, along H alone."""
+    """Compute P_T(a G + b (Theta_k - Theta_0)) from the gradient's factors G = x^T g.
+
+    a is of_loss, b is of_penalty, [n, 1, 1] each. Theta_k lies in its own tangent space, along H
+    only.
+    """
     x, g = pair
     gv = torch.bmm(g, own.v) if weight.gv is None else weight.gv
     assert weight.xu is not None

@@ -1,19 +1,18 @@
-"""Train low-rank models in the broadcast one's tangent space, where updates add exactly (FedRLR+).
+"""Low-rank models in the broadcast model's tangent space, where updates add exactly (FedRLR+).
 
-FedRLR (Xue and Lau) superposes randomly coded factors and multiplies the two sums, which costs an
-error as large as the model itself, whatever the noise. Here the payload is linear in what the
-server wants. It broadcasts Theta_0 = U S V^T of rank R in each layer; a device trains in the
-tangent space there, W = Theta_0 + A V^T + U B^T with V^T B = 0, by SGD on A [M, R] and B [N, R],
-whose steps are Riemannian gradients: A -= eta G V and B -= eta (I - V V^T) G^T U. It sends A and B,
-R (M + N) reals a layer as in FedRLR, and all devices share the frame (U, V), so the mean of what
-they send is the mean of the increments W - Theta_0: no cross term, an error of fading and noise
-alone, in proportion to the increment. The server adds momentum, retracts to rank R and carries the
-momentum to the new tangent space by projection. Devices keep nothing between rounds.
+FedRLR (Xue and Lau) superposes randomly coded factors and multiplies the two sums. This costs an
+error as large as the model itself, even without noise. Here the payload is linear in the mean that
+the server wants. Devices train in the tangent space at the broadcast model, whose frame (U, V) all
+devices share. The mean of their coordinates is the mean of their increments: no cross term, and an
+error of fading and noise only, in proportion to the increment. The server adds momentum, retracts
+to rank R and transports the momentum to the new tangent space by projection. Devices have no state.
 
-A bias is the last row of its layer's matrix, whose input is the constant 1: R reals more, and none
-that are free. Riemannian gradient and retraction: FedRLR eqs. (15)-(19), (47); transport by
-projection: Absil, Mahony, Sepulchre 2008, section 8.1.3; server momentum: Hsu, Qi, Brown 2019,
-"Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification".
+The payload has R (M + N) coordinates a layer, as in FedRLR. A bias is the last row of its layer's
+matrix, whose input is the constant 1. So it costs R coordinates more, and no coordinate is free.
+
+Riemannian gradient and retraction: FedRLR eqs. (15)-(19), (47); transport by projection: Absil,
+Mahony, Sepulchre 2008, section 8.1.3; server momentum: Hsu, Qi, Brown 2019, "Measuring the Effects
+of Non-Identical Data Distribution for Federated Visual Classification".
 """
 
 from __future__ import annotations
@@ -38,9 +37,19 @@ from otafl.models.layered import LayeredModel, Pair
 
 
 class TangentWeight:
-    """W = Theta + A V^T + U B^T acts as a weight (`models.layered.LinearMap`) on [x, 1], its last
-    row being the bias. a_t: A^T [n, R, M + 1], b_t: B^T [n, R, N]; the point's u is [n, M + 1,
-    R]."""
+    """Weight in the tangent space at a low-rank point, for inputs [x, 1].
+
+    It is a `models.layered.LinearMap`. The last row of the matrix is the bias.
+
+    Parameters
+    ----------
+    at_point : LowRank
+        Point U S V^T, with U [n, M + 1, R].
+    a_t : Tensor [n, R, M + 1]
+        A^T.
+    bt : Tensor [n, R, N]
+        B^T.
+    """
 
     def __init__(self, at_point: LowRank, a_t: Tensor, bt: Tensor) -> None:
         self.point, self.a_t, self.b_t = at_point, a_t, bt
@@ -62,8 +71,15 @@ class TangentWeight:
         return out.baddbmm_(torch.bmm(g, self.b_t.mT), u.mT[:, :, :-1])
 
     def descend_(self, pair: Pair, step: Tensor) -> None:
-        """Move A and B by one Riemannian step of size step [n, 1, 1] against the gradient [x, 1]^T
-        g, of whose last passes this is the weight."""
+        """Move A and B by one Riemannian SGD step, in place.
+
+        Parameters
+        ----------
+        pair : Pair
+            Factors x, g of the gradient [x, 1]^T g. The last passes used this weight.
+        step : Tensor [n, 1, 1]
+            Step size.
+        """
         x, g = pair
         v = self.point.v
         assert self._xu is not None
@@ -75,22 +91,51 @@ class TangentWeight:
 
 
 def _multiply_with_bias(x: Tensor, thin_t: Tensor) -> Tensor:
-    """Return [x, 1] thin [n, B, R] for thin^T [n, R, M + 1]."""
+    """Compute [x, 1] thin [n, B, R] from thin^T [n, R, M + 1]."""
     return torch.baddbmm(thin_t[:, None, :, -1], x, thin_t[:, :, :-1].mT)
 
 
 class FedRLRPlus(Algorithm):
-    """Keeps server blocks "u<l>" [S, M + 1, R], "s<l>" [S, R], "v<l>" [S, N, R] of Theta_0, and of
-    the momentum D V^T + U E^T there "d<l>" [S, M + 1, R], "e<l>" [S, N, R]; no device state."""
+    r"""Low-rank federated learning with tangent coordinates.
+
+    The server's tensors of layer l, for L = l, are "uL" [S, M + 1, R], "sL" [S, R] and "vL" [S, N,
+    R] of Theta_0, and "dL" [S, M + 1, R] and "eL" [S, N, R] of the momentum D V^T + U E^T there.
+    Devices have no state.
+
+    Notes
+    -----
+    A device trains in the tangent space at the broadcast Theta_0 = U S V^T of rank R,
+
+    .. math::
+
+        W = \Theta_0 + A V^T + U B^T, \quad V^T B = 0
+
+    by SGD steps that are Riemannian gradients, and sends A and B:
+
+    .. math::
+
+        A \leftarrow A - \eta G V, \quad B \leftarrow B - \eta (I - V V^T) G^T U
+
+    The server steps by momentum with the retraction R and the transport T:
+
+    .. math::
+
+        \xi \leftarrow \beta T(\xi) + \mathrm{mean}, \quad \Theta_0 \leftarrow R(\Theta_0 + \eta_s
+        \xi)
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_plus.yaml` compares it with FedRLR.
+    """
 
     model: LayeredModel
 
     class Settings(DecayedSettings, LowRankSettings):
         name: Literal["fedrlr_plus"] = "fedrlr_plus"
         server_learning_rate: float = declare_stackable(1.0, gt=0)
-        """factor on the server's step along the averaged increments"""
+        """factor of the server's step along the averaged increments"""
         momentum: float = declare_stackable(0.8, ge=0, lt=1)
-        """share of the server's last step that it takes again"""
+        """share of the server's last step in its next one"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, low_rank_layers.require_layers(model, settings.name), devices)
@@ -101,8 +146,7 @@ class FedRLRPlus(Algorithm):
             self._shapes |= {f"v{i}": (rank, layer.outputs)}
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Start at the model's start, truncated to rank R at the Frobenius norm it had; momentum
-        zero."""
+        """Return the model's start, truncated to rank R with its norm, and momentum zero."""
         server: c.Tensors = {}
         starts = low_rank_layers.draw_start_weights(self.model, streams)
         for i, (rank, (weight, bias)) in enumerate(zip(self.ranks, starts, strict=True)):
@@ -139,8 +183,7 @@ class FedRLRPlus(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        """Step by momentum in the tangent space: Theta_0 <- R(Theta_0 + lr xi), xi <- beta T(xi) +
-        mean."""
+        """Step by momentum in the tangent space, then retract and transport the momentum."""
         mean = received.mean[0]
         beta = context.hyper["momentum"][:, None, None]
         step = context.hyper["server_learning_rate"][:, None, None]
@@ -148,7 +191,7 @@ class FedRLRPlus(Algorithm):
         steps, momenta = [], []
         for i, at in enumerate(points):
             a, b = mean[f"a{i}"].mT, mean[f"b{i}"].mT
-            b = lowrank.project_out(at.v, b)  # along V there is noise alone
+            b = lowrank.project_out(at.v, b)  # along V there is only noise
             a, b = a + beta * server[f"d{i}"], b + beta * server[f"e{i}"]
             momenta.append((a, b))
             h = at.u.mT @ a
@@ -160,11 +203,11 @@ class FedRLRPlus(Algorithm):
         return state
 
     def export_shared(self, server: c.Tensors) -> c.Tensors:
-        """Return the weights, each with its bias as the last row."""
+        """Return the dense weights, each with its bias as the last row."""
         return {f"w{i}": lowrank.to_dense(get_point(server, i)) for i in range(len(self.ranks))}
 
     def import_shared(self, server: c.Tensors, shared: c.Tensors) -> c.Tensors:
-        """Return the weights truncated to rank R, with the server's own momentum there."""
+        """Return the weights truncated to rank R, and the server's momentum transported there."""
         state: c.Tensors = {}
         for i, rank in enumerate(self.ranks):
             to = lowrank.truncate(shared[f"w{i}"], rank)
@@ -177,7 +220,7 @@ class FedRLRPlus(Algorithm):
         return {"global": c.View(model, self._predict)}
 
     def compute_constants(self) -> dict[str, float]:
-        """Return the compression of the weights; a bias costs R reals more."""
+        """Return the compression of the weights, without the R coordinates of a bias."""
         return low_rank_layers.compute_sides_compression(self.model, self.ranks)
 
     def _predict(self, tensors: c.Tensors, x: Tensor) -> Tensor:
@@ -189,12 +232,17 @@ class FedRLRPlus(Algorithm):
         return self.model.logits(params, x)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations: in each step passes through the two thin pairs of factors of each
-        layer, the gradients by A and B, and the steps, B's with its part along V taken off."""
+        """Count the operations of the steps.
+
+        A step has passes through the two thin pairs of factors of each layer, the gradients by A
+        and B, and the steps, B's with a projection.
+        """
         total = 2.0 * workload.num_steps * self.model.elementwise * workload.effective_batch_size
         for i, (layer, rank) in enumerate(zip(self.model.layers, self.ranks, strict=True)):
             m, n = layer.inputs + 1, layer.outputs
-            of_sample = 10.0 * (m + n) - (0.0 if i else 4.0 * m + 2.0 * n)  # nothing is before it
+            of_sample = 10.0 * (m + n) - (
+                0.0 if i else 4.0 * m + 2.0 * n
+            )  # no layer is before the first
             step = 4.0 * n * rank**2 + 4.0 * (m + n) * rank
             total += workload.num_steps * (
                 layer.positions * rank * of_sample * workload.effective_batch_size + step
@@ -205,7 +253,7 @@ class FedRLRPlus(Algorithm):
 def _transport_momentum(
     layer: int, point: LowRank, momentum: tuple[Tensor, Tensor], target: LowRank
 ) -> c.Tensors:
-    """Return a layer's momentum A V^T + U B^T projected to the tangent space at another point."""
+    """Project a layer's momentum A V^T + U B^T on the tangent space at another point."""
     a, b = momentum
     xi_v = a @ (point.v.mT @ target.v) + point.u @ (b.mT @ target.v)
     xi_u = point.v @ (a.mT @ target.u) + b @ (point.u.mT @ target.u)

@@ -1,11 +1,7 @@
-"""Train networks cut to each device's width: channels that roll on from round to round (FedRolex).
+"""Networks of each device's width, whose channels roll on from round to round (FedRolex).
 
-HeteroFL but for which channels a device trains. Of a layer of C channels a device that keeps c of
-them has in round t
-
-    t, t + 1, .., t + c - 1   (mod C)
-
-so that within C rounds all are trained equally often. Aggregated is as in HeteroFL.
+It is HeteroFL with a rolling choice of channels. Within C rounds it trains all C channels of a
+layer equally often. The aggregation is that of HeteroFL.
 
 References
 ----------
@@ -35,8 +31,23 @@ from otafl.models.base import Model
 
 
 class FedRolex(Algorithm):
-    """Keeps server blocks "model" [S, P]; "round" [S] int64, the next one, whose slices are tested.
-    No device state."""
+    r"""Federated learning with rolling submodels.
+
+    The server's tensors are "model" [S, P], and "round" [S] int64, the next round, whose slices are
+    evaluated. Devices have no state.
+
+    Notes
+    -----
+    In round t, a device that keeps c of the C channels of a layer trains the channels
+
+    .. math::
+
+        t, \ t + 1, \ \ldots, \ t + c - 1 \quad (\mathrm{mod} \ C).
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table2.yaml` compares it with FedHM.
+    """
 
     averages_increments: ClassVar[bool] = True
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
@@ -71,7 +82,7 @@ class FedRolex(Algorithm):
     def build_views(self, server: Tensors, devices: Tensors) -> Views:
         model, following = server[MODEL], server["round"]
         models = [model.new_empty(len(model), size.num_params) for size in self.submodels]
-        for offset in following.unique().tolist():  # one, but for trials that nothing came to
+        for offset in following.unique().tolist():  # one, except for trials without deliveries
             rows = (following == offset).nonzero().squeeze(1)
             for whole, own in zip(
                 models, slice_submodels(self.submodels, model[rows], offset), strict=True

@@ -1,16 +1,12 @@
-"""Train networks cut to each device's width: the first channels of every layer (HeteroFL).
+"""Networks of each device's width, with the first channels of every layer (HeteroFL).
 
-A device of width a trains the first a C channels of every layer of C, and each parameter becomes
-its mean over the devices that trained it,
+A device of width a trains the first a C channels of every layer with C channels. Each parameter
+becomes its mean over the devices that trained it; on the classifier these are the devices that have
+samples of the class. All start from the broadcast slice, so the server adds the mean of the
+increments. Masked increments superpose over the air, so the transport need not separate devices.
 
-    W[i, j] <- (1 / |S(i, j)|) sum_{p in S(i, j)} W_p[i, j]
-
-S(i, j) being the devices whose slice has (i, j), and on the classifier those that have samples of
-the class; others stay. All start from the broadcast slice, so the mean of what was added to it is
-the same step. Masked increments superpose, so no device is told apart.
-
-With `aggregation: own` each size is a model of its own, federated among the devices of its level.
-With one level it is federated averaging of a slim network.
+With `aggregation: own` each level has a model of its own, federated among the devices of that
+level. With one level it is federated averaging of a narrow network.
 
 References
 ----------
@@ -45,8 +41,25 @@ from otafl.models.base import Model, flatten, unflatten
 
 
 class HeteroFL(Algorithm):
-    """Keeps server block "model" [S, P]: the parameters of the largest network; with `aggregation:
-    own` of all of them, side by side. No device state."""
+    r"""Federated learning of networks of several widths.
+
+    The server's tensor "model" [S, P] has the parameters of the largest network; with `aggregation:
+    own` those of all networks, side by side. Devices have no state.
+
+    Notes
+    -----
+    S(i, j) are the devices whose slice has the coordinate (i, j):
+
+    .. math::
+
+        W[i, j] \leftarrow \frac{1}{|S(i, j)|} \sum_{p \in S(i, j)} W_p[i, j]
+
+    A coordinate without a device stays unchanged.
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table2.yaml` compares it with FedHM.
+    """
 
     averages_increments: ClassVar[bool] = True
 
@@ -55,8 +68,8 @@ class HeteroFL(Algorithm):
     class Settings(WidthsSettings):
         name: Literal["heterofl"] = "heterofl"
         aggregation: Literal["shared", "own"] = "shared"
-        """shared: one model, of which the levels are slices. own: a model for each level, federated
-        among the devices of that level alone"""
+        """models of the levels: shared, slices of one model; own, a model for each level, federated
+        among the devices of that level"""
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         self.submodels = width_slices.build_networks(settings, model, settings.name)
@@ -82,7 +95,7 @@ class HeteroFL(Algorithm):
         return self._train_level(received, context)
 
     def _train_level(self, received: Tensor, context: LocalContext) -> Outcome:
-        """Train each row's model: a group for each level, with the rows of that level; loss [n]."""
+        """Train each row's model, with one payload group for each level."""
         groups, loss = [], received.new_zeros(len(received))
         rows_per_trial = group_by_level(context.cohort, len(self.submodels))
         for model, size, rows in zip(
@@ -121,5 +134,5 @@ class HeteroFL(Algorithm):
         return width_slices.build_submodel_views(sizes, self._split_models(model))
 
     def _split_models(self, flat: Tensor) -> tuple[Tensor, ...]:
-        """Split the levels' own models [.., P] that lie side by side in one."""
+        """Split the models [.., P] of the levels, which are side by side."""
         return flat.split([size.num_params for size in self.submodels], 1)

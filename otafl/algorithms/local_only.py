@@ -1,7 +1,7 @@
-"""Train a model on each device alone and send nothing: what communication must beat.
+"""Training on each device alone without communication, the control of personalised methods.
 
-SGD on each device's own samples, the control of every personalised method. Nothing is broadcast or
-sent, so it takes no channel use and there is no global model; the personal models are all there is.
+SGD on each device's own samples. Nothing is broadcast or sent, so it takes no channel use. There
+are only personal models, and no global model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from otafl.core.rng import Streams
 
 
 class LocalOnly(Algorithm):
-    """Keeps nothing at the server, and device blocks "personal.<name>", in each trial the same at
-    first."""
+    """Local training without communication.
+
+    The server has no state. The device's tensors are "personal.NAME", initially equal within a
+    trial.
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    """
 
     private_state: ClassVar[str] = "the personal model: it is trained for the device alone"
     sends_updates: ClassVar[bool] = False

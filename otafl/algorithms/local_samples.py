@@ -1,4 +1,4 @@
-"""Go through all samples of devices that hold unequally many, without working on the padding."""
+"""Passes over all samples of devices with different numbers of samples, without the padding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,24 @@ from torch import Tensor
 from otafl.core.contracts import Batch, Tensors
 
 WIDTH = 128
-"""Samples of a device that are worked on at a time."""
+"""Samples of a device in a piece."""
 
 
 def split_into_pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
-    """Cut padded rows [n, n_max], padding last, into pieces of WIDTH samples: the rows [m] that
-    have any in a piece (None for all), and these rows' samples with their weights."""
+    """Split padded rows into pieces of `WIDTH` samples.
+
+    Parameters
+    ----------
+    full : Batch [n, n_max]
+        All samples, with the padding last.
+
+    Yields
+    ------
+    rows : Tensor, int64 [m], or None
+        Rows that have samples in the piece; None for all rows.
+    piece : Batch [m, WIDTH]
+        Samples of these rows, with their weights.
+    """
     if not full.y.shape[1]:
         return
     equal = full.weight is None
@@ -30,12 +42,12 @@ def split_into_pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
 
 
 def select_rows(params: Tensors, rows: Tensor | None) -> Tensors:
-    """Return the named rows [m] of parameters [n, *shape], all for None."""
+    """Return rows [m] of parameters [n, *shape]; all for None."""
     return params if rows is None else {name: block[rows] for name, block in params.items()}
 
 
 def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
-    """Add part [m, ...] to total [n, ...] at the rows [m], all for None, in place."""
+    """Add [m, ...] to the rows [m] of a total [n, ...] in place; to all rows for None."""
     if rows is None:
         total += part
     else:

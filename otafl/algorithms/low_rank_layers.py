@@ -1,6 +1,6 @@
-"""Hold what methods share that keep each layer of a model at a fixed rank.
+"""Steps of methods that keep each layer of a model at a fixed rank.
 
-Blocks of a layer l are "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R].
+The tensors of a layer l are "u<l>" [..., M, R], "s<l>" [..., R], "v<l>" [..., N, R].
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from otafl.models.layered import LayeredModel, draw_uniform_start
 Rank = Annotated[int, Field(ge=1)]
 
 Ranks = Rank | tuple[Rank, ...]
-"""It is one rank for every layer, or one for each."""
+"""One rank for every layer, or one for each."""
 
 Sides = Sequence[tuple[int, int]]
-"""(inputs, outputs) of each layer's weight."""
+"""Sides (inputs, outputs) of each layer's weight."""
 
 
 class LowRankSettings(settings.Settings):
-    """Hold the rank of the layers."""
+    """Settings of methods with low-rank layers."""
 
     rank: Ranks = 4
-    """rank R of every layer (clipped to the layer's smaller side), or a list with one rank a
+    """rank R of every layer, clipped to the layer's smaller side, or a list with one rank for each
     layer"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -46,8 +46,19 @@ class LowRankSettings(settings.Settings):
 
 
 def find_sides(scenario: Any) -> Sides | None:
-    """Return the sides of the layers of a scenario's model; None where only the user's own code or
-    the data know, or the data do not fit."""
+    """Find the sides of the layers of a scenario's model.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Loaded scenario.
+
+    Returns
+    -------
+    list of tuple of int, or None
+        (inputs, outputs) of each layer; None if only user-defined code or the data determine them,
+        or if the data do not fit the model.
+    """
     data = scenario.data
     if data.input_shape is None or data.classes is None:
         return None
@@ -55,31 +66,31 @@ def find_sides(scenario: Any) -> Sides | None:
 
 
 def check_num_ranks(rank: Ranks | None, sides: Sides) -> list[Problem]:
-    """Say where a list of ranks does not have one for each layer."""
+    """Return a problem if a list of ranks does not have one rank for each layer."""
     if not isinstance(rank, tuple) or len(rank) == len(sides):
         return []
     text = (
         f"algorithm.rank: got {list(rank)} for {len(sides)} layers ({_format_sides(sides)}); give "
-        "one for each, or one number for all"
+        "one rank for each layer, or one number for all"
     )
     return [Problem(text, ("algorithm", "rank"), _OTHERS)]
 
 
 def _check_rank_bound(rank: Ranks, sides: Sides) -> list[Problem]:
-    """Say which ranks are above the smaller side of their layers."""
+    """Return problems for ranks above the smaller side of their layers."""
     if isinstance(rank, int):
         most = max(min(both) for both in sides)
         if rank <= most:
             return []
         text = (
-            f"algorithm.rank: {rank} is above the smaller side of every layer "
-            f"({_format_sides(sides)}); at most {most}"
+            f"algorithm.rank: got {rank}, which is above the smaller side of every layer "
+            f"({_format_sides(sides)}); use at most {most}"
         )
         return [Problem(text, ("algorithm", "rank"), _OTHERS)]
     return [
         Problem(
-            f"algorithm.rank[{i}]: {r} is above the smaller side of its layer, {a}x{b}; at most "
-            f"{min(a, b)}",
+            f"algorithm.rank[{i}]: got {r}, which is above the smaller side of its layer, {a}x{b}; "
+            f"use at most {min(a, b)}",
             ("algorithm", "rank", i),
             _OTHERS,
         )
@@ -92,27 +103,63 @@ _OTHERS = (("model",), ("data",))
 
 
 def _format_sides(sides: Sides) -> str:
+    """Format the sides and the largest rank of each layer."""
     return ", ".join(f"{a}x{b}: {min(a, b)}" for a, b in sides)
 
 
 def require_layers(model: Model, method: str) -> LayeredModel:
-    """Return the model, if it shows its layers. Raises UserError otherwise."""
+    """Return the model, if it is a chain of linear layers.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    method : str
+        Name of the method, for the message.
+
+    Returns
+    -------
+    LayeredModel
+        The same model.
+
+    Raises
+    ------
+    UserError
+        If the model is not a chain of linear layers.
+    """
     if not isinstance(model, LayeredModel):
         raise UserError(
-            f"algorithm.name: '{method}' factors the layers of a chain of linear ones, and this "
-            "model does not show such a chain; mlp, cnn or softmax_regression would do, or fedavg"
+            f"algorithm.name: '{method}' needs a model that is a chain of linear layers; use mlp, "
+            "cnn or softmax_regression, or algorithm: fedavg"
         )
     return model
 
 
 def expand_rank(rank: Rank | Sequence[Rank], largest: Sequence[int]) -> tuple[int, ...]:
-    """Return a rank for each layer, clipped to the largest that it can have. Raises UserError where
-    a list has another length."""
+    """Expand ranks to one for each layer, clipped to the largest possible.
+
+    Parameters
+    ----------
+    rank : int or sequence of int
+        Rank of every layer, or of each.
+    largest : sequence of int
+        Largest rank of each layer.
+
+    Returns
+    -------
+    tuple of int
+        Ranks.
+
+    Raises
+    ------
+    UserError
+        If a list has another length.
+    """
     ranks = [rank] * len(largest) if isinstance(rank, int) else rank
     if len(ranks) != len(largest):
         raise UserError(
-            f"algorithm.rank: {len(ranks)} ranks for a model of {len(largest)} layers; "
-            "one for each, or a single number"
+            f"algorithm.rank: got {len(ranks)} ranks for {len(largest)} layers; give one rank for "
+            "each layer, or one number for all"
         )
     return tuple(min(pair) for pair in zip(ranks, largest, strict=True))
 
@@ -123,8 +170,20 @@ def compute_ranks(rank: Ranks, model: LayeredModel) -> tuple[int, ...]:
 
 
 def compute_compression(dense: Sequence[int], thin: Sequence[int], middle: int) -> dict[str, float]:
-    """Return the shares of the layers' weights that are kept: "compression_actual" of all together,
-    and "compression_nominal" of one in the middle."""
+    """Compute the shares of the weights that low-rank layers have.
+
+    Parameters
+    ----------
+    dense, thin : sequence of int
+        Coordinates of each layer's weight, and of its factors.
+    middle : int
+        Index of a layer in the middle.
+
+    Returns
+    -------
+    dict of str to float
+        "compression_actual" of all layers, and "compression_nominal" of the middle one.
+    """
     return {
         "compression_actual": sum(thin) / sum(dense),
         "compression_nominal": thin[middle] / dense[middle],
@@ -132,8 +191,10 @@ def compute_compression(dense: Sequence[int], thin: Sequence[int], middle: int) 
 
 
 def compute_sides_compression(model: LayeredModel, ranks: tuple[int, ...]) -> dict[str, float]:
-    """Return R (M + N) / (M N) as `compute_compression`, of two middle layers the earlier; R / 128
-    for sides of 256."""
+    """Compute R (M + N) / (M N) as `compute_compression`, for the earlier of two middle layers.
+
+    It is R / 128 for sides of 256.
+    """
     dense = [layer.inputs * layer.outputs for layer in model.layers]
     sides = [layer.inputs + layer.outputs for layer in model.layers]
     thin = [rank * both for rank, both in zip(ranks, sides, strict=True)]
@@ -141,8 +202,22 @@ def compute_sides_compression(model: LayeredModel, ranks: tuple[int, ...]) -> di
 
 
 def draw_start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tensor, Tensor]]:
-    """Return the weight [S, M, N] and bias [S, N] that each layer starts from, before truncation. A
-    weight of zero has no rank R: a standard layer stands in for it."""
+    """Draw the start of each layer before truncation.
+
+    A weight of zero has no rank R, so the start of a standard layer replaces it.
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Model.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    list of tuple of Tensor [S, M, N], [S, N]
+        Weight and bias of each layer.
+    """
     params = draw_start(model, streams)
     out = []
     for layer in model.layers:
@@ -154,27 +229,32 @@ def draw_start_weights(model: LayeredModel, streams: Streams) -> list[tuple[Tens
 
 
 def get_point(tensors: Tensors, layer: int) -> LowRank:
-    """Return the point of a layer."""
+    """Return the low-rank point of a layer."""
     return LowRank(tensors[f"u{layer}"], tensors[f"s{layer}"], tensors[f"v{layer}"])
 
 
 def name_point(layer: int, point: LowRank) -> Tensors:
-    """Name the blocks of a layer's point."""
+    """Return the tensors of a layer's point by their names."""
     return {f"u{layer}": point.u, f"s{layer}": point.s, f"v{layer}": point.v}
 
 
 def broadcast_layers(server: Tensors, shapes: Shapes) -> Broadcast:
-    """Broadcast the named blocks side by side, thin ones as they lie: one gather for the rows of a
-    chunk."""
+    """Broadcast tensors side by side, thin ones in their memory layout.
+
+    Then one gather serves the rows of a chunk.
+    """
     return Broadcast({MODEL: flatten({name: _transpose_thin(server[name]) for name in shapes})})
 
 
 def unpack_broadcast(broadcast: Broadcast, shapes: Shapes) -> Tensors:
-    """Return the blocks that `broadcast_layers` sent. shapes: as they lie."""
+    """Return the tensors of `broadcast_layers`, with shapes in their memory layout."""
     flat = unflatten(broadcast.tensors[MODEL], shapes)
     return {name: _transpose_thin(block) for name, block in flat.items()}
 
 
 def _transpose_thin(block: Tensor) -> Tensor:
-    """Return a thin block [n, M, R] as it lies in memory, [n, R, M], or back; others as is."""
+    """Transpose a thin tensor [n, M, R] to its memory layout [n, R, M], or back.
+
+    Other tensors are returned as they are.
+    """
     return block.mT if block.dim() == 3 else block

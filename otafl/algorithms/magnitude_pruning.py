@@ -1,7 +1,8 @@
-"""Average models of which each device keeps the largest weights after local SGD, 0 for the others.
+"""Averaging of models of which each device keeps only the largest weights (magnitude pruning).
 
-Every device prunes its own weights, so the mean of K devices has up to K times the entries that one
-keeps. Xue and Lau compare FedRLR with it as baseline 3. Devices send the model itself.
+Every device sets the other weights to 0 after local SGD. Devices prune different weights, so the
+mean of K devices has up to K times the entries of one. Devices send the model itself. It is
+baseline 3 of Xue and Lau's comparison with FedRLR.
 
 References
 ----------
@@ -32,20 +33,27 @@ from otafl.models.base import flatten, unflatten
 
 
 class MagnitudePruning(Algorithm):
-    """Keeps server blocks: every parameter of the model, [S, *shape]; no device state."""
+    """Federated averaging of pruned models.
+
+    The server's tensors are the parameters of the model, [S, *shape]. Devices have no state.
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
 
     sends_model: ClassVar[bool] = True
 
     class Settings(WholeSettings):
         name: Literal["magnitude_pruning"] = "magnitude_pruning"
         keep: float = Field(0.03125, gt=0, le=1)
-        """share of the weights that is kept"""
+        """share of the weights that stay"""
         scope: Literal["layer", "global"] = "layer"
-        """the largest of each layer are kept, or of all layers together"""
+        """range of the comparison: the largest weights of each layer, or of all layers together"""
         bias_mode: BiasMode = "ideal"
 
     flops_per_param_round = 3.0
-    """Comparisons that select the largest, some three a number (Knuth, vol. 3, section 5.2.2)."""
+    """Comparisons that select the largest, about three a number (Knuth, vol. 3, section 5.2.2)."""
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

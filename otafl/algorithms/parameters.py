@@ -1,8 +1,7 @@
-"""Handle the parameters of models as blocks, name -> [n, *shape]: steps that several methods share.
+"""Steps on the parameters of models, name -> [n, *shape], that several methods share.
 
-Most of them have one global model whose increments are averaged, the block "model" [S, P], and
-some a model that each device keeps. A set of parameters at a device has a prefix, as in
-"personal.weight0".
+Most methods have one global model whose increments are averaged, the tensor "model" [S, P], and
+some have a model at each device. Parameters at a device have a prefix, as in "personal.weight0".
 """
 
 from __future__ import annotations
@@ -20,23 +19,48 @@ START = declare_family("init", __name__)
 
 
 def draw_start(model: Model, streams: Streams) -> c.Tensors:
-    """Return the model's random start, [S, *shape]."""
+    """Draw the model's random start.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Parameters.
+    """
     return model.init(make_draw(streams))
 
 
 def make_draw(streams: Streams, model: str = "") -> Draw:
-    """Return where a start comes from: a stream for each parameter, of each model (`model`) where a
-    method has several."""
+    """Make the function that draws a start, with a random stream for each parameter.
+
+    Parameters
+    ----------
+    streams : Streams
+        Source of random numbers.
+    model : str
+        Prefix of the streams, for a method with several models.
+
+    Returns
+    -------
+    Draw
+        Function of name and shape that returns uniform numbers [S, *shape].
+    """
     return lambda name, shape: streams.draw_uniform(START / f"{model}{name}", 0, shape).clone()
 
 
 def add_prefix(prefix: str, params: c.Tensors) -> c.Tensors:
-    """Return parameters as blocks of a device's state."""
+    """Return parameters by their names in a device's state."""
     return {f"{prefix}.{name}": block for name, block in params.items()}
 
 
 def select_prefix(devices: c.Tensors, prefix: str) -> c.Tensors:
-    """Return the parameters with a prefix out of a device's state, the same tensors."""
+    """Return the parameters with a prefix from a device's state, the same tensors."""
     start = f"{prefix}."
     return {name.removeprefix(start): b for name, b in devices.items() if name.startswith(start)}
 
@@ -49,18 +73,37 @@ def make_shared_start(prefix: str, flat: Tensor, model: Model) -> c.Tensors:
 
 
 def get_received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
-    """Return the broadcast model [n, P] as parameters: views of it, not to be trained in place (see
-    `copy_params`)."""
+    """Return the broadcast model [n, P] as parameters, views that must not be trained in place.
+
+    Use `copy_received_params` for training.
+    """
     return unflatten(broadcast.tensors[c.MODEL], model.shapes)
 
 
 def copy_received_params(broadcast: c.Broadcast, model: Model) -> c.Tensors:
-    """Return the broadcast model as parameters to be trained in place."""
+    """Copy the broadcast model as parameters to train in place."""
     return model.copy_trainable(get_received_params(broadcast, model))
 
 
 def run_sgd_(model: Model, params: c.Tensors, rate: Tensor, context: c.LocalContext) -> Tensor:
-    """Take the local steps by SGD in place, rate [n]; returns the mean loss [n]."""
+    """Train by SGD for all local steps, in place.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [n, *shape]
+        Parameters, changed in place.
+    rate : Tensor [n]
+        Step size.
+    context : LocalContext
+        Rows and their data.
+
+    Returns
+    -------
+    Tensor [n]
+        Mean loss over the steps.
+    """
     loss = torch.zeros_like(rate)
     for step in range(context.local_data.steps):
         loss += model.take_sgd_step_(params, context.local_data.draw_batch(step), rate)
@@ -75,11 +118,32 @@ def take_penalised_step_(
     rate: Tensor,
     penalty: Tensor,
 ) -> Tensor:
-    """Step w -= rate (grad f(w) + penalty (w - centre)) in place, rate and penalty [n]; returns the
-    loss f [n] before it.
+    r"""Take an SGD step under a quadratic penalty, in place.
 
-    With s = rate penalty < 1 this is (1 - s) (w - rate / (1 - s) grad f(w)) + s centre, which lets
-    the model fuse its gradient with the step.
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params, centre : dict of str to Tensor [n, *shape]
+        Parameters w, changed in place, and the centre w_0 of the penalty.
+    batch : Batch
+        Minibatch of each row.
+    rate, penalty : Tensor [n]
+        Step size eta and weight lambda.
+
+    Returns
+    -------
+    Tensor [n]
+        Loss f before the step.
+
+    Notes
+    -----
+    .. math::
+
+        w \leftarrow w - \eta \left( \nabla f(w) + \lambda (w - w_0) \right)
+
+    With s = eta lambda < 1 this is (1 - s) (w - eta / (1 - s) grad f(w)) + s w_0, in which the
+    model can fuse its gradient with the step.
     """
     share = rate * penalty
     loss = model.take_sgd_step_(params, batch, rate / (1.0 - share))
@@ -89,29 +153,59 @@ def take_penalised_step_(
 
 
 def build_increment_(new: c.Tensors, broadcast: c.Broadcast, shapes: Shapes) -> c.Payload:
-    """Return one group with the increment from the broadcast parameters of these shapes to the new,
-    [n, P], in the place of the broadcast ones."""
+    """Build a payload of one group with the increment to the broadcast parameters.
+
+    Parameters
+    ----------
+    new : dict of str to Tensor [n, *shape]
+        Trained parameters.
+    broadcast : Broadcast
+        Received parameters, replaced by the increment.
+    shapes : dict of str to tuple of int
+        Shapes of the received parameters.
+
+    Returns
+    -------
+    tuple of Group
+        Increment [n, P].
+    """
     flat = broadcast.tensors[c.MODEL]
     subtract_(unflatten(flat, shapes), new)
     return (c.Group({c.MODEL: flat}),)
 
 
 def subtract_(old: c.Tensors, new: c.Tensors) -> None:
-    """Put new - old in the place of the old parameters."""
+    """Replace old parameters by new - old."""
     for name, block in old.items():
         torch.sub(new[name], block, out=block)
 
 
 def build_model_payload(params: c.Tensors) -> c.Payload:
-    """Return one group with the parameters themselves, [n, P], in memory of its own."""
+    """Build a payload of one group with the parameters [n, P], in memory of its own."""
     return (c.Group({c.MODEL: torch.cat([block.flatten(1) for block in params.values()], 1)}),)
 
 
 def apply_mean_increment(
     server: c.Tensors, received: c.Received, hyper: c.Hyper, name: str = c.MODEL
 ) -> Tensor:
-    """Return a block of the server's [S, P] after a step of `server_learning_rate` along the mean
-    increment."""
+    """Compute the server's model after a step along the mean increment.
+
+    Parameters
+    ----------
+    server : dict of str to Tensor [S, P]
+        State of the server.
+    received : Received
+        Aggregates, with the mean increment in the first group.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings, with `server_learning_rate`.
+    name : str
+        Name of the tensor.
+
+    Returns
+    -------
+    Tensor [S, P]
+        Old tensor plus `server_learning_rate` times the mean increment.
+    """
     step = hyper["server_learning_rate"][:, None]
     return torch.addcmul(server[name], step, received.mean[0][name])
 
@@ -119,7 +213,22 @@ def apply_mean_increment(
 def make_flat_view(
     model: Model, flat: Tensor, owner: Literal["trial", "device"] = "trial"
 ) -> c.View:
-    """Show models side by side, [S, P] (owner "trial") or [S * K, P], to be evaluated."""
+    """Build the view of models with parameters side by side.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    flat : Tensor [S, P] or [S * K, P]
+        Parameters.
+    owner : {"trial", "device"}
+        Whether there is one model for each trial or one for each device.
+
+    Returns
+    -------
+    View
+        The view.
+    """
 
     def unflatten_params(tensors: c.Tensors) -> c.Tensors:
         others = {name: block for name, block in tensors.items() if name != c.MODEL}
@@ -138,13 +247,43 @@ def make_flat_view(
 def make_view(
     model: Model, params: c.Tensors, owner: Literal["trial", "device"] = "trial"
 ) -> c.View:
-    """Show models [S, *shape] (owner "trial") or [S * K, *shape], to be evaluated."""
+    """Build the view of models.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [S, *shape] or [S * K, *shape]
+        Parameters.
+    owner : {"trial", "device"}
+        Whether there is one model for each trial or one for each device.
+
+    Returns
+    -------
+    View
+        The view.
+    """
     return c.View(
         params, model.logits, owner, moments_fn=model.moments if model.batch_norms else None
     )
 
 
 def make_device_view(model: Model, devices: c.Tensors, prefix: str) -> c.View:
-    """Show each device's parameters with a prefix, [S, K, *shape], to be evaluated."""
+    """Build the view of the models in the devices' state.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    devices : dict of str to Tensor [S, K, *shape]
+        State of the devices.
+    prefix : str
+        Prefix of the parameters.
+
+    Returns
+    -------
+    View
+        The view, with the owner "device".
+    """
     params = {name: block.flatten(0, 1) for name, block in select_prefix(devices, prefix).items()}
     return make_view(model, params, "device")

@@ -1,15 +1,8 @@
-"""Train a global model from which one gradient step makes a good personal one (Per-FedAvg).
+"""A global model from which a gradient step gives a good personal model (Per-FedAvg).
 
-Model-agnostic meta-learning. A local step, with minibatches D, D', D'', one for each of the three
-derivatives:
-
-    u = w - alpha grad f(w; D)
-    w <- w - beta (I - alpha H f(w; D'')) grad f(u; D')
-
-FO leaves the Hessian H out. HF takes its product with g = grad f(u; D') from two gradients,
-(grad f(w + delta g; D'') - grad f(w - delta g; D'')) / (2 delta). beta is `learning_rate`, alpha
-`personal_learning_rate`. The personal model is the global one after gradient steps of size alpha on
-the device's own samples, taken before it is tested.
+Model-agnostic meta-learning. A local step follows the gradient of the loss after one gradient step,
+with independent minibatches for the derivatives. The personal model is the global one after
+gradient steps on the device's own samples, before the test.
 
 References
 ----------
@@ -32,11 +25,37 @@ from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 
 ALPHA = "fine_tune_learning_rate"
-"""The server's block of alpha, [S]: what the views need of the settings."""
+"""Name of the server's tensor of alpha, [S], which the views need."""
 
 
 class PerFedAvg(Algorithm):
-    """Keeps server blocks "model" [S, P], and alpha [S]; no device state."""
+    r"""Federated meta-learning.
+
+    The server's tensors are "model" [S, P] and alpha [S]. Devices have no state.
+
+    Notes
+    -----
+    With minibatches D, D' and D'', the step size alpha `personal_learning_rate` and beta
+    `learning_rate`:
+
+    .. math::
+
+        u = w - \alpha \nabla f(w; D)
+
+    .. math::
+
+        w \leftarrow w - \beta \left( I - \alpha \nabla^2 f(w; D'') \right) \nabla f(u; D')
+
+    FO leaves the Hessian out. HF takes its product with g = grad f(u; D') from two gradients:
+
+    .. math::
+
+        \nabla^2 f(w) g \approx \frac{\nabla f(w + \delta g) - \nabla f(w - \delta g)}{2 \delta}
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     averages_increments: ClassVar[bool] = True
     broadcast_names: ClassVar[tuple[str, ...]] = (c.MODEL,)
@@ -44,16 +63,16 @@ class PerFedAvg(Algorithm):
     class Settings(AveragedSettings):
         name: Literal["per_fedavg"] = "per_fedavg"
         personal_learning_rate: float = declare_stackable(0.01, gt=0)
-        """alpha, the step from the global model to a device's own"""
+        """alpha, step size from the global model to a device's own"""
         hessian: Literal["none", "difference"] = "none"
-        """the meta-gradient's second-order term: left out (FO), or by a difference of gradients
-        (HF)"""
+        """second-order term of the meta-gradient: none, left out (FO); difference, by a difference
+        of gradients (HF)"""
         spread: float = declare_stackable(1e-3, gt=0)
-        """with hessian: difference, delta: gradients are taken at w +- delta g, g the gradient that
-        the Hessian meets"""
+        """delta, with hessian: difference; gradients are at w +- delta g, where g is the gradient
+        that the Hessian multiplies"""
         fine_tune_steps: int = Field(1, ge=1)
-        """steps from the global model to the personal one before it is tested; pFedBreD's text has
-        2, its program 1"""
+        """number of steps from the global model to the personal one before the test; pFedBreD's
+        text has 2, its program 1"""
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         server, devices = super().init(streams, hyper)
@@ -104,7 +123,7 @@ class PerFedAvg(Algorithm):
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count a step for each gradient; the two of the Hessian's product are points too."""
+        """A step for each gradient; the two of the Hessian's product count as points too."""
         return 4.0 if self.settings.hessian == "none" else 12.0
 
     @property

@@ -1,22 +1,20 @@
-"""Learn a normal distribution over models at each device, drawn to a global one (pFedBayes).
+"""A normal distribution over models at each device, pulled to a global one (pFedBayes).
 
-Personalised federated learning via variational Bayesian inference. Distributions over models are
-normal and independent in all parameters: mean mu, standard deviation sigma = ln(1 + exp(rho)).
-Device i keeps its own, q_i, and lowers
+Personalised federated learning via variational Bayesian inference. Each device has its own
+distribution, with independent parameters of mean mu and standard deviation ln(1 + exp(rho)), and a
+copy of the global one. For each minibatch its own distribution takes SGD steps on the loss of a
+random draw and on the divergence from the copy. Then the copy takes a step on the divergence.
+Devices send the change of the copy's (mu, rho), and the server averages it. `learning_rate` is that
+of the copy.
 
-    E_q [-log P(D_i | theta)] + zeta KL(q || w),   w the device's copy of the global distribution,
+The objectives are divided by the device's number of samples n_i. This leaves their minima unchanged
+and gives step sizes their usual meaning. Equal steps of length eta diverge on the divergence alone
+if eta zeta / (n_i sigma^2) > 2. Examples are devices with few samples, and a sigma that the noise
+of an uplink has made small. That would spoil the mean of all devices. For such a device zeta / n_i
+is lowered in this round to sigma^2 / eta, with the least sigma of the global distribution.
 
-by SGD on q through theta = mu + sigma g, g standard normal, one draw a step; then the copy takes a
-step on zeta KL(q_i || w), and so on for each minibatch. `learning_rate` is that of the copy. Sent
-is what the copy's (mu, rho) have changed by, and the server averages it. Objectives are divided by
-the device's number of samples n_i, which leaves their minima where they are and lets step sizes
-mean what they mean elsewhere: the mean loss of the minibatch, and zeta / n_i times the divergence.
-Its curvature in mu is zeta / (n_i sigma^2), so equal steps of length eta diverge where eta zeta /
-(n_i sigma^2) > 2, as on devices of few samples or where an uplink's noise has made sigma small, and
-would spoil the mean of all. There zeta / n_i is lowered for the round to sigma^2 / eta, of the
-least sigma of w.
-
-The personal model is the mean of q_i after local training; the global one the mean of w.
+The personal model is the mean of the device's distribution after local training. The global one is
+the mean of the global distribution.
 
 References
 ----------
@@ -58,20 +56,39 @@ NOISE = declare_purpose("pfedbayes", __name__)
 RHO = "rho"
 
 DRAW_STEP = 25.0
-"""Operations a parameter of a step on one draw: the normal number (4 by Box and Muller's method),
-theta (2), the gradients by sigma (5) and mu (3), the step of rho (6) and mu (2), sigma (3). A
-logistic function and a softplus are three each."""
+"""Operations per parameter of a step on one draw.
+
+Normal number by Box and Muller's method (4), theta (2), gradients by sigma (5) and mu (3), steps of
+rho (6) and mu (2), sigma (3). A logistic function and a softplus are three each.
+"""
 
 COPY_STEP = 23.0
-"""Those of a step of the global distribution's copy: its precision (5) and the rest (18)."""
+"""Operations per parameter of a step of the global distribution's copy, 5 for its precision."""
 
 Normal = tuple[Tensor, Tensor]
-"""Mean mu and rho of a distribution, [n, P]."""
+"""Mean mu and rho of a distribution, [n, P] each."""
 
 
 class PFedBayes(Algorithm):
-    """Keeps server blocks "model" [S, P] and "rho" [S, P], w's mean and rho, and device blocks
-    "personal" and "personal_rho" [S, K, P], those of q_i."""
+    r"""Variational Bayesian personalised federated learning.
+
+    The server's tensors "model" [S, P] and "rho" [S, P] are the mean and rho of the global
+    distribution w. The device's tensors "personal" and "personal_rho" [S, K, P] are those of q_i.
+
+    Notes
+    -----
+    Device i descends, through theta = mu + sigma g with one standard normal g a step,
+
+    .. math::
+
+        E_q \left[ -\log P(D_i | \theta) \right] + \zeta \, \mathrm{KL}(q \| w)
+
+    where w is its copy of the global distribution. Then the copy takes a step on zeta KL(q_i || w).
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the personal distribution: it is trained for the device, from what it received"
@@ -83,14 +100,14 @@ class PFedBayes(Algorithm):
         name: Literal["pfedbayes"] = "pfedbayes"
         personal_learning_rate: float = declare_personal_rate()
         personal_steps: int = Field(1, ge=1)
-        """SGD steps of a device's own distribution on each minibatch; the paper: 1, its authors'
-        code: 5"""
+        """SGD steps of a device's own distribution on each minibatch; 1 in the paper, 5 in its
+        authors' code"""
         penalty: float = declare_penalty(
             10.0,
-            "zeta, weight of the divergence from the global distribution beside the log-loss sum",
+            "zeta, weight of the divergence from the global distribution in the objective",
         )
         rho_start: float = -2.5
-        """rho at first; the standard deviation is ln(1 + exp(rho))"""
+        """initial rho; the standard deviation is ln(1 + exp(rho))"""
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
             sizes = get_training_sizes(scenario.data, scenario.devices.count)
@@ -100,12 +117,12 @@ class PFedBayes(Algorithm):
                 yield (
                     f"algorithm.penalty: steps of {longest:g} with penalty {self.penalty:g} "
                     f"diverge on devices of few samples, which here have "
-                    f"{'only' if each else 'on average'} {min(sizes)}, and theirs is lowered to "
-                    "what they bear; a smaller penalty or learning rate would do"
+                    f"{'only' if each else 'on average'} {min(sizes)}, so their penalty is "
+                    "lowered; use a smaller penalty or learning rate"
                 )
 
         def _is_unstable(self, samples: int) -> bool:
-            """Return whether the first steps diverge on a device of so many samples."""
+            """Return whether the first steps diverge on a device of this number of samples."""
             deviation = math.log1p(math.exp(self.rho_start))
             curvature = self.penalty / samples / deviation**2
             rates = self.learning_rate, self.personal_learning_rate
@@ -115,8 +132,8 @@ class PFedBayes(Algorithm):
         super().__init__(settings, model, devices)
         if not isinstance(model, LayeredModel) or any(layer.window for layer in model.layers):
             raise UserError(
-                "algorithm.name: 'pfedbayes' draws the weights of fully connected layers, as its "
-                "authors do, and the model has others; mlp or softmax_regression would do"
+                "algorithm.name: 'pfedbayes' needs a model of fully connected layers, as that of "
+                "its authors; use mlp or softmax_regression"
             )
 
     flops_per_param_round = 2.0
@@ -182,29 +199,39 @@ class PFedBayes(Algorithm):
         return DRAW_STEP * self.settings.personal_steps + COPY_STEP
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        gradients = workload.num_steps * (self.settings.personal_steps - 1)  # beside one a step
+        gradients = workload.num_steps * (
+            self.settings.personal_steps - 1
+        )  # after the first of each step
         return super().count_flops(workload) + gradients * self.model.count_training_flops(
             workload.effective_batch_size
         )
 
 
 def _limit_step(zeta: Tensor, rate: Tensor, own_rate: Tensor, draws: int, w_rho: Tensor) -> Tensor:
-    """Return zeta / n_i [n, 1]; or, where the steps on a minibatch would take mu and w's mean apart
-    for the divergence alone, that with which the longer of the two steps makes them equal."""
+    """Return zeta / n_i [n, 1], lowered if the steps on the divergence alone would diverge.
+
+    Then it is the value with which the longer of the two steps makes mu and the mean of w equal.
+    """
     least = functional.softplus(w_rho.amin(1, keepdim=True)).square()  # sigma^2 where it is least
     grows = _compute_growth(zeta / least, rate, own_rate, draws) > 1.0
     return torch.where(grows, least / torch.maximum(rate, own_rate), zeta)
 
 
 def _compute_growth(curvature: Any, rate: Any, own_rate: Any, draws: int) -> Any:
-    """Return what the steps on a minibatch multiply mu less w's mean by, for the divergence alone,
-    whose curvature is zeta / (n_i sigma^2): numbers, arrays or tensors."""
+    """Compute the factor by which the steps on a minibatch change mu minus the mean of w.
+
+    Only the divergence counts, with the curvature zeta / (n_i sigma^2). Arguments are numbers,
+    arrays or tensors.
+    """
     return abs(1.0 - own_rate * curvature) ** draws * abs(1.0 - rate * curvature)
 
 
 def _take_copy_step_(w: Normal, w_sigma: Tensor, mu: Tensor, sigma: Tensor, step: Tensor) -> None:
-    """Take an SGD step of w, w_sigma being its deviation, on KL(q || w) = ln(w_sigma / sigma) +
-    (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, in place."""
+    """Take an SGD step of w on KL(q || w), in place.
+
+    KL(q || w) = ln(w_sigma / sigma) + (sigma^2 + (mu - w_mu)^2) / (2 w_sigma^2) - 1/2, where
+    w_sigma is the deviation of w.
+    """
     w_mu, w_rho = w
     apart = w_mu - mu
     square = torch.addcmul(sigma.square(), apart, apart)

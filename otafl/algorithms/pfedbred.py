@@ -1,24 +1,15 @@
-"""Turn the broadcast model into a prior of each device's own, by Bregman divergence (pFedBreD).
+"""The broadcast model, turned into a prior of each device by Bregman divergence (pFedBreD).
 
-All devices share w; each turns it into its own prior's mean mu, and its personal model theta is the
-solution of the Bregman-proximal problem there. A local step on a minibatch X is, for the spherical
-Gaussian prior,
+All devices share a model w. Each turns it into the mean mu of its own prior, and its personal model
+is the solution of the Bregman-proximal problem there. Strategies differ in mu: the local model
+(none, which is pFedMe), a step along the loss gradient (lg), along the memorised envelope gradient
+(meg), or along both (mh).
 
-    theta ~ argmin f(theta; X) + lambda/2 ||theta - mu||^2       by K gradient steps of size alpha
-    w <- w - alpha_m lambda (mu - theta)                         # eq. (13), first order
-
-and the strategies differ in mu (eq. (14), "last" being w at the end of this device's last round):
-
-    none   mu = w                                                which is pFedMe
-    lg     mu = w - eta_alpha grad f(w)
-    meg    mu = w - eta (last - theta)
-    mh     mu = w - eta_alpha grad f(w) - eta (last - theta)
-
-In variant "paper" the solver starts at mu. In "c2" (eq. (24)) the gradient in mh is taken at
-w - eta_alpha grad f(w). Variant "code" is what the authors' program does: the solver starts at w,
-but at mu in lg; and mh moves w itself by the gradient of "c2", with two minibatches, before the
-rest. What is sent is the increment of w (Algorithm 1, line 12); theta and last stay at the device.
-Local steps and the minibatch are `training.local_steps` and `training.batch_size`.
+In variant "paper" the solver starts at mu. In "c2", eq. (24), the gradient in mh is taken after a
+first gradient step. Variant "code" is the authors' program: the solver starts at w, in lg at mu;
+and mh first moves w itself by the gradient of "c2", with two minibatches. Devices send the
+increment of w (Algorithm 1, line 12) and keep their personal model and memory. Local steps and
+minibatch are `training.local_steps` and `training.batch_size`.
 
 References
 ----------
@@ -67,12 +58,23 @@ from otafl.models.base import Model, flatten
 from otafl.models.span import Gradient, InPlaceDifference, Span
 
 UPDATE = "update"
-"""The device block of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
+"""Name of the device's tensor of the last envelope gradient, lambda (mu - theta), [S, K, P]."""
 
 
 class Prior(NamedTuple):
-    """Hold the points of a local step: the local model that the envelope's gradient moves, mu, and
-    where the solver starts. loss: [n], where a gradient was taken before the solver's."""
+    """Points of a local step.
+
+    Parameters
+    ----------
+    base : Tensor [n, Q]
+        Local model that the envelope's gradient moves.
+    mean : Tensor [n, Q]
+        Mean mu of the prior.
+    start : Tensor [n, Q]
+        Start of the solver.
+    loss : Tensor [n], or None
+        Loss, if a gradient was computed before the solver's.
+    """
 
     base: Tensor
     mean: Tensor
@@ -81,9 +83,44 @@ class Prior(NamedTuple):
 
 
 class PFedBreD(Algorithm):
-    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>", theta,
-    and for meg and mh "last.<name>", both the server's start at first; "update" [S, K, P] with
-    `coherence`."""
+    r"""Personalised federated learning with Bregman divergence.
+
+    The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are theta and, for
+    meg and mh, "last.NAME", w at the end of the device's last round; both are initially the
+    server's start. "update" [S, K, P] exists with `coherence`.
+
+    Notes
+    -----
+    A local step on a minibatch X is, for the spherical Gaussian prior, K gradient steps of size
+    alpha on
+
+    .. math::
+
+        \theta \approx \mathrm{argmin} \ f(\theta; X) + \frac{\lambda}{2} \|\theta - \mu\|^2
+
+    and the first-order step of eq. (13),
+
+    .. math::
+
+        w \leftarrow w - \alpha_m \lambda (\mu - \theta).
+
+    The means are those of eq. (14), where w_R is "last":
+
+    .. math::
+
+        \mathrm{lg:} \ \mu = w - \eta_\alpha \nabla f(w) \quad \mathrm{meg:} \ \mu = w - \eta (w_R -
+        \theta)
+
+    .. math::
+
+        \mathrm{mh:} \ \mu = w - \eta_\alpha \nabla f(w) - \eta (w_R - \theta)
+
+    In "c2" the gradient of mh is taken at w - eta_alpha grad f(w), eq. (24).
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "theta, and w at the end of the device's last round: the memory is of the device's "
@@ -96,35 +133,34 @@ class PFedBreD(Algorithm):
         name: Literal["pfedbred"] = "pfedbred"
         _gone = declare_removed(family="gaussian")  # other priors do not fit parameters of any sign
         strategy: Literal["none", "lg", "meg", "mh"] = "mh"
-        """the prior's mean: none (the local model, which is pFedMe), lg (a step along the loss
-        gradient), meg (along the memorised envelope gradient), mh (both)"""
+        """mean of the prior: none, the local model (which is pFedMe); lg, a step along the loss
+        gradient; meg, a step along the memorised envelope gradient; mh, both"""
         variant: Literal["code", "paper", "c2"] = "code"
-        """code: as the authors' program; paper: as equation (14); c2: mh as equation (24) of the
+        """form of the step: code, the authors' program; paper, eq. (14); c2, mh by eq. (24) of the
         appendix"""
         c2_two_batches: bool = False
-        """with variant: c2, a minibatch of its own for the inner gradient"""
+        """whether the inner gradient has a minibatch of its own, with variant: c2"""
         penalty: float = declare_penalty(15.0, PENALTY)
         personal_learning_rate: float = declare_personal_rate()
         eta: float = declare_stackable(0.05, ge=0)
-        """step along the memorised envelope gradient, of meg and mh; the penalty is absorbed in
-        it"""
+        """step size along the memorised envelope gradient, of meg and mh; includes the penalty"""
         eta_alpha: float = declare_stackable(0.01, ge=0)
-        """step along the loss gradient in the prior's mean, of lg and mh"""
+        """step size along the loss gradient in the mean of the prior, of lg and mh"""
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
         coherence: bool = False
-        """also measure the generalised coherence of the devices' envelope gradients (figure 2);
-        each device then keeps its last one"""
+        """whether to measure the generalised coherence of the devices' envelope gradients (figure
+        2), of which each device then keeps its last one"""
 
         def find_conflicts(self) -> Iterator[str]:
             yield from find_divergence(self.personal_learning_rate, self.penalty)
             if self.variant == "c2" and self.strategy != "mh":
                 yield (
-                    f"variant: c2 is a form of mh, and strategy is {self.strategy}; strategy: mh, "
-                    "or variant: code or paper, would do"
+                    f"variant: c2 needs strategy: mh; got strategy: {self.strategy}, use strategy: "
+                    "mh, or variant: code or paper"
                 )
             if self.c2_two_batches and self.variant != "c2":
                 yield (
-                    f"c2_two_batches is of variant: c2, and variant is {self.variant}; leave it out"
+                    f"c2_two_batches needs variant: c2; got variant: {self.variant}, leave it out"
                 )
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
@@ -174,8 +210,10 @@ class PFedBreD(Algorithm):
         return state, build_increment_(local, broadcast, self.model.shapes), loss / work.steps
 
     def _choose_prior(self, span: Span, inner: Gradient | None, rates: Tensors) -> Prior:
-        """Choose the points of a local step. inner: the slope at w on a minibatch of its own, where
-        there is one."""
+        """Choose the points of a local step.
+
+        inner: gradient at w on a minibatch of its own, if there is one.
+        """
         strategy, variant = self.settings.strategy, self.settings.variant
         w = span.origin
         if strategy == "none":
@@ -201,8 +239,7 @@ class PFedBreD(Algorithm):
         return views
 
     def compute_metrics(self, server: Tensors, devices: Tensors) -> dict[str, Tensor]:
-        """Return the generalised coherence of the devices' last envelope gradients, if it is
-        kept."""
+        """Measure the generalised coherence of the devices' last envelope gradients, if kept."""
         if not self.settings.coherence:
             return {}
         value, log_det = coherence(devices[UPDATE])
@@ -214,7 +251,7 @@ class PFedBreD(Algorithm):
 
     @property
     def _num_prior_steps(self) -> int:
-        """Count the gradient steps to the prior's mean."""
+        """The number of gradient steps to the prior's mean."""
         meta = {"none": 0, "meg": 0, "lg": 1, "mh": 1 if self.settings.variant == "paper" else 2}
         return meta[self.settings.strategy]
 
@@ -224,13 +261,18 @@ class PFedBreD(Algorithm):
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count the proximal steps and that of w, the steps to the prior's mean, and the one along
-        the memorised gradient, last - theta."""
+        """The operations of the proximal steps, the step of w, and the steps to the prior's mean.
+
+        The step along the memorised gradient, last - theta, has three.
+        """
         mean = 2.0 * self._num_prior_steps + (3.0 if self.has_memory else 0.0)
         return PENALISED * self.settings.prox_steps + ENVELOPE + mean
 
 
 def _apply_memory(span: Span, point: Tensor, rates: Tensors) -> Tensor:
-    """Return point - eta (last - theta): the memorised envelope gradient, span's only direction."""
+    """Compute point - eta (last - theta), along the memorised envelope gradient.
+
+    This gradient is the only direction of the span.
+    """
     (pull,) = span.directions
     return torch.addcmul(point, rates["eta"][:, None], pull, value=-1.0)

@@ -1,18 +1,16 @@
-"""Generate each device's model by a hypernetwork at the server (pFedHN).
+"""A hypernetwork at the server that generates each device's model from an embedding (pFedHN).
 
-A hypernetwork at the server generates the model of each device from an embedding of it,
-theta_i = h(v_i; phi). A device trains theta_i to theta~_i, and with the change
-Delta_i = theta~_i - theta_i the server takes a gradient step on |h(v_i; phi) - theta~_i|^2 / 2:
+The server generates the model of each device, which trains it and sends the increment. With the
+increments the server takes a gradient step on the hypernetwork and on the embeddings. In the paper
+one device takes part at a time. With several devices the hypernetwork follows their plain mean, and
+each embedding its own device.
 
-    phi <- phi + a (d theta_i / d phi)^T Delta_i,   v_i <- v_i + b (d theta_i / d v_i)^T Delta_i.
+The hypernetwork is a chain of linear layers with ReLU between them, whose last layer has the width
+of the model's size. Its bias starts at the model's start. Its weights start in proportion to the
+size of the generated parameters (after Chang, Flokas, Lipson 2020), so that generated models start
+like other models.
 
-The paper lets one device take part at a time; of more, phi follows the plain mean, each v_i its own
-device. The hypernetwork is a chain of linear layers with ReLU between them, whose last layer's
-width is the model's size. Its bias starts at the model's start, its weights in proportion to the
-size of the parameters that they generate (after Chang, Flokas, Lipson 2020), so that generated
-models start as models do.
-
-A personal model is h(v_i; phi), for absent devices too.
+The personal model is the generated one, also for absent devices.
 
 References
 ----------
@@ -56,8 +54,26 @@ EMBEDDING = "embedding"
 
 
 class PFedHN(Algorithm):
-    """Keeps server blocks "embedding" [S, K, E]; "hyper_weight<l>" [S, M, N] and "hyper_bias<l>"
-    [S, N] of each layer l of the hypernetwork; no device state."""
+    r"""Personalised federated learning with a hypernetwork.
+
+    The server's tensors are "embedding" [S, K, E], and "hyper_weightL" [S, M, N] and "hyper_biasL"
+    [S, N] of each layer L of the hypernetwork. Devices have no state.
+
+    Notes
+    -----
+    The model of device i is theta_i = h(v_i; phi), and its increment after local training Delta_i.
+    The server takes a gradient step on half the squared distance to the trained model:
+
+    .. math::
+
+        \phi \leftarrow \phi + a \left( \frac{\partial \theta_i}{\partial \phi} \right)^T \Delta_i,
+        \quad v_i \leftarrow v_i + b \left( \frac{\partial \theta_i}{\partial v_i} \right)^T
+        \Delta_i
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     per_device_state: ClassVar[tuple[str, ...]] = ("embedding",)
 
@@ -69,12 +85,12 @@ class PFedHN(Algorithm):
 
         name: Literal["pfedhn"] = "pfedhn"
         learning_rate: float = declare_stackable(0.01, gt=0)
-        """SGD step of a device's model"""
+        """step size of SGD on a device's model"""
         server_learning_rate: float = declare_stackable(1.0, gt=0)
-        """step of the hypernetwork along the mean over devices; the paper's step for one device at
-        a time, 0.01 with momentum 0.9, adds up to as much over ten of them"""
+        """step size of the hypernetwork along the mean over devices; ten steps of the paper for one
+        device at a time, 0.01 with momentum 0.9, add up to the same"""
         embedding_learning_rate: float = declare_stackable(0.1, gt=0)
-        """step of a device's embedding; the paper: 0.01 with momentum 0.9"""
+        """step size of a device's embedding; 0.01 with momentum 0.9 in the paper"""
         embedding: int = Field(32, ge=1)
         """length of a device's embedding"""
         hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((100, 100), min_length=1)
@@ -105,8 +121,7 @@ class PFedHN(Algorithm):
         return server, {}
 
     def forward(self, server: Tensors) -> list[Tensor]:
-        """Return what each layer of the hypernetwork sees, [S, K, M], and last the models
-        [S, K, P]."""
+        """Compute the inputs [S, K, M] of the hypernetwork's layers, then the models [S, K, P]."""
         seen = [server[EMBEDDING]]
         for layer in range(len(self.widths) - 1):
             z = torch.baddbmm(
@@ -128,9 +143,11 @@ class PFedHN(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         cohort, hyper = context.cohort, context.hyper
-        each, came = get_delivered(received, 0)
-        by_model = scatter_to_table(each[MODEL], came, cohort)  # Delta, 0 where nothing came
-        count = find_delivered(came, cohort).sum(1)
+        each, delivered_mask = get_delivered(received, 0)
+        by_model = scatter_to_table(
+            each[MODEL], delivered_mask, cohort
+        )  # Delta, 0 without a delivery
+        count = find_delivered(delivered_mask, cohort).sum(1)
         step = (hyper["server_learning_rate"] / count.clamp_min(1.0))[:, None, None]
         seen, new, by = self.forward(server), {}, by_model
         for layer in range(len(self.widths) - 2, -1, -1):

@@ -1,18 +1,14 @@
-"""Personalise by Moreau envelopes: descend the envelope of each device's own loss (pFedMe).
+"""Personal models by Moreau envelopes of the devices' losses (pFedMe).
 
-Each local step solves the proximal problem around the local model w on one minibatch, by K gradient
-steps of size alpha from w, and descends its Moreau envelope:
+Each local step solves the proximal problem around the local model on one minibatch, by a few
+gradient steps, and descends its Moreau envelope. The personal model is the solution after local
+training. pFedMe is pFedBreD whose prior has the local model as mean. The authors' beta is
+`server_learning_rate`.
 
-    theta ~ argmin f(theta; X) + lambda/2 ||theta - w||^2
-    w <- w - eta lambda (w - theta)
-
-The personal model is theta after local training. It is pFedBreD whose prior's mean is w. The
-authors' beta is `server_learning_rate`.
-
-The published program does three things otherwise (`implementation: original`, for comparison): its
-proximal steps also decay theta, by 1e-3; they start at the theta of the last local step, at w in
-the first one of a round only; and the tensors that it keeps as the personal model are the model's
-own, which then becomes w, so that its personal model is the local one.
+The published program differs in three points (`implementation: original`, for comparison). Its
+proximal steps have a weight decay of 1e-3. They start at the solution of the last local step, and
+at the local model only in the first step of a round. The tensors of its personal model are those of
+the local model, so its personal model is the local one.
 
 References
 ----------
@@ -51,8 +47,25 @@ from otafl.models.span import FormParams, subtract_params
 
 
 class PFedMe(Algorithm):
-    """Keeps server block "model" [S, P], which is w, and device blocks "personal.<name>": the
-    personal model, the server's start at first."""
+    r"""Personalised federated learning with Moreau envelopes.
+
+    The server's tensor "model" [S, P] is w. The device's tensors "personal.NAME" are the personal
+    model, initially the server's start.
+
+    Notes
+    -----
+    K gradient steps of size alpha from w solve the proximal problem on a minibatch X, and w
+    descends its envelope:
+
+    .. math::
+
+        \theta \approx \mathrm{argmin} \ f(\theta; X) + \frac{\lambda}{2} \|\theta - w\|^2, \quad w
+        \leftarrow w - \eta \lambda (w - \theta)
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with other personalised methods.
+    """
 
     private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
@@ -68,11 +81,11 @@ class PFedMe(Algorithm):
         personal_learning_rate: float = declare_personal_rate()
         prox_steps: int = Field(5, ge=1, description=PROX_STEPS)
         implementation: Literal["paper", "original"] = "paper"
-        """paper: as published; original: as its authors' program, whose proximal steps have a
-        hidden weight decay, start where the last local step ended, and whose personal model is the
-        local one in truth"""
+        """form of the step: paper, as published; original, the authors' program, whose proximal
+        steps have a weight decay and start at the end of the last local step, and whose personal
+        model is the local one"""
         weight_decay: float = declare_stackable(1e-3, ge=0)
-        """with implementation: original, the decay in each proximal step"""
+        """weight decay in each proximal step, with implementation: original"""
 
         def find_conflicts(self) -> Iterator[str]:
             return find_divergence(self.personal_learning_rate, self.penalty)
@@ -98,7 +111,7 @@ class PFedMe(Algorithm):
         return add_prefix("personal", personal), sent, loss / work.steps
 
     def _take_step_(self, batch: Batch, w: FormParams, theta: FormParams, rates: Tensors) -> Tensor:
-        """Take a local step, in place; returns the loss [n] before it."""
+        """Take a local step in place and return the loss [n] before it."""
         span = self.form.make_span(batch, w)
         at, steps = span.origin, self.settings.prox_steps
         solved, moved, loss = take_envelope_step(span, at, at, at, rates, steps)
@@ -108,8 +121,11 @@ class PFedMe(Algorithm):
     def _take_published_step_(
         self, batch: Batch, w: FormParams, theta: FormParams, rates: Tensors
     ) -> Tensor:
-        """Take the published program's step. The decay and the penalty pull together towards
-        lambda / (lambda + decay) w, with the weight lambda + decay."""
+        """Take the published program's step in place and return the loss [n] before it.
+
+        Decay and penalty together pull towards lambda / (lambda + decay) w, with the weight lambda
+        + decay.
+        """
         whole = self.form.copy_params(self.form.to_params(w))
         span = self.form.make_span(batch, theta, subtract_params(w, theta), whole)
         local = span.origin + span.directions[0]
@@ -125,7 +141,10 @@ class PFedMe(Algorithm):
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count the proximal steps, and that of w; of "original" its point without decay too."""
+        """The operations of the proximal steps and of the step of w.
+
+        "original" also computes its point without decay.
+        """
         local = ENVELOPE if self.settings.implementation == "paper" else ENVELOPE + 2.0
         return PENALISED * self.settings.prox_steps + local
 

@@ -1,20 +1,20 @@
-"""Solve the proximal problem of personalised methods by a few steps on one minibatch:
+"""Solvers of the proximal problem of personalised methods, by a few steps on one minibatch.
 
-    minimise over theta   f(theta; X) + penalty/2 ||theta - centre||^2.
+    minimise over theta   f(theta; X) + penalty/2 ||theta - centre||^2
 
-`take_gradient_steps` is plain gradient descent (pFedMe, Dinh, Tran, Nguyen 2020; pFedBreD, Shi et
-al. 2023), `take_nesterov_steps` the accelerated one of TDPFed (Wang et al.), `take_envelope_step` a
-solve and the step along the Moreau envelope's gradient, penalty (centre - theta), that follows it.
+`take_gradient_steps` is gradient descent (pFedMe, Dinh, Tran, Nguyen 2020; pFedBreD, Shi et al.
+2023). `take_nesterov_steps` is the accelerated method of TDPFed (Wang et al.). `take_envelope_step`
+solves the problem and then takes a step along the gradient of the Moreau envelope.
 
-    form = form_of(model)                                # otafl.models.span: how models are kept
-    w, centre = form.hold(params), form.hold(others)     # copies [n, ...]
-    span = form.span(work.batch(index), w, difference(centre, w))
-    there = span.origin + span.directions[0]             # the centre, as a point [n, Q]
-    theta, loss = nesterov_steps(span, span.origin, there, step, penalty, steps)
-    span.write_(theta, w)                                # w is now theta
+    form = choose_form(model)                                  # otafl.models.span
+    w, centre = form.copy_params(params), form.copy_params(others)     # [n, ...]
+    span = form.make_span(work.draw_batch(index), w, subtract_params(centre, w))
+    there = span.origin + span.directions[0]                   # the centre, as a point [n, Q]
+    theta, loss = take_nesterov_steps(span, span.origin, there, step, penalty, steps)
+    span.write_(theta, w)                                      # w is now theta
 
-start, centre, theta: points [n, Q] of a span. step, penalty: [n]. The loss [n] that solvers return
-is the minibatch's at the first gradient, before any step.
+start, centre and theta are points [n, Q] of a span. step and penalty are [n]. The loss [n] that
+solvers return is the minibatch's at the first gradient, before any step.
 """
 
 from __future__ import annotations
@@ -28,35 +28,66 @@ from otafl.core.contracts import Tensors
 from otafl.models.span import Gradient, Span
 
 PENALTY = (
-    "lambda, the strength of the prior; of the authors: 30 for a DNN, 15 for every other model"
+    "lambda, strength of the prior; in the authors' experiments 30 for a DNN, 15 for other models"
 )
-PROX_STEPS = "K, gradient steps of the proximal solver in each local step"
+PROX_STEPS = "K, number of gradient steps of the proximal solver in each local step"
 
 PENALISED = 5.0
-"""Operations a parameter of a gradient step under a penalty, beside the gradient's: theta - centre,
-times the penalty, added to the gradient; and the step."""
+"""Operations per parameter of a gradient step under a penalty, besides those of the gradient.
+
+They are theta - centre, times the penalty, added to the gradient; and the step.
+"""
 
 AHEAD = 3.0
-"""Those of the point that Nesterov's step is taken from, theta + share (theta - before)."""
+"""Operations per parameter of the point of Nesterov's step, theta + share (theta - before)."""
 
 ENVELOPE = 3.0
-"""Those of a step along the envelope's gradient, w - rate penalty (w - theta)."""
+"""Operations per parameter of a step along the envelope's gradient.
+
+The step is w - rate penalty (w - theta).
+"""
 
 
 def find_divergence(rate: float, weight: float) -> Iterator[str]:
-    """Yield a sentence where the proximal solver diverges on the penalty alone."""
+    """Yield a message if the proximal solver diverges on the penalty alone."""
     if rate * weight >= 2:
         yield (
-            "personal_learning_rate times penalty must be below 2, or the steps of the proximal "
-            f"solver grow without bound (below 1 they do not overshoot); got {rate:g} times "
-            f"{weight:g}"
+            "personal_learning_rate times penalty must be below 2, because the steps of the "
+            "proximal solver otherwise grow without bound (below 1 they do not overshoot); got "
+            f"{rate:g} times {weight:g}"
         )
 
 
 def take_gradient_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Take theta <- theta - step [grad f(theta; X) + penalty (theta - centre)] so many times."""
+    r"""Take gradient steps on the proximal problem.
+
+    Parameters
+    ----------
+    span : Span
+        Minibatch and coordinates.
+    start, centre : Tensor [n, Q]
+        Start, and centre of the penalty.
+    step, penalty : Tensor [n]
+        Step size eta and weight lambda.
+    steps : int
+        Number of steps.
+
+    Returns
+    -------
+    Tensor [n, Q]
+        Solution theta.
+    Tensor [n]
+        Loss before the first step.
+
+    Notes
+    -----
+    .. math::
+
+        \theta \leftarrow \theta - \eta \left[ \nabla f(\theta; X) + \lambda (\theta -
+        \mathrm{centre}) \right]
+    """
     theta = start.clone()
     share = (step * penalty)[:, None]
     first = _take_penalised_step_(span, theta, centre, step, share)
@@ -68,8 +99,34 @@ def take_gradient_steps(
 def take_nesterov_steps(
     span: Span, start: Tensor, centre: Tensor, step: Tensor, penalty: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Take for j = 1, 2, ... the step of `take_gradient_steps` from v = theta + (j - 1)/(j + 2)
-    (theta - theta before). Returns the iterate, not the point looked ahead to."""
+    r"""Take accelerated gradient steps on the proximal problem.
+
+    Parameters
+    ----------
+    span : Span
+        Minibatch and coordinates.
+    start, centre : Tensor [n, Q]
+        Start, and centre of the penalty.
+    step, penalty : Tensor [n]
+        Step size and weight.
+    steps : int
+        Number of steps.
+
+    Returns
+    -------
+    Tensor [n, Q]
+        Last iterate theta, not the point ahead of it.
+    Tensor [n]
+        Loss before the first step.
+
+    Notes
+    -----
+    Step j = 1, 2, ... is that of `take_gradient_steps` from the point
+
+    .. math::
+
+        v = \theta_{j-1} + \frac{j - 1}{j + 2} (\theta_{j-1} - \theta_{j-2}).
+    """
     share = (step * penalty)[:, None]
     before, theta = start, start.clone()
     first = _take_penalised_step_(span, theta, centre, step, share)
@@ -83,8 +140,29 @@ def take_nesterov_steps(
 def take_envelope_step(
     span: Span, base: Tensor, start: Tensor, centre: Tensor, rates: Tensors, steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return theta of `take_gradient_steps` of size "personal_learning_rate", base - "
-    ""learning_ratepenalty" (centre - theta), and the loss; rates [n] by these names."""
+    """Solve the proximal problem and descend its Moreau envelope.
+
+    Parameters
+    ----------
+    span : Span
+        Minibatch and coordinates.
+    base, start, centre : Tensor [n, Q]
+        Point that the step moves, start of the solver, and centre of the penalty.
+    rates : dict of str to Tensor [n]
+        "personal_learning_rate" of the solver, "learning_rate" eta of the step, and "penalty"
+        lambda.
+    steps : int
+        Number of steps of the solver.
+
+    Returns
+    -------
+    Tensor [n, Q]
+        Solution theta.
+    Tensor [n, Q]
+        Moved point, base - eta lambda (centre - theta).
+    Tensor [n]
+        Loss before the first step.
+    """
     penalty = rates["penalty"]
     theta, loss = take_gradient_steps(
         span, start, centre, rates["personal_learning_rate"], penalty, steps
@@ -94,7 +172,24 @@ def take_envelope_step(
 
 
 def take_step(span: Span, point: Tensor, slope: Gradient, step: Tensor) -> Tensor:
-    """Return point - step [n] * gradient."""
+    """Compute a gradient step from a point.
+
+    Parameters
+    ----------
+    span : Span
+        Minibatch and coordinates.
+    point : Tensor [n, Q]
+        Point.
+    slope : Gradient
+        Gradient.
+    step : Tensor [n]
+        Step size.
+
+    Returns
+    -------
+    Tensor [n, Q]
+        point - step * gradient.
+    """
     moved = point.clone()
     span.descend_(moved, slope, step)
     return moved
@@ -103,7 +198,7 @@ def take_step(span: Span, point: Tensor, slope: Gradient, step: Tensor) -> Tenso
 def _take_penalised_step_(
     span: Span, theta: Tensor, centre: Tensor, step: Tensor, share: Tensor
 ) -> Tensor:
-    """Take one step in place, share [n, 1] = step * penalty; returns the loss [n] before it."""
+    """Take one step in place, share [n, 1] = step * penalty, and return the loss [n] before it."""
     slope = span.compute_gradient(theta)
     theta.lerp_(centre, share)
     span.descend_(theta, slope, step)

@@ -1,9 +1,9 @@
-"""Average models whose weights stay sparse, by soft thresholds after each step (proximal SGD).
+"""Averaging of models whose weights stay sparse by soft thresholds (proximal SGD).
 
-The loss has the l1 norm of the weights added, lambda |W|_1, and a step is W = soft(W - eta G, eta
-lambda). With `momentum` it is ProxSGD with quadratic gain 1/eta and a full step towards its
-minimiser: v = (1 - rho) v + rho G, W = soft(W - eta v, eta lambda), where each device keeps its v.
-Xue and Lau compare FedRLR with it as baseline 2. Devices send the model itself.
+The l1 norm of the weights is added to the loss, and its proximal step soft-thresholds the weights
+after each gradient step. With `momentum` it is ProxSGD with quadratic gain 1/eta and a full step
+towards its minimiser. Devices send the model itself. It is baseline 2 of Xue and Lau's comparison
+with FedRLR.
 
 References
 ----------
@@ -36,8 +36,26 @@ from otafl.models.base import descend_
 
 
 class ProxSgd(Algorithm):
-    """Keeps server blocks: every parameter of the model, [S, *shape]. Device blocks: with momentum,
-    v of every parameter, [S, K, *shape], zero at first."""
+    r"""Federated averaging with proximal SGD.
+
+    The server's tensors are the parameters of the model, [S, *shape]. With momentum the device's
+    tensors are v of every parameter, [S, K, *shape], initially zero.
+
+    Notes
+    -----
+    A local step with the gradient G is
+
+    .. math::
+
+        v \leftarrow (1 - \rho) v + \rho G, \quad W \leftarrow \mathrm{soft}(W - \eta v, \eta
+        \lambda)
+
+    where soft is the soft threshold. Without momentum v is G.
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_fig8.yaml` compares it with FedRLR.
+    """
 
     private_state: ClassVar[str] = "v of the momentum, a mean of the device's own gradients"
 
@@ -46,17 +64,17 @@ class ProxSgd(Algorithm):
     class Settings(WholeSettings):
         name: Literal["prox_sgd"] = "prox_sgd"
         l1_weight: float = declare_stackable(0.001, introduced=0.02, ge=0)
-        """lambda, the weight of the l1 norm in the loss"""
+        """lambda, weight of the l1 norm in the loss"""
         momentum: bool = False
-        """steps along v = (1 - rho) v + rho g (ProxSGD's form), kept by each device between rounds,
-        in place of along the gradient g"""
+        """whether steps follow v = (1 - rho) v + rho g (ProxSGD's form), which each device keeps
+        between rounds, instead of the gradient g"""
         rho: float = declare_stackable(0.1, gt=0, le=1)
-        """share of the newest gradient in v; momentum: true alone"""
+        """share of the newest gradient in v, with momentum: true"""
         bias_mode: BiasMode = "ideal"
 
     @property
     def flops_per_param_step(self) -> float:
-        """Count the step and the soft threshold, and with momentum v + rho (g - v)."""
+        """The step and the soft threshold, and with momentum v + rho (g - v)."""
         return 7.0 if self.settings.momentum else 4.0
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
@@ -90,7 +108,7 @@ class ProxSgd(Algorithm):
     def _take_momentum_step_(
         self, params: Tensors, momentum: Tensors, batch: Batch, step: Tensor, rho: Tensor
     ) -> tuple[Tensor, Tensors]:
-        """Move params by -step v [n] in place; return the loss [n] before, and the new v."""
+        """Move parameters by -step v [n] in place, and return the loss [n] before and the new v."""
         loss, grads = self.model.compute_gradients(params, batch)
         moved = {
             name: torch.lerp(momentum[name], g, unsqueeze_like(rho, g)) for name, g in grads.items()

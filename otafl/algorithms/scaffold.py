@@ -1,28 +1,17 @@
-"""Average models whose steps are corrected for each device's own drift (SCAFFOLD).
+"""Averaging of models whose local steps are corrected for each device's drift (SCAFFOLD).
 
-From the broadcast x and c a device takes K steps
+The server and each device have a control variate, an estimate of the gradient of all devices and of
+one device. Local steps are corrected by their difference. Devices send the changes of model and
+control variate in separate payload groups, so that a transport normalises each by itself: the
+second is 1 / (K eta_l) times as large. Payload and broadcast are twice as long as those of
+federated averaging.
 
-    y <- y - eta_l (g(y) + c - c_i)
-
-and works out c_i+ = c_i - c + (x - y) / (K eta_l). It sends y - x and c_i+ - c_i, each in a payload
-group of its own, so that a transport normalises them one by one: the second is 1 / (K eta_l) times
-as large. Payload and broadcast are twice as long as those of federated averaging. The server steps
-by
-
-    x <- x + eta_g sum_i p_i (y_i - x) / sum_i p_i,    c <- c + sum_i p_i (c_i+ - c_i)
-
-over those that were received, p_i being the share of all samples: for equal devices the paper's
-means, and its |S| / N on the second. The devices' drift is corrected by c - c_i, so c and c_i must
-move together: a device sets c_i to c_i+ once it knows that the server has received the change, real
-by real where a part of it was lost. One that is absent, does not send, is silent, crashes, is late
-or loses its packet keeps its c_i, and
-
-    c = sum_i p_i c_i over all devices
-
-holds whatever is lost. What the uplink adds to the sum is another matter: noise, unequal gains, the
-error of a codec, and the copy of an update that is heard twice over the air move c, and no c_i.
-With a codec that remembers what was not received (error feedback) c_i moves at once, as the change
-will come: c = sum_i p_i (c_i - what i remembers of it).
+The server's control variate is the weighted sum of the devices' as long as both change together. So
+a device changes its own only when the server has received the change, coordinate by coordinate if a
+part was lost. A device that is absent, silent, late, crashed, or whose packet is lost, keeps it.
+Errors of the aggregation change only the server's: noise, unequal gains, errors of a codec, and
+repeated updates. With error feedback of a codec the device changes its own at once, because the
+change will be delivered later.
 
 References
 ----------
@@ -58,8 +47,36 @@ CONTROL = "control"
 
 
 class Scaffold(Algorithm):
-    """Keeps server blocks "model" x and "control" c, [S, P]. Device block "control" c_i [S, K, P],
-    zero at first like c."""
+    r"""Stochastic controlled averaging.
+
+    The server's tensors are "model" x and "control" c, [S, P]. The device's tensor "control" is c_i
+    [S, K, P], initially zero like c.
+
+    Notes
+    -----
+    From the broadcast x and c a device takes K steps with the gradient g and computes its new
+    control variate:
+
+    .. math::
+
+        y \leftarrow y - \eta_l (g(y) + c - c_i), \quad c_i^+ = c_i - c + \frac{x - y}{K \eta_l}
+
+    It sends y - x and c_i^+ - c_i. With p_i, the share of all samples, and sums over the delivered
+    updates the server computes
+
+    .. math::
+
+        x \leftarrow x + \eta_g \frac{\sum_i p_i (y_i - x)}{\sum_i p_i}, \quad c \leftarrow c +
+        \sum_i p_i (c_i^+ - c_i).
+
+    For equal devices these are the paper's means, with its factor |S| / N on the second. For any
+    losses c = sum_i p_i c_i over all devices; with error feedback c_i counts without what the codec
+    of i remembers.
+
+    Examples
+    --------
+    `scenarios/papers/pfedbred_table1_mclr.yaml` compares it with personalised methods.
+    """
 
     acknowledged_state: ClassVar[tuple[str, ...]] = ("control",)
 
@@ -69,7 +86,7 @@ class Scaffold(Algorithm):
         name: Literal["scaffold"] = "scaffold"
 
     flops_per_param_step = 3.0
-    """The step, and what is the same in all steps of a round, eta_l (c_i - c)."""
+    """The step, and the part that is the same in all steps of a round, eta_l (c_i - c)."""
 
     flops_per_param_round = 6.0
     """eta_l (c_i - c), y - x, the new c_i and its change."""
@@ -104,6 +121,6 @@ class Scaffold(Algorithm):
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
         share = sum_per_trial(context.cohort.weight, context.cohort)
-        came = share[:, None] * received.delivered_weight(1, CONTROL)
-        control = torch.addcmul(server[CONTROL], came, received.mean[1][CONTROL])
+        delivered = share[:, None] * received.delivered_weight(1, CONTROL)
+        control = torch.addcmul(server[CONTROL], delivered, received.mean[1][CONTROL])
         return {MODEL: apply_mean_increment(server, received, context.hyper), CONTROL: control}

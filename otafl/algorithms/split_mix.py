@@ -1,14 +1,14 @@
-"""Train as many narrow networks as each device can, and mix their predictions (Split-Mix).
+"""Narrow networks, of which each device trains several, with mixed predictions (Split-Mix).
 
-The network is split into M narrow ones, the atoms, that share nothing. A device of budget b trains
-b of them on the same minibatches: the first is the next in a shuffled queue that all devices share,
-which is shuffled anew when it is used up; the others are uniform among the rest. Each atom becomes
-its mean over the devices that trained it; atoms that nobody trained stay. A model of budget b
-predicts by the mean of the scores of b atoms.
+The network is split into M narrow networks, the atoms, that share nothing. A device of budget b
+trains b of them on the same minibatches. The first is the next in a shuffled queue that all devices
+share, which is shuffled again when it is used up. The others are uniform among the rest. Each atom
+becomes its mean over the devices that trained it, or stays unchanged without any. A model of budget
+b predicts by the mean of the scores of b atoms.
 
-The queue's place is known to the server, which tells each device where it stands: devices that
-take part in a round follow each other in the order of their numbers, and the next round goes on
-after as many as were in the slot, heard or not.
+The server knows the position in the queue and sends each device its own. Participants of a round
+follow each other in the order of their numbers. The next round continues after all participants,
+whether their updates were delivered or not.
 
 References
 ----------
@@ -48,8 +48,16 @@ OTHERS = declare_purpose("split_mix/others", __name__)
 
 
 class SplitMix(Algorithm):
-    """Keeps server blocks "model" [S, M P], the atoms side by side; "dealt" [S] int64, how many
-    devices took from the queue. No device state. Tested are the first b atoms."""
+    """Split-Mix federated learning.
+
+    The server's tensors are "model" [S, M P], the atoms side by side, and "dealt" [S] int64. The
+    latter is the number of devices that took an atom from the queue. Devices have no state. The
+    first b atoms are evaluated.
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table2.yaml` compares it with FedHM.
+    """
 
     averages_increments: ClassVar[bool] = True
 
@@ -62,8 +70,8 @@ class SplitMix(Algorithm):
         levels: Annotated[tuple[Count, ...], AfterValidator(check_descending)] = Field(
             (8, 4, 2, 1), min_length=1
         )
-        """how many of the networks a device of each level trains, the largest first; the first is
-        how many there are"""
+        """number of networks that a device of each level trains, from the largest; the first is the
+        number of networks"""
         width_rule: WidthRule = declare_width_rule()
 
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
@@ -87,7 +95,7 @@ class SplitMix(Algorithm):
         return {c.MODEL: model, "dealt": model.new_zeros(len(model), dtype=torch.int64)}, {}
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Broadcast the atoms, and the place of each device in the queue, [S, K] int64."""
+        """Broadcast the atoms, and the position of each device in the queue, int64 [S, K]."""
         counts = cohort.rows_per_trial.long()
         order = torch.arange(cohort.num_rows, device=counts.device)
         ahead = order - (counts.cumsum(0) - counts)[cohort.trial]
@@ -108,7 +116,7 @@ class SplitMix(Algorithm):
             tuple(self.settings.levels), torch.int64, cohort.capacity_level.device
         )[cohort.capacity_level]
         has = draw_atoms(first, budget, self.atoms, context)
-        row, atom = has.nonzero(as_tuple=True)  # all that is trained is one stack
+        row, atom = has.nonzero(as_tuple=True)  # all (row, atom) pairs train together
         pairs = context.local_data.take(row)
         start = unflatten(self._split_atoms(received)[row, atom], self.atom.shapes)
         settings, hyper = self.settings, context.hyper
@@ -123,8 +131,11 @@ class SplitMix(Algorithm):
     def update_server(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        dealt = server["dealt"] + context.cohort.rows_per_trial.long()
-        return {c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received), "dealt": dealt}
+        num_assigned = server["dealt"] + context.cohort.rows_per_trial.long()
+        return {
+            c.MODEL: width_slices.apply_masked_mean(server[c.MODEL], received),
+            "dealt": num_assigned,
+        }
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
         views = [self._make_view(server[c.MODEL], budget) for budget in self.settings.levels]
@@ -150,8 +161,22 @@ class SplitMix(Algorithm):
 
 
 def draw_first_atom(queue_position: Tensor, trial: Tensor, atoms: int, streams: Streams) -> Tensor:
-    """Return the atom [n] int64 at each place [n] of the queue, which is a new order of all atoms
-    every so many places."""
+    """Draw the atom at positions of the queue, which is a new order of all atoms in each lap.
+
+    Parameters
+    ----------
+    queue_position, trial : Tensor, int64 [n]
+        Position in the queue, and trial of each row.
+    atoms : int
+        Number of atoms, M.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    Tensor, int64 [n]
+        Atoms.
+    """
     lap = queue_position // atoms
     order = streams.draw_device_uniform(QUEUE, 0, trial, lap, (atoms,))
     order = order.argsort(dim=1, stable=True)
@@ -159,7 +184,22 @@ def draw_first_atom(queue_position: Tensor, trial: Tensor, atoms: int, streams: 
 
 
 def draw_atoms(first: Tensor, budget: Tensor, atoms: int, context: c.Context) -> Tensor:
-    """Choose the first atom [n] of each row, and budget [n] - 1 others, [n, M] bool."""
+    """Draw the atoms of each row.
+
+    Parameters
+    ----------
+    first, budget : Tensor, int64 [n]
+        First atom and number of atoms of each row.
+    atoms : int
+        Number of atoms, M.
+    context : Context
+        Rows and round.
+
+    Returns
+    -------
+    Tensor, bool [n, M]
+        True for the first atom, and for budget - 1 others.
+    """
     trial, device = context.cohort.trial, context.cohort.device
     draw = context.streams.draw_device_uniform(
         OTHERS, context.round, trial, device, (atoms,)
@@ -180,13 +220,13 @@ def _combine_atoms(
 
 
 def _average_scores(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> Tensor:
-    """Return the mean of the atoms' scores, [n, B, classes]."""
+    """Compute the mean of the atoms' scores, [n, B, classes]."""
     params, samples = _combine_atoms(atom, budget, tensors, x)
     return atom.logits(params, samples).unflatten(0, (-1, budget)).mean(1)
 
 
 def _compute_moments(atom: Network, budget: int, tensors: c.Tensors, x: Tensor) -> c.Tensors:
-    """Return the statistics of each atom, [n, b, C]."""
+    """Compute the statistics of each atom, [n, b, C]."""
     params, samples = _combine_atoms(atom, budget, tensors, x)
     found = atom.moments(params, samples)
     return {name: value.unflatten(0, (-1, budget)) for name, value in found.items()}

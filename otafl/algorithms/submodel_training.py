@@ -1,6 +1,6 @@
-"""Hold what methods share that have models of several sizes, the levels.
+"""Local training of methods with models of several sizes, the capacity levels.
 
-The rows of one size are trained as one stack, whatever mix of sizes takes part.
+The rows of one size are trained together, for any mix of sizes in a round.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ from otafl.models.layer_steps import Linear, iterate_steps
 from otafl.models.network import Network
 
 Penalty = Callable[[c.Tensors], Tensor]
-"""Parameters [n, *shape] -> [n], added to the loss of each row."""
+"""Function of parameters [n, *shape] that returns a penalty [n] on the loss of each row."""
 
 Ratio = Annotated[float, Field(gt=0, le=1)]
+"""Number above 0 and at most 1."""
 
 
 class LevelsSettings(settings.Settings):
-    """Hold what every method has whose devices train models of different size; defaults as in
-    FedHM, Table 4 and section 5.1."""
+    """Settings of methods with submodels; defaults as in FedHM, Table 4 and section 5.1."""
 
     learning_rate: float = declare_stackable(0.1, gt=0)
-    """SGD step of the first round"""
+    """step size of local SGD in the first round"""
     milestones: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    """rounds from which on the step is decay_factor times what it was"""
+    """rounds at which the step size is multiplied by decay_factor; none if not given"""
     decay_factor: float = Field(0.1, gt=0, le=1)
-    """of the step at a milestone"""
+    """factor of the step size at a milestone"""
     momentum: float = declare_stackable(0.9, ge=0, lt=1)
-    """of local SGD; its memory starts at zero in every round"""
+    """momentum of local SGD, whose memory starts at zero in every round"""
     weight_decay: float = declare_stackable(1e-4, ge=0)
-    """of local SGD, on all parameters"""
+    """weight decay of local SGD on all parameters"""
     masked_loss: Annotated[
         bool, DataDisclosure(True, False, "which classes each device has samples of")
     ] = True
-    """masked loss: the scores of classes that a device has no samples of are 0 in its loss (Diao et
-    al. 2021, section 3); without effect where labels are values"""
+    """whether the scores of classes without samples at a device are 0 in its loss: masked
+    loss (Diao et al. 2021, section 3); without effect if labels are values"""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
-    """largest norm of a minibatch's gradient; longer ones are shortened"""
+    """largest norm of a minibatch's gradient, to which longer ones are scaled; no bound if not
+    given"""
 
 
 def declare_ratios(default: tuple[float, ...], description: str) -> tuple[float, ...]:
-    """Declare the sizes, the largest first."""
+    """Declare the ratios of the levels, from the largest."""
     field: tuple[float, ...] = Field(default, min_length=1, description=description)
     return field
 
@@ -63,8 +64,24 @@ def make_submodels(
     flops: Callable[[int, c.Workload], np.ndarray],
     num_copies: Sequence[int] | None = None,
 ) -> tuple[c.Submodel, ...]:
-    """Return what the networks are as sizes. flops: the operations of a level's local work; copies:
-    how many of each network a size has (1)."""
+    """Describe the networks of the levels.
+
+    Parameters
+    ----------
+    ratios : sequence of float
+        Size of each level relative to the largest.
+    networks : sequence of Network
+        Network of each level.
+    flops : callable
+        Function of level and workload that returns the operations of the local work.
+    num_copies : sequence of int, optional
+        Number of networks of each level; 1 if not given.
+
+    Returns
+    -------
+    tuple of Submodel
+        The submodels.
+    """
     counts = [1] * len(networks) if num_copies is None else num_copies
     return tuple(
         c.Submodel(
@@ -81,8 +98,23 @@ def make_submodels(
 def count_local_flops(
     network: Network, settings: LevelsSettings, workload: c.Workload
 ) -> np.ndarray:
-    """Return the operations of `train_` and of the increment; the first step has no momentum."""
-    clipping = 3.0 if settings.clip_norm is not None else 0.0  # squares, their sum, the shortening
+    """Count the operations of `train_` and of the increment; the first step has no momentum.
+
+    Parameters
+    ----------
+    network : Network
+        Network of the devices.
+    settings : LevelsSettings
+        Settings.
+    workload : Workload
+        Steps, batch size and samples.
+
+    Returns
+    -------
+    ndarray
+        Operations, in the shape of `workload.num_samples`.
+    """
+    clipping = 3.0 if settings.clip_norm is not None else 0.0  # squares, their sum, the scaling
     each = 4.0 + clipping  # weight decay, the step
     elementwise = workload.num_steps * each + 2.0 * (workload.num_steps - 1) + 1.0
     return (
@@ -94,7 +126,22 @@ def count_local_flops(
 def broadcast_to_submodels(
     tensors: c.Tensors, cohort: c.Cohort, coordinates_per_level: Sequence[int]
 ) -> c.Broadcast:
-    """Broadcast tensors of which a row gets the `coordinates_per_level` of its level."""
+    """Broadcast tensors of which a row needs only the part of its level.
+
+    Parameters
+    ----------
+    tensors : dict of str to Tensor [S, *shape]
+        Tensors of the largest model.
+    cohort : Cohort
+        Participants, N rows.
+    coordinates_per_level : sequence of int
+        Number of coordinates that devices of each level receive.
+
+    Returns
+    -------
+    Broadcast
+        The tensors, with the number of coordinates of each row.
+    """
     level = cohort.capacity_level
     return c.Broadcast(
         tensors,
@@ -105,19 +152,33 @@ def broadcast_to_submodels(
 
 
 def group_by_level(cohort: c.Cohort, num_levels: int) -> list[Tensor]:
-    """List the rows [n] int64 of each level."""
+    """List the rows int64 [n] of each level."""
     return [(cohort.capacity_level == level).nonzero().squeeze(1) for level in range(num_levels)]
 
 
 def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> Tensor:
-    """Return learning_rate decay_factor^(milestones that the round has reached), [S]."""
+    """Compute the step size of a round.
+
+    Parameters
+    ----------
+    settings : LevelsSettings
+        Settings, with milestones.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings.
+    round : int
+        Index of the round.
+
+    Returns
+    -------
+    Tensor [S]
+        learning_rate decay_factor^(number of reached milestones).
+    """
     reached = sum(milestone <= round for milestone in settings.milestones)
     return hyper["learning_rate"] * settings.decay_factor**reached
 
 
 def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:
-    """Return the classes that rows have samples of, [n, classes] bool; None if no loss is
-    masked."""
+    """Find the classes that rows have samples of, bool [n, classes]; None without a masked loss."""
     masked = settings.masked_loss and local_data.has_classes
     return local_data.count_classes() > 0 if masked else None
 
@@ -131,9 +192,32 @@ def train_(
     penalty: Penalty | None = None,
     undecayed: Collection[str] = (),
 ) -> Tensor:
-    """Take the local steps of all rows of `local_data` by SGD, parameters [n, *shape] in place:
-    momentum that starts at zero, weight decay but on the `undecayed`, masked loss and
-    clipping as the settings say. Returns the mean loss [n], the penalty left out."""
+    """Take the local steps of all rows by SGD, in place.
+
+    Momentum starts at zero. Weight decay, masked loss and clipping follow the settings.
+
+    Parameters
+    ----------
+    network : Network
+        Network of the rows.
+    params : dict of str to Tensor [n, *shape]
+        Parameters, changed in place.
+    local_data : LocalData
+        Data of the rows.
+    settings : LevelsSettings
+        Settings.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings.
+    penalty : Penalty, optional
+        Penalty added to the loss.
+    undecayed : collection of str
+        Parameters without weight decay.
+
+    Returns
+    -------
+    Tensor [n]
+        Mean loss over the steps, without the penalty.
+    """
     trial = local_data.cohort.trial
     rate = compute_step_size(settings, hyper, local_data.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
@@ -165,8 +249,28 @@ def compute_gradients(
     present: Tensor | None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, c.Tensors]:
-    """Return the loss [n] and the gradient [n, *shape] of loss and penalty. present: [n, classes]
-    bool, whose scores are not taken as 0; None for all."""
+    """Compute the gradients of loss and penalty.
+
+    Parameters
+    ----------
+    network : Network
+        Network of the rows.
+    params : dict of str to Tensor [n, *shape]
+        Parameters.
+    batch : Batch
+        Minibatch of each row.
+    present : Tensor, bool [n, classes], optional
+        Classes whose scores are not set to 0; all if None.
+    penalty : Penalty, optional
+        Penalty added to the loss.
+
+    Returns
+    -------
+    Tensor [n]
+        Loss without the penalty.
+    dict of str to Tensor [n, *shape]
+        Gradients.
+    """
 
     def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
         scores = network.training_logits(leaves, batch.x, batch.weight)
@@ -179,7 +283,7 @@ def compute_gradients(
 
 
 def clip_(grads: c.Tensors, norm: float) -> None:
-    """Shorten rows whose gradient is longer than `norm` to it."""
+    """Scale gradients that are longer than `norm` to it, row by row."""
     length = torch.stack([g.flatten(1).square().sum(1) for g in grads.values()]).sum(0).sqrt()
     factor = (norm / length.clamp_min(1e-30)).clamp_max(1.0)
     for grad in grads.values():
@@ -187,7 +291,7 @@ def clip_(grads: c.Tensors, norm: float) -> None:
 
 
 def find_classifier(network: Network) -> frozenset[str]:
-    """Name the parameters whose last side is the classes."""
+    """Find the parameters whose last axis is the classes."""
     return frozenset(
         f"{step.name}.{part}"
         for step in iterate_steps(network.steps)

@@ -1,14 +1,16 @@
-"""Train personal models drawn to CP-factorised ones, of which only the factors travel (TDPFed).
+"""Personal models pulled to CP-factorised ones, of which only the factors are sent (TDPFed).
 
-Every device has a dense personal model theta and CP factors A of each layer's weight. A local round
-takes s Nesterov steps on f(theta) + lambda/2 |theta - [[A]]|^2 with one minibatch (15), then s'
-Adam steps that pull the factors to theta (19), (25). Only factors and biases travel. The server
-averages factors (AFM, 20), or tensors that it factors again (ACT, 21-22), or coordinates of the
-tensors' changes in the frame of the broadcast factors, which superpose without AFM's ambiguity
-(`factorised.cp_aggregation`, not in the paper). The paper's tau is training.local_steps.
+Every device has a dense personal model and CP factors of each layer's weight. A local round takes
+Nesterov steps on the personal model under a penalty, with one minibatch, then Adam steps that pull
+the factors to it. Devices send only factors and biases. The server averages factors (AFM), or
+averages tensors and factorises them again (ACT). With `aggregation: tangent` devices send
+coordinates of the tensors' changes in the frame of the broadcast factors. These superpose over the
+air without the ambiguity of AFM (`factorised.cp_aggregation`, not in the paper). The paper's tau is
+training.local_steps.
 
-Where (17) and the appendix differ, the appendix is right: the factors' gradient is (25). A bias is
-sent whole; its centre is the local bias, and Adam trains it on lambda (b - theta_b).
+Eq. (17) and the appendix differ, and the appendix is right: the gradient of the factors is eq.
+(25). A bias is sent whole. Its centre is the local bias, and Adam trains it on lambda (b -
+theta_b).
 
 References
 ----------
@@ -58,9 +60,41 @@ GUESS = declare_family("act_start", __name__)
 
 
 class TDPFed(Algorithm):
-    """Keeps server blocks, a trial's factors and biases: "<weight>.A<n>" [S, R, I_n] and "<bias>"
-    [S, outputs]; with act "residual" [S], and where they are sent the tensors, "tensor" [S, P].
-    Device blocks: "personal.<parameter>" [S, K, *shape] and, as at the server, "local.<block>"."""
+    r"""Personalised federated learning with tensor decomposition.
+
+    The server's tensors are factors "WEIGHT.A1", "WEIGHT.A2", ... [S, R, I_n] and "BIAS" [S,
+    outputs]; with act also "residual" [S]; and "tensor" [S, P] if tensors are broadcast. The
+    device's tensors are "personal.PARAMETER" [S, K, *shape] and the factors and biases with the
+    prefix "local".
+
+    Notes
+    -----
+    With the tensor [[A]] of the factors, a local step takes s Nesterov steps on eq. (15),
+
+    .. math::
+
+        f(\theta; X) + \frac{\lambda}{2} \|\theta - [[A]]\|^2
+
+    and s' Adam steps (19) with the gradient of the penalty by the factors, eq. (25). H_n is the
+    Khatri-Rao product, and V_n the Hadamard product of the Gram matrices, of the other factors:
+
+    .. math::
+
+        \lambda \left( A^{(n)} V_n - \theta_{(n)} H_n \right)
+
+    The server computes, with the step beta, for AFM (20) and for ACT (21),
+
+    .. math::
+
+        A \leftarrow (1 - \beta) A + \beta \sum_k w_k A_k, \quad \omega = (1 - \beta) [[A]] + \beta
+        \sum_k w_k [[A_k]]
+
+    and for ACT factorises omega again (22).
+
+    Examples
+    --------
+    `scenarios/papers/tdpfed_table2.yaml` runs it with the settings of the paper.
+    """
 
     private_state: ClassVar[str] = (
         "the personal model: it is trained for the device, from what it received"
@@ -77,60 +111,62 @@ class TDPFed(Algorithm):
 
         name: Literal["tdpfed"] = "tdpfed"
         rank: Ranks | None = None
-        """CP rank R of every layer, or a list with one rank a layer (clipped to what a layer can
-        use); by compression_rate if not given"""
+        """CP rank R of every layer, or a list with one rank for each layer, clipped to the largest
+        useful one; by compression_rate if not given"""
         compression_rate: float | None = Field(None, gt=0)
-        """weights of a layer over those of its factors: R = round(prod I_n / (rate sum I_n)); 2
-        where rank is not given either"""
+        """weights of a layer over the coordinates of its factors: R = round(prod I_n / (rate sum
+        I_n)); 2 if rank is not given either"""
         aggregation: Literal["afm", "act", "tangent"] = "afm"
-        """afm: the mean of the factors (20). act: the mean of the tensors (21), factored again
-        (22); needs each device. tangent (not in the paper): the mean of the tensors' changes,
-        projected on the tangent space of the broadcast factors"""
+        """aggregation at the server: afm, mean of the factors (20); act, mean of the tensors (21),
+        factorised again (22), which needs each device's update; tangent (not in the paper), mean
+        of the tensors' changes, projected on the tangent space of the broadcast factors"""
         solver_steps: int = Field(5, ge=1)
-        """s, Nesterov steps on a minibatch"""
+        """s, number of Nesterov steps on a minibatch"""
         factor_steps: int = Field(17, ge=1)
-        """s', Adam steps on the factors after each solve"""
+        """s', number of Adam steps on the factors after each solve"""
         factor_update: Literal["joint", "alternate"] = "joint"
-        """all factors from one gradient, or mode by mode, each from a fresh one"""
+        """order of the factors' steps: joint, all from one gradient; alternate, mode by mode with a
+        new gradient each"""
         personal_learning_rate: float = declare_stackable(0.08, gt=0)
-        """eta_p, the Nesterov step of the personal model"""
+        """eta_p, step size of Nesterov's method on the personal model"""
         factor_learning_rate: float = declare_stackable(8e-4, gt=0)
-        """eta, the Adam step of the factors; 3e-4 in the paper's Table III"""
+        """eta, step size of Adam on the factors; 3e-4 in the paper's Table III"""
         penalty: float = declare_stackable(12.0, gt=0)
-        """lambda, the weight of the penalty"""
+        """lambda, weight of the penalty"""
         server_learning_rate: float = declare_stackable(1.0, gt=0)
-        """beta, the server's step towards the mean; above 1 it extrapolates"""
+        """beta, step size of the server towards the mean; above 1 it extrapolates"""
         weights: Literal["samples", "uniform"] = "samples"
-        """devices count by their samples, as in (21), or equally, as (20) is printed"""
+        """weights of the devices: samples, by their numbers of samples, as in (21), or uniform, as
+        (20) is printed"""
         sends: Literal["increment", "factors"] = "increment"
-        """with afm and act, what travels: the factors' increment, or the factors. The same on a
-        link without errors"""
+        """what devices send with afm and act: the increment of the factors, or the factors;
+        equivalent on a link without errors"""
         downlink: Literal["factors", "both"] = "factors"
-        """the server sends the factors, or the full tensors too"""
+        """what the server broadcasts: the factors, or the full tensors too"""
         act_start: Literal["near", "random"] = "near"
-        """with act, where alternating least squares of a convolution's tensor begin (22): at the
-        mean or the old factors, whichever are nearer; or at random ones, new in each round, of the
-        tensor's variance. Matrices are truncated, which needs no start"""
+        """start of the alternating least squares of a convolution's tensor (22), with act: near,
+        the mean or the old factors, whichever are nearer; random, new factors of the tensor's
+        variance in each round. Matrices are truncated and need no start"""
         act_sweeps: int = Field(50, ge=1)
-        """with act, the most sweeps over all factors (22)"""
+        """largest number of sweeps over all factors (22), with act"""
         act_theta_start: Literal["factors", "tensor"] = "factors"
-        """with act, personal models start a round from the new factors' tensor, or from the mean
-        tensor itself, which needs downlink: both"""
+        """start of personal models in a round, with act: factors, the tensor of the new factors, or
+        tensor, the mean tensor itself, which needs downlink: both"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.rank is not None and self.compression_rate is not None:
-                yield "rank and compression_rate both set the ranks; give one of them"
+                yield "rank and compression_rate both set the ranks; give only one of them"
             if self.act_theta_start == "tensor" and self.aggregation != "act":
                 yield (
-                    f"act_theta_start: tensor is for aggregation: act, and it is "
-                    f"{self.aggregation}; act_theta_start: factors would do"
+                    "act_theta_start: tensor needs aggregation: act; got aggregation: "
+                    f"{self.aggregation}, use act_theta_start: factors"
                 )
             if self.act_theta_start == "tensor" and self.downlink != "both":
-                yield "act_theta_start: tensor needs the tensor sent; downlink: both would do"
+                yield "act_theta_start: tensor needs downlink: both; got downlink: factors"
             if self.aggregation == "tangent" and self.sends == "factors":
                 yield (
-                    "aggregation: tangent sends coordinates of the change, never factors; "
-                    "sends: increment would do"
+                    "aggregation: tangent needs sends: increment, coordinates of the change; got "
+                    "sends: factors"
                 )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -155,7 +191,7 @@ class TDPFed(Algorithm):
         return bool(settings.sends == "increment")
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
-        """Start at factors whose tensors have He's variance; biases zero."""
+        """Return factors whose tensors have He's variance, and biases of zero."""
         server: c.Tensors = {}
         for layer, rank in zip(self.model.layers, self.ranks, strict=True):
             names = self.cp.list_names(layer.weight)
@@ -175,7 +211,7 @@ class TDPFed(Algorithm):
         return server, devices
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
-        """Broadcast factors and biases side by side, and the tensors where they are sent."""
+        """Broadcast factors and biases side by side, and the tensors if downlink is "both"."""
         blocks = {c.MODEL: flatten(self.cp.select(server))}
         if self.settings.downlink == "both":
             blocks[TENSOR] = server[TENSOR]
@@ -184,7 +220,7 @@ class TDPFed(Algorithm):
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
-        """Do Algorithm 1, lines 6 to 11."""
+        """Compute lines 6 to 11 of Algorithm 1."""
         step, penalty = (
             context.gather_hyper("personal_learning_rate"),
             context.gather_hyper("penalty"),
@@ -219,7 +255,7 @@ class TDPFed(Algorithm):
         return state, self._build_payload(local, start), loss / work.steps
 
     def _build_centre(self, local: c.Tensors, memory: c.Tensors | None = None) -> c.Tensors:
-        """Return the parameters [[A]], b, to be written to: in new memory, or over `memory`."""
+        """Compute writable parameters [[A]], b in new memory, or in `memory`."""
         dense = self.cp.to_dense(local, out=memory)
         return dense | {layer.bias: local[layer.bias].clone() for layer in self.model.layers}
 
@@ -263,8 +299,10 @@ class TDPFed(Algorithm):
         return new
 
     def _scale_to_means(self, received: c.Received, cohort: c.Cohort) -> c.Received:
-        """Turn sums of all that came, each over K, into means. Where some is lost on the way the
-        devices' weights tell how much of it."""
+        """Scale sums over the delivered updates, each divided by K, to means.
+
+        With lost parts the delivered weight gives their share.
+        """
         scale = (
             sum_per_trial(cohort.weight, cohort)
             * self.num_devices
@@ -272,14 +310,14 @@ class TDPFed(Algorithm):
         )
         mean = {}
         for name, block in received.mean[0].items():
-            came = received.delivered_weight(0, name).clamp_min(1e-12)
-            mean[name] = block * c.unsqueeze_like(scale, block) / came
+            delivered = received.delivered_weight(0, name).clamp_min(1e-12)
+            mean[name] = block * c.unsqueeze_like(scale, block) / delivered
         return replace(received, mean=(mean, *received.mean[1:]))
 
     def _aggregate_act(
         self, server: c.Tensors, received: c.Received, context: c.Context
     ) -> c.Tensors:
-        """Aggregate by ACT: eqs. (21), (22), with the step beta in between."""
+        """Aggregate by ACT, eqs. (21), (22), with the step beta in between."""
         assert received.per_device is not None
         cohort, beta = context.cohort, context.hyper["server_learning_rate"]
         each = received.per_device[0]
@@ -320,7 +358,7 @@ class TDPFed(Algorithm):
         return new
 
     def _draw_start_factors(self, weight: str, tensor: Tensor, context: c.Context) -> list[Tensor]:
-        """Draw factors whose tensor has as large entries as this one, [S, ...], by expectation."""
+        """Draw factors whose tensor has the mean square of this one, [S, ...], in expectation."""
         names = self.cp.list_names(weight)
         rank = self.cp.shapes[names[0]][0]
         scale = (tensor.square().mean((1, 2)) / rank) ** (0.5 / len(names))
@@ -331,8 +369,7 @@ class TDPFed(Algorithm):
         ]
 
     def _compute_device_weights(self, received: c.Received, cohort: c.Cohort) -> Tensor:
-        """Return each device's weight in the mean, [n], summing to one over those of a trial that
-        came."""
+        """Compute each device's weight [n] in the mean over the delivered updates of a trial."""
         weight = get_delivered_indicator(received, cohort)
         if self.settings.weights == "samples":
             weight = weight * cohort.weight
@@ -354,9 +391,12 @@ class TDPFed(Algorithm):
         return cp_layers.compute_logits(self.model, {**tensors, **factors}, x)
 
     def compute_metrics(self, server: c.Tensors, devices: c.Tensors) -> dict[str, Tensor]:
-        """Measure prox_gap: mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and
-        biases together; and, of act, refactoring_error: the relative distance of the last tensors
-        from their factors (22)."""
+        """Measure "prox_gap" and, with act, "refactoring_error", [S] each.
+
+        "prox_gap" is the mean over devices of |theta_k - [[A_k]]| / |[[A_k]]|, weights and biases
+        together. "refactoring_error" is the relative distance of the last tensors from their
+        factors (22).
+        """
         personal, local = select_prefix(devices, "personal"), select_prefix(devices, "local")
         gap = whole = torch.zeros(())
         shape = next(iter(personal.values())).shape[:2]
@@ -371,15 +411,19 @@ class TDPFed(Algorithm):
         return out
 
     def compute_constants(self) -> dict[str, float]:
-        """Return the compression of the weights, of two middle layers the later; biases travel
-        whole."""
+        """Return the compression of the weights, of the later of two middle layers.
+
+        Biases are sent whole and do not count.
+        """
         dense = [layer.inputs * layer.outputs for layer in self.model.layers]
         return compute_compression(dense, self.cp.count_coordinates(), len(dense) // 2)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
-        """Return the operations: in each step the Nesterov steps with their points ahead, the Adam
-        steps of factors and biases, and the factors' tensor; in the end the coordinates or the
-        increment."""
+        """Count the operations of the steps and of the payload.
+
+        A step has the Nesterov steps with their points ahead, the Adam steps of factors and biases,
+        and the factors' tensor. The payload has the coordinates or the increment.
+        """
         settings, size = self.settings, self.model.num_params
         gradients = settings.solver_steps * self.model.count_training_flops(
             workload.effective_batch_size
@@ -398,7 +442,7 @@ class TDPFed(Algorithm):
 def _interpolate_to_mean(
     old: Tensor, per_device: Tensor, weight: Tensor, cohort: c.Cohort, beta: Tensor
 ) -> Tensor:
-    """Return (1 - beta) old + beta times the weighted mean over each trial's rows; eq. (20)."""
+    """Compute (1 - beta) old + beta times the weighted mean over each trial's rows, eq. (20)."""
     mean = torch.zeros_like(old).index_add_(
         0, cohort.trial, per_device * c.unsqueeze_like(weight, per_device)
     )

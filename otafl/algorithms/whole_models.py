@@ -1,7 +1,7 @@
-"""Hold what methods share whose devices start from the broadcast model and send the model itself.
+"""Steps of methods whose devices start from the broadcast model and send the model itself.
 
-Parameters are blocks [.., *shape]. Weights are the matrices of a model's layers, or a module's
-parameters of two and more dimensions; everything else is called a bias.
+Parameters are tensors [.., *shape]. Weights are the matrices of a model's layers, or a module's
+parameters of two or more dimensions. All other parameters count as biases.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from otafl.models.base import Model
 from otafl.models.layered import LayeredModel
 
 IDEAL_ROUTE = DataDisclosure("ideal", "ota", "the biases")
-"""What `bias_mode: ideal` tells of the devices' data."""
+"""The data that `bias_mode: ideal` discloses."""
 
 BiasMode = Annotated[
     Literal["ideal", "ota"],
-    Field(description="biases carried free of error and uncounted, or over the uplink"),
+    Field(description="route of the biases: ideal, free of errors and not counted, or ota, uplink"),
     IDEAL_ROUTE,
 ]
-"""How biases travel."""
+"""Route of the biases."""
 
 
 class WholeSettings(settings.Settings):
-    """Hold what the methods share that FedRLR is compared with (Xue and Lau 2023, section VI)."""
+    """Settings of FedRLR's baselines (Xue and Lau 2023, section VI)."""
 
     learning_rate: float = declare_stackable(0.2, introduced=0.002, gt=0)
-    """SGD step of the first round; FedRLR's experiments, with pixels from 0 to 255: 2 / 1000"""
+    """step size of local SGD in the first round; 2 / 1000 in FedRLR's experiments, with pixels from
+    0 to 255"""
     decay: float = declare_stackable(0.001, ge=0)
-    """the step of round t is learning_rate / (1 + decay t); FedRLR: 2 / (1000 + t)"""
+    """rate of the decay: the step size of round t is learning_rate / (1 + decay t); FedRLR has 2 /
+    (1000 + t)"""
 
 
 def list_weights(model: Model) -> tuple[str, ...]:
@@ -46,14 +48,41 @@ def list_weights(model: Model) -> tuple[str, ...]:
 
 
 def compute_step_size(hyper: Hyper, round: int) -> Tensor:
-    """Return learning_rate / (1 + decay t), [S]: the paper's q / (nu + t) at q = nu learning_rate
-    and nu = 1 / decay."""
+    """Compute the step size of a round.
+
+    Parameters
+    ----------
+    hyper : mapping of str to Tensor [S]
+        Stackable settings, with `learning_rate` and `decay`.
+    round : int
+        Index of the round, t.
+
+    Returns
+    -------
+    Tensor [S]
+        learning_rate / (1 + decay t), the paper's q / (nu + t) for q = nu learning_rate and nu = 1
+        / decay.
+    """
     return hyper["learning_rate"] / (1.0 + hyper["decay"] * round)
 
 
 def build_payload(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload:
-    """Send weights over the uplink, and biases in a second group, free of error or over the
-    uplink."""
+    """Build a payload of the weights, and of the biases in a second group.
+
+    Parameters
+    ----------
+    params : dict of str to Tensor [n, *shape]
+        Parameters.
+    model : Model
+        Model of the parameters.
+    bias_mode : {"ideal", "ota"}
+        Route of the biases.
+
+    Returns
+    -------
+    tuple of Group
+        The groups.
+    """
     matrices = {name: params[name] for name in list_weights(model)}
     biases = {name: block for name, block in params.items() if name not in matrices}
     groups = [Group(matrices)] if matrices else []
@@ -61,15 +90,27 @@ def build_payload(params: Tensors, model: Model, bias_mode: BiasMode) -> Payload
 
 
 def build_bias_group(biases: Tensors, bias_mode: BiasMode) -> Group:
-    """Send biases in a group of their own."""
+    """Build a group of the biases."""
     if bias_mode == "ota":
         return Group(biases)
     return Group(biases, route="ideal", reason="the paper describes no uplink of the biases")
 
 
 def get_received_model(old: Tensors, received: Received) -> Tensors:
-    """Return the weighted mean of what was sent, [S, *shape], in the order of the old model, whose
-    reals it has where nobody was heard."""
+    """Return the weighted mean of the received models, in the order of the old model.
+
+    Parameters
+    ----------
+    old : dict of str to Tensor [S, *shape]
+        Current model, which stays for coordinates without a delivery.
+    received : Received
+        Aggregates.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        New model.
+    """
     mean: Tensors = {}
     for group in range(len(received.mean)):
         mean |= replace_delivered(old, received, group)

@@ -1,8 +1,8 @@
-"""Cut narrow networks out of a wide one: the same layers with fewer channels.
+"""Narrow networks sliced from a wide one, the same layers with fewer channels.
 
-Parameters are blocks, name -> [n, *shape]. A layer of C channels gives a narrow network of c those
-numbered offset, offset + 1, .. (mod C). Layers that are added to each other have as many channels,
-and so the same ones are cut.
+Parameters are tensors name -> [n, *shape]. A layer of C channels gives a narrow network of c
+channels those numbered offset, offset + 1, ... (mod C). Layers that are added to each other have
+the same number of channels, and so the same slices.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _ROUNDED: dict[WidthRule, Callable[[float], int]] = {
 
 
 def declare_width_rule() -> WidthRule:
-    """Declare how the width of a layer is rounded."""
+    """Declare the rounding of the width of a layer."""
     rule: WidthRule = Field(
         "ceil",
-        description="what becomes of a width times a layer's channels (at least one is kept); "
-        "round has the model sizes of FedHM's tables",
+        description="rounding of a width times a layer's channels, at least one; round gives the "
+        "model sizes of FedHM's tables",
     )
     return rule
 
@@ -67,45 +67,66 @@ def check_descending(values: tuple[float, ...]) -> tuple[float, ...]:
         got = ", ".join(f"{value:g}" for value in values)
         order = ", ".join(f"{value:g}" for value in sorted(set(values), reverse=True))
         raise ValueError(
-            f"levels must go from the largest to the smallest, each once; got {got}, and {order} "
-            "would do"
+            f"levels must decrease from the largest to the smallest; got {got}, use {order}"
         )
     return values
 
 
 class WidthsSettings(LevelsSettings):
-    """Hold what methods have whose levels are slices of one network."""
+    """Settings of methods whose levels are slices of one network."""
 
     levels: Annotated[tuple[Ratio, ...], AfterValidator(check_descending)] = declare_ratios(
-        (1.0, 0.5, 0.25, 0.125), "width of each model size, the largest first"
+        (1.0, 0.5, 0.25, 0.125), "width of each model size, from the largest"
     )
     width_rule: WidthRule = declare_width_rule()
     scaler: bool = True
-    """in training, what a convolution puts out is divided by the level's width over the largest
-    (Diao et al. 2021, section 3)"""
+    """whether the outputs of a convolution are divided by the level's width over the largest in
+    training (Diao et al. 2021, section 3)"""
     clip_norm: Annotated[float, Field(gt=0)] | None = 1.0
-    """largest norm of a minibatch's gradient; longer ones are shortened. 1 in the authors'
+    """largest norm of a minibatch's gradient, to which longer ones are scaled; 1 in the authors'
     programs"""
 
 
 def make_width_fn(ratio: float, rule: WidthRule) -> Channels:
-    """Say how many of C channels a network of this width keeps."""
+    """Make the function that rounds the width of a layer with a given number of channels."""
     rounded = _ROUNDED[rule]
     return lambda whole: max(1, rounded(round(ratio * whole, 9)))  # .07 * 100 is a little above 7
 
 
 def build_network(model: Model, ratio: float, rule: WidthRule, method: str) -> Network:
-    """Return the model as a network of this width. Raises UserError where it has none."""
+    """Build the model as a network of a given width.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    ratio : float
+        Width relative to the model.
+    rule : {"ceil", "round", "floor"}
+        Rounding of the width of a layer.
+    method : str
+        Name of the method, for the message.
+
+    Returns
+    -------
+    Network
+        The network.
+
+    Raises
+    ------
+    UserError
+        If the model has only one width.
+    """
     if not isinstance(model, ResizableModel):
         raise UserError(
-            f"algorithm.name: '{method}' trains the model at several widths, and a "
-            f"{type(model).__name__} has one; model: mlp, cnn, conv_net, vgg or resnet would do"
+            f"algorithm.name: '{method}' needs a model of several widths, and a "
+            f"{type(model).__name__} has one; use model: mlp, cnn, conv_net, vgg or resnet"
         )
     return model.build_network(make_width_fn(ratio, rule))
 
 
 def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple[Network, ...]:
-    """Return the network of each level, with HeteroFL's scaler where it is asked for."""
+    """Build the network of each level, with HeteroFL's scaler if the settings have it."""
     made = tuple(
         build_network(model, ratio, settings.width_rule, method) for ratio in settings.levels
     )
@@ -118,13 +139,26 @@ def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple
 
 
 Part = tuple[tuple[slice, ...], tuple[slice, ...]]
-"""Where a part lies in the narrow block and where in the wide one; all rows."""
+"""Position of a part in the narrow tensor and in the wide one, for all rows."""
 
 
 def split_window(
     wide: Sequence[Axis | None], narrow: Sequence[Axis | None], offset: int
 ) -> tuple[Part, ...]:
-    """Cut a narrow block where its window passes the last channel of the wide one."""
+    """Split a narrow tensor where its window passes the last channel of the wide one.
+
+    Parameters
+    ----------
+    wide, narrow : sequence of Axis or None
+        Channels of each axis.
+    offset : int
+        First channel in the wide tensor.
+
+    Returns
+    -------
+    tuple of Part
+        Positions of the parts.
+    """
     sides = [_find_runs(*side, offset) for side in zip(wide, narrow, strict=True)]
     every = slice(None)
     return tuple(
@@ -134,8 +168,9 @@ def split_window(
 
 
 def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tuple[slice, slice]]:
+    """Find the parts of one axis that are contiguous in the wide tensor."""
     if wide is None or narrow is None or narrow.channels == wide.channels:
-        return [(slice(None), slice(None))]  # all of them, in their order
+        return [(slice(None), slice(None))]  # all channels, in order
     start, r = offset % wide.channels, wide.repeat
     first = min(narrow.channels, wide.channels - start)
     runs = [(slice(0, first * r), slice(start * r, (start + first) * r))]
@@ -147,8 +182,24 @@ def _find_runs(wide: Axis | None, narrow: Axis | None, offset: int) -> list[tupl
 def slice_params(
     wide: Network, narrow: Network, tensors: Tensors, rows: Tensor, offset: int = 0
 ) -> Tensors:
-    """Cut the narrow network's parameters of the rows [m] out of the wide one's [n, *shape]:
-    copies."""
+    """Copy the narrow network's parameters from selected rows of the wide one.
+
+    Parameters
+    ----------
+    wide, narrow : Network
+        Networks.
+    tensors : dict of str to Tensor [n, *shape]
+        Parameters of the wide network.
+    rows : Tensor, int64 [m]
+        Selected rows.
+    offset : int
+        First channel.
+
+    Returns
+    -------
+    dict of str to Tensor [m, *shape]
+        Parameters of the narrow network.
+    """
     out = {}
     for name, shape in narrow.shapes.items():
         block = tensors[name]
@@ -161,16 +212,46 @@ def slice_params(
 def write_slices_(
     wide: Network, narrow: Network, tensors: Tensors, into: Tensors, rows: Tensor, offset: int = 0
 ) -> None:
-    """Write blocks [m, *shape] of the narrow network where they belong in the rows [m] of the wide
-    one's [n, *shape]."""
+    """Write tensors of the narrow network to their position in the wide one, in place.
+
+    Parameters
+    ----------
+    wide, narrow : Network
+        Networks.
+    tensors : dict of str to Tensor [m, *shape]
+        Tensors of the narrow network.
+    into : dict of str to Tensor [n, *shape]
+        Tensors of the wide network, changed in place.
+    rows : Tensor, int64 [m]
+        Rows to write.
+    offset : int
+        First channel.
+    """
     for name, block in tensors.items():
         for here, there in split_window(wide.axes[name], narrow.axes[name], offset):
             into[name][there].index_copy_(0, rows, block[here])
 
 
 def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Tensors:
-    """Return 1 where a row trains a parameter [m, *shape], 0 on what the classifier has for classes
-    that a row has no samples of and that its loss is masked for."""
+    """Build the mask of the parameters that rows train.
+
+    With the masked loss a row does not train the classifier's parameters of classes without
+    samples.
+
+    Parameters
+    ----------
+    narrow : Network
+        Network of the rows.
+    local_data : LocalData
+        Data of m rows.
+    masked_loss : bool
+        Whether the loss is masked.
+
+    Returns
+    -------
+    dict of str to Tensor [m, *shape]
+        1 for trained coordinates, and 0 for others.
+    """
     one = torch.ones_like(local_data.cohort.weight)
     out = {
         name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
@@ -188,7 +269,28 @@ def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Ten
 def train_increments(
     narrow: Network, start: Tensors, local_data: LocalData, settings: LevelsSettings, hyper: Hyper
 ) -> tuple[Tensors, Tensor]:
-    """Return the increments [m, *shape] of local training from a start, and the loss [m]."""
+    """Train from a start, and return the increments.
+
+    Parameters
+    ----------
+    narrow : Network
+        Network of the rows.
+    start : dict of str to Tensor [m, *shape]
+        Start parameters.
+    local_data : LocalData
+        Data of the rows.
+    settings : LevelsSettings
+        Settings.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings.
+
+    Returns
+    -------
+    dict of str to Tensor [m, *shape]
+        Increments.
+    Tensor [m]
+        Loss.
+    """
     params = copy_params(start)
     loss = train_(narrow, params, local_data, settings, hyper)
     return {name: params[name].sub_(block) for name, block in start.items()}, loss
@@ -201,8 +303,27 @@ def train_slices(
     context: LocalContext,
     offset: int = 0,
 ) -> Outcome:
-    """Train each row's slice of the received model [n, P] of the first size, as its level says: one
-    group with increments and a mask [n, P], which superpose coordinate by coordinate; loss [n]."""
+    """Train each row's slice of the received model, by its level.
+
+    Parameters
+    ----------
+    submodels : sequence of Network
+        Network of each level, from the largest.
+    settings : WidthsSettings
+        Settings.
+    received : Tensor [n, P]
+        Parameters of the largest network.
+    context : LocalContext
+        Rows and their data.
+    offset : int
+        First channel.
+
+    Returns
+    -------
+    Outcome
+        One group with increments and a mask [n, P], which superpose coordinate by coordinate, and
+        the loss [n].
+    """
     wide = submodels[0]
     update, mask = torch.zeros_like(received), torch.zeros_like(received)
     loss = received.new_zeros(len(received))
@@ -221,19 +342,48 @@ def train_slices(
 
 
 def build_masked_payload(update: Tensor, mask: Tensor) -> Payload:
-    """Return one group with increments and their mask, both [n, P]."""
+    """Build a payload of one group with increments and their mask, [n, P] each."""
     return (Group({MODEL: update}, mask={MODEL: mask}),)
 
 
 def apply_masked_mean(model: Tensor, received: Received, group: int = 0) -> Tensor:
-    """Return the model [S, P] after the mean increments of those that know each parameter; where
-    nothing came it stays."""
-    came = received.delivered_weight(group, MODEL) > 0
-    return model + received.mean[group][MODEL].where(came, 0.0)
+    """Compute the model after the mean increment of each coordinate.
+
+    Parameters
+    ----------
+    model : Tensor [S, P]
+        Current model.
+    received : Received
+        Aggregates of masked increments.
+    group : int
+        Index of the payload group.
+
+    Returns
+    -------
+    Tensor [S, P]
+        New model. A coordinate without a delivery stays unchanged.
+    """
+    is_delivered = received.delivered_weight(group, MODEL) > 0
+    return model + received.mean[group][MODEL].where(is_delivered, 0.0)
 
 
 def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0) -> list[Tensor]:
-    """Cut each level's slice [S, P'] out of the model [S, P] of the first size."""
+    """Copy each level's slice from the largest network.
+
+    Parameters
+    ----------
+    submodels : sequence of Network
+        Network of each level, from the largest.
+    model : Tensor [S, P]
+        Parameters of the largest network.
+    offset : int
+        First channel.
+
+    Returns
+    -------
+    list of Tensor [S, P']
+        Parameters of each level.
+    """
     blocks = unflatten(model, submodels[0].shapes)
     rows = torch.arange(len(model), device=model.device)
     return [
@@ -242,13 +392,12 @@ def slice_submodels(submodels: Sequence[Network], model: Tensor, offset: int = 0
 
 
 def build_submodel_views(submodels: Sequence[Network], models: Sequence[Tensor]) -> Views:
-    """Show "global", the largest model, and "level0", "level1", .. of the models [S, P] of each
-    size."""
+    """Build the views "global", the largest model, and "level0", "level1", ... of models [S, P]."""
     return name_submodel_views(
         [make_flat_view(size, model) for size, model in zip(submodels, models, strict=True)]
     )
 
 
 def name_submodel_views(views: Sequence[View]) -> Views:
-    """Name the views of the levels, of which the first is "global" too."""
+    """Name the views of the levels, of which the first is also "global"."""
     return {"global": views[0]} | {f"level{level}": one for level, one in enumerate(views)}

@@ -153,7 +153,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     names = (str(a), str(b))
     if first is None or second is None:
         return Comparison(names, settings, {})
-    told = [
+    flat_settings = [
         {k: v for k, v in ds.attrs.items() if ABOUT.search(str(k))}
         | origins.describe_computing(ds.attrs)
         for ds in (first, second)
@@ -179,7 +179,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     return Comparison(
         names,
         settings,
-        _diff_values(*told),
+        _diff_values(*flat_settings),
         first.sizes["point"],
         code,
         lacking,

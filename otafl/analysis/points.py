@@ -36,8 +36,8 @@ def list_coordinates(ds: xr.Dataset | xr.DataArray, dim: str) -> list[str]:
     A joint axis (`zip`) has those of its keys, and its own only where there are no others.
     """
     names = [str(name) for name, one in ds.coords.items() if one.dims == (dim,)]
-    told = [name for name in names if name not in ("zip", "final_round")]
-    return told or [dim]
+    labels = [name for name in names if name not in ("zip", "final_round")]
+    return labels or [dim]
 
 
 def build_labels(
@@ -118,12 +118,12 @@ def select_point(
     ------
     UserError : for an axis or a value that is not there, and where several points are left.
     """
-    axes, told = list_axes(ds), []
+    axes, labels = list_axes(ds), []
     known = list(dict.fromkeys(n for dim in axes for n in (*list_coordinates(ds, dim), dim)))
     for name, value in sel.items():
         if name not in known:
             raise make_unknown_name_error(f"--sel {name}", "an axis of this sweep", name, known)
-        told.append(format_coordinate(ds, name, value))
+        labels.append(format_coordinate(ds, name, value))
         ds = pick(ds, name, value)
     for dim in axes:
         if ds.sizes.get(dim, 1) > 1:
@@ -133,4 +133,4 @@ def select_point(
             )
         if dim in ds.dims:
             ds = ds.isel({dim: 0})
-    return ds, told
+    return ds, labels

@@ -71,12 +71,12 @@ def extract_timeline(ds: xr.Dataset, trial: int = 0, **sel: Any) -> xr.Dataset:
     title = str(ds.attrs.get("title", ""))
     wanted = [*TABLES.values(), "sim_time_s", "tx_energy_j", *UPDATES]
     ds = ds[[name for name in wanted if name in ds]].sel(trial=trial)
-    ds, told = select_point(ds, sel, "the timeline")
+    ds, labels = select_point(ds, sel, "the timeline")
     columns = _read_columns(ds)
     ends = (0.0, *columns["end_s"], *_drop_nan(ds, "sim_time_s"))
     counts = {name: int(values[-1]) for name in UPDATES if len(values := _drop_nan(ds, name))}
     about = {
-        "title": ", ".join(part for part in (title, f"trial: {trial}", *told) if part),
+        "title": ", ".join(part for part in (title, f"trial: {trial}", *labels) if part),
         "devices": _count_devices(ds, columns["device"]),
         "end_s": float(max(ends)),
     }

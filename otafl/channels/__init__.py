@@ -1,4 +1,4 @@
-"""Say how devices' signals fade on the uplink, and with what power they arrive."""
+"""Radio channels of the uplink: fading, large-scale gains and link budgets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,23 @@ def build(
     streams: Streams,
     power_db: np.ndarray | None = None,
 ) -> tuple[LinkBudget, Channel]:
-    """Make the link budgets and the channel of a stack of S trials.
+    """Build the link budgets and the channel of S trials.
 
     Parameters
     ----------
-    sections : S, which differ in stackable fields alone.
-    devices : K.
-    streams : of the S trials.
-    power_db : [S, K] dB that devices' budgets are above the channel's.
+    sections : sequence of ChannelSettings [S]
+        Settings of the trials, which differ only in stackable fields.
+    devices : int
+        Number of devices, K.
+    streams : Streams
+        Random streams of the S trials.
+    power_db : ndarray [S, K], optional
+        Power budgets of the devices relative to the channel's, in dB.
+
+    Returns
+    -------
+    tuple of LinkBudget and Channel
+        Budgets, and the channel.
     """
     budget = compute_link_budget(sections, devices, streams, power_db)
     hyper = build_hyper(sections, streams)

@@ -1,4 +1,4 @@
-"""Add white Gaussian noise alone: no fading, h = 1."""
+"""Additive white Gaussian noise without fading, h = 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from otafl.core.contracts import ChannelState
 
 
 class Awgn(Channel):
-    """Give h [S, K, A, 1, 1] of ones."""
+    """Channel without fading; h [S, K, A, 1, 1] is 1."""
 
     is_flat: ClassVar[bool] = True
     unit_mean_amplitude: ClassVar[float] = 1.0
@@ -21,7 +21,7 @@ class Awgn(Channel):
     class Settings(ChannelSettings):
         name: Literal["awgn"] = "awgn"
         antennas: int = Field(1, ge=1)
-        """antennas of the server, A; h = 1 at each"""
+        """number of antennas of the server, A; h = 1 at each"""
 
     settings: Settings
 
@@ -36,6 +36,8 @@ class Awgn(Channel):
         return self._state
 
     def compute_mean_inverse(self, threshold: float, gain: float, error_variance: float) -> float:
-        """Return E[1/g; g >= threshold] of the estimate's gain g = gain |1 + e|^2, e ~ CN(0,
-        error_variance)."""
+        """Compute E[1/g; g >= threshold] of the estimated gain g.
+
+        With the error e ~ CN(0, error_variance) of the estimate, g = gain |1 + e|^2.
+        """
         return rice.rician_mean_inverse(gain, gain * error_variance, threshold)

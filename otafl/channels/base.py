@@ -1,7 +1,7 @@
-"""Define the contract of a radio channel, and the settings that channels share.
+"""Contract of a radio channel, and settings that channels share.
 
-The signal-to-noise ratio is said in one of two ways. Normalised: `snr_db` is the budget on the mean
-symbol power over the receiver's complex noise variance, whatever the distance. Physical: with
+The signal-to-noise ratio is given in one of two ways. Normalised: `snr_db` is the budget on the
+mean symbol power over the receiver's complex noise variance, at any distance. Physical: with
 `path_loss_db`, the ratio follows from `tx_power_dbm`, `bandwidth_hz` and `noise_figure_db`.
 """
 
@@ -28,79 +28,89 @@ DEFAULT_SNR_DB = 20.0
 
 
 class ChannelSettings(Settings):
-    """Every channel's section may hold these keys."""
+    """Common keys of the sections of all channels."""
 
     snr_db: Decibels | None = declare_stackable(None)
     """normalised SNR in dB; 20 if neither it nor path_loss_db is given"""
     path_loss_db: Decibels | None = declare_stackable(None, ge=0)
-    """path loss in dB of every device; then the SNR is physical"""
+    """path loss of every device in dB, with which the SNR is physical; by default the SNR is
+    normalised"""
     tx_power_dbm: Decibels = declare_stackable(20.0)
-    """transmit power budget of a device in dBm (0.1 W); joules follow from it"""
+    """transmit power budget of a device in dBm (0.1 W by default), from which its energy in joules
+    follows"""
     bandwidth_hz: float = declare_stackable(1e6, gt=0)
-    """uplink bandwidth; one symbol a second and hertz"""
+    """bandwidth of the uplink in Hz, with one symbol per second and hertz"""
     noise_figure_db: Decibels = declare_stackable(5.0, ge=0)
     """receiver noise figure in dB over -174 dBm/Hz"""
     snr_growth: float = declare_stackable(0.0, ge=0, le=8)
     """power of the round by which the SNR grows, (t + 1)^growth, by a falling noise: 2 adds
     20 log10(t + 1) dB in round t"""
     device_budget_db: tuple[Decibels, ...] = ()
-    """each device's power budget in dB relative to snr_db or tx_power_dbm; the list is repeated
-    over the devices"""
+    """power budget of each device in dB relative to snr_db or tx_power_dbm; the list is repeated
+    over the devices. All are equal by default"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.snr_db is not None and self.path_loss_db is not None:
-            yield "snr_db and path_loss_db are two ways to say the same thing; give one of them"
+            yield (
+                f"expected snr_db or path_loss_db, got both ({self.snr_db:g} and "
+                f"{self.path_loss_db:g}); leave one of them out"
+            )
 
     @property
     def implied_settings(self) -> Mapping[str, Any]:
-        """Return the normalised SNR that holds where the section gives none."""
+        """Normalised SNR that holds if the section gives none."""
         bare = self.model_copy(update={"snr_db": None})
         return {} if bare.is_physical else {"snr_db": DEFAULT_SNR_DB}
 
     @property
     def is_physical(self) -> bool:
-        """Say whether budgets are watts over thermal noise; else they are an SNR at gain 1."""
+        """Whether budgets are watts over thermal noise; otherwise they are an SNR at gain 1."""
         return self.path_loss_db is not None
 
 
 class FadingSettings(ChannelSettings):
-    """The section of a channel that fades may hold these keys."""
+    """Common keys of the sections of fading channels."""
 
     antennas: int = Field(1, ge=1)
-    """antennas of the server, A"""
+    """number of antennas of the server, A"""
     antenna_correlation: float = Field(0.0, ge=0, lt=1)
-    """correlation of neighbouring antennas; r^|a-b| at larger distance"""
+    """correlation r of neighbouring antennas; antennas a and b have r^|a-b|"""
     block_symbols: int | None = Field(None, ge=1)
-    """channel uses of a coherence block, all sub-carriers together; without it the channel lasts
-    for the whole payload"""
+    """channel uses of a coherence block, all sub-carriers together; if not given, the channel is
+    constant over a payload"""
     speed_kmh: float | None = Field(None, ge=0)
-    """speed of the devices: fading is correlated over blocks and rounds (Jakes); without it, it is
-    independent"""
+    """speed of the devices in km/h, which correlates fading over blocks and rounds (Jakes); if not
+    given, fading is independent"""
     carrier_hz: float = Field(3.5e9, gt=0)
-    """carrier frequency"""
+    """carrier frequency in Hz"""
     round_interval_s: float = Field(1.0, gt=0)
-    """seconds between the payloads of two rounds, as the fading sees it"""
+    """seconds between the payloads of two rounds, for the correlation of fading"""
 
 
 EstimateFn = Callable[[Callable[[int], Tensor], Tensor, int], Tensor | None]
-"""What is believed of paths, as `otafl.csi.base.Csi.estimate_paths` says it."""
+"""Function that estimates paths, with the arguments and result of `Csi.estimate_paths`."""
 
 
 def _use_true_paths(paths: Callable[[int], Tensor], gain: Tensor, round: int) -> None:
-    """Return None, by which the paths are believed to be what they are."""
+    """Return None, which stands for the true paths."""
 
 
 @dataclass(frozen=True)
 class InterfererMap:
-    """Say which devices of other servers reach each row of a stack.
+    """Devices of other servers that reach each row of a stack.
 
     Parameters
     ----------
-    row_index : [S, J] int64, the rows whose devices do. A row is there once for each place at which
-        its devices are seen.
-    shift_m : [S, J, 2] from a row's server to theirs, metres, where a channel has places.
-    gain : mean power gain over a device's link to its own server, where it has none.
-    streams : of what is drawn for them.
+    row_index : Tensor, int64 [S, J]
+        Rows whose devices reach a row. A row occurs once for each place at which its devices are
+        seen.
+    shift_m : Tensor, float [S, J, 2]
+        Displacement from a row's server to theirs in metres, for channels with positions.
+    gain : float
+        Mean power gain relative to a device's link to its own server, for channels without
+        positions.
+    streams : Streams
+        Random streams of the links.
     """
 
     row_index: Tensor
@@ -109,54 +119,70 @@ class InterfererMap:
     streams: Streams
 
     def gather_devices(self, table: Tensor) -> Tensor:
-        """Take a table [S, K, ...] of rows' own devices at the others' [S, J K, ...]."""
+        """Select a table [S, K, ...] for the other servers' devices, [S, J K, ...]."""
         return table[self.row_index].flatten(1, 2)
 
     def gather_budget(self, own: LinkBudget) -> LinkBudget:
-        """Return the powers of the others' devices, and how much of them arrives."""
+        """Return the link budget of the other servers' devices."""
         gain, budget = self.gather_devices(own.gain), self.gather_devices(own.budget)
         return replace(own, gain=self.gain * gain, budget=budget)
 
 
 class Channel(Renamed, ABC):
-    """A radio channel gives h of every round, for S trials over K devices.
+    """Radio channel, which gives h of every round for S trials over K devices.
+
+    A subclass has a class `Settings`, precomputes in `prepare`, and returns a state in `get_state`.
+    `otafl list NAME` prints an example scenario of each built-in channel.
 
     Parameters
     ----------
-    settings : the channel's, of its class `Settings`; trials differ in stackable fields alone.
-    budget : what power the trials' devices have, and how much of it arrives.
-    devices : K.
-    streams : random streams of the trials.
-    hyper : the stackable fields that are given, [S] each.
+    settings : Settings
+        Settings of the channel; trials differ only in stackable fields.
+    budget : LinkBudget
+        Power budgets and large-scale gains of the trials.
+    devices : int
+        Number of devices, K.
+    streams : Streams
+        Random streams of the trials.
+    hyper : Hyper, optional
+        Stackable fields, [S] each.
     """
 
     is_flat: ClassVar[bool] = False
-    """h has one sub-carrier group and a round of it takes little memory: stacks of trials are not
-    measured for its sake before they run."""
+    """Whether h has one sub-carrier group and a round takes little memory.
+
+    The memory of such a channel is not measured before a run.
+    """
 
     has_positions: ClassVar[bool] = False
-    """Gains follow from where devices and servers are."""
+    """Whether gains follow from the positions of devices and servers."""
 
     is_gaussian: ClassVar[bool] = False
-    """Where the closed forms hold, h is complex normal, which an estimate with a normal error then
-    is too."""
+    """Whether h is complex normal if closed forms hold.
+
+    An estimate with a normal error then is complex normal too.
+    """
 
     num_sounded_paths: int = 0
-    """Paths of a device that are sounded beside its channel in each coherence block, for something
-    in the channel, a reflecting surface, that is set by what is believed of them."""
+    """Paths of a device that are sounded besides its channel in each coherence block.
+
+    A reflecting surface is set by the estimates of these paths.
+    """
 
     estimate_fn: EstimateFn = staticmethod(_use_true_paths)
-    """What is believed of those paths: the truth, until channel state information says what."""
+    """Estimate of the sounded paths; by default the true paths."""
 
     correlation_rounds: int = 1
-    """Rounds after which fading is as good as independent; 1: it is new in each."""
+    """Rounds after which fading is practically independent; 1 if it is new in each round."""
 
     has_closed_form: bool = False
-    """E|h|^2 is 1 and the closed forms below hold, which are those of one antenna. Where it is
-    false, averages over drawn states take their place."""
+    """Whether E|h|^2 = 1 and the closed forms below hold, which are for one antenna.
+
+    Otherwise averages over drawn states replace them.
+    """
 
     class Settings(ChannelSettings):
-        """Describe the section `channel` of a scenario."""
+        """Section `channel` of a scenario."""
 
     def __init__(
         self,
@@ -172,7 +198,10 @@ class Channel(Renamed, ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Work out what lasts for the run. Called once, when the channel is made."""
+        """Compute everything that is constant during a run.
+
+        It is called once, when the channel is made.
+        """
 
     @abstractmethod
     def get_state(self, round: int) -> ChannelState:
@@ -180,57 +209,82 @@ class Channel(Renamed, ABC):
 
         Parameters
         ----------
-        round : up to 2^40; those below 0 are the past of a run, which belated estimates go back to.
-            The state is a function of it alone, whatever was asked before.
+        round : int
+            The round, at most 2^40. Rounds below 0 are before the run, for delayed estimates. The
+            state depends only on the round, not on earlier calls.
 
         Returns
         -------
-        h [S, K, A, 1, F] complex with E|h|^2 = 1, and the large-scale power gain [S, K], linear.
+        ChannelState
+            h, complex [S, K, A, 1, F] with E|h|^2 = 1, and the linear large-scale power gain [S,
+            K].
         """
 
     def get_state_of_devices(self, round: int, devices: Tensor) -> ChannelState:
-        """Return the state of a round as far as some devices [n] int64, of any trial, go; what is
-        said of others may be anything finite. By default the state of all: a channel does less that
-        can."""
+        """Return the state of a round for some devices.
+
+        The state of other devices may be any finite number. By default all are computed; a channel
+        that can, computes less.
+
+        Parameters
+        ----------
+        round : int
+            The round.
+        devices : Tensor, int64 [n]
+            Devices of any trial.
+
+        Returns
+        -------
+        ChannelState
+            State with the shapes of `get_state`.
+        """
         return self.get_state(round)
 
     def get_large_scale_state(self, round: int) -> ChannelState:
-        """Return the state of a round as to shapes and large-scale gains; h may be of nobody."""
-        nobody = torch.empty(0, dtype=torch.int64, device=self.streams.device)
-        return self.get_state_of_devices(round, nobody)
+        """Return a state with the shapes and large-scale gains of a round.
+
+        Its h may be that of no device.
+        """
+        no_device = torch.empty(0, dtype=torch.int64, device=self.streams.device)
+        return self.get_state_of_devices(round, no_device)
 
     def get_positions(self, round: int, trial: int = 0) -> Positions | None:
-        """Return where a trial's devices and the server are in a round; None where a channel knows
-        of no places."""
+        """Return the positions of a trial's devices and server; None for a channel without them."""
         return None
 
     def make_interfering(self, interferers: InterfererMap) -> Channel:
-        """Return the channel from other servers' devices to the rows, alike but for its draws and
-        gains."""
+        """Return the channel from other servers' devices to the rows.
+
+        It has the same distribution, with other draws and gains.
+        """
         budget = interferers.gather_budget(self.budget)
         devices = budget.gain.shape[1]
         return type(self)(self.settings, budget, devices, interferers.streams, self.hyper)
 
     @property
     def unit_mean_amplitude(self) -> float | Tensor | None:
-        """Return E|h|, a number or [S, 1] or [S, K]; None where it is not known in closed form."""
+        """E|h| at large-scale gain 1: a number, [S, 1] or [S, K]; None without a closed form."""
         return None
 
     def compute_mean_inverse(
         self, threshold: float, gain: float, error_variance: float
     ) -> float | None:
-        """Return E[1/g; g >= threshold] of what is believed of one device's power gain.
+        """Compute E[1/g; g >= threshold] of a device's estimated power gain g.
 
         Parameters
         ----------
-        threshold : linear, above 0.
-        gain : the device's large-scale power gain.
-        error_variance : of the estimate's complex normal error e, where E|h|^2 = 1.
+        threshold : float
+            Linear threshold, above 0.
+        gain : float
+            Large-scale power gain of the device.
+        error_variance : float
+            Variance of the estimate's complex normal error e, at E|h|^2 = 1.
 
         Returns
         -------
-        The mean of 1/g over g = gain |h + e|^2 from the threshold on, 0 below it; None where it is
-        not known in closed form.
+        float or None
+            Mean of 1/g over g = gain |h + e|^2 at or above the threshold, and of 0 below it; None
+            without a closed form.
         """
         return None
 
@@ -241,18 +295,27 @@ def compute_link_budget(
     streams: Streams,
     power_db: np.ndarray | None = None,
 ) -> LinkBudget:
-    """Return the budgets of S trials over K devices.
+    """Compute the power budgets and gains of S trials over K devices.
 
-    Physical, with `path_loss_db` or on a channel that has a path loss of its own and no `snr_db`:
-    transmit power over thermal noise in the band, and the path loss is the gain; else `snr_db` is
-    the budget at gain 1.
+    With `path_loss_db`, or on a channel with its own path loss and without `snr_db`, budgets are
+    physical: transmit power over thermal noise in the band, and the path loss is the gain.
+    Otherwise `snr_db` is the budget at gain 1.
 
     Parameters
     ----------
-    sections : S, the channel's settings of each trial.
-    devices : K.
-    streams : of the S trials.
-    power_db : [S, K] dB that devices' budgets are above the channel's.
+    sections : sequence of ChannelSettings [S]
+        Settings of the channel in each trial.
+    devices : int
+        Number of devices, K.
+    streams : Streams
+        Random streams of the S trials.
+    power_db : ndarray [S, K], optional
+        Power budgets of the devices relative to the channel's, in dB.
+
+    Returns
+    -------
+    LinkBudget
+        Budgets over the noise, and gains, [S, K] each.
     """
     rows, budgets, device = [], [], streams.device
     for section in sections:

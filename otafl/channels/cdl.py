@@ -1,14 +1,16 @@
-"""Delay and scatter by a clustered delay line of 3GPP, CDL-A to CDL-E, on an OFDM grid.
+"""Clustered delay line of 3GPP, CDL-A to CDL-E, on an OFDM grid.
 
 A cluster has 20 rays at the tabulated angles (eq. 7.7-0a, Sionna's tables), so that the server's
-antennas are correlated and frequencies selective. CDL-A and CDL-B have 23 clusters, CDL-C 24, none
-with a line of sight; CDL-D has 13 and CDL-E 14, and a line of sight besides, of a K-factor of
-13.3 dB and 22 dB over the first cluster. It is that of an uplink: the server's antennas are a
-horizontal line at half a wavelength, a device has one, and all are vertical and omnidirectional.
+antennas are correlated and fading is frequency-selective. CDL-A and CDL-B have 23 clusters, CDL-C
+has 24, none with a line of sight. CDL-D has 13 and CDL-E 14 clusters, and a line of sight with a
+K-factor of 13.3 dB and 22 dB over the first cluster. The link is an uplink: the server's antennas
+are a horizontal line with half a wavelength between them, a device has one antenna, and all are
+vertical and omnidirectional.
 
-A device has a bearing of its own, by which all its angles at the server are turned (TR 38.901
-7.7.5.1 moves the mean angle likewise), and a random coupling of its rays' angles (step 8); both
-last for the run. Phases are random, that of the line of sight too: its distance is not known.
+Each device has a bearing, by which all its angles at the server are rotated (TR 38.901 7.7.5.1
+shifts the mean angle likewise), and a random coupling of its rays' angles (step 8). Both are
+constant during a run. Phases are random, also that of the line of sight, because its distance is
+unknown.
 
 References
 ----------
@@ -48,9 +50,21 @@ BEARING = declare_purpose("bearing", __name__)
 
 @dataclass(frozen=True)
 class Profile:
-    """Hold a table of clusters. power, delay: [C], delays of unit RMS spread. angles: [4, C]
-    degrees: azimuth and zenith at the server, azimuth and zenith at the device. spread: their 4
-    cluster spreads. los_power, los_angles [4]: of the line of sight. Powers sum to one."""
+    """Table of clusters of a CDL profile, with powers that sum to one.
+
+    Parameters
+    ----------
+    power, delay : Tensor, float64 [C]
+        Power of each cluster, and its delay at unit RMS delay spread.
+    angles : Tensor, float64 [4, C]
+        Azimuth and zenith at the server, azimuth and zenith at the device, in degrees.
+    spread : Tensor, float64 [4]
+        Cluster spread of each angle in degrees.
+    los_power : float
+        Power of the line of sight, 0 without one.
+    los_angles : Tensor, float64 [4]
+        Its angles in degrees.
+    """
 
     power: Tensor
     delay: Tensor
@@ -61,8 +75,10 @@ class Profile:
 
 
 def read_cdl_profile(letter: str) -> Profile:
-    """Return Sionna's table of CDL-A .. CDL-E. It is that of a downlink: departure is at the
-    server."""
+    """Read Sionna's table of CDL-A .. CDL-E, given the letter.
+
+    The table is for a downlink, so its departure angles are at the server.
+    """
     with keep_global_state():
         from sionna.phy.channel.tr38901 import models
     table: dict[str, Any] = models.load_json(models.parameter_file(f"CDL-{letter}.json"))
@@ -73,7 +89,7 @@ def read_cdl_profile(letter: str) -> Profile:
         torch.tensor([table[key] for key in keys], dtype=torch.float64)
         for keys in (("aod", "zod", "aoa", "zoa"), ("cASD", "cZSD", "cASA", "cZSA"))
     )
-    first = 1 if table["los"] else 0  # the line of sight comes before the clusters
+    first = 1 if table["los"] else 0  # the line of sight precedes the clusters
     return Profile(
         power=power[first:],
         delay=delay[first:],
@@ -87,14 +103,23 @@ def read_cdl_profile(letter: str) -> Profile:
 def build_cdl_rays(
     profile: Profile, coupling: Tensor, bearing: Tensor, delay_spread_s: Tensor
 ) -> Rays:
-    """Return the rays of U x K devices, the line of sight a path of its own, the last.
+    """Build the rays of U x K devices; the line of sight is the last path.
 
     Parameters
     ----------
-    profile : the table.
-    coupling : [U, K, 4, C, 20] int64, the order of each angle's rays in a cluster.
-    bearing : [U, K] radians.
-    delay_spread_s : [U].
+    profile : Profile
+        Table of clusters.
+    coupling : Tensor, int64 [U, K, 4, C, 20]
+        Order of each angle's rays in a cluster.
+    bearing : Tensor, float64 [U, K]
+        Bearings in radians.
+    delay_spread_s : Tensor, float64 [U]
+        RMS delay spread in seconds.
+
+    Returns
+    -------
+    Rays
+        Powers, delays and angles of the rays.
     """
     offset = torch.tensor(RAY_OFFSETS, dtype=torch.float64, device=coupling.device)
     offset = torch.stack([offset, -offset], -1).view(-1)  # 20, in the table's order
@@ -123,14 +148,14 @@ def build_cdl_rays(
 
 
 class Cdl(Channel):
-    """Give h [S, K, A, B, F] complex, E|h|^2 = 1."""
+    """CDL channel; h [S, K, A, B, F] is complex with E|h|^2 = 1."""
 
     class Settings(GeometricSettings):
         name: Literal["cdl-a", "cdl-b", "cdl-c", "cdl-d", "cdl-e"] = "cdl-a"
         delay_spread_s: float = declare_delay_spread()
         sector_deg: float = Field(120.0, ge=0, le=360)
-        """sector in degrees over which the devices' bearings from the server are spread evenly at
-        random; 0: all see the angles of the profile"""
+        """sector in degrees, in which the devices' bearings from the server are uniform; 0: all
+        devices have the angles of the profile"""
 
     settings: Settings
 
@@ -156,11 +181,11 @@ class Cdl(Channel):
         return self._states.get_state(round)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, F]."""
+        """Draw h [R, U, K, A, F]."""
         return self.waves.compute_response(self._draw_taps(index, time_s))
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, L]."""
+        """Draw the amplitudes of the paths, [R, U, K, A, L]."""
         if self._velocity is None:
             return self.waves.draw_taps(index)
         return self.waves.compute_moved_taps(time_s[:, :, None, None] * self._velocity)

@@ -1,14 +1,14 @@
-"""Drop devices in a cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
+"""Cell of 3GPP: urban micro (umi), urban macro (uma) or rural macro (rma).
 
-Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`).
-Large-scale gain, which is path loss, penetration loss and shadowing, is apart from the fading,
+Line of sight, path loss, shadowing, indoor loss and rays come from Sionna (`cell_drop`). The
+large-scale gain, which is path loss, penetration loss and shadowing, is separate from the fading,
 whose mean power is one. Without `snr_db`, budgets are `tx_power_dbm` over thermal noise; with it,
-they are the SNR at the trial's mean gain. Antennas are as in the CDL profiles.
+they are the SNR at the trial's mean gain. Antennas are those of the CDL profiles.
 
-A drop lasts for the run: line of sight, being indoors, penetration loss, angles and delays of the
-clusters stay as they are. Standing devices' phases are drawn anew in each round. With `mobility:
-linear`, path loss follows the position, and shadowing is a normal field over the cell with the
-standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop.
+A drop is constant during a run: line of sight, indoor or outdoor, penetration loss, and angles and
+delays of the clusters. Phases of devices that do not move are drawn in each round. With `mobility:
+linear`, path loss follows the position, and shadowing is a normal random field over the cell with
+the standard's correlation exp(-d / d_cor) (eq. 7.4-5), conditioned on its value in the drop.
 
 References
 ----------
@@ -47,7 +47,7 @@ from otafl.core.units import db_to_linear
 SHADOWING = declare_purpose("shadowing", __name__)
 
 FIELD_WAVES = 128
-"""Cosines of a field of shadowing."""
+"""Number of cosines in a shadowing field."""
 
 
 def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: Any) -> Any:
@@ -58,70 +58,79 @@ def _declare_by_name(defaults: Mapping[str, Any], description: str, **bounds: An
 
 
 class Cell(Channel):
-    """Give h [S, K, A, B, F] complex, E|h|^2 = 1 over the phases of the rays.
+    """Channel of a 3GPP cell; h [S, K, A, B, F] is complex.
 
-    line_of_sight, indoor: [S, K] bool. links: the whole drop, of the U trials that differ.
+    E|h|^2 = 1 over the phases of the rays.
+
+    Attributes
+    ----------
+    line_of_sight, indoor : Tensor, bool [S, K]
+        Devices with a line of sight, and devices indoors.
+    links : CellDrop
+        The whole drop, of the U trials that differ.
     """
 
     class Settings(GeometricSettings):
         name: Literal["umi", "uma", "rma"] = "umi"
         cell_radius_m: float = _declare_by_name(
             {"umi": 100.0, "uma": 250.0, "rma": 2500.0},
-            "radius in metres of the disc around the server: half of an inter-site distance, 100 "
-            "in umi, 250 in uma, 2500 in rma",
+            "radius of the disc around the server in metres, half of an inter-site distance; 100 "
+            "in umi, 250 in uma, 2500 in rma by default",
             gt=0,
         )
         min_distance_m: float = _declare_by_name(
             {"umi": 10.0, "uma": 35.0, "rma": 35.0},
-            "least horizontal distance of a device, metres; 10 in umi, else 35",
+            "smallest horizontal distance of a device in metres; 10 in umi, else 35 by default",
             gt=0,
         )
         server_height_m: float = _declare_by_name(
             {"umi": 10.0, "uma": 25.0, "rma": 35.0},
-            "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma",
+            "height of the server's antennas in metres; 10 in umi, 25 in uma, 35 in rma by default",
             gt=0,
         )
         device_height_m: float = Field(1.5, ge=1.5, le=10)
-        """height of the devices in metres, all the same as in Sionna's topologies"""
+        """height of all devices in metres"""
         indoor_probability: float = _declare_by_name(
             {"umi": 0.8, "uma": 0.8, "rma": 0.5},
-            "share of devices that are indoors; 0.5 in rma, else 0.8",
+            "fraction of devices that are indoors; 0.5 in rma, else 0.8 by default",
             ge=0,
             le=1,
         )
         o2i_loss: Literal["low", "high"] = "low"
-        """building penetration loss (TR 38.901 7.4.3); below 6 GHz the same in umi and uma"""
+        """building penetration loss (TR 38.901 7.4.3); below 6 GHz equal in umi and uma for both
+        values"""
         shadowing: bool = True
-        """whether shadow fading is part of the gain"""
+        """whether shadow fading is part of the large-scale gain"""
         mobility: Literal["none", "linear"] = "none"
-        """linear: devices walk straight on at speed_kmh and are reflected at the edge of the cell,
-        and distance, path loss and shadowing follow; none: speed_kmh is seen by the fading alone"""
+        """motion of the devices: linear, straight on at speed_kmh with reflection at the edge of
+        the cell, so that distance, path loss and shadowing change; or none, where speed_kmh
+        affects only the fading"""
         in_car: bool | None = _declare_by_name(
             {"umi": None, "uma": None, "rma": True},
-            "of rma, whether devices that are not indoors are in cars, N(9 dB, 5 dB) down (TR "
-            "38.901 Table 7.2-3); true",
+            "whether outdoor devices of rma are in cars, with a loss of N(9 dB, 5 dB) (TR 38.901 "
+            "Table 7.2-3); true in rma, and not available in umi and uma",
         )
 
         def find_conflicts(self) -> Iterator[str]:
             yield from super().find_conflicts()
             if self.path_loss_db is not None:
                 yield (
-                    f"path_loss_db {self.path_loss_db:g}: the cell has a path loss of its own; "
+                    f"path_loss_db: got {self.path_loss_db:g}, but the cell has its own path loss; "
                     "leave it out, or give snr_db for a mean SNR"
                 )
             if self.min_distance_m >= self.cell_radius_m:
                 yield (
-                    f"min_distance_m {self.min_distance_m:g} leaves no room in cell_radius_m "
-                    f"{self.cell_radius_m:g}; a smaller one would do"
+                    f"min_distance_m: got {self.min_distance_m:g}, but cell_radius_m is only "
+                    f"{self.cell_radius_m:g}; use a smaller distance"
                 )
             if self.mobility == "linear" and self.speed_kmh is None:
-                yield "mobility 'linear' needs speed_kmh, say 3"
+                yield "mobility: 'linear' needs speed_kmh; set it, e.g. to 3"
             if self.name == "rma" and self.o2i_loss != "low":
-                yield "o2i_loss 'high' is not defined for rma (TR 38.901 7.4.3); low would do"
+                yield "o2i_loss: 'high' is not defined for rma (TR 38.901 7.4.3); use low"
             if (self.in_car is None) == (self.name == "rma"):
                 yield (
-                    f"in_car: {str(self.in_car).lower()}: there are cars in rma, where it is true "
-                    "or false, and not in umi and uma, where it is left out"
+                    f"in_car: expected true or false in rma, and no value in umi and uma, got "
+                    f"{str(self.in_car).lower()} in {self.name}"
                 )
 
         @model_serializer(mode="wrap")
@@ -173,7 +182,7 @@ class Cell(Channel):
         return torch.where(self.budget.is_physical[:, None], torch.ones_like(mean), mean)
 
     def _draw_positions(self, devices: int) -> tuple[Tensor, Tensor]:
-        """Place so many devices: [U, K, 3] metres from the server, and who is indoors [U, K]."""
+        """Draw positions [U, K, 3] in metres, and which devices are indoors, [U, K] bool."""
         settings = self.settings
         return draw_positions(
             Pairs(self.streams, devices, self.budget.bandwidth_hz),
@@ -187,7 +196,7 @@ class Cell(Channel):
         return _InterferingCells(self, interferers)
 
     def _draw_drop(self) -> SionnaCell:
-        """Drop the devices, and return whom to ask about them later."""
+        """Drop the devices, and return the model of their links for later queries."""
         settings, streams, devices = self.settings, self.streams, self.devices
         position, indoor = self._draw_positions(-(-devices // DEVICES_PER_DROP) * DEVICES_PER_DROP)
         sionna = SionnaCell(settings)
@@ -213,11 +222,11 @@ class Cell(Channel):
         return (gain / self._unit).to(self.budget.gain) * self.budget.gain
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, F]."""
+        """Draw h [R, U, K, A, F]."""
         return self._waves.compute_response(self._draw_taps(index, time_s))
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, L]."""
+        """Draw the amplitudes of the paths, [R, U, K, A, L]."""
         if self._velocity is None:
             return self._waves.draw_taps(index)
         if self._moves:
@@ -231,7 +240,7 @@ class Cell(Channel):
         return reflect_at_circle(self._start, self._velocity, self.settings.cell_radius_m, time_s)
 
     def _compute_gains(self, first: int, rounds: int) -> Tensor:
-        """Return the large-scale gains [rounds, S, K] at the beginning of each of the rounds."""
+        """Compute the large-scale gains [rounds, S, K] at the beginning of each round."""
         round = torch.arange(first, first + rounds, dtype=torch.float64, device=self._start.device)
         position = self._get_position(round[:, None] * self.settings.round_interval_s)
         loss = self._sionna.compute_path_loss_db(position, self._indoor, self.links.clear)
@@ -242,7 +251,7 @@ class Cell(Channel):
 
 
 class _InterferingCells(Cell):
-    """The links of other cells' devices, which are where their own cell has them."""
+    """Links of other cells' devices, at the positions of those devices in their own cell."""
 
     def __init__(self, own: Cell, elsewhere: InterfererMap) -> None:
         self._own, self._elsewhere = own, elsewhere
@@ -257,7 +266,7 @@ class _InterferingCells(Cell):
         spread = self._own._pairs.expand_to_trials
         position = self._shift_to_server(spread(self._own._start)[None])[0]
         indoor = self._elsewhere.gather_devices(spread(self._own._indoor))[self._pairs.rows]
-        filler = -(-devices // position.shape[1])  # drops are whole batches
+        filler = -(-devices // position.shape[1])  # drops consist of whole batches
         return position.repeat(1, filler, 1)[:, :devices], indoor.repeat(1, filler)[:, :devices]
 
     def _get_position(self, time_s: Tensor) -> Tensor:
@@ -266,21 +275,42 @@ class _InterferingCells(Cell):
         return self._shift_to_server(own._pairs.expand_to_trials(there, 1))
 
     def _shift_to_server(self, position: Tensor) -> Tensor:
-        """Return the others' places about this server, [R, U, J K, 3], given those about their own,
-        [R, S, K, 3]."""
+        """Return the others' positions about this server, [R, U, J K, 3].
+
+        `position` [R, S, K, 3] is about their own server.
+        """
         seen = position[:, self._elsewhere.row_index]  # [R, S, J, K, 3]
         shift = torch.nn.functional.pad(self._elsewhere.shift_m, (0, 1)).to(seen)
         return (seen + shift[:, :, None]).flatten(2, 3)[:, self._pairs.rows]
 
 
 class ShadowingField:
-    """Shadow devices by their positions: normal in dB, with the correlation exp(-d / d_cor) over
-    distances d, and with Sionna's value where the device was dropped.
+    """Shadow fading by position, normal in dB.
 
-    One field G of unit variance for each trial and each of line of sight, none, and indoors, as a
-    sum of cosines: exp(-d) is the characteristic function of the planar Cauchy law, so wave
-    vectors have the radius sqrt(1 / (1 - u)^2 - 1) for a uniform u. Conditioning on one value:
-    G(x) + exp(-|x - x_0| / d_cor) (g_0 - G(x_0)).
+    Its correlation over a distance d is exp(-d / d_cor), and it has Sionna's value at the position
+    of the drop.
+
+    Parameters
+    ----------
+    links : CellDrop
+        Links of U x K devices.
+    start : Tensor, float64 [U, K, 3]
+        Their positions in the drop, in metres.
+    indoor : Tensor, bool [U, K]
+        Devices indoors.
+    pairs : Pairs
+        Random streams of the pairs.
+
+    Notes
+    -----
+    Each trial has one field G of unit variance for each of line of sight, no line of sight, and
+    indoors, as a sum of cosines. Because exp(-d) is the characteristic function of the planar
+    Cauchy distribution, wave vectors have the radius sqrt(1 / (1 - u)^2 - 1) for a uniform u.
+    Conditioned on the value g_0 at x_0, the field is
+
+    .. math::
+
+        G(x) + e^{-|x - x_0| / d_{cor}} (g_0 - G(x_0))
     """
 
     def __init__(self, links: CellDrop, start: Tensor, indoor: Tensor, pairs: Pairs) -> None:
@@ -297,13 +327,13 @@ class ShadowingField:
         self._missing = links.shadowing_db / self._std - self._compute_field(start[None])
 
     def __call__(self, position: Tensor) -> Tensor:
-        """Return [R, U, K] dB at positions [R, U, K, 3]."""
+        """Return the shadowing [R, U, K] in dB at positions [R, U, K, 3]."""
         way = (position - self._start)[..., :2].norm(dim=-1)
         fixed = (-way / self._distance).exp() * self._missing
         return self._std * (self._compute_field(position) + fixed)
 
     def _compute_field(self, position: Tensor) -> Tensor:
-        """Return G, [R, U, K]."""
+        """Compute G, [R, U, K]."""
         place = position[..., :2] / self._distance[..., None]
         angle = (self._vector * place[..., None, :]).sum(-1) + self._phase
         return angle.cos().sum(-1) * math.sqrt(2.0 / FIELD_WAVES)

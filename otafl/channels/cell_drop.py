@@ -1,15 +1,15 @@
-"""Drop devices in a 3GPP cell by Sionna.
+"""Drop of devices in a 3GPP cell, drawn by Sionna.
 
-It draws line of sight, path loss, penetration loss, large-scale parameters and rays of TR 38.901
-7.4 and 7.5 steps 2 to 9, in float64 on the CPU.
+Sionna draws line of sight, path loss, penetration loss, large-scale parameters and rays of TR
+38.901 7.4 and 7.5, steps 2 to 9, in float64 on the CPU.
 
-Devices are handed to Sionna 64 at a time, each batch with a seed of its own, so that the first
-devices' drop does not depend on how many there are; large-scale parameters are correlated in space
-(step 4) within a batch.
+Sionna gets 64 devices at a time, each batch with its own seed, so that the drop of the first
+devices does not depend on their number. Large-scale parameters are correlated in space (step 4)
+within a batch.
 
-Devices are placed uniformly in a ring around the server, and stand, or walk straight on with
-reflection at the edge of the cell. Positions are functions of time. Who walks may come nearer to
-the server than devices are placed.
+Positions are uniform in a ring around the server. Devices do not move, or move straight on with
+reflection at the edge of the cell; positions are functions of time. A moving device may come nearer
+to the server than the ring.
 """
 
 from __future__ import annotations
@@ -33,27 +33,42 @@ POSITION = declare_purpose("position", __name__)
 CPU = torch.device("cpu")
 
 DEVICES_PER_DROP = 64
+"""Devices that are given to Sionna at a time."""
 
 SHADOWING = 3
-"""Place of shadow fading among Sionna's large-scale parameters."""
+"""Position of shadow fading in Sionna's large-scale parameters."""
 
 SUBCLUSTERS = ((0, 1, 2, 3, 4, 5, 6, 7, 18, 19), (8, 9, 10, 11, 16, 17), (12, 13, 14, 15))
-"""TR 38.901 Table 7.5-5: rays of the three sub-clusters of each of the two strongest clusters."""
+"""Rays of the three sub-clusters of the two strongest clusters (TR 38.901 Table 7.5-5)."""
 
 SUBCLUSTER_DELAYS = (0.0, 1.28, 2.56)
-"""Their delays, in cluster delay spreads."""
+"""Delays of the sub-clusters, in cluster delay spreads."""
 
 
 @dataclass(frozen=True)
 class CellDrop:
-    """Hold the links of U x K devices, float64.
+    """Links of U x K devices, float64.
 
-    line_of_sight: [U, K] bool; clear: [U, K] bool, up to the building that a device may be in.
-    path_loss_db: outdoors. penetration_db: into buildings and cars. shadowing_db: gain of shadow
-    fading, with its standard deviation and correlation distance. k_factor: of the line of sight, 0
-    without. Clusters C: power [U, K, C], which sums to one, delay_s; angles [U, K, 4, C, 20]
-    radians: azimuth and zenith at the server, azimuth and zenith at the device. los_angles [U, K,
-    4]. strongest: [U, K, 2]. cluster_spread_s: [U, K].
+    Parameters
+    ----------
+    line_of_sight, clear : Tensor, bool [U, K]
+        Whether a device has a line of sight, and whether there is one up to its building.
+    path_loss_db, penetration_db : Tensor [U, K]
+        Path loss outdoors, and loss into buildings and cars.
+    shadowing_db, shadowing_std_db, shadowing_distance_m : Tensor [U, K]
+        Gain of shadow fading, its standard deviation and correlation distance.
+    k_factor : Tensor [U, K]
+        K-factor of the line of sight, linear; 0 without one.
+    power, delay_s : Tensor [U, K, C]
+        Powers of the clusters, which sum to one, and delays in seconds.
+    angles : Tensor [U, K, 4, C, 20]
+        Azimuth and zenith at the server, azimuth and zenith at the device, in radians.
+    los_angles : Tensor [U, K, 4]
+        The same for the line of sight.
+    strongest : Tensor, int64 [U, K, 2]
+        The two strongest clusters.
+    cluster_spread_s : Tensor [U, K]
+        Cluster delay spread in seconds.
     """
 
     line_of_sight: Tensor
@@ -72,18 +87,24 @@ class CellDrop:
     cluster_spread_s: Tensor
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> CellDrop:
-        """Return the drop with every tensor changed."""
+        """Return the drop with a function applied to every tensor."""
         return CellDrop(*(change(getattr(self, field.name)) for field in fields(self)))
 
 
 def join_drops(parts: list[CellDrop], dim: int) -> CellDrop:
-    """Return drops joined along a dimension."""
+    """Join drops along a dimension."""
     names = [field.name for field in fields(CellDrop)]
     return CellDrop(*(torch.cat([getattr(part, name) for part in parts], dim) for name in names))
 
 
 class SionnaCell:
-    """Ask Sionna about the links of a cell with these settings."""
+    """Sionna's model of the links of a cell.
+
+    Parameters
+    ----------
+    settings : Cell.Settings
+        Settings of the cell.
+    """
 
     def __init__(self, settings: Any) -> None:
         with keep_global_state():
@@ -101,7 +122,22 @@ class SionnaCell:
         self._settings = settings
 
     def draw_drop(self, pairs: Pairs, position: Tensor, indoor: Tensor) -> CellDrop:
-        """Draw the links of devices at positions [U, K, 3], indoors [U, K]; K a multiple of 64."""
+        """Draw the links of K devices, a multiple of 64.
+
+        Parameters
+        ----------
+        pairs : Pairs
+            Random streams of U trials.
+        position : Tensor, float64 [U, K, 3]
+            Positions in metres from the server.
+        indoor : Tensor, bool [U, K]
+            Devices indoors.
+
+        Returns
+        -------
+        CellDrop
+            Links of U x K devices.
+        """
         rows = pairs.rows.tolist()
         batches = []
         for batch in range(position.shape[1] // DEVICES_PER_DROP):
@@ -115,8 +151,10 @@ class SionnaCell:
         return join_drops(batches, 1)
 
     def draw_batch(self, seed: int, position: Tensor, indoor: Tensor) -> CellDrop:
-        """Draw one trial's batch [1, 64, 3]. Sionna's links are [1, server, device]; its angles of
-        departure are those at the server."""
+        """Draw one trial's batch [1, 64, 3].
+
+        Sionna's links are [1, server, device], and its angles of departure are those at the server.
+        """
         made = self.scenario
         for generator in (made, self._large_scale, self._small_scale):
             generator.reset_topology()
@@ -140,7 +178,7 @@ class SionnaCell:
             shadowing_std_db=10.0 * made.lsp_log_std[:, 0, :, SHADOWING],
             shadowing_distance_m=made.get_param("corrDistSF")[:, 0],
             k_factor=torch.where(los, lsp.k_factor[:, 0], 0.0),
-            power=powers / powers.sum(-1, keepdim=True),  # without the clusters that step 6 drops
+            power=powers / powers.sum(-1, keepdim=True),  # step 6 removes weak clusters
             delay_s=rays.delays[:, 0],
             angles=torch.stack([angle[:, 0] for angle in angles], 2),
             los_angles=torch.stack([angle[:, 0] for angle in los_angles], 2).deg2rad(),
@@ -149,10 +187,20 @@ class SionnaCell:
         )
 
     def compute_path_loss_db(self, position: Tensor, indoor: Tensor, clear: Tensor) -> Tensor:
-        """Return the path loss outdoors [R, U, K] at positions [R, U, K, 3] (Table 7.4.1-1).
+        """Compute the path loss outdoors at given positions (Table 7.4.1-1).
 
-        indoor, clear: [U, K] bool, as in the drop. One device a topology: no distances between
-        devices are needed.
+        Parameters
+        ----------
+        position : Tensor, float64 [R, U, K, 3]
+            Positions in metres from the server.
+        indoor, clear : Tensor, bool [U, K]
+            As in `CellDrop`.
+
+        Returns
+        -------
+        Tensor, float64 [R, U, K]
+            Path loss in dB. Each device is a topology of its own, because no distances between
+            devices are needed.
         """
         shape = position.shape[:-1]
 
@@ -168,8 +216,8 @@ class SionnaCell:
     def _place(self, position: Tensor, indoor: Tensor, los: Tensor | str) -> None:
         """Place devices at positions [N, n, 3], indoors [N, n]; the server is at the origin.
 
-        Sionna keeps what it is given and later writes to it, so each tensor is its own. los: bool,
-        or "random".
+        Sionna keeps its arguments and later writes to them, so each tensor is a copy. `los` is
+        bool, or "random".
         """
         height_m, in_car = self._settings.server_height_m, self._settings.in_car
         server = position.new_tensor([0.0, 0.0, height_m]).repeat(len(position), 1, 1)
@@ -180,9 +228,21 @@ class SionnaCell:
 
 
 def build_cell_rays(drop: CellDrop) -> Rays:
-    """Return step 11's rays and paths: the two strongest clusters are split into three sub-clusters
-    each (eq. 7.5-27); the line of sight is a path of its own, the last, of zero power where there
-    is none."""
+    """Build step 11's rays and paths.
+
+    The two strongest clusters are split into three sub-clusters each (eq. 7.5-27). The line of
+    sight is the last path, with zero power if there is none.
+
+    Parameters
+    ----------
+    drop : CellDrop
+        Links of U x K devices.
+
+    Returns
+    -------
+    Rays
+        Powers, delays and angles of the rays.
+    """
     clusters = drop.power.shape[-1]
     rank = torch.zeros_like(drop.power).scatter(
         -1, drop.strongest, drop.power.new_tensor([-2.0, -1.0]).expand_as(drop.strongest)
@@ -215,8 +275,24 @@ def build_cell_rays(drop: CellDrop) -> Rays:
 def draw_positions(
     pairs: Pairs, inner_m: float, outer_m: float, height_m: float, indoor_probability: float
 ) -> tuple[Tensor, Tensor]:
-    """Draw positions [U, K, 3] in metres, float64, uniform over the ring between two radii, and who
-    is indoors, [U, K] bool."""
+    """Draw positions uniformly over the ring between two radii, and which devices are indoors.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        Random streams of U x K devices.
+    inner_m, outer_m, height_m : float
+        Radii of the ring, and height of the devices, in metres.
+    indoor_probability : float
+        Probability that a device is indoors.
+
+    Returns
+    -------
+    position : Tensor, float64 [U, K, 3]
+        Positions in metres.
+    indoor : Tensor, bool [U, K]
+        Devices indoors.
+    """
     area, turn, door = pairs.draw_static_uniform(POSITION, (3,)).double().unbind(-1)
     inner, outer = inner_m**2, outer_m**2
     distance = (inner + area * (outer - inner)).sqrt()
@@ -227,17 +303,26 @@ def draw_positions(
 
 
 def reflect_at_circle(position: Tensor, velocity: Tensor, radius: float, time_s: Tensor) -> Tensor:
-    """Return the positions [R, U, K, 3] of devices that are reflected at a circle.
+    """Return the positions of devices that are reflected at a circle.
 
-    After the first chord, all chords are equally long, and each is the one before, turned by the
-    same angle. Before time 0 they have come the same way back.
+    After the first chord, all chords are equally long, and each is the previous one rotated by the
+    same angle. Before time 0, devices have come the same way back.
 
     Parameters
     ----------
-    position : [U, K, 3] metres, at time 0.
-    velocity : [U, K, 3] m/s, horizontal.
-    radius : of the circle, metres.
-    time_s : [R, U].
+    position : Tensor, float64 [U, K, 3]
+        Positions at time 0 in metres.
+    velocity : Tensor, float64 [U, K, 3]
+        Horizontal velocities in m/s.
+    radius : float
+        Radius of the circle in metres.
+    time_s : Tensor [R, U]
+        Times in seconds.
+
+    Returns
+    -------
+    Tensor, float64 [R, U, K, 3]
+        Positions in metres.
     """
     start, speed = position[..., :2], velocity[..., :2].norm(dim=-1, keepdim=True)
     way = torch.where(time_s < 0, -1.0, 1.0)[:, :, None, None].to(speed)

@@ -1,17 +1,17 @@
-"""Fade by a function of the user's, of the random draws:
+"""User-defined fading, a function of random draws: channel(draw, **options) -> h.
 
-    channel(draw, **options) -> h
+The result h is complex or real [R, S, K], for R rounds, S trials and K devices, or [R, S, K, A] for
+A antennas at the server. E|h|^2 = 1, because the common keys give the large-scale gain
+(`path_loss_db`). The options are the other keys of the section, without those that all channels
+have. A class is instantiated once, with the options, and its instance is called with the draws.
+`draw` is a `Draws`. h is constant over a payload. The h of a round must not depend on the other
+rounds in the call.
 
-h: [R, S, K] complex or real, of R rounds, S trials and K devices, or [R, S, K, A] for A antennas
-at the server; E|h|^2 = 1, large-scale gain being the common keys' affair (`path_loss_db`). options:
-the other keys of the section, without those that all channels have. A class is made once, with
-the options, and its instance called with the draws. `draw` is a `Draws`. h lasts for the whole
-payload and must be a function of each round alone, not of the other rounds in the call.
-
-Shapes and numbers are checked in every call, and at the start that rounds do not mix and that the
-mean of |h|^2 is 1; an attribute `unit_power = False` leaves the last out, for a channel that has
-gains of its own. `correlation_rounds = 100` says after how many rounds fading is as good as
-independent (default 1), so that long-term statistics look at rounds so far apart.
+Shapes and numbers are checked in every call. Before the first round it is checked that rounds do
+not affect each other, and that the mean of |h|^2 is 1. An attribute `unit_power = False` skips the
+last check, for a channel that has gains of its own. `correlation_rounds = 100` is the number of
+rounds after which fading is practically independent (default 1); long-term statistics use rounds so
+far apart.
 """
 
 from __future__ import annotations
@@ -41,18 +41,35 @@ MIN_ROUNDS = 16
 CHECKED_NUMBERS = 1 << 18
 STANDARD_ERRORS = 6.0
 MIN_DEVIATION = 0.02
-"""The mean of |h|^2 over so many rounds, or of so many numbers, is refused if it is further from 1
-than so many standard errors and this."""
+"""Smallest deviation of the mean of |h|^2 from 1 that is refused.
+
+It must also be `STANDARD_ERRORS` standard errors, over `MIN_ROUNDS` to `CHECKED_ROUNDS` rounds with
+about `CHECKED_NUMBERS` numbers.
+"""
 
 NUMBERS_AT_ONCE = 1 << 18
 
 
 class Draws(Renamed):
-    """Draw random numbers of S trials and K devices in R rounds, from the streams of the run: they
-    depend on seed, trial, device, round and on which draw of a call it is.
+    """Random numbers of S trials and K devices in R rounds, from the streams of the run.
 
-    trials: S. devices: K. rounds: [R, 1, 1] int64, below 0 where belated estimates (csi: delay) go
-    back to before the run.
+    They depend on seed, trial, device, round, and the order of the draws in a call.
+
+    Parameters
+    ----------
+    streams : Streams
+        Random streams of the S trials.
+    devices : int
+        Number of devices, K.
+    rounds : Tensor, int64 [R]
+        The rounds.
+
+    Attributes
+    ----------
+    trials, devices : int
+        S and K.
+    rounds : Tensor, int64 [R, 1, 1]
+        The rounds; those before the run, for delayed estimates (`csi: delay`), are below 0.
     """
 
     def __init__(self, streams: Streams, devices: int, rounds: Tensor) -> None:
@@ -63,8 +80,10 @@ class Draws(Renamed):
         self.rounds = rounds[:, None, None]
 
     def draw_uniform(self, *shape: int, fixed: bool = False) -> Tensor:
-        """Draw [R, S, K, *shape] uniform in (0, 1); fixed: [1, S, K, *shape], the same in all
-        rounds."""
+        """Draw [R, S, K, *shape] uniform in (0, 1).
+
+        With `fixed` the numbers are the same in all rounds: [1, S, K, *shape].
+        """
         rounds = torch.zeros_like(self.rounds[:1]) if fixed else self.rounds
         purpose = FADING / "own" / self._count
         self._count += 1
@@ -74,18 +93,21 @@ class Draws(Renamed):
         return values.view(len(rounds), self.trials, self.devices, *shape)
 
     def draw_normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """Draw [R, S, K, *shape] standard normal; fixed as of `draw_uniform`."""
+        """Draw [R, S, K, *shape] standard normal; `fixed` as of `draw_uniform`."""
         uniform = self.draw_uniform(*shape, fixed=fixed)
         return torch.special.ndtri(uniform.double()).to(uniform.dtype)
 
     def draw_complex_normal(self, *shape: int, fixed: bool = False) -> Tensor:
-        """Draw [R, S, K, *shape] complex, CN(0, 1); fixed as of `draw_uniform`."""
+        """Draw [R, S, K, *shape] complex, CN(0, 1); `fixed` as of `draw_uniform`."""
         return torch.view_as_complex(self.draw_normal(*shape, 2, fixed=fixed) * math.sqrt(0.5))
 
 
 class CustomChannel(Channel):
-    """Give h [S, K, A, 1, 1] complex. Long-term statistics are averages over many rounds; the mean
-    power is taken to be 1, as it is checked to be."""
+    """User-defined channel; h [S, K, A, 1, 1] is complex.
+
+    Long-term statistics are averages over many rounds. The mean power counts as 1, because it is
+    checked.
+    """
 
     class Settings(ChannelSettings, CustomPart):
         table: ClassVar = "channel"
@@ -94,7 +116,7 @@ class CustomChannel(Channel):
             return _bind_function(self)
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            """Return what is wrong with the function's name and with the keys that it is given."""
+            """Return faults of the function's name and of its keys."""
             try:
                 function, given = _load_function(self)
                 keys = loading.get_accepted_keys(function, len(given))
@@ -122,7 +144,7 @@ class CustomChannel(Channel):
         if isinstance(apart, bool) or not isinstance(apart, int) or apart < 1:
             raise UserError(
                 f"{self.settings.key}: the attribute correlation_rounds of "
-                f"'{self.settings.name}' is {apart!r}; a whole number from 1 on would do"
+                f"'{self.settings.name}' is {apart!r}; expected an integer of at least 1"
             )
         self.correlation_rounds = apart
         self._antennas: int | None = None
@@ -142,7 +164,7 @@ class CustomChannel(Channel):
 
     @functools.cached_property
     def unit_mean_amplitude(self) -> Tensor:
-        """Return E|h|, [S, K]."""
+        """E|h|, [S, K]."""
         total = torch.zeros_like(self.budget.gain)
         count = min(DRAWS, NUMBERS // self.devices)
         for amplitude in self._yield_distant_rounds(count):
@@ -150,7 +172,7 @@ class CustomChannel(Channel):
         return total / count
 
     def _yield_distant_rounds(self, count: int) -> Iterator[Tensor]:
-        """Yield |h| [R, S, K, A] of so many rounds far apart, some at a time."""
+        """Yield |h| [R, S, K, A] of `count` rounds far apart, some at a time."""
         rounds = FAR + self.correlation_rounds * torch.arange(count)
         for some in rounds.split(max(1, NUMBERS_AT_ONCE // self.budget.gain.numel())):
             yield self._draw_h(some).abs()
@@ -160,16 +182,19 @@ class CustomChannel(Channel):
         draw = Draws(self.streams, self.devices, rounds.to(self.streams.device))
         h = self._channel(draw)
         if not isinstance(h, Tensor):
-            self._refuse(f"returned a {type(h).__name__}; a tensor {self._format_expected(draw)}")
+            expected = self._format_expected(draw)
+            self._refuse(f"returned a {type(h).__name__}; expected a tensor {expected}")
         whole = len(rounds), draw.trials, draw.devices
         shape = tuple(h.shape)
         if h.dim() not in (3, 4) or shape[:3] not in (whole, (1, *whole[1:])) or 0 in shape:
-            self._refuse(f"returned the shape {list(shape)}; {self._format_expected(draw)}")
+            self._refuse(
+                f"returned the shape {list(shape)}; expected {self._format_expected(draw)}"
+            )
         h = h.to(self.streams.device, self.streams.dtype.to_complex())
         h = (h[..., None] if h.dim() == 3 else h).expand(len(rounds), -1, -1, -1)
         if self._antennas not in (None, h.shape[3]):
             self._refuse(
-                f"returned {h.shape[3]} antennas, before {self._antennas}; as many in all rounds"
+                f"returned {h.shape[3]} antennas; expected {self._antennas}, as in earlier rounds"
             )
         self._antennas = h.shape[3]
         finite = torch.isfinite(torch.view_as_real(h)).all(-1)
@@ -177,7 +202,7 @@ class CustomChannel(Channel):
             r, s, k, _ = (~finite).nonzero()[0].tolist()
             self._refuse(
                 f"returned an h that is not finite, in round {int(rounds[r])}, at trial {s}, "
-                f"device {k} of the stack; finite numbers"
+                f"device {k} of the stack; expected finite numbers"
             )
         return h
 
@@ -186,20 +211,20 @@ class CustomChannel(Channel):
         return f"[{shape}], rounds by trials by devices, or [{shape}, antennas]"
 
     def _check_rounds(self) -> None:
-        """Check that a round alone is what it is among others."""
+        """Check that a round does not depend on the other rounds of a call."""
         rounds = torch.tensor([5, 0, 6])
         among, alone = self._draw_h(rounds)[:1], self._draw_h(rounds[:1])
         if not torch.allclose(among, alone, rtol=1e-4, atol=1e-5):
             self._refuse(
-                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; an h "
-                "that is a function of each round alone, of `draw` and `draw.rounds`,"
+                "returned another h for round 5 alone than for rounds 5, 0 and 6 together; "
+                "expected an h that does not depend on the other rounds in `draw.rounds`"
             )
 
     def _check_power(self) -> None:
         """Check the mean of |h|^2 over rounds far apart, trials and devices.
 
-        It is compared with what it varies by over rounds and, for fading that lasts, over devices;
-        one device alone tells nothing.
+        Its deviation is compared with the standard errors over rounds and, for fading that is
+        constant, over devices. Of one device it shows nothing.
         """
         numbers = self.streams.num_trials * self.devices
         if numbers == 1:
@@ -214,31 +239,33 @@ class CustomChannel(Channel):
         errors = [float(power.mean(1 - dim).std()) / power.shape[dim] ** 0.5 for dim in (0, 1)]
         if abs(mean - 1.0) > max(STANDARD_ERRORS * max(errors), MIN_DEVIATION):
             self._refuse(
-                f"has a mean |h|^2 of {mean:.3g} over {count} rounds; E|h|^2 = 1, as by h / "
-                f"{math.sqrt(mean):.3g}, or the attribute unit_power = False"
+                f"has a mean |h|^2 of {mean:.3g} over {count} rounds; expected 1: return h / "
+                f"{math.sqrt(mean):.3g}, or set the attribute unit_power = False"
             )
 
     def _refuse(self, fault: str) -> NoReturn:
-        self.settings.refuse(f"{fault} would do")
+        self.settings.refuse(fault)
 
 
 def _load_function(settings: CustomChannel.Settings) -> tuple[Any, tuple[str, ...]]:
-    """Load the user's function or class, and tell what it is given by position."""
+    """Load the user's function or class, and the names of its positional arguments."""
     found = loading.load(settings.name, settings.key)
     return found, () if inspect.isclass(found) else ("draw",)
 
 
 def _bind_function(settings: CustomChannel.Settings) -> Callable[[Draws], Any]:
-    """Return the user's function with the section's keys; of a class, the instance made with
-    them."""
+    """Return the user's function with the section's keys.
+
+    A class is instantiated with them.
+    """
     made, given = _load_function(settings)
     loading.check_keys(made, settings.name, settings.key, settings.options, *given)
     if inspect.isclass(made):
         instance: Any = made(**settings.options)
         if not callable(instance):
             settings.refuse(
-                "is a class whose instances cannot be called; a method __call__(self, draw) would "
-                "do"
+                "is a class whose instances cannot be called; expected a method "
+                "__call__(self, draw)"
             )
         return instance
     bound = functools.partial(made, **settings.options)

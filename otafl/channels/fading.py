@@ -1,4 +1,4 @@
-"""Make fading: its streams, draws of many rounds at once, and antennas that are correlated."""
+"""Common parts of fading: streams, blocks of rounds, states, and correlation of antennas."""
 
 from __future__ import annotations
 
@@ -13,40 +13,56 @@ from otafl.core.contracts import ChannelState, Paths
 from otafl.core.rng import Purpose, Streams, declare_family
 
 FADING = declare_family("fading", __name__)
-"""The streams of all channels' fading."""
+"""Random streams of all channels' fading."""
 
 ROUNDS_PER_BLOCK = 64
+"""Rounds that are drawn at a time."""
 
 FAR = 1 << 30
-"""First of the rounds that long-term averages are over; no run gets there."""
+"""First of the rounds of long-term averages, which no run reaches."""
 
 DRAWS = 4096
 NUMBERS = 1 << 21
-"""Most rounds, and most channel gains of a trial, of an average."""
+"""Largest number of channel gains of a trial in an average; `DRAWS` is that of rounds."""
 
 
 def draw_static_uniform(
     streams: Streams, devices: int, purpose: Purpose, shape: tuple[int, ...]
 ) -> Tensor:
-    """Draw [S, K, *shape] uniform in (0, 1), for the whole run; double."""
+    """Draw [S, K, *shape] uniform in (0, 1), float64, constant during a run."""
     pair = torch.arange(streams.num_trials * devices, device=streams.device)
     draw = streams.draw_device_uniform(purpose, 0, pair // devices, pair % devices, shape)
     return draw.double().view(streams.num_trials, devices, *shape)
 
 
 class Fading(Protocol):
-    """Fading gives h of a round's first so many coherence blocks, by round and block alone."""
+    """Fading of a round's first coherence blocks, which depends only on round and block."""
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
-        """Draw h [S, K, A, blocks], complex. among: devices [n] int64, of any trial; what is said
-        of others may be anything finite. None: all."""
+        """Draw h [S, K, A, blocks], complex.
+
+        Parameters
+        ----------
+        round, blocks : int
+            The round, and the number of coherence blocks.
+        among : Tensor, int64 [n], optional
+            Devices of any trial whose fading is needed; that of others may be any finite number.
+            All if None.
+        """
 
 
 class RoundBlocks:
-    """Draw many rounds at once, and hand them out round by round.
+    """Cache that draws many rounds at a time and returns them one by one.
 
-    draw(first round, rounds) -> [rounds, ...]. A round's numbers must not depend on where a block
-    of rounds starts, so blocks start at multiples of their length.
+    A round's numbers must not depend on where a block of rounds starts, so blocks start at
+    multiples of their length.
+
+    Parameters
+    ----------
+    draw : callable
+        Maps the first round and the number of rounds to a Tensor [rounds, ...].
+    length : int
+        Rounds of a block.
     """
 
     def __init__(self, draw: Callable[[int, int], Tensor], length: int = ROUNDS_PER_BLOCK) -> None:
@@ -69,15 +85,25 @@ def build_block_state(
     later: Callable[[int], Tensor],
     paths: Callable[[int], Paths] | None = None,
 ) -> ChannelState:
-    """Return a channel's state, whose later blocks are drawn once, when they are asked for.
+    """Build a channel's state, whose later blocks are drawn when they are first needed.
 
     Parameters
     ----------
-    h : [S, K, A, 1, F], the first block.
-    gain : [S, K].
-    block_symbols : channel uses of a coherence block; None where it lasts for the payload.
-    later : blocks -> [S, K, A, blocks, F], the first of them h.
-    paths : as in `ChannelState`.
+    h : Tensor, complex [S, K, A, 1, F]
+        First coherence block.
+    gain : Tensor, float [S, K]
+        Large-scale gains.
+    block_symbols : int or None
+        Channel uses of a coherence block; None if it lasts for the payload.
+    later : callable
+        Maps a number of blocks to h [S, K, A, blocks, F], of which the first block is `h`.
+    paths : callable, optional
+        As in `ChannelState`.
+
+    Returns
+    -------
+    ChannelState
+        The state.
     """
     if block_symbols is None:
         return ChannelState(h, gain, paths_fn=paths)
@@ -85,12 +111,27 @@ def build_block_state(
 
 
 def correlate_antennas(h: Tensor, neighbours: float, dim: int) -> Tensor:
-    """Correlate the server's antennas: entries of variance 1, independent along `dim`, get the
-    covariance R_ab = r^|a-b|, r = `neighbours` in [0, 1). h: complex, any shape.
+    """Correlate the server's antennas with the covariance R_ab = r^|a-b|.
 
-    R is the covariance of a first-order autoregression along the array, whose steps are the rows of
-    R's Cholesky factor in closed form: nothing is factorised, which fails silently near r = 1, and
-    an antenna's fading does not depend on how many there are.
+    Parameters
+    ----------
+    h : Tensor, complex, any shape
+        Entries of variance 1, independent along `dim`.
+    neighbours : float
+        Correlation r of neighbouring antennas, in [0, 1).
+    dim : int
+        Dimension of the antennas.
+
+    Returns
+    -------
+    Tensor, complex
+        Correlated entries.
+
+    Notes
+    -----
+    R is the covariance of a first-order autoregression along the array. Its steps are the rows of
+    R's Cholesky factor in closed form. A numerical factorisation would fail silently near r = 1.
+    The fading of an antenna does not depend on the number of antennas.
 
     References
     ----------

@@ -1,11 +1,13 @@
-"""Correlate fading over time by the devices' motion.
+"""Correlation of fading over time by the devices' motion.
 
-Clarke's isotropic scattering has the autocorrelation J0(2 pi f_D tau) (Jakes). Here it is a random
-sum of sinusoids: h(t) = sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)) / sqrt(N), alpha_n uniform in
-the nth part of the circle, phi_n uniform.
+Clarke's isotropic scattering has the autocorrelation J0(2 pi f_D tau) (Jakes). It is simulated by a
+random sum of sinusoids,
 
-Its autocorrelation over an ensemble of trials and devices is J0 for any number N of sinusoids;
-E|h|^4 = 2 - 1/N, and the law of |h|^2 is within 0.115 / N of the exponential one.
+    h(t) = sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)) / sqrt(N),
+
+with alpha_n uniform in the nth part of the circle, and phi_n uniform. Its autocorrelation over an
+ensemble of trials and devices is J0 for any number N of sinusoids. E|h|^4 = 2 - 1/N, and the
+distribution of |h|^2 is within 0.115 / N of the exponential one.
 
 References
 ----------
@@ -29,22 +31,25 @@ LIGHT_M_PER_S = 299_792_458.0
 SINUSOIDS = 32
 CORRELATION = 0.1
 MAX_CORRELATED_ROUNDS = 1 << 25
-"""4096 draws that far apart, from round 2^30 on, end below round 2^40."""
+"""Largest number of rounds until fading counts as independent.
+
+4096 draws that far apart, from round 2^30 on, end below round 2^40.
+"""
 
 _NUMBERS = 1 << 22
 
 
 def doppler_hz(speed_kmh: float, carrier_hz: float) -> float:
-    """Return f_D = v f_c / c."""
+    """Compute the largest Doppler shift f_D = v f_c / c in Hz."""
     return speed_kmh / 3.6 * carrier_hz / LIGHT_M_PER_S
 
 
 def count_correlation_rounds(settings: FadingSettings) -> int:
-    """Return the rounds after which fading is as good as independent.
+    """Count the rounds after which fading is practically independent.
 
-    |J0| stays below 0.1 from there on: J0(x)^2 <= 2 / (pi x). They are at most 2^25, which devices
-    that hardly move would exceed: their averages over rounds that far apart are those of the places
-    they stand at, not of the ensemble.
+    From there on |J0| is below 0.1, because J0(x)^2 <= 2 / (pi x). The number is at most 2^25. For
+    devices that hardly move, which would exceed it, averages over rounds that far apart are for
+    their positions, not for the ensemble.
     """
     if settings.speed_kmh is None:
         return 1
@@ -55,12 +60,19 @@ def count_correlation_rounds(settings: FadingSettings) -> int:
 
 
 class Oscillators:
-    """Turn exp(j 2 pi f t) at fixed frequencies, t being the time of block b of round r.
+    """Rotations exp(j 2 pi f t) at fixed frequencies, with t the time of block b of round r.
 
-    hz: [S, ...] f, double. Rounds are `round_interval_s` apart; a coherence block lasts a second
-    and hertz for each of its symbols, or for the payload where the section says no length. Phases
-    are kept in units of 2^-64 of a turn, whose products with r and b wrap exactly, so that a round
-    as far away as 2^40 is as sharp as the first.
+    Rounds are `round_interval_s` apart. A coherence block lasts one second and hertz for each of
+    its symbols, or for the payload if the section gives no length. Phases are in units of 2^-64 of
+    a cycle, whose products with r and b wrap exactly, so that round 2^40 is as accurate as the
+    first.
+
+    Parameters
+    ----------
+    hz : Tensor, float64 [S, ...]
+        Frequencies f.
+    channel : Channel
+        Channel with the settings of a fading channel.
     """
 
     def __init__(self, hz: Tensor, channel: Channel) -> None:
@@ -72,9 +84,10 @@ class Oscillators:
             self._per_block = _wrap_turns(hz * unsqueeze_like(block_s.double(), hz))
 
     def compute_rotations(self, round: int, first: int, stop: int, dtype: torch.dtype) -> Tensor:
-        """Return rotations [S, ..., B] of blocks first..stop of a round; dtype: real.
+        """Return rotations [S, ..., B] of blocks first .. stop - 1 of a round.
 
-        B rotations are products of two times sqrt(B), which spares most of the sines.
+        B rotations are products of two sets of sqrt(B), which saves most of the sines. `dtype` is
+        real.
         """
         fine = math.isqrt(stop - first - 1) + 1
         coarse = torch.arange(first, stop, fine, device=self._per_round.device)
@@ -87,6 +100,7 @@ class Oscillators:
 
 
 def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return exp(j 2 pi turns) of turns in units of 2^-64."""
     angle = (turns.double() * (2.0 * math.pi * 2.0**-64)).to(dtype)
     return torch.polar(torch.ones_like(angle), angle)
 
@@ -97,12 +111,22 @@ def _wrap_turns(value: Tensor) -> Tensor:
 
 
 class Jakes:
-    """Draw h [S, K, A, B] as a sum of 32 sinusoids.
+    """Time-correlated Rayleigh fading as a sum of 32 sinusoids; h is [S, K, A, B].
 
-    Their angles of arrival are random and a device's own, their phases random and an antenna's own;
-    both are fixed over the trial, so a round's fading needs no round before it. The same blocks
-    asked for in a longer payload are the same to rounding. neighbours: correlation of neighbouring
-    antennas.
+    The angles of arrival are random for each device, the phases for each device and antenna. Both
+    are constant during a trial, so that a round's fading does not need an earlier round. The same
+    blocks in a longer payload are equal to rounding.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int
+        Number of antennas, A.
+    neighbours : float
+        Correlation of neighbouring antennas.
+    purpose : Purpose
+        Name of the random streams.
     """
 
     def __init__(
@@ -123,7 +147,7 @@ class Jakes:
         )  # [S, K, A, N]
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
-        """Draw [S, K, A, B], in stretches of blocks whose sinusoids fit the memory."""
+        """Compute h [S, K, A, B], for as many blocks at a time as fit the memory."""
         most = max(1, _NUMBERS // self._start[:, :, 0].numel())
         parts = []
         for first in range(0, blocks, most):

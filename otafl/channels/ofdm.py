@@ -1,12 +1,11 @@
-"""Divide the band of the frequency-selective channels: an OFDM grid of sub-carrier groups and
-coherence blocks, who draws for it, and impulse responses turned into frequency responses.
+"""OFDM grid of the frequency-selective channels: sub-carrier groups and coherence blocks.
 
-The band is split into groups of neighbouring sub-carriers; the response of a group is that at its
-centre.
+The band is split into groups of neighbouring sub-carriers, and the response of a group is that at
+its centre.
 
-A channel is a function draw(index [R], time_s [R, U]) -> [R, U, K, A, F] of when it is looked at.
-Devices that do not move get a fresh draw for each index; those that move are a function of time.
-So any block of any round can be had without those before it.
+A channel is a function draw(index [R], time_s [R, U]) -> [R, U, K, A, F]. Devices that do not move
+get a new draw for each index; the channel of moving devices is a function of time. So any block of
+any round is available without earlier ones.
 """
 
 from __future__ import annotations
@@ -26,23 +25,22 @@ from otafl.core.rng import Purpose, Streams, declare_purpose
 from otafl.core.settings import declare_stackable
 
 PHASE = declare_purpose("fading_phase", __name__)
-"""The phases of paths that moving devices have for the whole run."""
+"""Phases of the paths of moving devices, constant during a run."""
 
 BLOCKS_PER_ROUND = 1 << 20
-"""Index of block b of round t is t * BLOCKS_PER_ROUND + b."""
+"""Block b of round t has the index t * BLOCKS_PER_ROUND + b."""
 
 NUMBERS_AT_ONCE = 1 << 22
-"""Most numbers of a draw's largest temporary."""
+"""Largest number of real numbers in a temporary tensor of a draw."""
 
 Draw = Callable[[Tensor, Tensor], Tensor]
 
 
 class OfdmSettings(FadingSettings):
-    """The section of a frequency-selective channel may hold these keys."""
+    """Common keys of the sections of frequency-selective channels."""
 
     subcarrier_groups: int = Field(8, ge=1)
-    """groups of neighbouring sub-carriers that the band is split into, F; each is flat, with the
-    response at its centre"""
+    """number of sub-carrier groups in the band, F; each is flat, with the response at its centre"""
 
 
 def declare_delay_spread() -> float:
@@ -50,14 +48,25 @@ def declare_delay_spread() -> float:
     return declare_stackable(
         100e-9,
         ge=0,
-        description="RMS delay spread in seconds, which the profile's delays are multiplied by; TR "
+        description="RMS delay spread in seconds, by which the profile's delays are multiplied; TR "
         "38.901 Table 7.7.3-1: 10 ns very short, 100 ns nominal, 1000 ns very long",
     )
 
 
 class Pairs:
-    """Draw for the (trial, device) pairs. Trials of a stack that share root seed, trial number and
-    the settings [S] that matter are the same channel: of S trials, U are drawn, of K devices each.
+    """Random numbers of (trial, device) pairs, without repetitions of equal trials.
+
+    Trials of a stack with the same root seed, trial number and relevant settings have the same
+    channel. Of S trials, U are drawn, of K devices each.
+
+    Parameters
+    ----------
+    streams : Streams
+        Random streams of the S trials.
+    devices : int
+        Number of devices, K.
+    *settings : Tensor [S]
+        Relevant settings of the trials.
     """
 
     def __init__(self, streams: Streams, devices: int, *settings: Tensor) -> None:
@@ -86,42 +95,72 @@ class Pairs:
         return draws.view(len(index), self.count, self.devices, *shape)
 
     def draw_static_uniform(self, purpose: Purpose, shape: tuple[int, ...]) -> Tensor:
-        """Draw [U, K, *shape] uniform in (0, 1), for the whole run."""
+        """Draw [U, K, *shape] uniform in (0, 1), constant during a run."""
         zero = torch.zeros(1, dtype=torch.int64, device=self.streams.device)
         return self.draw_uniform(purpose, zero, shape)[0]
 
     def expand_to_trials(self, values: Tensor, dim: int = 0) -> Tensor:
-        """Spread [.., U, ..] over the trials, [.., S, ..]."""
+        """Expand values [.., U, ..] to all trials, [.., S, ..]."""
         if self.count == len(self._place):
             return values
         return values.index_select(dim, self._place)
 
 
 def group_frequencies(bandwidth_hz: Tensor, groups: int) -> Tensor:
-    """Return [U, F] float64, the centres of F equal groups of sub-carriers about the carrier, in a
-    band of bandwidth_hz [U]."""
+    """Return the centres of F equal groups of sub-carriers, relative to the carrier.
+
+    Parameters
+    ----------
+    bandwidth_hz : Tensor [U]
+        Bandwidth.
+    groups : int
+        Number of groups, F.
+
+    Returns
+    -------
+    Tensor, float64 [U, F]
+        Frequencies in Hz.
+    """
     step = torch.arange(groups, dtype=torch.float64, device=bandwidth_hz.device)
     return (step - (groups - 1) / 2.0) * (bandwidth_hz.double()[:, None] / groups)
 
 
 def rotations(cycles: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return exp(j 2 pi cycles) in the complex type of the real dtype; whole cycles are taken off
-    in the type that cycles are in."""
+    """Return exp(j 2 pi cycles) in the complex type of the real `dtype`.
+
+    Whole cycles are removed in the type of `cycles`.
+    """
     angle = ((cycles - cycles.floor()) * (2.0 * math.pi)).to(dtype)
     return torch.complex(angle.cos(), angle.sin())
 
 
 def delay_rotations(delay_s: Tensor, frequency_hz: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return exp(-j 2 pi f tau) [..., L, F] of delays [..., L] and frequencies [..., F],
-    float64."""
+    """Compute exp(-j 2 pi f tau) [..., L, F] of delays [..., L] and frequencies [..., F]."""
     return rotations(-delay_s[..., None] * frequency_hz[..., None, :], dtype)
 
 
 def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
-    """Return h(f) = sum_l a_l exp(-j 2 pi f tau_l) [..., F].
+    r"""Compute the frequency response of paths.
 
-    taps: a [..., L]. rotation: [..., L, F], broadcast against taps. Path after path is added, so
-    that a device's sum does not depend on the shape.
+    Paths are added one after the other, so that a device's sum does not depend on the shape.
+
+    Parameters
+    ----------
+    taps : Tensor, complex [..., L]
+        Amplitudes a_l of the paths.
+    rotation : Tensor, complex [..., L, F]
+        Rotations of `delay_rotations`, broadcast with `taps`.
+
+    Returns
+    -------
+    Tensor, complex [..., F]
+        The response at the frequencies.
+
+    Notes
+    -----
+    .. math::
+
+        h(f) = \sum_l a_l e^{-j 2 \pi f \tau_l}
     """
     h = taps[..., 0, None] * rotation[..., 0, :]
     for path in range(1, taps.shape[-1]):
@@ -130,15 +169,22 @@ def frequency_response(taps: Tensor, rotation: Tensor) -> Tensor:
 
 
 class OfdmStates:
-    """Make the states of a channel's rounds.
+    """States of a frequency-selective channel's rounds.
 
     Parameters
     ----------
-    channel, pairs : that draw.
-    draw : of h [R, U, K, A, F].
-    numbers : real numbers of the largest temporary that `draw` makes for one index.
-    taps : of the amplitudes [R, U, K, A, L] of the paths that h follows from.
-    delay_s : [U, K or 1, L] of the paths.
+    channel : Channel
+        The channel.
+    pairs : Pairs
+        Its U x K pairs.
+    draw : callable
+        Draws h [R, U, K, A, F].
+    numbers : int
+        Real numbers in the largest temporary tensor of `draw` for one index.
+    taps : callable
+        Draws the amplitudes [R, U, K, A, L] of the paths.
+    delay_s : Tensor, float64 [U, K or 1, L]
+        Delays of the paths.
     """
 
     def __init__(
@@ -159,12 +205,15 @@ class OfdmStates:
         bandwidth = channel.budget.bandwidth_hz[pairs.rows].double()
         self._block_s = (settings.block_symbols or 0) / bandwidth  # one symbol a second and hertz
         self._at_once = max(1, NUMBERS_AT_ONCE // max(1, numbers))
-        # rounds that are asked for far apart, where fading is correlated, waste most of a block
+        # long-term averages over correlated fading use rounds far apart, and waste most of a block
         most = self._at_once if settings.speed_kmh is None else self._at_once // 8
         self._rounds = RoundBlocks(self._draw_first_blocks, max(1, min(ROUNDS_PER_BLOCK, most)))
 
     def get_state(self, round: int, gain: Tensor | None = None) -> ChannelState:
-        """Return the state of a round; gain: [S, K] large-scale, else that of the budget."""
+        """Return the state of a round.
+
+        `gain` [S, K] is the large-scale gain; by default it is that of the budget.
+        """
         gain = self._gain if gain is None else gain
         h = self._pairs.expand_to_trials(self._rounds[round])[:, :, :, None]
         later = functools.partial(self._draw_blocks, round)
@@ -172,12 +221,12 @@ class OfdmStates:
         return build_block_state(h, gain, self._block_symbols, later, paths)
 
     def _draw_first_blocks(self, first: int, rounds: int) -> Tensor:
-        """Draw [rounds, U, K, A, F]."""
+        """Draw the first blocks of rounds, [rounds, U, K, A, F]."""
         round = torch.arange(first, first + rounds, device=self._pairs.rows.device)
         return self._draw_blocks_of_rounds(self._draw, round, torch.zeros_like(round))
 
     def _draw_blocks(self, round: int, blocks: int) -> Tensor:
-        """Draw [S, K, A, blocks, F]."""
+        """Draw the blocks of a round, [S, K, A, blocks, F]."""
         block = torch.arange(1, blocks, device=self._pairs.rows.device)
         parts = [self._rounds[round][None]]
         for part in block.split(self._at_once):
@@ -197,6 +246,6 @@ class OfdmStates:
         return Paths(a, self._pairs.expand_to_trials(self._delay_s)[:, :, None])
 
     def _draw_blocks_of_rounds(self, draw: Draw, round: Tensor, block: Tensor) -> Tensor:
-        """Draw [R, U, K, A, ...], the blocks [R] of the rounds [R]."""
+        """Draw the blocks [R] of the rounds [R], [R, U, K, A, ...]."""
         time = round.double()[:, None] * self._round_s + block[:, None] * self._block_s
         return draw(round * BLOCKS_PER_ROUND + block, time)

@@ -1,12 +1,12 @@
-"""Add up plane waves, TR 38.901 7.5 steps 10 and 11 (eq. 7.5-22, 7.5-28, 7.5-29).
+"""Sum of plane waves, TR 38.901 7.5 steps 10 and 11 (eq. 7.5-22, 7.5-28, 7.5-29).
 
-Antennas are vertical and omnidirectional: a ray's field is its random phase alone, so
+Antennas are vertical and omnidirectional, so a ray's field is only its random phase:
 
     h_a(t) = sum_m sqrt(P_m) exp(j (phi_m + 2 pi r_m . d_a / lambda + 2 pi v_m . x(t) / lambda))
 
-with r_m the direction of arrival at the server's antenna a at d_a, v_m that of departure at the
-device, and x(t) the device's way so far (v t in the standard). Rays keep angles, powers and
-delays; what fades are their phases.
+Here r_m is the direction of arrival at the server, d_a the position of its antenna a, v_m the
+direction of departure at the device, and x(t) the device's displacement (v t in the standard). Rays
+keep angles, powers and delays; fading comes from their phases.
 """
 
 from __future__ import annotations
@@ -33,31 +33,39 @@ from otafl.core.rng import declare_purpose
 HEADING = declare_purpose("heading", __name__)
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
-"""TR 38.901 Table 7.5-3: offsets of a cluster's 20 rays, one of each sign, at unit angle spread."""
+"""Offsets of a cluster's 20 rays, of both signs, at unit angle spread (TR 38.901, Table 7.5-3)."""
 
 RAYS = 2 * len(RAY_OFFSETS)
 
 
 class GeometricSettings(OfdmSettings):
-    """The section of a channel whose rays have angles, which correlate the antennas, may hold these
-    keys."""
+    """Common keys of channels whose rays have angles, from which antenna correlation follows."""
 
     def find_conflicts(self) -> Iterator[str]:
         yield from super().find_conflicts()
         if self.antenna_correlation:
             yield (
-                f"antenna_correlation {self.antenna_correlation:g} has no meaning here: the "
-                "correlation of antennas follows from the angles of arrival; leave it out"
+                f"antenna_correlation: got {self.antenna_correlation:g}, but here the correlation "
+                "of antennas follows from the angles of arrival; leave it out"
             )
 
 
 @dataclass(frozen=True)
 class Rays:
-    """Hold the rays of U x K links, P of them in L paths; float64, angles in radians.
+    """Rays of U x K links, P rays in L paths.
 
-    power: [U, K, P], sums to one. path: rays of each path, in order. delay_s: [U, K, L]. azimuth,
-    zenith: [U, K, P] of arrival at the server, in the frame of its array. travel: [U, K, P, 3]
-    unit vectors at the device.
+    Parameters
+    ----------
+    power : Tensor, float64 [U, K, P]
+        Powers, which sum to one.
+    path : tuple of int [L]
+        Number of rays of each path, in order.
+    delay_s : Tensor, float64 [U, K, L]
+        Delays of the paths in seconds.
+    azimuth, zenith : Tensor, float64 [U, K, P]
+        Angles of arrival at the server, in the frame of its array, in radians.
+    travel : Tensor, float64 [U, K, P, 3]
+        Unit vectors of departure at the device.
     """
 
     power: Tensor
@@ -69,23 +77,53 @@ class Rays:
 
 
 def unit_vector(azimuth: Tensor, zenith: Tensor) -> Tensor:
-    """Return unit vectors [..., 3], eq. 7.1-6."""
+    """Compute unit vectors [..., 3] of angles [...] in radians (TR 38.901, eq. 7.1-6)."""
     x, y = zenith.sin() * azimuth.cos(), zenith.sin() * azimuth.sin()
     return torch.stack([x, y, zenith.cos()], -1)
 
 
 def line_array(azimuth: Tensor, zenith: Tensor, antennas: int) -> Tensor:
-    """Return phases [..., A] in cycles at A antennas half a wavelength apart along the y axis,
-    about their middle."""
+    """Compute the phases of a line array in cycles.
+
+    Parameters
+    ----------
+    azimuth, zenith : Tensor, float64 [...]
+        Angles of arrival in radians.
+    antennas : int
+        Number of antennas A, half a wavelength apart along the y axis.
+
+    Returns
+    -------
+    Tensor, float64 [..., A]
+        Phases relative to the middle of the array.
+    """
     place = torch.arange(antennas, dtype=torch.float64, device=azimuth.device)
     place = (place - (antennas - 1) / 2.0) / 2.0
     return (zenith.sin() * azimuth.sin())[..., None] * place
 
 
 class PlaneWaves:
-    """Draw the fading of U x K links with given rays, as the phases of these change.
+    """Fading of U x K links with given rays, by changes of their phases.
 
-    numbers: real numbers of the largest temporary of a draw. delay_s: [U, K, L] of the paths.
+    Parameters
+    ----------
+    rays : Rays
+        The rays.
+    antennas : int
+        Number of antennas of the server, A.
+    frequency_hz : Tensor, float64 [U, F]
+        Frequencies relative to the carrier.
+    pairs : Pairs
+        Random streams of the links.
+    carrier_hz : float
+        Carrier frequency.
+
+    Attributes
+    ----------
+    numbers : int
+        Real numbers in the largest temporary tensor of a draw.
+    delay_s : Tensor, float64 [U, K, L]
+        Delays of the paths.
     """
 
     def __init__(
@@ -104,39 +142,43 @@ class PlaneWaves:
         self.numbers = 2 * max(self._rays.numel(), self._rotation[..., 0, :].numel() * antennas)
 
     def draw_h(self, index: Tensor) -> Tensor:
-        """Draw h [R, U, K, A, F] with phases of their own at each of the indices [R]."""
+        """Draw h [R, U, K, A, F] with new phases at each of the indices [R]."""
         return self.compute_response(self.draw_taps(index))
 
     def draw_taps(self, index: Tensor) -> Tensor:
-        """Draw the paths' amplitudes [R, U, K, A, L] of the same."""
+        """Draw the amplitudes of the paths, [R, U, K, A, L], with new phases at the indices [R]."""
         turn = self._pairs.draw_uniform(FADING, index, (self._rays.shape[-1],))
         return self._sum_rays(rotations(turn, self._dtype))
 
     def compute_moved_h(self, way_m: Tensor) -> Tensor:
-        """Return h [R, U, K, A, F] after ways [R, U, K, 3] in metres, float64, with the run's
-        phases."""
+        """Compute h [R, U, K, A, F] after displacements [R, U, K, 3] in metres, float64.
+
+        Phases at the start are constant during a run.
+        """
         return self.compute_response(self.compute_moved_taps(way_m))
 
     def compute_moved_taps(self, way_m: Tensor) -> Tensor:
-        """Return the paths' amplitudes [R, U, K, A, L] of the same."""
+        """Compute the amplitudes [R, U, K, A, L] of the paths after displacements [R, U, K, 3]."""
         if self._start is None:
             self._start = self._pairs.draw_static_uniform(PHASE, (self._rays.shape[-1],)).double()
         cycles = (self._travel * (way_m / self._wavelength)[..., None, :]).sum(-1)
         return self._sum_rays(rotations(self._start + cycles, self._dtype))
 
     def compute_response(self, taps: Tensor) -> Tensor:
-        """Return h [R, U, K, A, F] of the paths' amplitudes [R, U, K, A, L]."""
+        """Compute h [R, U, K, A, F] from the amplitudes of the paths, [R, U, K, A, L]."""
         return frequency_response(taps, self._rotation)
 
     def _sum_rays(self, phase: Tensor) -> Tensor:
-        """Return [R, U, K, A, L], the rays of each path with phases [R, U, K, P] added up."""
+        """Sum the rays of each path with phases [R, U, K, P], [R, U, K, A, L]."""
         waves = phase[..., None, :] * self._rays
         return torch.stack([path.sum(-1) for path in waves.split(self._path, -1)], -1)
 
 
 def draw_velocities(speed_kmh: float | None, pairs: Pairs) -> Tensor | None:
-    """Draw [U, K, 3] m/s, float64: horizontal velocities at this speed in random directions; None
-    without a speed."""
+    """Draw horizontal velocities [U, K, 3] in m/s, float64, in random directions.
+
+    Returns None without a speed.
+    """
     if speed_kmh is None:
         return None
     heading = 2.0 * math.pi * pairs.draw_static_uniform(HEADING, ()).double()

@@ -1,4 +1,4 @@
-"""Say where devices and servers are, for who draws a map of them."""
+"""Positions of devices and servers, for maps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Ground:
-    """Hold what a place looks like from above.
+    """Map of a place.
 
-    x_m: [X], y_m: [Y] of its cells. coverage_db: [Y, X] gain to the base station, in the unit of
-    the devices' large-scale gains, NaN where nothing is known. roof_m: [Y, X] height of what stands
-    there, 0 in the street. attribution: whom the data are owed to.
+    Parameters
+    ----------
+    x_m, y_m : ndarray [X] and [Y]
+        Coordinates of its cells in metres.
+    coverage_db : ndarray [Y, X]
+        Gain to the base station in dB, in the unit of the devices' large-scale gains; NaN if
+        unknown.
+    roof_m : ndarray [Y, X]
+        Height of buildings in metres, 0 in the street.
+    attribution : str
+        Source of the map data.
     """
 
     x_m: np.ndarray
@@ -25,8 +33,17 @@ class Ground:
 
 @dataclass(frozen=True)
 class Positions:
-    """Hold where a trial's devices [K, 2] and base stations [B, 2] are, in metres, and what the
-    place looks like, if that is known."""
+    """Positions of a trial's devices and base stations.
+
+    Parameters
+    ----------
+    device_m : ndarray [K, 2]
+        Positions of the devices in metres.
+    base_m : ndarray [B, 2]
+        Positions of the base stations in metres.
+    ground : Ground, optional
+        Map of the place.
+    """
 
     device_m: np.ndarray
     base_m: np.ndarray

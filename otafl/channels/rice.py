@@ -1,8 +1,8 @@
-"""Say in closed form what the long-term statistics of Rayleigh and Rician fading are.
+"""Long-term statistics of Rayleigh and Rician fading in closed form.
 
-Rice's law is that of h = l + s of a fixed line-of-sight part l and s ~ CN(0, scattered), so that
-2 |h|^2 / scattered is non-central chi-square of two degrees of freedom; without a line of sight it
-is Rayleigh's, and |h|^2 is exponential.
+Rician fading is h = l + s, with a fixed line-of-sight part l and s ~ CN(0, scattered), so that 2
+|h|^2 / scattered is non-central chi-square with two degrees of freedom. Without a line of sight it
+is Rayleigh fading, and |h|^2 is exponential.
 """
 
 from __future__ import annotations
@@ -21,28 +21,81 @@ _MAX_K = 1e7
 
 
 def mean_amplitude(k_factor: Tensor) -> Tensor:
-    """Return E|h| at E|h|^2 = 1, for K = |l|^2 / scattered: sqrt(pi / (4 (K + 1))) L_1/2(-K), with
-    L_1/2(-K) = exp(-K/2) [(1 + K) I0(K/2) + K I1(K/2)]."""
+    r"""Compute E|h| of Rician fading with E|h|^2 = 1.
+
+    Parameters
+    ----------
+    k_factor : Tensor
+        K = |l|^2 / scattered, linear.
+
+    Returns
+    -------
+    Tensor
+        E|h|, shaped as `k_factor`.
+
+    Notes
+    -----
+    .. math::
+
+        E|h| = \sqrt{\frac{\pi}{4 (K + 1)}} L_{1/2}(-K), \quad
+        L_{1/2}(-K) = e^{-K/2} [(1 + K) I_0(K/2) + K I_1(K/2)]
+    """
     half = k_factor / 2.0
     laguerre = (1.0 + k_factor) * torch.special.i0e(half) + k_factor * torch.special.i1e(half)
     return (math.pi / (4.0 * (1.0 + k_factor))).sqrt() * laguerre
 
 
 def rayleigh_mean_inverse(threshold: float, gain: float, error_variance: float) -> float:
-    """Return E[1/g; g >= threshold] = E1(threshold / beta) / beta of the estimate's exponential
-    gain g, of mean beta = gain (1 + error_variance)."""
-    from scipy import special  # a tenth of a second, which few policies need
+    r"""Compute E[1/g; g >= threshold] of the estimated gain g of Rayleigh fading.
+
+    Parameters
+    ----------
+    threshold : float
+        Linear threshold, above 0.
+    gain : float
+        Large-scale gain.
+    error_variance : float
+        Variance of the estimate's error.
+
+    Returns
+    -------
+    float
+        The mean.
+
+    Notes
+    -----
+    g is exponential with mean beta = gain (1 + error_variance), so the mean is
+
+    .. math::
+
+        E_1(g_{th} / \beta) / \beta
+    """
+    from scipy import special  # its import takes 0.1 s, and few policies need it
 
     beta = gain * (1.0 + error_variance)
     return float(special.exp1(threshold / beta)) / beta
 
 
 def rician_mean_inverse(line: float, scattered: float, threshold: float) -> float:
-    """Return E[1/g; g >= threshold > 0] of g = |h|^2, of which `line` = |l|^2 is fixed.
+    """Compute E[1/g; g >= threshold] of the gain g = |h|^2 of Rician fading.
 
-    g is Gamma(n + 1) distributed in units of `scattered`, n ~ Poisson(K); and E[1/g; g >= t] of a
-    Gamma(n + 1) is P(Gamma(n) >= t) / n, and E1(t) for n = 0. Beyond K = 1e7 g is `line`, which
-    leaves a relative 1e-7 out.
+    Parameters
+    ----------
+    line, scattered : float
+        Power |l|^2 of the line of sight, and mean power of the scattered part.
+    threshold : float
+        Linear threshold, above 0.
+
+    Returns
+    -------
+    float
+        The mean.
+
+    Notes
+    -----
+    In units of `scattered`, g has the distribution Gamma(n + 1) with n ~ Poisson(K). For Gamma(n +
+    1), E[1/g; g >= t] is P(Gamma(n) >= t) / n, and E1(t) for n = 0. Above K = 1e7 g counts as
+    constant, with a relative error of 1e-7.
     """
     from scipy import special
 

@@ -1,7 +1,8 @@
-"""Fade flat by Rice's law: a line of sight, and Rayleigh fading.
+"""Rician fading, flat in frequency: a line of sight, and Rayleigh fading.
 
-h = sqrt(K/(K+1)) l + sqrt(1/(K+1)) s of a line-of-sight part |l| = 1 and a scattered part s, which
-is Rayleigh fading.
+With a line-of-sight part |l| = 1 and a scattered part s, which is Rayleigh fading,
+
+    h = sqrt(K / (K + 1)) l + sqrt(1 / (K + 1)) s.
 
 References
 ----------
@@ -28,11 +29,12 @@ from otafl.core.units import db_to_linear
 
 
 class Rician(Channel):
-    """Give h [S, K, A, 1, 1] complex, E|h|^2 = 1 (with a reflecting surface, more).
+    """Rician fading; h [S, K, A, 1, 1] is complex with E|h|^2 = 1.
 
-    A device's line of sight has a uniform phase and, over a uniform linear array of half a
-    wavelength's spacing, a uniform angle of arrival, both fixed over the trial; where devices
-    move, its phase turns with its own Doppler shift.
+    A reflecting surface increases E|h|^2. A device's line of sight has a uniform phase and, over a
+    uniform linear array with half a wavelength between antennas, a uniform angle of arrival. Both
+    are constant during a trial. If devices move, the phase changes with the line of sight's own
+    Doppler shift.
     """
 
     is_flat: ClassVar[bool] = True
@@ -40,7 +42,7 @@ class Rician(Channel):
     class Settings(FlatFadingSettings):
         name: Literal["rician"] = "rician"
         k_factor_db: Decibels = declare_stackable(6.0)
-        """K-factor in dB: power of the line of sight over the scattered one"""
+        """K-factor in dB: power of the line of sight over the scattered power"""
 
     settings: Settings
 
@@ -54,7 +56,7 @@ class Rician(Channel):
 
     @property
     def unit_mean_amplitude(self) -> Tensor:
-        """Return E|h|, [S, 1]."""
+        """E|h|, [S, 1]."""
         return rice.mean_amplitude(self._k_factor)[:, None]
 
     def get_state(self, round: int) -> ChannelState:
@@ -65,7 +67,13 @@ class Rician(Channel):
 
 
 class LineOfSight:
-    """Draw l [S, K, A, B], |l| = 1."""
+    """Line-of-sight part l [S, K, A, B] with |l| = 1.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a flat fading channel.
+    """
 
     def __init__(self, channel: Channel) -> None:
         settings, streams = channel.settings, channel.streams
@@ -82,14 +90,14 @@ class LineOfSight:
             self._oscillators = Oscillators(hz, channel)
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
-        """Draw [S, K, A, blocks]."""
+        """Return l [S, K, A, blocks]."""
         if self._oscillators is None:
             return self._start.expand(-1, -1, -1, blocks)
         return self._start * self._oscillators.compute_rotations(round, 0, blocks, self._dtype)
 
 
 class _Sum:
-    """Add the line of sight and the scattered part by the K-factor [S]."""
+    """Sum of the line of sight and the scattered part, by the K-factor [S]."""
 
     def __init__(self, line: Fading, scattered: Fading, k_factor: Tensor) -> None:
         self._line, self._scattered = line, scattered

@@ -1,22 +1,22 @@
-"""A reconfigurable intelligent surface (RIS) is one more path of a flat channel.
+"""Reconfigurable intelligent surface (RIS), which adds a path to a flat channel.
 
-M elements each reflect with a phase theta_n set by a rule,
+Each of M elements reflects with a phase theta_n that a rule sets:
 
-    h_k = sqrt(1 - b) d_k + sqrt(r) sum_n g_n exp(j theta_n) r_kn,
+    h_k = sqrt(1 - b) d_k + sqrt(r) sum_n g_n exp(j theta_n) r_kn
 
-with the direct path d_k [A], of which a share b is blocked, the surface's path to the server g_n
-[A], fixed over the trial, for both stand still, and the device's path to the surface r_kn, which
-fades as the direct path's scattered part does; g and r are Rayleigh of unit power. The surface's
-gain is part of h by intent: E|h|^2 = 1 - b + M r at random phases, and of the order of M^2 r at
-aligned ones.
+A fraction b of the power of the direct path d_k [A] is blocked. The path g_n [A] from the surface
+to the server is constant during a trial, because neither moves. The path r_kn from the device to
+the surface fades as the scattered part of the direct path. Both g and r are Rayleigh with unit
+power. The surface's gain is intentionally part of h: E|h|^2 = 1 - b + M r with random phases, and
+of the order of M^2 r with aligned ones.
 
-Phases are set anew in every coherence block, for all devices of the trial, by what is believed of
-their paths (`csi`): of the direct one, sqrt(1 - b) d_k, and of each element's cascade, sqrt(r) g_n
-r_kn, at each antenna. g_n is known, as it stands still, so the cascades of the A antennas are
-estimates of one number, r_kn^ = g_n^H v_kn^ / |g_n|^2. The 1 + M paths are sounded one by one, the
-other elements off, beside the pilots of the channel h_k that comes out. What the server tells the
-surface is not counted. A phase that is off by phi costs a cascade the factor E exp(j phi) in the
-mean amplitude, so the aligned power M^2 r its square.
+Phases are set in every coherence block, for all devices of the trial, by the estimates of their
+paths (`csi`): the direct path, sqrt(1 - b) d_k, and each element's cascade, sqrt(r) g_n r_kn, at
+each antenna. Because g_n is constant, it is known, and the cascades of the A antennas are estimates
+of one number, r_kn^ = g_n^H v_kn^ / |g_n|^2. The 1 + M paths are sounded one by one, with the other
+elements off, in addition to the pilots of the resulting channel h_k. Feedback from the server to
+the surface is not counted. A phase error phi multiplies the mean amplitude of a cascade by E exp(j
+phi), and so the aligned power M^2 r by its square.
 
 References
 ----------
@@ -46,7 +46,7 @@ ITERATIONS = 20
 
 
 class RisSettings(Settings):
-    """A reflecting surface is one more path, whose gain comes on top of E|h|^2 = 1."""
+    """Reflecting surface, one more path whose gain is added to E|h|^2 = 1."""
 
     elements: int = Field(ge=1)
     """reflecting elements, M"""
@@ -54,23 +54,29 @@ class RisSettings(Settings):
     """power of one element's path, device to surface to server, relative to the direct path's, in
     dB"""
     blocked: float = Field(0.0, ge=0, le=1)
-    """share of the direct path's power that an obstacle takes"""
+    """fraction of the direct path's power that an obstacle blocks"""
     rule: Literal["random", "align_weakest", "align_sum"] = "align_weakest"
-    """phases: random, or set for the device of the weakest direct path, or for the sum of all
-    devices' channels, by what `csi` lets the server believe of the paths"""
+    """choice of the phases: random, or set for the device with the weakest direct path, or for the
+    sum of all devices' channels, by the server's estimates of the paths (`csi`)"""
 
     @property
     def num_sounded_paths(self) -> int:
-        """Return the paths of a device that are sounded to set the surface: 1 + M, or none."""
+        """Paths of a device that are sounded to set the surface: 1 + M, or none."""
         return 0 if self.rule == "random" else 1 + self.elements
 
 
 class ReflectedChannel:
-    """Add the surface's path to the direct one.
+    """Fading of the direct path and of the path over the surface.
 
-    channel: whose large-scale power gains the rules weigh devices by, and which is told what is
-    believed of the paths. direct: fading [S, K, A, B] of the direct path. to_surface:
-    [S, K, M, B].
+    Parameters
+    ----------
+    channel : Channel
+        The channel. Its large-scale gains weight the devices in the rules, and it estimates the
+        paths.
+    direct : Fading
+        Fading [S, K, A, B] of the direct path.
+    to_surface : Fading
+        Fading [S, K, M, B] of the path from the device to the surface.
     """
 
     def __init__(self, channel: Channel, direct: Fading, to_surface: Fading) -> None:
@@ -100,13 +106,15 @@ class ReflectedChannel:
     def _estimate_paths(
         self, direct: Tensor, to_surface: Tensor, round: int
     ) -> tuple[Tensor, Tensor]:
-        """Return what is believed of direct paths d [S, K, A, B] and of those to the surface r
-        [S, K, M, B]. Of direct paths that are blocked altogether nothing can be heard: the true
-        ones then say for whom the surface is set, and in which phase, which makes no difference."""
+        """Return the estimates of direct paths [S, K, A, B] and paths to the surface [S, K, M, B].
+
+        A direct path that is blocked completely cannot be estimated. The true one then chooses the
+        device and the phase for which the surface is set, which has no effect.
+        """
         blocks = direct.shape[3]
 
         def paths(then: int) -> Tensor:
-            """Return the paths that are sounded, [S, K, B, A, 1 + M]."""
+            """Return the sounded paths, [S, K, B, A, 1 + M]."""
             d, r = direct, to_surface
             if then != round:
                 d, r = self._direct.draw(then, blocks), self._to_surface.draw(then, blocks)
@@ -122,7 +130,7 @@ class ReflectedChannel:
         return direct, along / self._to_server.abs().square().sum(1)[:, None, :, None]
 
     def _draw_random_phasors(self, round: int, blocks: int) -> Tensor:
-        """Draw phasors [S, M, B], block by block the same in a longer payload."""
+        """Draw phasors [S, M, B], with equal blocks in a longer payload."""
         phases = FADING / "ris" / "phases"
         draws = [
             self._streams.draw_uniform(phases / c, round, (1 << c, self._settings.elements))
@@ -133,17 +141,21 @@ class ReflectedChannel:
 
 
 def align_to_weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the paths of the device whose direct path is the weakest in each block.
+    """Return the paths of the device with the weakest direct path in each block.
 
     Parameters
     ----------
-    direct : [S, K, A, B].
-    to_surface : [S, K, M, B].
-    gain : [S, K].
+    direct : Tensor, complex [S, K, A, B]
+        Direct paths.
+    to_surface : Tensor, complex [S, K, M, B]
+        Paths to the surface.
+    gain : Tensor, float [S, K]
+        Large-scale gains.
 
     Returns
     -------
-    Its direct path [S, A, B], and its path to the surface [S, M, B].
+    tuple of Tensor [S, A, B] and Tensor [S, M, B]
+        The device's direct path, and its path to the surface.
     """
     power = direct.abs().square().sum(2) * gain[..., None]
     index = power.argmin(1)[:, None, None]
@@ -151,28 +163,41 @@ def align_to_weakest(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[
 
 
 def align_to_sum(direct: Tensor, to_surface: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sums of the devices' paths with their gain, shaped as in `align_to_weakest`."""
+    """Return the sums of the devices' paths with their gains, shaped as in `align_to_weakest`."""
     root = gain.sqrt()[..., None, None]
     return (root * direct).sum(1), (root * to_surface).sum(1)
 
 
 def align_phases(direct: Tensor, to_server: Tensor, to_surface: Tensor, unblocked: float) -> Tensor:
-    """Choose phases for a large |y|, y = c d + sum_n v_n exp(j theta_n), v_n = g_n r_n.
-
-    |y| is the largest |u^H y| over unit vectors u; so u = y / |y| and theta_n = -angle(u^H v_n), in
-    turn, never lower it. They start from u = d / |d|: with one antenna one step is the optimum,
-    every element in phase with the direct path.
+    r"""Choose the phases of the elements that maximise the received amplitude |y|.
 
     Parameters
     ----------
-    direct : d [S, A, B].
-    to_server : g [S, A, M].
-    to_surface : r [S, M, B].
-    unblocked : c.
+    direct : Tensor, complex [S, A, B]
+        Direct path d.
+    to_server : Tensor, complex [S, A, M]
+        Paths g from the elements to the server.
+    to_surface : Tensor, complex [S, M, B]
+        Paths r to the elements.
+    unblocked : float
+        Amplitude c of the direct path.
 
     Returns
     -------
-    exp(j theta) [S, M, B].
+    Tensor, complex [S, M, B]
+        Phasors exp(j theta).
+
+    Notes
+    -----
+    The received signal is
+
+    .. math::
+
+        y = c d + \sum_n v_n e^{j \theta_n}, \quad v_n = g_n r_n
+
+    |y| is the largest |u^H y| over unit vectors u. Alternating u = y / |y| and theta_n = -angle(u^H
+    v_n) never decreases it, as in Wu, Zhang 2019. The iteration starts from u = d / |d|. With one
+    antenna, one step is the optimum: every element is in phase with the direct path.
     """
     u = direct
     phasors = torch.ones_like(to_surface)

@@ -1,7 +1,7 @@
-"""Scatter the signals of flat channels: Rayleigh fading, and the states that it makes.
+"""Rayleigh fading of flat channels, and the states of their rounds.
 
-Fading is drawn anew in each block, with the numbers that Sionna's RayleighBlockFading draws, or is
-correlated over time where devices move (`jakes`).
+Fading is drawn in each block, with the numbers of Sionna's RayleighBlockFading, or is correlated
+over time if devices move (`jakes`).
 """
 
 from __future__ import annotations
@@ -27,38 +27,50 @@ from otafl.core.contracts import ChannelState
 from otafl.core.rng import Purpose
 
 DEVICES_PER_DRAW = 32
+"""Devices that are drawn at a time, from one stream."""
 MIN_ROUNDS = 8
 
 FEW = 0.5
-"""Share of the batches of devices up to which only those are drawn that are asked for."""
+"""Fraction of the batches of devices up to which only the needed batches are drawn."""
 
 BATCHES_KEPT = 256
-"""Most batches of which draws are kept for later rounds, where not all are drawn."""
+"""Largest number of batches whose draws are kept for later rounds, if not all are drawn."""
 
 MAX_CACHED = 1 << 23
-"""Most channel gains that are kept for later rounds."""
+"""Largest number of channel gains that are kept for later rounds."""
 
 
 class FlatFadingSettings(FadingSettings):
-    """The section of a flat channel that fades may hold these keys."""
+    """Common keys of the sections of flat fading channels."""
 
     ris: RisSettings | None = None
-    """a reflecting surface"""
+    """reflecting surface; none by default"""
 
     @property
     def num_sounded_paths(self) -> int:
-        """Return the paths of a device that are sounded to set the surface."""
+        """Paths of a device that are sounded to set the surface."""
         return 0 if self.ris is None else self.ris.num_sounded_paths
 
 
 class BlockFading:
-    """Draw h ~ CN(0, 1), independent over trials, devices, rounds and blocks, correlated over
-    antennas.
+    """Block fading h ~ CN(0, 1), correlated over antennas.
 
-    Devices are drawn 32 at a time, each batch of them from a stream of its own, so the first
-    devices' fading does not depend on how many there are, and of very many only those batches are
-    drawn that are asked for; and 64 rounds at a time, or fewer of many antennas. Blocks 2^c to
-    2^(c+1) - 1 are drawn together once a payload reaches them.
+    It is independent over trials, devices, rounds and blocks. Devices are drawn 32 at a time, each
+    batch from its own stream, so that the fading of the first devices does not depend on their
+    number. If there are many devices, only the needed batches are drawn. 64 rounds are drawn at a
+    time, or fewer with many antennas. Blocks 2^c to 2^(c+1) - 1 are drawn together once a payload
+    needs them.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int
+        Number of antennas, A.
+    neighbours : float
+        Correlation of neighbouring antennas.
+    purpose : Purpose
+        Name of the random streams.
     """
 
     def __init__(
@@ -72,7 +84,7 @@ class BlockFading:
         self._check_partial_participation: dict[int, _Cache] = {}
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
-        """Draw [S, K, A, blocks]; 1 for a device whose batch is not asked for."""
+        """Return h [S, K, A, blocks]; 1 for a device whose batch is not needed."""
         wanted = [] if among is None else (among // DEVICES_PER_DRAW).unique().tolist()
         if among is None or len(wanted) > FEW * self._yield_batches:
             return self._all.draw(round, blocks)[:, : self._devices]
@@ -85,7 +97,7 @@ class BlockFading:
         return h
 
     def _get_batch(self, batch: int) -> _Cache:
-        """Return a batch's draws, and forget the oldest where there are many."""
+        """Return a batch's draws, and drop the oldest if there are many."""
         if batch not in self._check_partial_participation:
             if len(self._check_partial_participation) == BATCHES_KEPT:
                 del self._check_partial_participation[next(iter(self._check_partial_participation))]
@@ -93,6 +105,7 @@ class BlockFading:
         return self._check_partial_participation[batch]
 
     def _get_cache(self, batches: range) -> _Cache:
+        """Make the cache of some batches."""
         numbers = self._streams.num_trials * len(batches) * DEVICES_PER_DRAW * self._antennas
         draw = functools.partial(self._draw_h, batches=batches)
         return _Cache(draw, self._purpose, self._rounds, numbers)
@@ -100,8 +113,10 @@ class BlockFading:
     def _draw_h(
         self, first: int, rounds: int, kept: slice, purpose: Purpose, blocks: int, batches: range
     ) -> Tensor:
-        """Draw [kept, S, k, A, blocks] of the k devices of some batches: of the rounds from `first`
-        on those that are kept."""
+        """Draw [kept, S, k, A, blocks] of the k devices of some batches.
+
+        `kept` selects rounds from `first` on.
+        """
         drawn = []
         for batch in batches:
             by_seed: dict[int, Tensor] = {}
@@ -114,8 +129,10 @@ class BlockFading:
         return correlate_antennas(torch.cat(drawn, 2), self._neighbours, 3)
 
     def _draw_taps(self, seed: int, rounds: int, blocks: int) -> Tensor:
-        """Draw [rounds, blocks, A, DEVICES_PER_DRAW], the numbers that Sionna's RayleighBlockFading
-        draws on a CPU when its generator has this seed, whatever processor computes."""
+        """Draw [rounds, blocks, A, DEVICES_PER_DRAW] on the CPU.
+
+        They are the numbers of Sionna's RayleighBlockFading on a CPU with this seed, on any device.
+        """
         streams, generator = self._streams, torch.Generator("cpu").manual_seed(seed)
         size = (rounds, blocks, self._antennas, DEVICES_PER_DRAW)
         real, imaginary = (
@@ -126,10 +143,18 @@ class BlockFading:
 
 
 class _Cache:
-    """Keep the draws of some devices for the rounds to come.
+    """Cache of some devices' draws for later rounds.
 
-    draw(first, rounds, kept, purpose, blocks) -> [kept, S, k, A, blocks]. rounds: drawn at a time.
-    numbers: of a coherence block of theirs.
+    Parameters
+    ----------
+    draw : callable
+        Maps first, rounds, kept, purpose and blocks to [kept, S, k, A, blocks].
+    purpose : Purpose
+        Name of the random streams.
+    rounds : int
+        Rounds that are drawn at a time.
+    numbers : int
+        Channel gains in a coherence block.
     """
 
     def __init__(
@@ -141,7 +166,7 @@ class _Cache:
         self._later: list[RoundBlocks] = []
 
     def draw(self, round: int, blocks: int) -> Tensor:
-        """Return [S, k, A, blocks]."""
+        """Return h [S, k, A, blocks]."""
         doublings = (blocks - 1).bit_length()
         for c in range(len(self._later), doublings):
             rounds = max(1, self._rounds >> c)
@@ -150,8 +175,10 @@ class _Cache:
         return torch.cat(parts, 3)[..., :blocks] if doublings else parts[0]
 
     def _split_by_round(self, purpose: Purpose, blocks: int, rounds: int) -> RoundBlocks:
-        """Return so many coherence blocks, drawn so many rounds at a time, of which fewer are kept
-        where they would take much memory."""
+        """Return the cache of `blocks` coherence blocks, drawn `rounds` rounds at a time.
+
+        Fewer rounds are kept if they need much memory.
+        """
         kept = rounds
         while kept > 1 and kept * blocks * self._numbers > MAX_CACHED:
             kept = 1 if kept % 2 else kept // 2  # a divisor of `rounds`
@@ -167,8 +194,22 @@ class _Cache:
 def build_scattering(
     channel: Channel, antennas: int | None = None, purpose: Purpose = FADING
 ) -> Fading:
-    """Return Rayleigh fading of unit power to the server's antennas, correlated as the section
-    says, or to so many independent ones."""
+    """Build Rayleigh fading of unit power.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channel with the settings of a fading channel.
+    antennas : int, optional
+        Number of independent antennas; by default the server's, correlated by the settings.
+    purpose : Purpose
+        Name of the random streams.
+
+    Returns
+    -------
+    Fading
+        Block fading, or time-correlated fading if devices move.
+    """
     settings: FadingSettings = channel.settings
     neighbours = settings.antenna_correlation if antennas is None else 0.0
     kind = BlockFading if settings.speed_kmh is None else Jakes
@@ -176,10 +217,14 @@ def build_scattering(
 
 
 class FlatStates:
-    """Make the states of a flat channel out of its fading, and of the path over the reflecting
-    surface that its section may have.
+    """States of a flat channel's rounds, with the path over a reflecting surface if there is one.
 
-    direct: fading [S, K, A, B] without the surface.
+    Parameters
+    ----------
+    channel : Channel
+        The channel.
+    direct : Fading
+        Fading [S, K, A, B] of the direct path.
     """
 
     def __init__(self, channel: Channel, direct: Fading) -> None:
@@ -191,7 +236,7 @@ class FlatStates:
             self._fading = ReflectedChannel(channel, direct, to_surface)
 
     def get_state(self, round: int, among: Tensor | None = None) -> ChannelState:
-        """Return the state of a round, as far as the devices `among` [n] go; None: all."""
+        """Return the state of a round, for the devices `among` [n], or for all if None."""
 
         def draw(blocks: int) -> Tensor:
             return self._fading.draw(round, blocks, among)[..., None]

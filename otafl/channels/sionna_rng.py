@@ -1,8 +1,8 @@
-"""Drive Sionna's global generator by our named streams.
+"""Control of Sionna's global random generator by named streams.
 
-Sionna 2 draws from one generator a device, `sionna.phy.config.torch_rng(device)`, and its import
-reseeds torch's global generator and takes seconds; so it is imported on first use, with torch's
-global state put back. Threads take turns.
+Sionna 2 draws from one generator for each device, `sionna.phy.config.torch_rng(device)`. Its import
+takes seconds and reseeds torch's global generator, so it is imported on first use, and torch's
+global state is restored. Threads take turns.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _TURN = threading.RLock()
 
 @contextmanager
 def keep_global_state() -> Iterator[None]:
-    """Put torch's global generators, of the CPU and of GPUs, back to what they were."""
+    """Restore torch's global generators, of the CPU and of GPUs, at the end."""
     with _TURN, torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         yield
 
 
 @contextmanager
 def use_sionna_stream(seed: int, device: torch.device) -> Iterator[None]:
-    """Let Sionna's draws inside come from this seed alone; its own generator is then put back."""
+    """Seed Sionna's draws in this context, and restore its generator at the end."""
     with keep_global_state():
         import sionna.phy
 

@@ -1,13 +1,13 @@
-"""Delay and scatter by a tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
+"""Tapped delay line of 3GPP, TDL-A to TDL-E, on an OFDM grid.
 
-Taps lie at the profile's delays and powers (Sionna's tables), so that fading is
-frequency-selective: 23 taps in TDL-A and TDL-B, 24 in TDL-C, without line of sight; 13 in TDL-D and
-14 in TDL-E, the first with line of sight, of a K-factor of 13.3 dB and 22 dB.
+Taps have the profile's delays and powers (Sionna's tables), so that fading is frequency-selective.
+TDL-A and TDL-B have 23 taps and TDL-C 24, without line of sight. TDL-D has 13 and TDL-E 14 taps, of
+which the first has a line of sight with a K-factor of 13.3 dB and 22 dB.
 
-A tap is complex normal, independent over devices, blocks, rounds. Of moving devices it is the sum
-of sinusoids that Sionna's TDL draws (Xiao, Zheng, Beaulieu, eq. 6 and 11), with Jakes' correlation
-in time. Sionna's own draws start at time 0 and colour the line of sight with the antennas'
-correlation; here time is anywhere, and the line of sight has its power at all antennas.
+A tap is complex normal and independent over devices, blocks and rounds. For moving devices it is
+the sum of sinusoids of Sionna's TDL (Xiao, Zheng, Beaulieu, eq. 6 and 11), with Jakes' correlation
+in time. Sionna's draws start at time 0 and correlate the line of sight over antennas. Here any time
+is available, and the line of sight has its power at all antennas.
 
 References
 ----------
@@ -51,13 +51,20 @@ LINE_OF_SIGHT = declare_purpose("fading_los", __name__)
 ARRIVAL = declare_purpose("los_arrival", __name__)
 
 LOS_COSINE = 0.7
-"""Doppler shift of the line of sight over the greatest one (TR 38.901 7.7.2)."""
+"""Doppler shift of the line of sight over the largest one (TR 38.901 7.7.2)."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Hold a table of taps: delay [L], of unit RMS spread where scaled, power [L] of the taps that
-    fade, and los_power of the line of sight in the first; powers sum to one. float64."""
+    """Table of taps of a TDL profile, with powers that sum to one.
+
+    Parameters
+    ----------
+    delay, power : Tensor, float64 [L]
+        Delays at unit RMS delay spread, and powers of the fading taps.
+    los_power : float
+        Power of the line of sight in the first tap, 0 without one.
+    """
 
     delay: Tensor
     power: Tensor
@@ -65,7 +72,7 @@ class Profile:
 
 
 def read_tdl_profile(letter: str) -> Profile:
-    """Return Sionna's table of TDL-A .. TDL-E."""
+    """Read Sionna's table of TDL-A .. TDL-E, given the letter."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import TDL
     model = TDL(letter, 1.0, 3.5e9, precision="double", device="cpu")
@@ -76,35 +83,56 @@ def read_tdl_profile(letter: str) -> Profile:
 
 
 def arrival_cosines(spread: Tensor) -> Tensor:
-    """Return cos alpha_n, alpha_n = 2 pi n / N + theta, of the spread [..., N], theta in (-pi/N,
-    pi/N)."""
+    """Compute cos alpha_n of N sinusoids.
+
+    Parameters
+    ----------
+    spread : Tensor, float64 [..., N]
+        Random angle theta in (-pi / N, pi / N).
+
+    Returns
+    -------
+    Tensor, float64 [..., N]
+        cos(2 pi n / N + theta).
+    """
     sinusoids = spread.shape[-1]
     order = torch.arange(1, sinusoids + 1, dtype=torch.float64, device=spread.device)
     return (2.0 * math.pi / sinusoids * order + spread).cos()
 
 
 def sum_of_sinusoids(cycles: Tensor, cosine: Tensor, start: Tensor) -> Tensor:
-    """Return unit-power taps N^-1/2 sum_n exp(j (2 pi f_D t cos alpha_n + phi_n)).
+    r"""Compute taps of unit power as sums of sinusoids.
 
     Parameters
     ----------
-    cycles : [R, U] f_D t, float64.
-    cosine : [U, K, L, N], of alpha.
-    start : [U, K, A, L, N] complex, exp(j phi).
+    cycles : Tensor, float64 [R, U]
+        Cycles f_D t.
+    cosine : Tensor, float64 [U, K, L, N]
+        Cosines of the angles alpha_n.
+    start : Tensor, complex [U, K, A, L, N]
+        Phasors exp(j phi_n).
 
     Returns
     -------
-    [R, U, K, A, L] complex.
+    Tensor, complex [R, U, K, A, L]
+        The taps.
+
+    Notes
+    -----
+    .. math::
+
+        N^{-1/2} \sum_n e^{j (2 \pi f_D t \cos \alpha_n + \phi_n)}
     """
     turning = rotations(cycles[:, :, None, None, None] * cosine, start.real.dtype)
     return (turning[:, :, :, None] * start).sum(-1) / math.sqrt(cosine.shape[-1])
 
 
 class Tdl(Channel):
-    """Give h [S, K, A, B, F] complex, E|h|^2 = 1.
+    """TDL channel; h [S, K, A, B, F] is complex with E|h|^2 = 1.
 
     The line of sight reaches the server's antennas, half a wavelength apart, at an angle of the
-    device's own. The closed forms are those without line of sight: each group is CN(0, 1).
+    device. The closed forms are for profiles without line of sight, in which each group is CN(0,
+    1).
     """
 
     is_gaussian: ClassVar[bool] = True
@@ -114,7 +142,7 @@ class Tdl(Channel):
         name: Literal["tdl-a", "tdl-b", "tdl-c", "tdl-d", "tdl-e"] = "tdl-a"
         delay_spread_s: float = declare_delay_spread()
         sinusoids: int = Field(20, ge=8)
-        """sinusoids of a tap of moving devices (speed_kmh), as many as Sionna's default"""
+        """sinusoids of a tap of moving devices (speed_kmh); Sionna's default"""
 
     settings: Settings
 
@@ -160,11 +188,11 @@ class Tdl(Channel):
         return rice.rayleigh_mean_inverse(threshold, gain, error_variance)
 
     def _draw(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, F]."""
+        """Draw h [R, U, K, A, F]."""
         return frequency_response(self._draw_taps(index, time_s), self._rotation)
 
     def _draw_taps(self, index: Tensor, time_s: Tensor) -> Tensor:
-        """Draw [R, U, K, A, L]."""
+        """Draw the taps, [R, U, K, A, L]."""
         taps, turn = (
             self._compute_moving_taps(time_s) if self._moves else self._draw_independent_taps(index)
         )
@@ -175,15 +203,17 @@ class Tdl(Channel):
         return taps
 
     def _draw_independent_taps(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw taps [R, U, K, A, L] ~ CN(0, power) and the line of sight's phase [R, U, K] in
-        cycles."""
+        """Draw taps [R, U, K, A, L] ~ CN(0, power).
+
+        The second result is the line of sight's phase [R, U, K] in cycles.
+        """
         shape = (2, self.settings.antennas, len(self._power))
         radius, turn = self._pairs.draw_uniform(FADING, index, shape).unbind(3)
         taps = (-radius.log() * self._power).sqrt() * rotations(turn, self._dtype)
         return taps, self._pairs.draw_uniform(LINE_OF_SIGHT, index, ())
 
     def _compute_moving_taps(self, time_s: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same at times [R, U], of sinusoids and a phase that last for the whole run."""
+        """Compute the same at times [R, U], from sinusoids and phases of the whole run."""
         assert self.settings.speed_kmh is not None
         cycles = time_s * doppler_hz(self.settings.speed_kmh, self.settings.carrier_hz)
         taps = sum_of_sinusoids(cycles, self._cosine, self._start) * self._power.sqrt()

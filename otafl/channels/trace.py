@@ -1,6 +1,6 @@
-"""Replay measured or simulated channels from a file.
+"""Measured or simulated channels from a file.
 
-A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will do):
+A trace is a NetCDF-4 file (or any HDF5 file with these data sets at its root):
 
     attributes    schema         "otafl-trace-1"
                   carrier_hz     carrier frequency
@@ -10,18 +10,18 @@ A trace is a NetCDF-4 file (any HDF5 file with these data sets at its root will 
     or            a_real, a_imag (round, device, antenna, path): impulse responses, complex
                                  amplitudes at the carrier
                   tau_s          (round, device, path) or (device, path): their delays in seconds
-    optional      gain           (round, device) or (device): linear large-scale power gains, and h
-                                 or a has a mean power of one; without it, a device's gain is the
-                                 mean power of its responses over the file, which is taken out of
-                                 them
+    optional      gain           (round, device) or (device): linear large-scale power gains; h or a
+                                 then has a mean power of one. Without it, a device's gain is the
+                                 mean power of its responses over the file, by which they are
+                                 divided
                   position_m     (round, device, 3) or (device, 3), with base_m (3): metres
-                  x_m, y_m, coverage_db (y, x), roof_m (y, x): the place from above
+                  x_m, y_m, coverage_db (y, x), roof_m (y, x): map of the place
 
-A run's devices are the file's first ones, or others in each trial (`places`); a run that is longer
-than the file starts it again. A device whose responses are zero has no path: it is silent. Impulse
-responses are evaluated on the run's own bandwidth. The file is held in memory. `export_trace` and
-`export_impulse_responses` write such files, and scripts/ray_trace.py those of traced places, of
-which the ones in the folder `scenes` come along (`scene`).
+A run's devices are the file's first ones, or random ones in each trial (`places`). A run that is
+longer than the file starts it again. A device whose responses are zero has no path and is silent.
+Impulse responses are evaluated on the run's own bandwidth. The file is kept in memory.
+`export_trace` and `export_impulse_responses` write such files, and scripts/ray_trace.py writes
+those of ray-traced places, some of which are included (`scene`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ START = declare_purpose("trace_start", __name__)
 PLACES = declare_purpose("trace_places", __name__)
 
 SCENES = Path(__file__).parent / "scenes"
-"""The folder of the traced places."""
+"""Folder of the ray-traced places."""
 
 KEPT = 1 << 22
-"""Numbers of responses that are kept at most."""
+"""Largest number of channel gains that are kept for later rounds."""
 
 
 class Trace(Channel):
-    """Give h [S, K, A, B, F] complex; E|h|^2 = 1 over the file's rounds, antennas and groups."""
+    """Channel from a file; h [S, K, A, B, F] is complex.
+
+    E|h|^2 = 1 over the file's rounds, antennas and groups.
+    """
 
     class Settings(ChannelSettings):
         example: ClassVar = {"channel.scene": "munich"}
@@ -66,50 +69,52 @@ class Trace(Channel):
 
         name: Literal["trace"] = "trace"
         path: str | None = Field(None, min_length=1)
-        """NetCDF-4 or HDF5 file; relative paths count from the working directory"""
+        """NetCDF-4 or HDF5 file; relative paths are relative to the working directory"""
         scene: Literal["etoile", "florence", "munich"] | None = None
-        """in place of path, a place whose rays were traced: 96 pedestrians around a base station
-        with 8 antennas over the roofs at 3.5 GHz, a metre further in each of 12 rounds; some have
-        no path (map data: OpenStreetMap contributors, ODbL)"""
+        """ray-traced place, instead of path: 96 pedestrians around a base station with 8 antennas
+        above the roofs at 3.5 GHz, who move one metre in each of 12 rounds; some have no path
+        (map data: OpenStreetMap contributors, ODbL)"""
         start: Literal["zero", "per_trial"] = "per_trial"
-        """zero: round 0 is the file's first round; per_trial: each trial starts at a random round
-        of the file. Past its last round the file starts again, and before its first, where a
-        belated estimate looks, is its last"""
+        """round of the file with which a trial starts: zero, the first, or per_trial, a random one.
+        After its last round the file starts again, and before its first, which a delayed
+        estimate may need, is its last"""
         places: Literal["first", "per_trial"] = "first"
-        """first: devices are the file's first ones; per_trial: each trial draws which of them"""
+        """devices of the file that take part: first, the file's first ones, or per_trial, random
+        ones in each trial"""
         antennas: int | None = Field(None, ge=1)
-        """antennas of the server, the file's first ones; else all"""
+        """number of antennas of the server, the file's first ones; all by default"""
         gains: Literal["relative", "absolute"] = "relative"
-        """relative: the file's gains over their mean, so that snr_db is the mean SNR; absolute:
-        they are path gains, and budgets are tx_power_dbm over thermal noise"""
+        """scale of the file's gains: relative, over their mean, so that snr_db is the mean SNR; or
+        absolute path gains, with budgets of tx_power_dbm over thermal noise"""
         subcarrier_groups: int | None = Field(None, ge=1)
-        """groups of sub-carriers over bandwidth_hz that impulse responses are evaluated on (default
-        1); frequency responses have their own"""
+        """sub-carrier groups in bandwidth_hz at which impulse responses are evaluated, 1 by
+        default; frequency responses have their own"""
         block_symbols: int | None = Field(None, ge=1)
-        """channel uses of a coherence block; the blocks of a payload then take the file's rounds
-        from its own on. Without it, the channel lasts for the whole payload"""
+        """channel uses of a coherence block, with consecutive rounds of the file in the blocks of a
+        payload; if not given, the channel is constant over a payload"""
 
         def find_conflicts(self) -> Iterator[str]:
             yield from super().find_conflicts()
             if (self.path is None) == (self.scene is None):
-                yield "path, a file, or scene, the name of a traced place: one of them is needed"
+                given = "neither" if self.path is None else "both"
+                yield f"expected path, a file, or scene, a ray-traced place, got {given}; give one"
             given = next(
                 (key for key in ("snr_db", "path_loss_db") if getattr(self, key) is not None), ""
             )
             if self.gains == "absolute" and given:
                 yield (
-                    f"gains 'absolute' takes the path loss from the file; leave {given} out, or "
-                    "set gains to relative"
+                    f"gains: 'absolute' uses the path loss of the file, got {given} too; leave "
+                    f"{given} out, or set gains: relative"
                 )
 
         @property
         def file(self) -> str:
-            """Return the path of the file."""
+            """Path of the file."""
             return self.path or str(SCENES / f"{self.scene}.nc")
 
         @property
         def file_entry(self) -> str:
-            """Return the key that chooses the file, and its value."""
+            """Key that chooses the file, and its value."""
             return f"channel.{'path' if self.path else 'scene'}: '{self.path or self.scene}'"
 
         @property
@@ -124,13 +129,13 @@ class Trace(Channel):
         rounds, known, antennas = file.response.shape[:3]
         if known < devices:
             raise UserError(
-                f"{settings.file_entry} has {known} devices and the scenario {devices}; "
-                f"devices.count of {known} or less would do"
+                f"{settings.file_entry} has {known} devices and the scenario {devices}; set "
+                f"devices.count to at most {known}"
             )
         if (settings.antennas or 1) > antennas:
             raise UserError(
-                f"channel.antennas: {settings.antennas}, but {settings.file_entry} has {antennas}; "
-                "that or less would do"
+                f"channel.antennas: got {settings.antennas}, but {settings.file_entry} has "
+                f"{antennas}; use at most {antennas}"
             )
         place, ctype = streams.device, streams.dtype.to_complex()
         picked = devices if settings.places == "first" else known
@@ -166,11 +171,11 @@ class Trace(Channel):
         return replace(found, ground=replace(found.ground, coverage_db=level))
 
     def _get_file_round(self, round: int) -> Tensor:
-        """Return the round [S] of the file."""
+        """Return the round of the file for each trial, [S]."""
         return (self._start + round % self._rounds) % self._rounds
 
     def _draw_devices(self, known: int) -> Tensor:
-        """Return which of the file's devices are the trials', [S, K]."""
+        """Return the devices of the file for each trial, [S, K]."""
         if self.settings.places == "per_trial":
             order = self.streams.draw_uniform(PLACES, 0, (known,)).argsort(1)
             return order[:, : self.devices]
@@ -178,7 +183,7 @@ class Trace(Channel):
         return first.expand(self.streams.num_trials, -1)
 
     def _compute_gains(self, picked: int) -> Tensor:
-        """Return large-scale gains [R, S, K], float64, of so many of the file's devices."""
+        """Compute the large-scale gains [R, S, K], float64, of the file's first devices."""
         settings, file = self.settings, self._file
         given = (
             self._take_out_gain() if file.gain is None else torch.as_tensor(file.gain[:, :picked])
@@ -186,25 +191,28 @@ class Trace(Channel):
         whole = given.to(self.streams.device, torch.float64).expand(self._rounds, -1)
         if not bool(whole.ge(0).all()):
             device = int(whole.ge(0).logical_not().any(0).nonzero()[0])
-            raise UserError(f"{settings.file_entry}: the gain of device {device} is below zero")
+            raise UserError(
+                f"{settings.file_entry}: the gain of device {device} is negative; must be at least "
+                "0"
+            )
         gain = whole[:, self._chosen]
         mean = gain.mean((0, 2))
         if settings.gains == "absolute":
             mean = torch.ones_like(mean)
         elif settings.places == "first":
-            mean = whole.mean().expand_as(mean)  # as of one trial, to the bit
+            mean = whole.mean().expand_as(mean)  # bit-equal to that of a single trial
         if not bool(mean.gt(0).all()):
             raise UserError(f"{settings.file_entry}: none of the {self.devices} devices has a path")
         self._unit = mean
         return gain / mean[:, None]
 
     def _read_blocks(self, round: int, blocks: int) -> Tensor:
-        """Return [S, K, A, blocks, F], this round of the file and those after it."""
+        """Return h [S, K, A, blocks, F] of this round of the file and the following ones."""
         first = self._start + round % self._rounds
         return torch.stack([self._read_rounds(first + block) for block in range(blocks)], 3)
 
     def _read_paths(self, round: int, blocks: int) -> Paths:
-        """Return the impulse responses of this round of the file and those after it."""
+        """Return the impulse responses of this round of the file and the following ones."""
         assert self._delay is not None
         first = self._start + round % self._rounds
         place = (first[:, None] + torch.arange(blocks, device=first.device)) % self._rounds
@@ -212,8 +220,7 @@ class Trace(Channel):
         return Paths(self._response[place, chosen].movedim(3, 2), self._delay[place, chosen])
 
     def _read_cached(self, round: int) -> Tensor:
-        """Return [S, K, A, F] as `_read_rounds`; rounds come again, and are kept as far as there is
-        room."""
+        """Return h [S, K, A, F] of a round, from a cache of limited size."""
         h = self._kept.get(round)
         if h is None:
             h = self._read_rounds(self._start + round)
@@ -222,7 +229,7 @@ class Trace(Channel):
         return h
 
     def _read_rounds(self, rounds: Tensor) -> Tensor:
-        """Return [S, K, A, F] of the file's rounds [S], counted past its end."""
+        """Return h [S, K, A, F] of the file's rounds [S], modulo its length."""
         place = rounds[:, None] % self._rounds
         response = self._response[place, self._chosen]
         if self._delay is None:
@@ -232,9 +239,10 @@ class Trace(Channel):
         return frequency_response(response, rotation[:, :, None])
 
     def _take_out_gain(self) -> Tensor:
-        """Return the mean power [1, K] of a device's responses, which they are divided by.
+        """Divide the responses by their mean power over the file, and return it, [1, K].
 
-        Impulse responses have that of their paths: groups are as if spread over a wide band.
+        The mean power of impulse responses is that of their paths, as if groups were spread over a
+        wide band.
         """
         power = self._response.abs().double().square()
         gain = power.mean((0, 2, 3)) if self._delay is None else power.sum(3).mean((0, 2))
@@ -252,16 +260,22 @@ def export_trace(
     bandwidth_hz: float,
     trial: int = 0,
 ) -> None:
-    """Write the states of a channel as a trace: the first coherence block of each round, with the
-    large-scale gains.
+    """Write the states of a channel as a trace.
+
+    The file has the first coherence block of each round, and the large-scale gains.
 
     Parameters
     ----------
-    channel : made with all that it needs, as by `otafl.channels.build`.
-    rounds : of the channel, in the order that the file is to have them.
-    path : of the file, NetCDF-4.
-    carrier_hz, bandwidth_hz : what the file says of the responses.
-    trial : which of the channel's stack.
+    channel : Channel
+        The channel, such as of `otafl.channels.build`.
+    rounds : sequence of int
+        Rounds of the channel, in the order of the file.
+    path : str or Path
+        NetCDF-4 file to write.
+    carrier_hz, bandwidth_hz : float
+        Carrier frequency and bandwidth of the responses.
+    trial : int
+        Trial of the channel's stack.
     """
     states = [channel.get_state(round) for round in rounds]
     h = torch.stack([state.h[trial, :, :, 0] for state in states]).cpu().numpy()
@@ -279,23 +293,29 @@ def export_impulse_responses(
     bandwidth_hz: float,
     direction: str = "uplink",
 ) -> None:
-    """Write Sionna's impulse responses, of its channel models or its ray tracer, as a trace.
+    """Write Sionna's impulse responses, of a channel model or its ray tracer, as a trace.
 
-    Path loss in them becomes the gain. Rounds are the batch, and time within it. A device has one
+    Their path loss becomes the gain. Rounds are the batch, and time within it. A device has one
     antenna.
 
     Parameters
     ----------
-    a : [batch, num_rx, rx_ant, num_tx, tx_ant, paths, time] complex, the batch dimension optional.
-    tau_s : [batch, num_rx, num_tx, paths], seconds; the batch dimension optional.
-    path : of the file, NetCDF-4.
-    carrier_hz, bandwidth_hz : what the file says of the responses.
-    direction : "uplink" where the server is the one receiver and devices transmit; "downlink" for
-        the reverse, whose responses are the same by reciprocity.
+    a : array, complex [batch, num_rx, rx_ant, num_tx, tx_ant, paths, time]
+        Amplitudes of the paths; the batch dimension is optional.
+    tau_s : array, float [batch, num_rx, num_tx, paths]
+        Delays in seconds; the batch dimension is optional.
+    path : str or Path
+        NetCDF-4 file to write.
+    carrier_hz, bandwidth_hz : float
+        Carrier frequency and bandwidth of the responses.
+    direction : {"uplink", "downlink"}
+        "uplink" if the server is the only receiver and devices transmit; "downlink" for the
+        reverse, whose responses are equal by reciprocity.
 
     Raises
     ------
-    UserError : the shapes are others.
+    UserError
+        If the shapes are different.
     """
     a, tau_s = np.asarray(a), np.asarray(tau_s)
     if a.ndim == 6:
@@ -304,8 +324,9 @@ def export_impulse_responses(
         a, tau_s = a.transpose(0, 3, 4, 1, 2, 5, 6), tau_s.swapaxes(1, 2)
     if a.ndim != 7 or tau_s.ndim != 4 or a.shape[1] != 1 or a.shape[4] != 1:
         raise UserError(
-            f"impulse responses {a.shape} with delays {tau_s.shape}, {direction}: [batch, 1 "
-            "server, antennas, devices, 1, paths, time] and [batch, 1, devices, paths] would do"
+            f"impulse responses ({direction}): expected the shapes [batch, 1 server, antennas, "
+            "devices, 1, paths, time] and, of delays, [batch, 1, devices, paths]; got "
+            f"{a.shape} and {tau_s.shape}"
         )
     times = a.shape[6]
     response = a[:, 0, :, :, 0].transpose(0, 4, 2, 1, 3)  # batch, time, device, antenna, path
@@ -315,20 +336,20 @@ def export_impulse_responses(
 
 
 def _get_frequencies(settings: Trace.Settings, file: Responses, budget: LinkBudget) -> Tensor:
-    """Return [S, F]; for frequency responses they must be those of the file."""
+    """Return the frequencies [S, F] of the groups; a file of frequency responses must have them."""
     groups = settings.subcarrier_groups
     if file.delay_s is not None:
         return group_frequencies(budget.bandwidth_hz, groups or 1)
     known = file.response.shape[3]
     if groups not in (None, known):
         raise UserError(
-            f"channel.subcarrier_groups: {groups}, but '{settings.file}' has frequency responses "
-            f"of {known} groups; leave it out"
+            f"channel.subcarrier_groups: got {groups}, but '{settings.file}' has frequency "
+            f"responses of {known} groups; leave it out"
         )
     wanted = budget.bandwidth_hz.double()
     if known > 1 and bool(((wanted - file.bandwidth_hz).abs() > 1e-3 * file.bandwidth_hz).any()):
         raise UserError(
             f"channel.bandwidth_hz: '{settings.file}' has frequency responses over "
-            f"{file.bandwidth_hz:g} Hz; that bandwidth would do"
+            f"{file.bandwidth_hz:g} Hz; set bandwidth_hz to that"
         )
     return group_frequencies(wanted, known)

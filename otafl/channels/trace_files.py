@@ -1,4 +1,4 @@
-"""Read and write files of channels, traces."""
+"""Reading and writing of trace files, which contain channels."""
 
 from __future__ import annotations
 
@@ -21,14 +21,28 @@ GROUND = ("x_m", "y_m", "coverage_db", "roof_m")
 KNOWN = ("h_real", "h_imag", "a_real", "a_imag", "tau_s", "gain", *POSITIONS, *GROUND)
 
 MAX_BYTES = 1 << 33
-"""Of the variables of a file, which are kept in memory."""
+"""Largest total size of a file's variables, which are kept in memory."""
 
 
 @dataclass(frozen=True)
 class Responses:
-    """Hold a file of R rounds and K devices. response: [R, K, A, F], or [R, K, A, L] with delay_s
-    [R or 1, K, L]. gain: [R or 1, K], or None. position_m: [R or 1, K, 3] with base_m [3], or None.
-    ground: what lies between them, if that is known."""
+    """Contents of a trace file with R rounds and K devices.
+
+    Parameters
+    ----------
+    response : ndarray, complex [R, K, A, F] or [R, K, A, L]
+        Frequency responses, or amplitudes of paths if there are delays.
+    delay_s : ndarray [R or 1, K, L], or None
+        Delays of the paths in seconds.
+    gain : ndarray [R or 1, K], or None
+        Large-scale gains.
+    bandwidth_hz : float
+        Bandwidth of the responses.
+    position_m, base_m : ndarray [R or 1, K, 3] and [3], optional
+        Positions of the devices and the base station in metres.
+    ground : Ground, optional
+        Map of the place.
+    """
 
     response: np.ndarray
     delay_s: np.ndarray | None
@@ -39,7 +53,7 @@ class Responses:
     ground: Ground | None = None
 
     def get_positions(self, round: int, devices: np.ndarray) -> Positions | None:
-        """Return where the base station and some devices [K] are in a round of the file."""
+        """Return the positions of the base station and some devices [K] in a round of the file."""
         if self.position_m is None or self.base_m is None:
             return None
         place = self.position_m[round % len(self.position_m)]
@@ -47,9 +61,9 @@ class Responses:
 
 
 def read(path: str) -> Responses:
-    """Read a trace file, which someone else may have written.
+    """Read a trace file from an untrusted source.
 
-    Raises UserError where there is none, it is none, or its numbers are no channel's.
+    Raises UserError if the file does not exist, is not a trace, or its numbers are not a channel's.
     """
     import h5netcdf
 
@@ -67,8 +81,8 @@ def read(path: str) -> Responses:
             }
             if sum(sizes.values()) > MAX_BYTES:
                 raise UserError(
-                    f"channel.path: '{path}' holds more than {MAX_BYTES >> 30} GiB, and a trace "
-                    "is kept in memory; fewer rounds, devices or groups would do"
+                    f"channel.path: '{path}' has more than {MAX_BYTES >> 30} GiB, and a trace is "
+                    "kept in memory; use fewer rounds, devices or groups"
                 )
             arrays = {name: np.asarray(file.variables[name]) for name in sizes}
             attributes = dict(file.attrs)
@@ -77,7 +91,7 @@ def read(path: str) -> Responses:
     except OSError as error:
         reason = f": it {error.strerror}" if error.errno == errno.EINVAL else ""
         raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}") from error
-    except Exception as error:  # what h5py and h5netcdf raise for odd files is not documented
+    except Exception as error:  # h5py and h5netcdf raise undocumented errors for odd files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"channel.path: '{path}' cannot be read ({reason})") from error
     _check_schema(path, attributes)
@@ -93,15 +107,15 @@ def read(path: str) -> Responses:
     last = "path" if kind == "a" else "group"
     if real.ndim != 4:
         raise UserError(
-            f"channel.path: {needed[0]} of '{path}' has {real.ndim} dimensions; (round, device, "
-            f"antenna, {last}) would do"
+            f"channel.path: {needed[0]} of '{path}' has {real.ndim} dimensions; expected (round, "
+            f"device, antenna, {last})"
         )
     if not real.size:
         raise UserError(f"channel.path: {needed[0]} of '{path}' is empty, {real.shape}")
     if imaginary.shape != real.shape:
         raise UserError(
-            f"channel.path: {needed[1]} of '{path}' has the shape {imaginary.shape}; that of "
-            f"{needed[0]}, {real.shape}, would do"
+            f"channel.path: {needed[1]} of '{path}' has the shape {imaginary.shape}; expected "
+            f"that of {needed[0]}, {real.shape}"
         )
     response = real + 1j * imaginary
     rounds, devices, _, paths = response.shape
@@ -118,7 +132,7 @@ def read(path: str) -> Responses:
         base = arrays["base_m"]
         if base.shape != (3,):
             raise UserError(
-                f"channel.path: base_m of '{path}' has the shape {base.shape}; (3,) would do"
+                f"channel.path: base_m of '{path}' has the shape {base.shape}; expected (3,)"
             )
     _read_positive(path, attributes, "carrier_hz")
     band_hz = _read_positive(path, attributes, "bandwidth_hz")
@@ -128,7 +142,7 @@ def read(path: str) -> Responses:
 
 
 def _count_bytes(variable: Any) -> int:
-    """Return what a variable takes in memory."""
+    """Return the size of a variable in memory."""
     return math.prod(variable.shape) * np.dtype(variable.dtype).itemsize
 
 
@@ -138,22 +152,24 @@ def _check_schema(path: str, attributes: dict[str, Any]) -> None:
     if not isinstance(schema, str) or schema != SCHEMA:
         shown = repr(schema) if len(repr(schema)) <= 40 else f"{repr(schema)[:37]}..."
         raise UserError(
-            f"channel.path: '{path}' has the schema attribute {shown}; '{SCHEMA}' is understood"
+            f"channel.path: '{path}' has the schema attribute {shown}; expected '{SCHEMA}'"
         )
 
 
 def _check_numbers(path: str, name: str, values: np.ndarray) -> None:
-    """Check that a variable holds real numbers, finite where they are not of the ground: a place
-    may have no coverage."""
+    """Check that a variable has real numbers, finite except for the map.
+
+    A place of the map may have no coverage.
+    """
     if values.dtype.kind not in "iuf":
         raise UserError(
-            f"channel.path: {name} of '{path}' holds {values.dtype}; real numbers would do"
+            f"channel.path: {name} of '{path}' has the type {values.dtype}; expected real numbers"
         )
     if name not in GROUND and not np.isfinite(values).all():
         place = tuple(int(one) for one in np.argwhere(~np.isfinite(values))[0])
         raise UserError(
-            f"channel.path: {name} of '{path}' is not finite at {place}; a device without a path "
-            "has responses of zero"
+            f"channel.path: {name} of '{path}' is not finite at {place}; write zero responses for "
+            "a device without a path"
         )
 
 
@@ -180,7 +196,7 @@ def _read_positive(path: str, attributes: dict[str, Any], name: str) -> float:
 def _read_ground(
     path: str, arrays: dict[str, np.ndarray], attributes: dict[str, Any]
 ) -> Ground | None:
-    """Return the place from above, where the file has it."""
+    """Return the map of the place, if the file has it."""
     if not all(name in arrays for name in GROUND):
         return None
     x, y, coverage, roof = (arrays[name] for name in GROUND)
@@ -201,8 +217,10 @@ def write(
     last: str,
     others: dict[str, Any],
 ) -> None:
-    """Write responses [round, device, antenna, last], `name` of the two kinds "h" and "a", and
-    other variables."""
+    """Write responses [round, device, antenna, last] and other variables.
+
+    `name` is the kind of the responses, "h" or "a".
+    """
     import xarray as xr
 
     dims = ("round", "device", "antenna", last)
@@ -212,12 +230,12 @@ def write(
 
 
 def _fit(path: str, name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the values with a round dimension, of length 1 where they have none."""
+    """Return the values with a round dimension, which has length 1 if they had none."""
     if values.shape == shape[1:]:
         values = values[None]
     if values.shape not in (shape, (1, *shape[1:])):
         raise UserError(
-            f"channel.path: {name} of '{path}' has the shape {values.shape}; {shape} or "
-            f"{shape[1:]} would do"
+            f"channel.path: {name} of '{path}' has the shape {values.shape}; expected {shape} or "
+            f"{shape[1:]}"
         )
     return values

@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import Any
 
-from otafl.core.errors import RemovedSetting
+from otafl.core.errors import OutdatedSetting
 
 STDOUT, STDERR = 1, 2
 
@@ -85,7 +85,7 @@ def _format_warning(
     lineno: int,
     line: str | None = None,
 ) -> str:
-    if issubclass(category, RemovedSetting):
+    if issubclass(category, OutdatedSetting):
         return f"otafl: warning: {message}\n"
     return _format_of_python(message, category, filename, lineno, line)
 

@@ -1,4 +1,4 @@
-"""Simulate time; SimPy lives here and nowhere else. `build` makes the clocks of a stack."""
+"""Simulated time of the devices, with SimPy. `build` makes the clocks of a stack."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from otafl.devices.hardware import Hardware
 
 
 def build(sections: Sequence[Any], hardware: Hardware, streams: Streams, log: bool) -> Clock:
-    """Make the clocks of S trials, with their protocols' rules and their devices' comings and
-    goings.
+    """Build the clocks of S trials.
 
     Parameters
     ----------
-    sections : S sections `devices` of a scenario, a trial each.
-    hardware : [S, K].
-    log : keep what every device does when.
+    sections : Sequence
+        Sections `devices` of the scenarios, one for each of the S trials.
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    streams : Streams
+        Random streams of the trials.
+    log : bool
+        Whether to record a timeline: the activities of every device.
+
+    Returns
+    -------
+    Clock
+        Clocks of the trials, with the rules of their protocols and the lives of their devices.
     """
     first = sections[0]
     rules = [

@@ -1,4 +1,4 @@
-"""Follow one device's work between a broadcast and its slot, and record what it did when."""
+"""Local work of one device, from the broadcast to its uplink slot."""
 
 from __future__ import annotations
 
@@ -9,18 +9,29 @@ from typing import NamedTuple, TypeVar
 import simpy
 
 BEFORE = ("receive", "compute", "wait")
-"""What a device does before its slot."""
+"""Activities of a device before its slot, in order."""
 
 
 Value = TypeVar("Value")
 
 ByDevice = Sequence[Value] | Mapping[int, Value]
-"""A value of each device that is concerned, by its number."""
+"""A value for each device concerned, by the number of the device."""
 
 
 class Interval(NamedTuple):
-    """Hold what a device did, of `otafl.devices.activities.ACTIVITIES`. `round` is the one in which
-    its update was started; -1 for a device that was away."""
+    """Interval of a timeline: one activity of a device.
+
+    Parameters
+    ----------
+    device : int
+        Number of the device.
+    round : int
+        Round in which the device started its update; -1 while the device is away.
+    activity : str
+        One of `otafl.devices.activities.ACTIVITIES`.
+    start_s, end_s : float
+        Start and end in simulated seconds.
+    """
 
     device: int
     round: int
@@ -30,16 +41,22 @@ class Interval(NamedTuple):
 
     @property
     def has_duration(self) -> bool:
-        """Say whether it took any time."""
+        """Whether the activity takes any time."""
         return self.end_s > self.start_s
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Hold an uplink slot of one trial. Devices are in ascending order.
+    """Uplink slot of one trial.
 
-    opened_s: when. on_time: the devices that transmit. started_round: the round in which each
-    started its update.
+    Parameters
+    ----------
+    opened_s : float
+        Simulated time at which the slot opens.
+    on_time : list of int
+        Devices that transmit, in ascending order.
+    started_round : list of int
+        Round in which each of them started its update.
     """
 
     opened_s: float
@@ -48,13 +65,13 @@ class Slot:
 
 
 class LocalWork(simpy.Event):
-    """Follow one device's work between a broadcast and its slot.
+    """Local work of one device for one update, as a SimPy event.
 
-    As an event it says that the device is ready: a Timeout of our own, one object in the place of
-    two. Then `computed` is called with it.
+    The event is processed when the update is ready, and calls `computed`. It is a timeout of its
+    own class, so that one object is needed instead of two.
     """
 
-    _ok, _value = True, None  # of an event that has succeeded
+    _ok, _value = True, None  # SimPy's state of an event that has succeeded
     ready = lost = False
 
     def __init__(
@@ -78,7 +95,7 @@ class LocalWork(simpy.Event):
         env.schedule(self, delay=delay)
 
     def list_intervals(self, now_s: float) -> list[Interval]:
-        """Return what the device did for it until now, before its slot."""
+        """Return the intervals of the device's activities for this update until now."""
         times = (self.sent_s, self.began_s, self.ready_s, now_s)
         return [
             Interval(self.device, self.round, activity, start_s, min(end_s, now_s))

@@ -1,8 +1,8 @@
-"""Go through plain rounds of a stack with arrays, bit by bit as SimPy would.
+"""Plain rounds of a stack, computed with arrays and equal to SimPy's to the bit.
 
-In a plain round every device that is asked stays until its update is sent, so that all instants are
-sums and maxima of what is known at the start of the round. Whatever else happens is left to
-`otafl.clock.trial_clock`, which takes over where the last complete round ended.
+In a plain round, every participant stays until its update is sent. All instants are then sums and
+maxima of durations that are known at the start of the round. Every other round is left to
+`otafl.clock.trial_clock`, which takes over at the end of the last complete round.
 """
 
 from __future__ import annotations
@@ -23,20 +23,39 @@ from otafl.devices.hardware import Hardware
 from otafl.devices.protocols import Rules
 
 MIN_DEVICES = 12
-"""Devices of all trials below which SimPy is as fast as arrays."""
+"""Number of devices over all trials below which SimPy is as fast as arrays."""
 
 
 def can_be_plain(
     hardware: Hardware, rules: Sequence[Rules], lives: Sequence[Sequence[Life | None]], log: bool
 ) -> bool:
-    """Return whether the rounds of a stack are plain for as long as nobody is late or crashes.
+    """Return whether the rounds of a stack are plain until a device is late or crashes.
 
-    - Slots open when all are ready. Those at given instants, or for the first who are ready, leave
-      devices at work from round to round. A deadline is of no matter until somebody misses it.
-    - No device comes and goes, as it may leave at any instant of a round.
-    - No device has a battery, which may run out at any instant.
-    - Nothing is logged: a log is a list of objects for each device, which arrays do not shorten.
-    - There are not too few devices for it to be worth while.
+    Five conditions must hold:
+
+    - Slots open when all updates are ready. Other slots leave devices at work from round to round.
+      A deadline matters only once a device misses it.
+    - No device leaves, because it can leave at any instant of a round.
+    - No device has a battery, because a battery can be empty at any instant.
+    - No timeline is recorded. It is a list of objects for each device, which arrays do not make
+      shorter.
+    - There are at least `MIN_DEVICES` devices.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    rules : Sequence of Rules
+        Rules of the protocol, one for each trial.
+    lives : Sequence
+        Lives of the devices for each trial; empty if no device leaves.
+    log : bool
+        Whether to record a timeline.
+
+    Returns
+    -------
+    bool
+        Whether `PlainRounds` can be used.
     """
     if hardware.flops_per_s.size < MIN_DEVICES:
         return False
@@ -45,11 +64,20 @@ def can_be_plain(
 
 
 class RoundStart(NamedTuple):
-    """What a clock is told of a round that begins.
+    """Start of a round, as a clock gets it.
 
-    participants: S arrays of available devices. downlink_s, compute_s, compute_w: [N] in their
-    order, trial by trial; downlink_s may be one number for all. broadcast_s: [S] until all have the
-    model, or one number for all; the longest downlink_s if None.
+    Parameters
+    ----------
+    round : int
+        Number of the round.
+    participants : Sequence of ndarray, int64
+        Available devices that take part, an array for each of the S trials.
+    downlink_s : ndarray, [N], or float
+        Seconds until each participant has the model, trial by trial, or one number for all.
+    compute_s, compute_w : ndarray, [N]
+        Duration and power of the local work, in the same order.
+    broadcast_s : ndarray, [S], or float, optional
+        Seconds of the broadcast, or one number for all; None stands for the longest downlink_s.
     """
 
     round: int
@@ -60,19 +88,37 @@ class RoundStart(NamedTuple):
     broadcast_s: np.ndarray | float | None
 
     def expand_columns(self) -> list[np.ndarray]:
-        """Return downlink_s, compute_s and compute_w, [N] each."""
+        """Return downlink_s, compute_s and compute_w as arrays [N]."""
         columns = self.downlink_s, self.compute_s, self.compute_w
         return [np.broadcast_to(column, len(self.compute_s)) for column in columns]
 
 
 class PlainRounds:
-    """Time and joules of S trials in plain rounds.
+    """Simulated time and energy of S trials in plain rounds.
 
-    A round counts when its slot has ended. Until then all is kept as it was before it, and what the
-    clock was told of it, so that the round can be gone through with SimPy.
+    A round takes effect at the end of its slot. Until then the state is that before the round, with
+    the start of the round in `start`. SimPy can therefore repeat a round that turns out not to be
+    plain.
 
-    now_s, started, running: [S]; the clock's instants, updates and trials that have not stopped.
-    start: of a round whose slots have not ended. opened_s: [S] when they have opened, None before.
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    rules : Sequence of Rules
+        Rules of the protocol, one for each trial.
+
+    Attributes
+    ----------
+    now_s : ndarray, float64 [S]
+        Simulated time.
+    started : ndarray, int64 [S]
+        Number of updates that were started.
+    running : ndarray, bool [S]
+        Whether each trial has not stopped.
+    start : RoundStart, optional
+        Start of the round whose slots have not ended.
+    opened_s : ndarray, float64 [S], optional
+        Times at which its slots opened, None before.
     """
 
     def __init__(self, hardware: Hardware, rules: Sequence[Rules]) -> None:
@@ -85,12 +131,12 @@ class PlainRounds:
         }
         self._sleep_w = hardware.sleep_w
         watts = (*self._watts.values(), self._sleep_w)
-        # trials in which devices draw nothing but for computing and radiating, as `Power.plain`
+        # trials whose devices draw power only to compute and to radiate, as in `Power.plain`
         self._is_frugal: np.ndarray = ~np.any([one.any(1) for one in watts], axis=0)
         self.now_s = np.zeros(self._trials)
         self.started = np.zeros(self._trials, np.int64)
         self.running = np.ones(self._trials, bool)
-        # memory is had as it is touched
+        # the operating system allocates the pages of these arrays when they are first written
         self._spent = np.zeros((len(CAUSES), self._trials, self._devices))
         self._asleep_s = np.zeros((self._trials, self._devices))
         self.start: RoundStart | None = None
@@ -102,7 +148,7 @@ class PlainRounds:
         return self.start is None
 
     def begin(self, start: RoundStart) -> bool:
-        """Begin a round as `Clock.begin` does, unless it is not plain: then return False."""
+        """Begin a round as `Clock.begin` does. Return False if the round is not plain."""
         if not self.is_between:
             return False
         counts = np.fromiter(map(len, start.participants), np.int64, self._trials)
@@ -120,7 +166,7 @@ class PlainRounds:
             broadcast_s = _find_largest(down_s, counts, np.zeros(self._trials))
         lasts_s = np.broadcast_to(np.asarray(broadcast_s, dtype=float), self._trials)
         if not (_are_durations(down_s) and _are_durations(delay_s) and _are_durations(lasts_s)):
-            return False  # an error, of which SimPy's clock speaks
+            return False  # the clock with SimPy raises the error
         if not (np.diff(cell) > 0).all():
             return False
         sent_s = self.now_s[trial]
@@ -137,20 +183,23 @@ class PlainRounds:
         return True
 
     def open_slot(self, together: int) -> bool:
-        """Advance to the slots as `Clock.open_slot` does, if a round has begun as a plain one."""
+        """Advance to the slots as `Clock.open_slot` does.
+
+        Return False if the round is not plain.
+        """
         if self.start is None or self.opened_s is not None:
             return False
         self.opened_s = self._meet(self._latest_s, together)
         return True
 
     def get_admitted(self) -> np.ndarray:
-        """Return the devices [S, K] bool in the slots that have opened."""
+        """Return the mask [S, K] of the devices in the open slots."""
         mask = np.zeros(self._trials * self._devices, bool)
         mask[self._cell] = True
         return mask.reshape(self._trials, self._devices)
 
     def list_slots(self) -> list[Slot]:
-        """Return the S slots that have opened."""
+        """Return the S open slots."""
         assert self.start is not None
         assert self.opened_s is not None
         bounds = np.cumsum(self._counts)[:-1]
@@ -161,7 +210,7 @@ class PlainRounds:
         ]
 
     def list_transmitters(self) -> list[list[int]]:
-        """Return the S lists of devices in the slots that have opened, ascending."""
+        """Return the devices of the open slots, in ascending order, a list for each trial."""
         return [slot.on_time for slot in self.list_slots()]
 
     def close_slot(
@@ -172,7 +221,7 @@ class PlainRounds:
         crashed: np.ndarray | None,
         downtime_s: np.ndarray | float,
     ) -> bool:
-        """End the round as `Clock.close_slot` does, unless it is not plain: then return False."""
+        """End the round as `Clock.close_slot` does. Return False if the round is not plain."""
         if self.opened_s is None:
             return False
         airtime_s = np.broadcast_to(np.asarray(airtime_s, dtype=float), self._trials)
@@ -194,7 +243,7 @@ class PlainRounds:
         return True
 
     def _charge(self, opened_s: np.ndarray, stop_s: np.ndarray, joules: np.ndarray | None) -> None:
-        """Charge what the round has cost, in the order in which `Power` does."""
+        """Add the energy of the round to the totals, in the same order of operations as `Power`."""
         cell, spent = self._cell, self._spent.reshape(len(CAUSES), -1)
         frugal = bool(self._is_frugal.all())
         if not frugal:
@@ -218,12 +267,12 @@ class PlainRounds:
             spent[TRANSMIT, cell] += joules
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
-        """Make trials wait for each other as `Clock.synchronise` does."""
+        """Synchronise groups of trials as `Clock.synchronise` does."""
         met_s = self._meet(self.now_s, trials)
         self.now_s = np.where(self.running, np.maximum(met_s, met_s + np.asarray(seconds)), met_s)
 
     def _meet(self, now_s: np.ndarray, trials: int) -> np.ndarray:
-        """Return the instants [S] at which so many trials in a row have waited for each other."""
+        """Return the latest instant [S] of each group of consecutive running trials."""
         if trials == 1:
             return now_s
         last_s = np.repeat(np.maximum.reduceat(now_s, np.arange(0, self._trials, trials)), trials)
@@ -231,7 +280,7 @@ class PlainRounds:
         return met_s
 
     def compute_spent_j(self) -> np.ndarray:
-        """Return the joules [S, K, causes] so far, sleep until now included."""
+        """Compute the energy so far in joules, [S, K, causes], including sleep until now."""
         spent = np.ascontiguousarray(np.moveaxis(self._spent, 0, -1))
         if not self._is_frugal.all():
             asleep_s = self.now_s[:, None] - self._asleep_s
@@ -239,7 +288,7 @@ class PlainRounds:
         return spent
 
     def hand_over(self, trials: Sequence[TrialClock]) -> None:
-        """Set new clocks to the end of the trials' last round."""
+        """Set new clocks to the end of the last complete round of the trials."""
         columns = self.now_s.tolist(), self.started.tolist(), self.running.tolist()
         for number, (now_s, started, running) in enumerate(zip(*columns, strict=True)):
             trial = trials[number]
@@ -249,8 +298,10 @@ class PlainRounds:
 
 
 def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Return the largest [S] of the values [N] of each trial, of which it has `counts` [S], and of
-    `least` [S]."""
+    """Return the maximum [S] of `least` [S] and of each trial's values.
+
+    The values [N] are ordered by trial, and `counts` [S] are their numbers.
+    """
     some = np.flatnonzero(counts)
     if not len(some):
         return least
@@ -261,4 +312,5 @@ def _find_largest(values: np.ndarray, counts: np.ndarray, least: np.ndarray) -> 
 
 
 def _are_durations(seconds: np.ndarray) -> bool:
+    """Return whether all seconds are finite and not negative."""
     return bool(((seconds >= 0) & (seconds < math.inf)).all())

@@ -1,5 +1,7 @@
-"""Account for what the devices of a trial draw in simulated time, by cause, and for what their
-batteries have left. Times in seconds, energies in joules."""
+"""Energy of a trial's devices by cause, and the charge of their batteries.
+
+Times are in seconds, energies in joules.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,26 @@ COMPUTE, TRANSMIT, CIRCUIT, RECEIVE, IDLE = range(len(CAUSES))
 
 
 class Power:
-    """Account for what the devices of a trial draw.
+    """Energy account of the devices of one trial.
 
-    What it keeps is by device, memory that is read and written one scalar at a time; of a device
-    that was never asked for anything, none is touched.
+    The account is an array for each cause, of which single elements are read and written. Memory of
+    devices that never take part is not touched.
 
-    env: of the trial. hardware: [K]. emptied: is called with a device whose battery is empty.
-    plain: all are on mains, and draw nothing but for computing and radiating. batteries: of the
-    devices that have done more than sleep.
+    Parameters
+    ----------
+    env : simpy.Environment
+        Environment of the trial.
+    hardware : Hardware, arrays [K]
+        Hardware of the devices.
+    emptied : callable
+        Function that is called with the number of a device whose battery is empty.
+
+    Attributes
+    ----------
+    plain : bool
+        Whether all devices are on mains and draw power only to compute and to radiate.
+    batteries : dict of int to Battery
+        Batteries of the devices that have done more than sleep.
     """
 
     def __init__(
@@ -41,38 +55,38 @@ class Power:
         self._restart_j = _scalars(hardware.restart_j)
         self.plain = hardware.is_on_mains and not any(one.any() for one in watts)
         devices = len(hardware.battery_j)
-        # but for the sleep of those who sleep now; memory is had as it is touched
+        # without the current sleep; the operating system allocates pages when first written
         self._spent = [_scalars(np.zeros(devices)) for _ in CAUSES]
-        self._asleep_s = _scalars(np.zeros(devices))  # since when; nan while at work or away
+        self._asleep_s = _scalars(np.zeros(devices))  # start of sleep; nan while at work or away
         self._resting = None if hardware.is_on_mains else Resting(hardware)
         self.batteries: dict[int, Battery] = {}
-        self._plans: dict[int, int] = {}  # how often a battery's draw was planned anew
+        self._plans: dict[int, int] = {}  # version of the plan of each battery
         self._await_empty()
 
     def take_over(self, spent: np.ndarray, asleep_s: np.ndarray) -> None:
-        """Go on from joules [causes, K], and the instants [K] since when the devices sleep."""
+        """Continue from given energies [causes, K] and starts of sleep [K]."""
         self._spent = [_scalars(one) for one in spent]
         self._asleep_s = _scalars(asleep_s)
 
     def sleep(self, device: int) -> None:
-        """Let a device have nothing to do from now on."""
+        """Start the sleep of a device that has no work."""
         now_s = self._env.now
         self._asleep_s[device] = now_s
         self._plan(device, [(now_s, self._sleep_w[device])])
 
     def wake(self, device: int) -> None:
-        """End a device's sleep, where it sleeps."""
+        """End the sleep of a device, if it sleeps, and charge its energy."""
         asleep_s = self._env.now - self._asleep_s[device]
         if asleep_s > 0:
             self._spent[IDLE][device] += self._sleep_w[device] * asleep_s
         self._asleep_s[device] = math.nan
 
     def cut(self, device: int) -> None:
-        """Let a device draw nothing from now on."""
+        """Set the power of a device to zero from now on."""
         self._plan(device, [(self._env.now, 0.0)])
 
     def work(self, update: LocalWork) -> None:
-        """Let a device receive, compute and wait for its slot, from now on."""
+        """Start the reception, the local work and the wait of a device."""
         device = update.device
         self.wake(device)
         self._plan(
@@ -85,14 +99,14 @@ class Power:
         )
 
     def charge_ended(self, update: LocalWork) -> None:
-        """Charge what an update that ends here has cost."""
+        """Charge the energy of an update that ends now."""
         costs = zip((RECEIVE, COMPUTE, IDLE), self._compute_costs(update), strict=True)
         for cause, joules in costs:
             self._spent[cause][update.device] += joules
 
     def charge_ready(self, updates: Iterable[LocalWork]) -> None:
-        """Charge what updates that are ready have cost."""
-        if self.plain:  # as `charge_ended`, in a hurry
+        """Charge the energy of updates that are ready."""
+        if self.plain:  # equal to `charge_ended`, but faster
             computed = self._spent[COMPUTE]
             for update in updates:
                 computed[update.device] += update.compute_w * (update.ready_s - update.began_s)
@@ -101,8 +115,20 @@ class Power:
                 self.charge_ended(update)
 
     def send(self, stops: dict[int, float], joules: ByDevice[float] | None) -> dict[int, float]:
-        """Let devices transmit from now on, and sleep from their `stops` on. Return when each
-        battery will be empty."""
+        """Start the transmission of devices, which sleep after their `stops`.
+
+        Parameters
+        ----------
+        stops : dict of int to float
+            Device -> end of its transmission.
+        joules : sequence or mapping, optional
+            Energy that each device's amplifier draws.
+
+        Returns
+        -------
+        dict of int to float
+            Device -> instant at which its battery will be empty, inf if never.
+        """
         if self.plain:
             return {}
         now_s = self._env.now
@@ -123,9 +149,20 @@ class Power:
         joules: ByDevice[float] | None,
         away: Mapping[int, dict[str, float]],
     ) -> None:
-        """Charge the transmissions of a slot that has ended; the devices sleep.
+        """Charge the transmissions of a slot that has ended, and start the sleep of its devices.
 
-        away: why those devices are away that are, by now.
+        Parameters
+        ----------
+        opened_s : float
+            Time at which the slot opened.
+        stops : dict of int to float
+            Device -> end of its transmission.
+        empties : dict of int to float
+            Device -> instant at which its battery is empty, from `send`.
+        joules : sequence or mapping, optional
+            Energy that each device's amplifier draws.
+        away : mapping
+            Device that is away now -> its reasons.
         """
         spent = self._spent
         if self.plain:
@@ -135,7 +172,7 @@ class Power:
             return
         now_s = self._env.now
         for device, stop_s in stops.items():
-            # a battery that is empty before the end gives what it has
+            # a battery that is empty before the end gives its remaining charge
             end_s = min(stop_s, empties[device])
             spent[CIRCUIT][device] += self._circuit_w[device] * (end_s - opened_s)
             if joules is not None and stop_s > opened_s:
@@ -150,15 +187,16 @@ class Power:
                 self.cut(device)
 
     def compute_seconds_to_restart(self, device: int) -> float:
-        """Return how long an empty battery takes until the device comes back; inf without
-        harvest."""
+        """Compute the seconds until an empty battery restarts its device, inf without harvest."""
         battery = self.batteries[device]
         battery.update_charge(self._env.now)
         return battery.compute_seconds_to(self._restart_j[device])
 
     def compute_spent_j(self, at_work: Iterable[LocalWork], spent: np.ndarray) -> None:
-        """Write the joules [K, causes] so far, sleep until now included; of updates at work what
-        they have had by now."""
+        """Write the energy so far into `spent` [K, causes].
+
+        It includes sleep until now, and the work done so far for updates at work.
+        """
         for cause, joules in enumerate(self._spent):
             spent[:, cause] = joules
         if not self.plain:
@@ -168,7 +206,7 @@ class Power:
             spent[update.device, [RECEIVE, COMPUTE, IDLE]] += self._compute_costs(update)
 
     def compute_charge_j(self) -> np.ndarray:
-        """Return the charge [K] of the batteries now, inf on mains."""
+        """Compute the charge [K] of the batteries in joules, inf on mains."""
         now_s = float(self._env.now)
         if self._resting is None:
             return np.full(len(self._asleep_s), math.inf)
@@ -178,8 +216,7 @@ class Power:
         return charge_j
 
     def compute_harvested_j(self) -> np.ndarray:
-        """Return the joules [K] that the batteries have taken up, as far as they are accounted for;
-        nan on mains."""
+        """Compute the harvested energy [K] up to the last update of each battery; nan on mains."""
         out = np.full(len(self._asleep_s), math.nan)
         if self._resting is not None:
             out = self._resting.compute_harvested_j()
@@ -188,7 +225,7 @@ class Power:
         return out
 
     def _compute_costs(self, update: LocalWork) -> tuple[float, float, float]:
-        """Return the joules of an update by now: received, computed and waited for."""
+        """Compute the joules of an update so far: reception, local work and waiting."""
         device, now_s = update.device, self._env.now
         if update.ready:
             received, computed = update.began_s - update.sent_s, update.ready_s - update.began_s
@@ -203,8 +240,13 @@ class Power:
         )
 
     def _plan(self, device: int, draws: Sequence[Draw]) -> float:
-        """Plan what a battery gives from now on, in place of what was planned. Return the instant
-        at which it will be empty, of which there will be an event."""
+        """Replace the planned draw of a battery, and schedule the event at which it is empty.
+
+        Returns
+        -------
+        float
+            Instant at which the battery will be empty, inf if never or on mains.
+        """
         if self._resting is None or self._resting.is_on_mains(device):
             return math.inf
         battery = self.batteries.get(device)
@@ -219,13 +261,13 @@ class Power:
         return empty_s
 
     def _on_empty(self, event: simpy.Event) -> None:
-        """Say that a battery is empty, unless its draw was planned anew."""
+        """Report an empty battery, unless its draw has been planned again since."""
         device, plan = cast(tuple[int, int], event.value)
         if plan == self._plans[device]:
             self._on_empty_battery(device)
 
     def _await_empty(self, after_s: float = -math.inf) -> None:
-        """Let there be an event at the next instant at which a device that only sleeps is empty."""
+        """Schedule an event at the next instant at which a resting device's battery is empty."""
         if self._resting is None:
             return
         later = self._resting.empty_s[self._resting.empty_s > after_s]
@@ -235,7 +277,7 @@ class Power:
         schedule_at(self._env, at_s, at_s).callbacks.append(self._on_rest_end)
 
     def _on_rest_end(self, event: simpy.Event) -> None:
-        """Say that batteries are empty whose devices have only slept."""
+        """Report the empty batteries of devices that have only slept."""
         assert self._resting is not None
         at_s = cast(float, event.value)
         for device in np.flatnonzero(self._resting.empty_s == at_s).tolist():
@@ -245,8 +287,11 @@ class Power:
 
 
 def schedule_at(env: simpy.Environment, at_s: float, value: Any = None) -> simpy.Event:
-    """Return an event that happens at an instant, which a delay would round: before all else at it
-    (but at the start, where lives come first)."""
+    """Return an event at an exact instant, which a delay would round.
+
+    It precedes all other events of the instant, except at time 0, where the lives of devices come
+    first.
+    """
     event = env.event()
     event._ok, event._value = True, value
     priority = URGENT if at_s > 0 else NORMAL
@@ -255,5 +300,5 @@ def schedule_at(env: simpy.Environment, at_s: float, value: Any = None) -> simpy
 
 
 def _scalars(values: np.ndarray) -> MutableSequence[float]:
-    """Return an array [K] as what gives and takes its numbers faster one by one."""
+    """Return an array [K] as a buffer, whose single elements are faster to read and write."""
     return cast(MutableSequence[float], values.data)

@@ -1,4 +1,4 @@
-"""Account for the batteries of devices that have only slept so far, all of a trial at once."""
+"""Batteries of devices that have only slept so far, computed together."""
 
 from __future__ import annotations
 
@@ -9,10 +9,19 @@ from otafl.devices.hardware import Hardware
 
 
 class Resting:
-    """Keep the batteries of devices that have slept since the start of a trial, [K] each.
+    """Batteries of the devices that have slept since the start of a trial, [K] each.
 
-    They are accounted for as `Battery` does for one, to the bit. empty_s: [K] when each will be
-    empty if its device sleeps on, inf where it will not.
+    Their charges are equal to those of `Battery`, to the bit.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [K]
+        Hardware of the devices.
+
+    Attributes
+    ----------
+    empty_s : ndarray, float64 [K]
+        Time at which each battery is empty if its device continues to sleep, inf if never.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -26,27 +35,27 @@ class Resting:
         self.empty_s = np.divide(self._charge_j, falls, out=full, where=falls > 0)
 
     def is_on_mains(self, device: int) -> bool:
-        """Say whether a device has no battery."""
+        """Return whether a device has no battery."""
         return bool(np.isinf(self._capacity_j[device]))
 
     def update_charge(self, now_s: float) -> np.ndarray:
-        """Account for everything until now; return the charges in J, inf on mains."""
+        """Update the charges [K] until now and return them in joules, inf on mains."""
         seconds = now_s - self._at_s
         if seconds > 0:
             drawn = self._sleep_w * seconds
             charge = self._charge_j + self._harvest_w * seconds - drawn
             charge = np.minimum(self._capacity_j, np.maximum(0.0, charge))
-            with np.errstate(invalid="ignore"):  # of those on mains
+            with np.errstate(invalid="ignore"):  # inf - inf on mains
                 self._harvested_j += charge - self._charge_j + drawn
             self._charge_j, self._at_s = charge, now_s
         return self._charge_j.copy()
 
     def compute_harvested_j(self) -> np.ndarray:
-        """Return what has been taken up so far, [K]."""
+        """Return the harvested energy [K] so far."""
         return self._harvested_j.copy()
 
     def remove_device(self, device: int) -> Battery:
-        """Return the battery of a device that does something else from now on."""
+        """Return the battery of a device that stops resting."""
         numbers = self._capacity_j[device], self._charge_j[device], self._harvest_w[device]
         battery = Battery(*map(float, numbers))
         battery.take_over(

@@ -1,5 +1,7 @@
-"""Keep the clocks of a stack: simulated time, joules and batteries of S independent trials, see
-`otafl.clock.trial_clock`."""
+"""Clocks of a stack: simulated time, energy and batteries of S independent trials.
+
+`otafl.clock.trial_clock` simulates one trial.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,32 @@ _NOTED = {
 
 
 class Clock:
-    """Keep the clocks of S independent trials. `begin`, `open_slot`, `close_slot` make a round;
-    trials that stopped are passed over.
+    """Clocks of S independent trials.
 
-    hardware: [S, K]. rules: S of them. lives: S times K. journal: what was called with what, if a
-    list is put there, see `replay`. Plain rounds are gone through with arrays, see
-    `otafl.clock.plain_rounds`.
+    `begin`, `open_slot` and `close_slot` make a round. Stopped trials are skipped. Plain rounds are
+    computed with arrays, see `otafl.clock.plain_rounds`.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    rules : Sequence of Rules
+        Rules of the protocol, one for each trial.
+    lives : Sequence
+        Lives of the K devices for each trial; empty if no device leaves.
+    log : bool
+        Whether to record a timeline.
+
+    Attributes
+    ----------
+    journal : list, optional
+        Calls of the methods and their arguments, if set to a list; see `replay`.
     """
 
     journal: list[tuple[Any, ...]] | None = None
 
     together: int = 1
-    """So many trials in a row open their slots at the same instant, that of the last of them."""
+    """Number of consecutive trials that open their slots together, when the last one is ready."""
 
     def __init__(
         self,
@@ -62,7 +78,7 @@ class Clock:
 
     @property
     def trials(self) -> list[TrialClock]:
-        """The clocks with SimPy. If the rounds so far were plain, these take over from now on."""
+        """The clocks with SimPy. If all rounds so far were plain, these take over from now on."""
         if self._plain is not None:
             plain, self._plain = self._plain, None
             self._trials = self._make_trials()
@@ -74,6 +90,7 @@ class Clock:
         return self._trials
 
     def _make_trials(self) -> list[TrialClock]:
+        """Build the clocks with SimPy."""
         hardware, rules, lives, log = self._made_of
         return [
             TrialClock(hardware.select_trial(trial), rules[trial], lives[trial], log)
@@ -85,8 +102,13 @@ class Clock:
         return self._plain if self._plain is not None and self._plain.is_between else None
 
     def wait_for_devices(self) -> list[int]:
-        """Advance until in each trial a device is available or at work. Return the running trials
-        in which that will never be."""
+        """Advance each trial until a device is available or at work.
+
+        Returns
+        -------
+        list of int
+            Running trials in which this never happens.
+        """
         self._record_call("wait_for_devices")
         if self._find_plain_rounds() is not None:
             return []
@@ -97,14 +119,14 @@ class Clock:
         ]
 
     def get_available(self) -> np.ndarray:
-        """Return the devices [S, K] bool that are there and not at work."""
+        """Return the mask [S, K] of the devices that are present and not at work."""
         plain = self._find_plain_rounds()
         if plain is not None:
             return np.repeat(plain.running[:, None], self.devices, axis=1)
         return np.stack([trial.get_available() for trial in self.trials])
 
     def are_all_available(self) -> bool:
-        """Return whether every device of every trial is."""
+        """Return whether all devices of all trials are available."""
         plain = self._find_plain_rounds()
         if plain is not None:
             return bool(plain.running.all())
@@ -112,23 +134,23 @@ class Clock:
 
     @property
     def must_ask(self) -> bool:
-        """Whether presence is known only by asking devices: see `select_first_available`."""
+        """Whether presence is known only for single devices, see `select_first_available`."""
         if self._plain is not None:
             return False
         return any(trial.must_ask for trial in self.trials)
 
     def select_first_available(self, trial: int, devices: Iterable[int], wanted: int) -> list[int]:
-        """Return those of a trial's devices that are available, the first so many."""
+        """Return the first `wanted` of a trial's given devices that are available."""
         return self.trials[trial].select_first_available(devices, wanted)
 
     def count_present(self) -> np.ndarray:
-        """Return how many devices are there, [S]; nan where that would take asking for each."""
+        """Count the present devices, [S]; nan if every device would have to be asked for."""
         if self._plain is not None:
             return np.full(self._num_trials, float(self.devices))
         return np.array([trial.count_present() for trial in self.trials])
 
     def get_busy(self) -> np.ndarray:
-        """Return the devices [S, K] bool with an update that has not been sent."""
+        """Return the mask [S, K] of the devices with an update that has not been sent."""
         if self._find_plain_rounds() is not None:
             return np.zeros((self._num_trials, self.devices), bool)
         busy = np.zeros((len(self.trials), self.devices), bool)
@@ -149,10 +171,16 @@ class Clock:
 
         Parameters
         ----------
-        participants : S arrays of available devices.
-        downlink_s, compute_s, compute_w : [N] in their order, trial by trial; downlink_s may be one
-            number for all.
-        broadcast_s : [S] until all have the model; the longest downlink_s if not given.
+        round : int
+            Number of the round.
+        participants : Sequence of ndarray, int64
+            Available devices that take part, an array for each of the S trials.
+        downlink_s : ndarray, [N], or float
+            Seconds until each participant has the model, trial by trial, or one number for all.
+        compute_s, compute_w : ndarray, [N]
+            Duration and power of the local work, in the same order.
+        broadcast_s : ndarray, [S], or float, optional
+            Seconds of the broadcast; the longest downlink_s if not given.
         """
         start = RoundStart(round, participants, downlink_s, compute_s, compute_w, broadcast_s)
         self._record_call("begin", *start)
@@ -175,14 +203,17 @@ class Clock:
             first = stop
 
     def open_slot(self) -> list[Slot]:
-        """Advance to the slots. Return S of them, a stopped trial's empty."""
+        """Advance to the slots and return S of them; the slot of a stopped trial is empty."""
         self._record_call("open_slot")
         if self._plain is not None and self._plain.open_slot(self.together):
             return self._plain.list_slots()
         return self._open_slot()
 
     def admit(self) -> np.ndarray:
-        """Advance to the slots as `open_slot` does. Return the devices [S, K] bool in them."""
+        """Advance to the slots as `open_slot` does.
+
+        Return the mask [S, K] of the devices in them.
+        """
         if self._plain is not None and self._plain.open_slot(self.together):
             self._record_call("open_slot")
             return self._plain.get_admitted()
@@ -204,7 +235,7 @@ class Clock:
         return [_get_nothing(trial) if trial.stopped else trial.open() for trial in self.trials]
 
     def synchronise(self, trials: int, seconds: Sequence[float]) -> None:
-        """Let each so many trials in a row wait for the last of them, and then for so long, [S]."""
+        """Advance consecutive trials to the latest time of their group, then by `seconds` [S]."""
         self._record_call("meet", trials, seconds)
         plain = self._find_plain_rounds()
         if plain is not None:
@@ -216,6 +247,7 @@ class Clock:
                 trial.wait_until(trial.get_time_s() + own)
 
     def _synchronise(self, trials: int) -> None:
+        """Advance groups of consecutive trials to the latest time of each group, with SimPy."""
         for first in range(0, len(self.trials), trials):
             group = self.trials[first : first + trials]
             last_s = max(trial.get_time_s() for trial in group)
@@ -231,12 +263,20 @@ class Clock:
         crashed: np.ndarray | None = None,
         downtime_s: np.ndarray | float = 0.0,
     ) -> None:
-        """End the round, as `TrialClock.transmit` says.
+        """End the round as `TrialClock.transmit` does.
 
         Parameters
         ----------
-        airtime_s, downtime_s : [S] or one number.
-        joules, on_air_s, crashed : [S, K], of which what those say who transmit counts.
+        airtime_s : ndarray, [S], or float
+            Duration of the slot in seconds.
+        joules : ndarray, [S, K], optional
+            Energy that each transmitter's amplifier draws.
+        on_air_s : ndarray, [S, K], optional
+            Duration of each transmission; the whole slot if not given.
+        crashed : ndarray, bool [S, K], optional
+            Whether each transmitter has crashed.
+        downtime_s : ndarray, [S], or float
+            Seconds that a crashed device is away after the slot.
         """
         plain, given = self._plain, (airtime_s, joules, on_air_s, crashed, downtime_s)
         if plain is not None and plain.opened_s is not None:
@@ -258,7 +298,7 @@ class Clock:
         crashed: np.ndarray | None,
         downtime_s: np.ndarray | float,
     ) -> tuple[Sequence[Any], ...]:
-        """Return what `transmit` is given, of what `close_slot` is."""
+        """Return the arguments of `transmit` from those of `close_slot`."""
         return (
             self._expand_to_trials(airtime_s),
             *(_select_devices(one, transmitters) for one in (joules, on_air_s, crashed)),
@@ -266,7 +306,7 @@ class Clock:
         )
 
     def transmit(self, *columns: Sequence[Any]) -> None:
-        """End the round: what `TrialClock.transmit` is given, S each."""
+        """End the round with S values of each argument of `TrialClock.transmit`."""
         self._record_call("transmit", *columns)
         if self._plain is not None:
             airtime_s, downtime_s = np.asarray(columns[0]), np.asarray(columns[4])
@@ -280,14 +320,14 @@ class Clock:
                 trial.transmit(*own)
 
     def get_time_s(self) -> np.ndarray:
-        """Return the simulated seconds, [S]."""
+        """Return the simulated time [S] in seconds."""
         plain = self._find_plain_rounds()
         if plain is not None:
             return plain.now_s.copy()
         return np.array([trial.get_time_s() for trial in self.trials])
 
     def compute_spent_j(self) -> np.ndarray:
-        """Return the joules [S, K, causes] so far."""
+        """Compute the energy so far in joules, [S, K, causes]."""
         plain = self._find_plain_rounds()
         if plain is not None:
             return plain.compute_spent_j()
@@ -297,14 +337,14 @@ class Clock:
         return spent
 
     def compute_charge_j(self) -> np.ndarray:
-        """Return the charge [S, K] of the batteries, inf on mains."""
-        self._record_call("charge_j")  # batteries add up until now, which rounds
+        """Compute the charge [S, K] of the batteries in joules, inf on mains."""
+        self._record_call("charge_j")  # changes the rounding of the batteries' sums
         if self._plain is not None:
             return np.full((self._num_trials, self.devices), np.inf)
         return np.stack([trial.power.compute_charge_j() for trial in self.trials])
 
     def count_updates(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the updates [S] started so far, and those [S] lost before their slot."""
+        """Count the updates [S] started so far, and the updates [S] lost before their slot."""
         plain = self._find_plain_rounds()
         if plain is not None:
             return plain.started.astype(float), np.zeros(self._num_trials)
@@ -312,9 +352,14 @@ class Clock:
         return np.array(started), np.array([float(trial.lost) for trial in self.trials])
 
     def build_timeline(self) -> dict[str, np.ndarray] | None:
-        """Return what every device did, by start: device, round, activity (place in `ACTIVITIES`),
-        start_s, end_s, float64 [S, events], NaN after a trial's last; None where it was not
-        logged."""
+        """Build the timeline: the activities of all devices, in the order of their start.
+
+        Returns
+        -------
+        dict of str to ndarray, float64 [S, events], or None
+            Columns device, round, activity (index in `ACTIVITIES`), start_s and end_s, with NaN
+            after the last event of a trial. None if no timeline is recorded.
+        """
         if self._plain is not None or self.trials[0].list_intervals is None:
             return None
         by_start = attrgetter("start_s", "device")
@@ -327,7 +372,7 @@ class Clock:
         return dict(zip(("device", "round", "activity", "start_s", "end_s"), table, strict=True))
 
     def stop(self, trial: int) -> None:
-        """End a trial for good; the others go on."""
+        """End a trial for good; the other trials continue."""
         self._record_call("stop", trial)
         plain = self._find_plain_rounds()
         if plain is not None:
@@ -336,29 +381,43 @@ class Clock:
         self.trials[trial].stop()
 
     def replay(self, journal: Sequence[tuple[Any, ...]]) -> None:
-        """Go through what the journal of a clock that was made alike holds, to be where that one
-        was. Keep a journal from then on. Raises ValueError for anything else than a journal."""
+        """Repeat the calls of a journal to reach the state of the clock that recorded it.
+
+        This clock then continues to record a journal.
+
+        Parameters
+        ----------
+        journal : Sequence of tuple
+            Words of the methods, each with its arguments.
+
+        Raises
+        ------
+        ValueError
+            If a word is not one that a clock records.
+        """
         self.journal = []
         for method, *given in journal:
             if method not in _NOTED:
-                raise ValueError(f"{method!r} is nothing that a clock notes")
+                raise ValueError(f"journal: got {method!r}; must be one of {', '.join(_NOTED)}")
             getattr(self, _NOTED[method])(*given)
 
     def _record_call(self, method: str, *given: Any) -> None:
+        """Add a call to the journal, if there is one."""
         if self.journal is not None:
             self.journal.append((method, *given))
 
     def _expand_to_trials(self, value: np.ndarray | float) -> list[float]:
-        """Return S numbers of one or of [S]."""
+        """Return a number or an array [S] as S numbers."""
         return np.broadcast_to(np.asarray(value, dtype=float), (self._num_trials,)).tolist()
 
 
 def _get_nothing(trial: TrialClock) -> Slot:
+    """Return an empty slot at the time of a stopped trial."""
     return Slot(trial.get_time_s(), [], [])
 
 
 def _scatter_to_devices(values: Sequence[dict[int, Any] | None], devices: int) -> np.ndarray | None:
-    """Return the values [S, K] of what `_select_devices` returned, 0 for the other devices."""
+    """Return values by device, from `_select_devices`, as an array [S, K] with 0 elsewhere."""
     if any(one is None for one in values):
         return None
     out = np.zeros((len(values), devices))

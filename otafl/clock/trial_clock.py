@@ -1,11 +1,10 @@
-"""Simulate a trial's time: when devices are ready, when the uplink slot opens, who makes it, who is
-there at all, and what each device's parts draw meanwhile.
+"""Simulated time of one trial: updates, uplink slots, presence and energy of the devices.
 
-One SimPy environment a trial. A device receives the broadcast, computes, waits for its slot,
-transmits and sleeps until it is asked again; that is one event, the instant at which its update is
-ready, since nothing else can happen at the others. Leaving and coming back, running out of battery,
-recharging and rebooting are events of their own, and take the device away from whatever it is
-doing. Times are in seconds since the trial's start. Nothing here knows what is computed.
+Each trial has one SimPy environment. A device receives the broadcast, computes, waits for its slot,
+transmits and sleeps until its next update. These activities take a single event, at the instant at
+which the update is ready. A device that leaves, runs out of battery, recharges or reboots has
+events of its own, which interrupt its work. Times are in seconds since the start of the trial. The
+clock does not depend on what the devices compute.
 """
 
 from __future__ import annotations
@@ -34,10 +33,25 @@ Process = Generator[simpy.Event, Any, None]
 
 
 class TrialClock:
-    """Keep the time of one trial: `start`, `admit`, `transmit` for each round, in that order.
+    """Clock of one trial. Each round calls `start`, `admit` and `transmit`, in that order.
 
-    hardware: [K]. lives: K comings and goings, None for a device that never leaves. log: keep
-    `list_intervals`. started, lost: updates so far. power: what the devices draw.
+    Parameters
+    ----------
+    hardware : Hardware, arrays [K]
+        Hardware of the devices.
+    rules : Rules, optional
+        Rules of the protocol.
+    lives : Sequence of Life or None
+        Lives of the K devices, None for a device that never leaves; empty if none leaves.
+    log : bool
+        Whether to record the activities in `list_intervals`.
+
+    Attributes
+    ----------
+    started, lost : int
+        Number of updates that were started and that were lost, so far.
+    power : Power
+        Energy account of the devices.
     """
 
     def __init__(
@@ -54,10 +68,10 @@ class TrialClock:
         self.list_intervals: list[Interval] | None = [] if log else None
         devices = len(hardware.flops_per_s)
         self._devices = devices
-        self._away: dict[int, dict[str, float]] = {}  # of those away, why -> since when
+        self._away: dict[int, dict[str, float]] = {}  # device -> reason of its absence -> its start
         self._gone: set[int] = set()  # away for good
         self._work: dict[int, LocalWork] = {}
-        self._ready: list[LocalWork] = []  # in the order in which they became so
+        self._ready: list[LocalWork] = []  # in the order in which they became ready
         self._sending: list[LocalWork] = []
         self._on_air: set[int] = set()
         self._broadcast_s = math.nan
@@ -71,16 +85,22 @@ class TrialClock:
             for device, life in enumerate(lives):
                 if life is not None:
                     self.env.process(self._run_presence(device, life))
-        self._departing: dict[int, float] = {}  # devices at work, when they leave
+        self._departing: dict[int, float] = {}  # device at work -> instant at which it leaves
         self._settle_instant()
 
     def take_over(
         self, now_s: float, started: int, spent: np.ndarray, asleep_s: np.ndarray
     ) -> None:
-        """Go on from an instant at which all devices sleep; nothing must have happened before.
+        """Continue from an instant at which all devices sleep. The clock must be new.
 
-        started: updates so far. spent, asleep_s: [causes, K] joules and [K] instants, which are
-        then written to.
+        Parameters
+        ----------
+        now_s : float
+            Simulated time.
+        started : int
+            Number of updates so far.
+        spent, asleep_s : ndarray, [causes, K] and [K]
+            Energies and starts of sleep. The clock writes to these arrays from then on.
         """
         self.env._now = now_s
         self.started = started
@@ -91,8 +111,10 @@ class TrialClock:
         return float(self.env.now)
 
     def get_available(self) -> np.ndarray:
-        """Return the devices [K] bool that are there and not at work; none once the trial has
-        stopped."""
+        """Return the mask [K] of the devices that are present and not at work.
+
+        After `stop` no device is available.
+        """
         free = np.full(self._devices, not self.stopped)
         free[[*self._work, *self._on_air]] = False
         free[[*self._away]] = False
@@ -101,16 +123,16 @@ class TrialClock:
         return free
 
     def are_all_available(self) -> bool:
-        """Return whether every device is known to be."""
+        """Return whether every device is known to be available."""
         return not (self._work or self._away or self.stopped or self._presence)
 
     @property
     def must_ask(self) -> bool:
-        """Whether presence is known only by asking one device at a time."""
+        """Whether presence is known only for single devices."""
         return self._presence is not None
 
     def select_first_available(self, devices: Iterable[int], wanted: int) -> list[int]:
-        """Return those of the devices that are available, the first so many."""
+        """Return the first `wanted` of the given devices that are available."""
         if self.stopped:
             return []
         busy = {*self._work, *self._on_air}
@@ -118,25 +140,25 @@ class TrialClock:
         return list(itertools.islice(free, wanted))
 
     def count_present(self) -> float:
-        """Return how many devices are there; nan where that would take asking for each."""
+        """Count the present devices; nan if every device would have to be asked for."""
         return math.nan if self.must_ask else float(self._devices - len(self._away))
 
     def get_busy(self) -> list[int]:
-        """Return the devices with an update that has not been sent, ascending."""
+        """Return the devices with an update that has not been sent, in ascending order."""
         return sorted(self._work)
 
     def compute_spent_j(self) -> np.ndarray:
-        """Return the joules [K, causes] so far; of updates at work what they have had by now."""
+        """Compute the energy so far in joules, [K, causes], including updates at work."""
         spent = np.empty((self._devices, len(CAUSES)))
         self.write_spent_j(spent)
         return spent
 
     def write_spent_j(self, spent: np.ndarray) -> None:
-        """Write what `compute_spent_j` returns, [K, causes]."""
+        """Write the result of `compute_spent_j` into `spent` [K, causes]."""
         self.power.compute_spent_j(self._work.values(), spent)
 
     def wait_for_devices(self) -> bool:
-        """Advance until a device is available or at work. Return False if that will never be."""
+        """Advance until a device is available or at work. Return False if this never happens."""
         env = self.env
         if self._presence is not None:
             return self._wait(self._presence)
@@ -147,7 +169,7 @@ class TrialClock:
         return True
 
     def _wait(self, presence: Presence) -> bool:
-        """Wait for one of those who have to be asked for."""
+        """Wait as `wait_for_devices` does, for devices whose presence must be asked for."""
         env = self.env
         while not self._work and not self.select_first_available(range(self._devices), 1):
             if self.stopped:
@@ -161,7 +183,7 @@ class TrialClock:
         return True
 
     def _is_present(self, device: int) -> bool:
-        """Say whether a device has not left."""
+        """Return whether a device has not left."""
         return (
             self._presence is None or self._presence.get_course(device, float(self.env.now)).there
         )
@@ -175,10 +197,27 @@ class TrialClock:
         compute_w: Sequence[float],
         broadcast_s: float | None = None,
     ) -> None:
-        """Broadcast for `broadcast_s` (the longest of downlink_s if not given).
+        """Start a round: the broadcast and the local work of its participants.
 
-        Each of the devices, which must be available, has the model after its downlink_s and then
-        computes for compute_s at compute_w.
+        Parameters
+        ----------
+        round : int
+            Number of the round.
+        devices : Sequence of int
+            Participants, which must be available.
+        downlink_s : Sequence of float
+            Seconds until each has the model.
+        compute_s, compute_w : Sequence of float
+            Duration and power of each one's local work.
+        broadcast_s : float, optional
+            Seconds of the broadcast; the longest downlink_s if not given.
+
+        Raises
+        ------
+        RuntimeError
+            If the slot of the last round has not been admitted.
+        ValueError
+            If a device is not available, or a duration is negative or not finite.
         """
         if not math.isnan(self._round_s):
             raise RuntimeError("start before the last round's slot was admitted")
@@ -193,7 +232,10 @@ class TrialClock:
             devices, downlink_s, compute_s, compute_w, strict=True
         ):
             if device in work or device in self._away or not self._is_present(device):
-                raise ValueError(f"device {device} is busy with an earlier update, or away")
+                raise ValueError(
+                    f"device {device} is busy with an earlier update, or away; "
+                    "participants must be available"
+                )
             if not 0 <= down + seconds < math.inf:
                 raise ValueError(
                     f"seconds must be finite and not negative, got {down} and {seconds}"
@@ -207,13 +249,16 @@ class TrialClock:
         self.started += len(devices)
 
     def admit(self) -> Slot:
-        """Advance to the slot's opening, and return it."""
+        """Advance to the opening of the slot, and return the slot."""
         self.reach_slot()
         return self.open()
 
     def reach_slot(self) -> None:
-        """Advance to the instant at which the slot could open, by the rules; what happens at that
-        very instant happens before it, so being ready at the deadline is on time."""
+        """Advance to the instant at which the slot opens by the rules of the protocol.
+
+        All other events of that instant come first, so an update that is ready at the deadline is
+        on time.
+        """
         if math.isnan(self._round_s):
             raise RuntimeError("admit before start")
         rules, env, timer, step = self.rules, self.env, self._build_timer(), self.env.step
@@ -228,7 +273,7 @@ class TrialClock:
         self._round_s = math.nan
 
     def wait_until(self, at_s: float) -> None:
-        """Advance to an instant, if it is yet to come."""
+        """Advance to an instant, unless it has passed."""
         env = self.env
         if at_s > env.now:
             end = schedule_at(env, at_s)
@@ -244,11 +289,28 @@ class TrialClock:
         crashed: ByDevice[bool] | None = None,
         downtime_s: float = 0.0,
     ) -> None:
-        """Advance by the `airtime_s` of the uplink slot; those admitted are then available again.
+        """Advance by the slot's airtime. The devices of the slot are then available again.
 
-        joules: by device, what each that transmits draws for what it radiates. on_air_s: that its
-        transmission lasts, from the start of the slot (all of it if not given); it sleeps then.
-        crashed: whether it is away for `downtime_s` after the slot.
+        Parameters
+        ----------
+        airtime_s : float
+            Duration of the slot in seconds.
+        joules : sequence or mapping, optional
+            Energy that each transmitter's amplifier draws.
+        on_air_s : sequence or mapping, optional
+            Duration of each transmission from the start of the slot, after which the device sleeps;
+            the whole slot if not given.
+        crashed : sequence or mapping, optional
+            Whether each transmitter is away for `downtime_s` after the slot.
+        downtime_s : float
+            Seconds that a crashed device is away.
+
+        Raises
+        ------
+        RuntimeError
+            If no slot is open.
+        ValueError
+            If airtime_s is negative or not finite.
         """
         if not math.isnan(self._round_s):
             raise RuntimeError("transmit before admit")
@@ -279,11 +341,11 @@ class TrialClock:
         self._sending = []
 
     def list_transmitters(self) -> list[int]:
-        """Return the devices of the slot that is open, ascending."""
+        """Return the devices of the open slot, in ascending order."""
         return [update.device for update in self._sending]
 
     def history(self) -> list[Interval]:
-        """Return the intervals so far, those of devices that are away or at work now until now."""
+        """Return all intervals so far; those of devices that are away or at work end now."""
         now_s = self.env.now
         current = [
             Interval(device, -1, why, since_s, now_s)
@@ -295,11 +357,11 @@ class TrialClock:
         return [*(self.list_intervals or ()), *(one for one in current if one.has_duration)]
 
     def stop(self) -> None:
-        """End the trial: its time stands still, none of its devices is available."""
+        """End the trial: its time no longer advances, and none of its devices is available."""
         self.stopped = True
 
     def _build_timer(self) -> simpy.Event | None:
-        """Return the event of the instant at which the slot opens in any case."""
+        """Return the event at which the slot opens by its period or deadline, None without one."""
         rules, env = self.rules, self.env
         if rules.period_s != math.inf:
             slot = max(self._slot + 1, int(env.now / rules.period_s))
@@ -312,13 +374,13 @@ class TrialClock:
         return None
 
     def _settle_instant(self) -> None:
-        """Let everything else happen that happens now."""
+        """Process all other events of this instant."""
         env = self.env
         while env.peek() <= env.now:
             env.step()
 
     def open(self) -> Slot:
-        """Open the slot: part those at work into those who transmit and the others."""
+        """Open the slot: admit ready devices, and drop the others if the rules say so."""
         now_s = self.env.now
         self._sending = self._ready[: self.rules.max_ready]
         del self._ready[: self.rules.max_ready]
@@ -342,14 +404,14 @@ class TrialClock:
         )
 
     def _on_computed(self, done: simpy.Event) -> None:
-        """Note that a device's time has passed: its update is ready, unless it was lost."""
+        """Mark the update of a device as ready, unless it was lost."""
         update = cast(LocalWork, done)
         if not update.lost:
             update.ready = True
             self._ready.append(update)
 
     def _lose(self, update: LocalWork) -> None:
-        """Let a device drop what it has."""
+        """Drop the update of a device and charge its energy."""
         now_s = self.env.now
         update.lost = True
         self.lost += 1
@@ -361,7 +423,7 @@ class TrialClock:
             self._record(update.device, update.round, "lost", update.sent_s, now_s)
 
     def _on_empty_battery(self, device: int) -> None:
-        """Take a device away whose battery is empty, until it is charged."""
+        """Remove a device with an empty battery until it is charged again."""
         self._remove_device(device, "empty")
         seconds = self.power.compute_seconds_to_restart(device)
         if seconds == math.inf:
@@ -370,7 +432,7 @@ class TrialClock:
             self.env.process(self._return_device(device, "empty", seconds))
 
     def _remove_device(self, device: int, why: str) -> None:
-        """Take a device away from now on; an update that it is at work on is lost."""
+        """Remove a device from now on; an update at work is lost."""
         now_s = self.env.now
         update = self._work.get(device)
         if update is not None:
@@ -378,11 +440,11 @@ class TrialClock:
         elif device not in self._away:
             self.power.wake(device)
         self._away.setdefault(device, {})[why] = now_s
-        if why == "empty" or device not in self._on_air:  # else it sends to the end first
+        if why == "empty" or device not in self._on_air:  # else it completes its transmission
             self.power.cut(device)
 
     def _end_absence(self, device: int, why: str) -> None:
-        """Note that what kept a device away is over."""
+        """End one reason for a device's absence; without another reason the device is back."""
         since_s = self._away[device].pop(why)
         self._record(device, -1, why, since_s, self.env.now)
         if not self._away[device]:
@@ -391,7 +453,7 @@ class TrialClock:
                 self.power.sleep(device)
 
     def _run_presence(self, device: int, life: Life) -> Process:
-        """Let a device leave and come back all its life."""
+        """Remove and return a device at the instants of its life."""
         for at_s, there in life:
             if at_s > self.env.now:
                 yield self.env.timeout(at_s - self.env.now)
@@ -404,13 +466,13 @@ class TrialClock:
             self._gone.add(device)
 
     def _schedule_departure(self, device: int, at_s: float) -> None:
-        """Let there be an event when a device leaves that begins to work."""
+        """Schedule an event at the instant at which a device that starts to work leaves."""
         if at_s < math.inf and self._departing.get(device) != at_s:
             self._departing[device] = at_s
             schedule_at(self.env, at_s, device).callbacks.append(self._on_departure)
 
     def _on_departure(self, event: simpy.Event) -> None:
-        """Let a device leave: an update that it is at work on is lost."""
+        """Drop the update of a device that leaves."""
         device = cast(int, event.value)
         del self._departing[device]
         update = self._work.get(device)
@@ -418,11 +480,12 @@ class TrialClock:
             self._lose(update)
 
     def _return_device(self, device: int, why: str, seconds: float) -> Process:
-        """Bring a device back after so long."""
+        """Return a device after a time."""
         yield self.env.timeout(seconds)
         self._end_absence(device, why)
 
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
+        """Add an interval to the timeline, if one is recorded."""
         one = Interval(device, round, activity, start_s, end_s)
         if self.list_intervals is not None and one.has_duration:
             self.list_intervals.append(one)

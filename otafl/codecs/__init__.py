@@ -1,4 +1,4 @@
-"""Make the codec, which compresses a payload between the method and the transport."""
+"""Codecs, which compress a payload between the method and the transport."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from otafl.core.settings import Settings
 
 
 def build(sections: Sequence[Settings], streams: Streams) -> Codec:
-    """Make the codec of S trials, whose sections differ in stackable fields alone."""
+    """Build the codec of S trials.
+
+    Parameters
+    ----------
+    sections : sequence of Settings [S]
+        Settings of the trials, which differ only in stackable fields.
+    streams : Streams
+        Random streams of the S trials.
+
+    Returns
+    -------
+    Codec
+        The codec.
+    """
     codec: Codec = registry.make_component(
         "codec", sections[0], build_hyper(sections, streams), streams
     )

@@ -1,15 +1,17 @@
-"""Recover a sparse x from y = A x + noise by approximate message passing with soft thresholding.
+"""Recovery of a sparse x from y = A x + noise by approximate message passing (AMP).
 
-Donoho, Maleki, Montanari 2009, "Message-passing algorithms for compressed sensing", eqs. (1)-(2).
-A is m x n with columns of mean square norm 1. Each step sees r = x + A^T z, which for a Gaussian A
-is the truth plus Gaussian noise of variance tau^2, estimated as |z|^2 / m, and the error follows
-state evolution: tau_{t+1}^2 = sigma^2 + (n/m) E[(soft(X + tau_t Z, a tau_t) - X)^2].
+The algorithm has soft thresholding: Donoho, Maleki, Montanari 2009, "Message-passing algorithms for
+compressed sensing", eqs. (1)-(2). A is m x n with columns of mean square norm 1. Each step sees r =
+x + A^T z, which for a Gaussian A is the truth plus Gaussian noise of variance tau^2, estimated as
+|z|^2 / m. The error follows state evolution:
 
-The best a depends on m/n, on the noise and on how sparse x is. `compute_default_threshold` knows
-m/n only. It is the minimax threshold of signals with one non-zero real in ten measurements: it
-recovers the worst distribution of the non-zero reals best. At one in ten the error is within 0.2 dB
-of that at the best a. From one in 33 to one in two it is within 2 dB for m/n up to 0.5, and within
-4 dB above (`otafl validate --only compressed`, 20 dB over the noise).
+    tau_{t+1}^2 = sigma^2 + (n/m) E[(soft(X + tau_t Z, a tau_t) - X)^2]
+
+The best a depends on m/n, on the noise and on the sparsity of x. `compute_default_threshold` knows
+only m/n. It is the minimax threshold of signals with one non-zero coordinate in ten measurements,
+which minimises the error for the worst distribution of the non-zero coordinates. At one in ten the
+error is within 0.2 dB of that at the best a. From one in 33 to one in two it is within 2 dB for m/n
+up to 0.5, and within 4 dB above (`otafl validate --only compressed`, 20 dB over the noise).
 
 References
 ----------
@@ -30,30 +32,62 @@ from torch import Tensor
 from otafl.factorised.shrinkage import soft_threshold
 
 LOST = 10.0
-"""|y - A x| over |y| above which a recovery is given up: it has diverged."""
+"""|y - A x| over |y| above which a recovery has diverged and stops."""
 
 _LOOK_EVERY = 5
-"""Steps between looks at who is lost."""
+"""Steps between checks for divergence."""
 
-_REALS_AT_ONCE = 2**17  # on a CPU: what a step works on then fits the cache
+_REALS_AT_ONCE = 2**17  # on a CPU, so that the data of a step fit the cache
 
 
 NON_ZERO_PER_MEASUREMENT = 0.1
-"""Non-zero reals of a signal over its measurements that `compute_default_threshold` is best for."""
+"""Non-zero coordinates per measurement for which `compute_default_threshold` is optimal."""
 
 
 @functools.cache
 def compute_default_threshold(measurements: int, length: int) -> float:
-    """Return the threshold a for so many measurements of so many reals."""
+    """Compute the threshold a for m measurements of n coordinates.
+
+    Parameters
+    ----------
+    measurements, length : int
+        m and n.
+
+    Returns
+    -------
+    float
+        Threshold a, relative to the noise tau.
+    """
     return compute_minimax_threshold(NON_ZERO_PER_MEASUREMENT * measurements / length)
 
 
 def compute_minimax_threshold(share: float) -> float:
-    """Return the a at which the soft threshold a tau has the least worst-case risk in noise of
-    variance tau^2, for signals of which a share in (0, 1) is not zero.
+    r"""Compute the soft threshold with the smallest worst-case risk.
 
-    That risk is 2 (1 - share) [(1 + a^2) Phi(-a) - a phi(a)] + share (1 + a^2), over tau^2. Its
-    derivative is zero where share a = 2 (1 - share) [phi(a) - a Phi(-a)].
+    Parameters
+    ----------
+    share : float
+        Fraction of non-zero coordinates, in (0, 1).
+
+    Returns
+    -------
+    float
+        Threshold a, relative to the standard deviation tau of the noise.
+
+    Notes
+    -----
+    With the normal distribution Phi and its density phi, the risk over tau^2 is (Donoho, Johnstone
+    1994)
+
+    .. math::
+
+        2 (1 - s) [(1 + a^2) \Phi(-a) - a \phi(a)] + s (1 + a^2)
+
+    for a fraction s. Its derivative is zero at
+
+    .. math::
+
+        s a = 2 (1 - s) [\phi(a) - a \Phi(-a)]
     """
 
     def slope(a: float) -> float:
@@ -67,15 +101,56 @@ def compute_minimax_threshold(share: float) -> float:
 def take_amp_step(
     y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
 ) -> tuple[Tensor, Tensor]:
-    """Take one step from the estimate x [..., n] and the residual z [..., m] to the next ones."""
+    """Take one step of approximate message passing.
+
+    Parameters
+    ----------
+    y : Tensor, float [..., m]
+        Measurements.
+    x, z : Tensor, float [..., n] and [..., m]
+        Estimate and residual.
+    matrix : Tensor, float [m, n]
+        Matrix A.
+    a : float
+        Threshold, relative to the noise.
+
+    Returns
+    -------
+    tuple of Tensor [..., n] and Tensor [..., m]
+        Next estimate and residual.
+    """
     x, misfit, onsager = _step(y, x, z, matrix, a)
     return x, torch.addcmul(misfit, z, onsager)
 
 
 def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
-    """Return x [..., n] from measurements y [..., m] by the matrix [m, n]: the estimate with the
-    smallest |y - A x| of so many steps from x = 0. Where the measurements are too few for what is
-    sent, the steps diverge, and it is one of the first: finite, as y is."""
+    r"""Recover x from measurements by approximate message passing from x = 0.
+
+    Parameters
+    ----------
+    y : Tensor, float [..., m]
+        Measurements.
+    matrix : Tensor, float [m, n]
+        Matrix A.
+    iterations : int
+        Number of steps.
+    a : float
+        Threshold, relative to the noise.
+
+    Returns
+    -------
+    Tensor, float [..., n]
+        Estimate with the smallest |y - A x| of all steps. With too few measurements the steps
+        diverge, and it is one of the first, which is finite.
+
+    Notes
+    -----
+    With the soft threshold eta at a tau, and Onsager's term (eqs. (1)-(2) of the paper),
+
+    .. math::
+
+        x' = \eta(x + A^T z; a \tau), \quad z' = y - A x' + \frac{\|x'\|_0}{m} z
+    """
     n = matrix.shape[1]
     rows = y.reshape(-1, y.shape[-1])
     at_once = max(1, _REALS_AT_ONCE // n) if y.device.type == "cpu" else max(1, len(rows))
@@ -84,7 +159,7 @@ def run_amp(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
 
 
 def _recover_rows(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tensor:
-    """Do as `run_amp` for rows y [b, m]; those that are lost leave the batch."""
+    """Run AMP on rows y [b, m]; diverged rows leave the batch."""
     out = y.new_zeros(len(y), matrix.shape[1])
     x, z, best, least = out, y, out, _norm(y)
     at, limit, now = torch.arange(len(y), device=y.device), LOST * least, least
@@ -107,8 +182,7 @@ def _recover_rows(y: Tensor, matrix: Tensor, iterations: int, a: float) -> Tenso
 def _step(
     y: Tensor, x: Tensor, z: Tensor, matrix: Tensor, a: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the next estimate x [..., n], what of y it does not explain [..., m], and the share of
-    z that joins that in the next residual, Onsager's term [..., 1]."""
+    """Return the next estimate [..., n], its misfit y - A x [..., m], and Onsager's factor."""
     m = y.shape[-1]
     tau = _norm(z) / m**0.5
     x = soft_threshold(x + z @ matrix, a * tau)
@@ -116,5 +190,5 @@ def _step(
 
 
 def _norm(rows: Tensor) -> Tensor:
-    """Return the Euclidean norms [..., 1]."""
+    """Compute the Euclidean norms [..., 1]."""
     return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

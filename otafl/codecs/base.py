@@ -1,4 +1,4 @@
-"""Define a codec: it compresses a payload between the method and the transport."""
+"""Contract of a codec, which compresses a payload between the method and the transport."""
 
 from __future__ import annotations
 
@@ -17,78 +17,97 @@ from otafl.core.stateful import Stateful
 from otafl.models.base import Shapes, flatten
 
 VOTES = "takes a vote of signs, along which the server steps"
-"""Why signs must be those of increments."""
+"""Reason why signs must be those of increments."""
 
 EncodedGroup = tuple[c.Group, c.Tensors]
-"""A group as it is sent, and the memory after it, should the server receive nothing of it."""
+"""Encoded group, and the memory if the server receives nothing of it."""
 
 
 class Codec(Stateful, ABC):
-    """Compress what devices send. Groups on the ideal route pass as they are.
+    """Compression of what devices send; groups on the ideal route are not changed.
 
-    `decode` undoes what `encode` did to the shapes of the payload that it saw last; groups and
-    shapes are the same in all rounds.
+    `decode` restores the shapes of the payload that `encode` saw last. Groups and shapes are the
+    same in all rounds. `otafl list NAME` prints an example scenario of each built-in codec.
 
     Parameters
     ----------
-    settings : the codec's, of its class `Settings`.
-    hyper : its stackable fields, [S] each.
-    streams : for precision, torch device and the number of trials.
+    settings : Settings
+        Settings of the codec.
+    hyper : Hyper
+        Stackable fields, [S] each.
+    streams : Streams
+        Precision, torch device and number of trials.
     """
 
     has_single_row: ClassVar[bool] = True
-    """Whether it codes one row a device: of several in a group the mean would go on air, which need
-    not be one of the coded values."""
+    """Whether it encodes one row of a device.
+
+    Of several rows in a group the mean would be transmitted, which may not be one of the coded
+    values.
+    """
 
     is_lossless: ClassVar[bool] = False
-    """What is decoded is the payload itself."""
+    """Whether decoding gives the payload itself."""
 
     sends_sums: ClassVar[bool] = False
-    """With default settings the server needs the plain sum of what devices send, which a vote does
-    not give."""
+    """Whether, with default settings, the server needs the plain sum of the signals.
+
+    A vote does not give this sum.
+    """
 
     word_bits: int | None = None
-    """Bits of a word, for a codec whose encoded reals are words that an uplink can send bit by bit;
-    None where the settings make no words."""
+    """Bits of a word that an uplink can send bit by bit; None if there are no words."""
 
     class Settings(settings.Settings):
-        """Hold the section `codec` of a scenario."""
+        """Section `codec` of a scenario."""
 
     def __init__(self, settings: Any, hyper: c.Hyper, streams: Streams) -> None:
         self.settings, self.hyper = settings, hyper
 
     @property
     def has_memory(self) -> bool:
-        """Say whether devices keep what the server has not received, and send it with a later
-        update (error feedback): then nothing that was coded is lost for good."""
+        """Whether devices keep what the server has not received, and add it to a later update.
+
+        This is error feedback, by which no coded value is lost for good.
+        """
         return False
 
     def init(self, payload: c.Payload) -> c.Tensors:
-        """Return the devices' memory before the first round, name -> [N, ...], zero; the engine
-        holds it between rounds."""
+        """Return the devices' memory before the first round, name -> zeros [N, ...].
+
+        The engine keeps it between rounds.
+        """
         return {}
 
     def encode(
         self, payload: c.Payload, memory: c.Tensors, cohort: c.Cohort, round: int, streams: Streams
     ) -> tuple[c.Payload, c.Tensors]:
-        """Return what goes on the uplink.
+        """Encode the uplink groups of a payload.
 
         Parameters
         ----------
-        payload : what the N rows of the cohort have to send.
-        memory : of these rows, name -> [N, ...].
-        cohort : N rows.
-        round : from 0.
-        streams : where random numbers come from.
+        payload : Payload
+            Groups of the N rows of the cohort.
+        memory : Tensors [N, ...]
+            Memory of these rows.
+        cohort : Cohort
+            The N rows.
+        round : int
+            The round, from 0.
+        streams : Streams
+            Source of random numbers.
 
         Returns
         -------
-        The payload with its uplink groups encoded, and the memory after it, should the server
-        receive nothing of it.
+        payload : Payload
+            The payload with encoded uplink groups.
+        memory : Tensors [N, ...]
+            Memory if the server receives nothing of it.
 
         Raises
         ------
-        UserError : where a device has several rows in a group, for a codec that codes one.
+        UserError
+            If a device has several rows in a group, and the codec encodes one.
         """
         context = c.Context(cohort, self.hyper, streams, round)
         coded = []
@@ -96,9 +115,8 @@ class Codec(Stateful, ABC):
             if group.route == "uplink":
                 if self.has_single_row and has_repeated_devices(group):
                     raise UserError(
-                        f"codec.name: '{self.settings.name}' codes one row a device, and the "
-                        "algorithm sends several rows of a device in one group, of which the mean "
-                        "would go on air; use codec identity"
+                        f"codec.name: '{self.settings.name}' encodes one row per device, and the "
+                        "algorithm sends several rows of a device in one group; use codec: identity"
                     )
                 group, memory = self.encode_group(group, index, memory, context)
             coded.append(group)
@@ -108,8 +126,26 @@ class Codec(Stateful, ABC):
     def encode_group(
         self, group: c.Group, index: int, memory: c.Tensors, context: c.Context
     ) -> EncodedGroup:
-        """Return an uplink group, number `index` of the payload, as it is sent; and the memory
-        after it, should the server receive nothing of it."""
+        """Encode one uplink group.
+
+        Parameters
+        ----------
+        group : Group
+            Rows [n, *shape] of the group.
+        index : int
+            Position of the group in the payload.
+        memory : Tensors [N, ...]
+            Memory of the rows.
+        context : Context
+            Cohort, stackable fields, random streams and round.
+
+        Returns
+        -------
+        group : Group
+            The encoded group.
+        memory : Tensors [N, ...]
+            Memory if the server receives nothing of it.
+        """
 
     def on_ack(
         self,
@@ -118,29 +154,50 @@ class Codec(Stateful, ABC):
         delivered_masks: c.DeliveredMasks,
         context: c.Context,
     ) -> c.Tensors:
-        """Return the memory once it is known what the server has received.
+        """Update the memory by what the server has received.
 
-        It is asked for every update once, of a codec that `has_memory`: after the update's slot, or
-        as soon as it has missed all.
+        It is called once for every update of a codec with `has_memory`: after the update's slot, or
+        as soon as it has missed all slots.
 
         Parameters
         ----------
-        memory : of the N rows that sent, name -> [N, ...], as `encode` left it.
-        payload : what they sent, as `encode` made it.
-        delivered_masks : what of it was received.
-        context : the rows, and the round of the slot.
+        memory : Tensors [N, ...]
+            Memory of the N rows that sent, as `encode` returned it.
+        payload : Payload
+            Encoded payload.
+        delivered_masks : DeliveredMasks
+            Delivered coordinates.
+        context : Context
+            The rows, and the round of the slot.
+
+        Returns
+        -------
+        Tensors [N, ...]
+            New memory.
         """
         return memory
 
     def decode(self, received: c.Received) -> c.Received:
-        """Return what the server makes of what it has received: of every group, the mean's and
-        each device's, what it has `decode_group`, and the weight that arrived of that."""
+        """Decode every group of what the server has received.
 
-        def every(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
+        It decodes the mean, each device's update if the server has them, and the delivered weight.
+
+        Parameters
+        ----------
+        received : Received
+            Encoded groups.
+
+        Returns
+        -------
+        Received
+            Decoded groups.
+        """
+
+        def decode_all(groups: tuple[c.Tensors, ...]) -> tuple[c.Tensors, ...]:
             return tuple(self.decode_group(index, blocks) for index, blocks in enumerate(groups))
 
-        each = None if received.per_device is None else every(received.per_device)
-        mean, reached = every(received.mean), received.coordinate_weight
+        each = None if received.per_device is None else decode_all(received.per_device)
+        mean, reached = decode_all(received.mean), received.coordinate_weight
         if reached is not None:
             pairs = enumerate(zip(reached, mean, strict=True))
             reached = tuple(
@@ -150,17 +207,32 @@ class Codec(Stateful, ABC):
         return replace(received, mean=mean, per_device=each, coordinate_weight=reached)
 
     def decode_group(self, index: int, tensors: c.Tensors) -> c.Tensors:
-        """Return the blocks of group `index` as they were before `encode_group`; of the ideal
-        route, as they are."""
+        """Return the tensors of group `index` as before `encode_group`.
+
+        Tensors of the ideal route are returned as they are.
+        """
         return tensors
 
     def decode_weight(self, index: int, weight: c.Tensors, restored: c.Tensors) -> c.Tensors:
-        """Return the weight that arrived of the restored blocks of group `index`, real by real, of
-        that of the encoded ones.
+        """Compute the delivered weight of each coordinate of a decoded group.
 
-        Where a block kept its shape it is that of the same real. Else the codec has mixed the reals
-        of the block, or those of all blocks, and the least of them counts: a row that did not
-        arrive whole says nothing of a real.
+        If a tensor kept its shape, the weight is that of the same coordinate. Otherwise the codec
+        has mixed the coordinates of the tensor, or of all tensors. The smallest weight then counts,
+        because a row that is not delivered completely contains no single coordinate.
+
+        Parameters
+        ----------
+        index : int
+            Position of the group in the payload.
+        weight : Tensors [S, *encoded shape]
+            Delivered weight of the encoded tensors.
+        restored : Tensors [S, *shape]
+            Decoded tensors.
+
+        Returns
+        -------
+        Tensors [S, *shape]
+            Delivered weight of each coordinate.
         """
         out = {}
         for name, block in restored.items():
@@ -173,28 +245,34 @@ class Codec(Stateful, ABC):
         return out
 
     def count_bits(self, group: c.Group) -> float:
-        """Return what one row of an encoded group takes on a digital uplink: by default 32 bits a
-        real."""
+        """Count the bits of one row of an encoded group on a digital uplink.
+
+        By default a coordinate has 32 bits.
+        """
         return 32.0 * group.num_coordinates
 
     def to_words(self, group: c.Group) -> c.Tensors:
-        """Return the encoded reals of a group as words, name -> [n, *shape] int64 from 0 to
-        2^word_bits - 1. Asked where `word_bits` is given."""
+        """Return the encoded coordinates of a group as words, name -> int64 [n, *shape].
+
+        Words are from 0 to 2^word_bits - 1. It is called only if `word_bits` is given.
+        """
         raise NotImplementedError
 
     def from_words(self, group: c.Group, words: c.Tensors) -> c.Tensors:
-        """Return the blocks of a group with these words in the place of its own. What travels
-        beside the words (the ends of a quantiser's range) is the group's."""
+        """Return the tensors of a group with other words.
+
+        Values besides the words, such as the ends of a quantiser's range, are those of the group.
+        """
         raise NotImplementedError
 
 
 def get_shapes(group: c.Group) -> Shapes:
-    """Return the shapes of the blocks of one row."""
+    """Return the shapes of the tensors of one row."""
     return {name: tuple(block.shape[1:]) for name, block in group.tensors.items()}
 
 
 def flatten_known(group: c.Group) -> tuple[Tensor, Tensor | None]:
-    """Return the blocks side by side [n, P], 0 where unknown, and the mask [n, P]."""
+    """Return the tensors side by side [n, P], 0 where unknown, and the mask [n, P] or None."""
     mask = group.full_mask
     columns = flatten(group.masked_tensors)
     return columns, None if mask is None else flatten(mask).to(columns.dtype)

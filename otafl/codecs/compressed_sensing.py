@@ -1,9 +1,9 @@
-"""Project sparse updates at random, sum them over the air, and recover the sum by AMP.
+"""Random projections of sparse updates, from whose sum over the air AMP recovers the sum.
 
-A device adds its memory, keeps the k largest magnitudes, sends A x_k with a Gaussian A that all
-share, and the server recovers sum x_k from A sum x_k by approximate message passing (A-DSGD). A
-payload of P reals is cut into C chunks (real i goes to chunk i mod C) that share one A of m x n,
-entries N(0, 1/m): m/n is the compression.
+A device adds its memory, keeps the k largest magnitudes, and sends A x_k with a Gaussian A that all
+share. The server recovers sum x_k from A sum x_k by approximate message passing (A-DSGD). A payload
+of P coordinates is divided into C chunks (coordinate i is in chunk i mod C) that share one m x n
+matrix A with entries N(0, 1/m). The compression is m/n.
 
 References
 ----------
@@ -42,21 +42,23 @@ from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import Shapes, flatten, unflatten
 
 MEASURED = "measured"
-"""The one block of an encoded group."""
+"""Name of the only tensor of an encoded group."""
 
 
 class CompressedSensing(ErrorFeedbackSettings):
+    """Compressed sensing of sparse updates."""
+
     state_attrs: ClassVar = ("_shapes",)
 
     class Settings(Codec.Settings):
         name: Literal["compressed_sensing"] = "compressed_sensing"
         keep: float = Field(0.05, gt=0, le=1)
-        """share of the reals that a device keeps, the largest ones"""
+        """fraction of the coordinates that a device keeps, the largest ones"""
         ratio: float = Field(0.5, gt=0, le=1)
-        """measurements a real"""
+        """measurements per coordinate"""
         chunk: int = Field(1024, ge=8)
-        """reals that are projected together, at most; neighbours are dealt out to different chunks,
-        so that each is about as sparse as the payload"""
+        """largest number of coordinates that are projected together; neighbours are in different
+        chunks, so that each is about as sparse as the payload"""
         iterations: Iterations = 30
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         error_feedback: Feedback = True
@@ -69,9 +71,8 @@ class CompressedSensing(ErrorFeedbackSettings):
         def find_conflicts(self) -> Iterator[str]:
             if self.keep > self.ratio:
                 yield (
-                    f"keep ({self.keep:g}) is above ratio ({self.ratio:g}): fewer measurements "
-                    "than reals that are kept cannot tell them apart; ratio of 3 times keep or "
-                    "more would do"
+                    f"keep ({self.keep:g}) is above ratio ({self.ratio:g}), so there are fewer "
+                    "measurements than kept coordinates; use a ratio of at least 3 times keep"
                 )
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
@@ -82,10 +83,11 @@ class CompressedSensing(ErrorFeedbackSettings):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return the measurements A x of the sparse rows, [n, C m]."""
         if group.mask is not None:
             raise UserError(
                 "codec.name: 'compressed_sensing' mixes all coordinates, and the algorithm's "
-                "devices know only some of them each; use topk, or a quantiser"
+                "devices have only some of them; use topk, or a quantiser"
             )
         self._shapes[index] = get_shapes(group)
         a = add_memory(flatten(group.tensors), None, group, index, memory)
@@ -99,24 +101,28 @@ class CompressedSensing(ErrorFeedbackSettings):
         return replace(group, tensors={MEASURED: measured}), memory
 
     def _sparsify(self, a: Tensor) -> Tensor:
-        """Return what is projected of a [n, P]."""
+        """Keep the largest magnitudes of the rows a [n, P]."""
         return keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
 
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        """Forget what was projected, found anew in the memory, where all measurements came: some
-        of them say nothing of it."""
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        """Remove what was projected from the memory, where all measurements are delivered.
+
+        It is computed again from the memory. A part of the measurements contains no coordinate.
+        """
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
                 sparse = self._sparsify(gather_memory(group, index, memory))
-                whole = came.all(1, keepdim=True)
+                whole = delivered.all(1, keepdim=True)
                 memory = subtract_delivered(sparse, whole, group, index, memory)
         return memory
 
     def _count_chunks(self, reals: int) -> tuple[int, Tensor]:
-        """Return how many chunks so many reals are dealt out to (the last ones filled up with
-        zeros), and the matrix [m, n] that measures each."""
+        """Return the number of chunks of a payload, and the matrix [m, n] of each.
+
+        The last chunks are padded with zeros.
+        """
         chunks = -(-reals // self.settings.chunk)
         length = -(-reals // chunks)
         measurements = max(1, round(self.settings.ratio * length))

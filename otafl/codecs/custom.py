@@ -1,7 +1,7 @@
-"""Take a codec of the user's own, a class that the scenario names `module:Class`.
+"""User-defined codec, a class that the scenario names `module:Class`.
 
-It derives from `otafl.codecs.base.Codec` or from a codec of this package, and what it returns has
-the right shapes, or there is a UserError that says what has not.
+It derives from `otafl.codecs.base.Codec` or from a codec of this package. Its results have the
+right shapes; otherwise there is a UserError that names the wrong one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from otafl.user_code.returned import Call, check_blocks, check_parts, check_rows
 
 
 def check_group(call: Call, group: Any) -> Group:
-    """Require a group with a row a device."""
+    """Check for a group with one row per device."""
     call.require(isinstance(group, Group), describe_kind(group), "an otafl.core.contracts.Group")
     check_rows(
         call, "the block", group.tensors, [len(next(iter(call.given["group"].tensors.values())))]
@@ -24,7 +24,7 @@ def check_group(call: Call, group: Any) -> Group:
 
 
 class CustomCodec(CustomClass):
-    """The section names a codec of the user's, which is checked in every round."""
+    """User-defined codec, which is checked in every round."""
 
     table: ClassVar = "codec"
     base_class: ClassVar = Codec

@@ -1,4 +1,4 @@
-"""Send the payload as it is, at 32 bits a real on a digital uplink."""
+"""Payload as it is, with 32 bits per coordinate on a digital uplink."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from otafl.core.contracts import Context, Group, Tensors
 
 
 class Identity(Codec):
+    """No compression. Example: `scenarios/studies/field.yaml`."""
+
     has_single_row = False
     is_lossless = True
 

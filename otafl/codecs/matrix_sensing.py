@@ -1,9 +1,9 @@
-"""Measure one side of each weight matrix by a Gaussian matrix, and recover the columns by AMP.
+"""Gaussian measurements of one side of each weight matrix, whose columns AMP recovers.
 
-A device sends A W with a Gaussian A, entries N(0, 1/m), one for each layer that all share, and the
+A device sends A W with a Gaussian A, entries N(0, 1/m), one for each layer that all share. The
 server recovers every column of the mean of W from its m measurements by approximate message passing
-(FedRLR, baselines 2 and 3). Measured is the side that the matrices have in common: of
-784-256-256-10 the 256 of all three, which leaves m (784 + 256 + 10) reals.
+(FedRLR, baselines 2 and 3). The measured side is one that the matrices have in common: in the model
+784-256-256-10 the 256 of all three, which leaves m (784 + 256 + 10) coordinates.
 
 References
 ----------
@@ -32,18 +32,22 @@ from otafl.core.rng import Streams
 
 @dataclass(frozen=True)
 class _Matricisation:
-    """Say how a block [n, *shape] is measured: as matrices [n, shape[0], rest], along their first
-    side, or with `last` along the other."""
+    """Measurement of a tensor [n, *shape] as matrices [n, shape[0], rest].
+
+    They are measured along their first side, or with `last` along the other.
+    """
 
     shape: tuple[int, ...]
     last: bool
 
     def transpose(self, matrix: Tensor) -> Tensor:
-        """Return the matrix with what is measured in the last dimension, or back."""
+        """Return the matrix with the measured side in the last dimension, or the inverse."""
         return matrix if self.last else matrix.mT
 
 
 class MatrixSensing(Codec):
+    """Compressed sensing of weight matrices."""
+
     state_attrs: ClassVar = ("_side", "_cuts")
     has_single_row = False
 
@@ -53,11 +57,11 @@ class MatrixSensing(Codec):
 
         name: Literal["matrix_sensing"] = "matrix_sensing"
         rows: int = Field(8, ge=1)
-        """measurements of each column; FedRLR takes 8, and 200 for its Table II"""
+        """measurements of each column; FedRLR uses 8, and 200 in its Table II"""
         side: int | None = Field(None, ge=2)
-        """length of the side that is measured, of every matrix that has it (the first, if both
-        have); others travel as they are. If not given, the length that most matrices have, the
-        larger of several"""
+        """length of the measured side, of every matrix that has it (the first, if both have); other
+        matrices are sent as they are. If not given, the most frequent length, and of several the
+        largest"""
         iterations: Iterations = 50
         threshold: Threshold = 1.5
         matrix_seed: MatrixSeed = 0
@@ -79,6 +83,7 @@ class MatrixSensing(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return the measurements A W of the matrices with the measured side."""
         blocks = dict(group.tensors)
         for name, block in group.tensors.items():
             if self._side in _get_sides(block):
@@ -90,11 +95,11 @@ class MatrixSensing(Codec):
         return replace(group, tensors=blocks), memory
 
     def _choose_common_side(self, groups: list[Group]) -> int:
-        """Return the side that is measured: the one named, or the one that most matrices have."""
+        """Return the measured side: the setting, or the length that most matrices have."""
         if any(group.mask is not None for group in groups):
             raise UserError(
-                "codec.name: 'matrix_sensing' mixes coordinates, and the algorithm's devices know "
-                "only some of them each; use topk, or a quantiser"
+                "codec.name: 'matrix_sensing' mixes coordinates, and the algorithm's devices have "
+                "only some of them; use topk, or a quantiser"
             )
         every = [_get_sides(block) for group in groups for block in group.tensors.values()]
         if not any(every):
@@ -108,11 +113,11 @@ class MatrixSensing(Codec):
             side = max(count, key=lambda length: (count[length], length))
         if side not in count:
             known = ", ".join(str(length) for length in sorted(count))
-            raise UserError(f"codec.side: no matrix has a side of {side}; one of {known} would do")
+            raise UserError(f"codec.side: no matrix has a side of {side}; use one of {known}")
         if self.settings.rows >= side:
             raise UserError(
-                f"codec.rows: {self.settings.rows} measurements of {side} reals compress nothing; "
-                f"fewer than {side} would do"
+                f"codec.rows: {self.settings.rows} measurements of {side} coordinates compress "
+                f"nothing; use fewer than {side}"
             )
         return side
 
@@ -130,5 +135,5 @@ class MatrixSensing(Codec):
 
 
 def _get_sides(block: Tensor) -> set[int]:
-    """Return the lengths of the two sides of matrices [n, rows, ...]; none of vectors."""
+    """Return the lengths of the two sides of matrices [n, rows, ...]; none for vectors."""
     return {block.shape[1], math.prod(block.shape[2:])} if block.dim() >= 3 else set()

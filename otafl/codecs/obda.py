@@ -1,11 +1,13 @@
-"""Send signs, of which the server takes the majority vote (one-bit aggregation).
+"""Signs, of which the server takes the majority vote (one-bit aggregation).
 
 Devices send the signs of their gradients, one on each quadrature of a QPSK symbol
-(`transport.quadrature: true`; else one a symbol), and the server takes the sign of the received sum
-as their vote, and a step along it. Zero counts as +1, a tie's too. Where signs that sum to v are
-received with gain c and noise of variance N / eta, the vote is wrong with probability
-Q(c |v| sqrt(eta / N)). What devices send is step times a sign already, so that devices told apart
-need no vote.
+(`transport.quadrature: true`; otherwise one per symbol). The sign of the received sum is their
+vote, and the server takes a step along it. Zero counts as +1, also in a tie. If signs with sum v
+are received with gain c and noise of variance N / eta, the vote is wrong with probability
+
+    Q(c |v| sqrt(eta / N)).
+
+Devices send their sign times the step, so that a transport that delivers each update needs no vote.
 
 References
 ----------
@@ -29,6 +31,8 @@ from otafl.core.settings import declare_stackable
 
 
 class Obda(Codec):
+    """One-bit aggregation by majority vote. Study: `scenarios/studies/majority_votes.yaml`."""
+
     sends_sums = True
 
     state_attrs: ClassVar = ("_voted",)
@@ -36,9 +40,10 @@ class Obda(Codec):
     class Settings(Codec.Settings):
         name: Literal["obda"] = "obda"
         step: float = declare_stackable(0.001, gt=0)
-        """size of the step that the server takes along each sign"""
+        """size of the server's step along each sign"""
         vote: Literal["majority", "weighted"] = "majority"
-        """one vote a device, or votes weighted by its share of the samples"""
+        """weight of a vote: one per device (majority), or the device's share of the samples
+        (weighted)"""
 
         @property
         def assumes_increments(self) -> str:
@@ -51,10 +56,11 @@ class Obda(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return `step` times the signs of the rows."""
         if group.weighting != "mean":
             raise UserError(
-                "codec.name: 'obda' gives the server a vote, and the algorithm asks for the sum "
-                "of what devices send; use another codec"
+                "codec.name: 'obda' gives the server a vote, but the algorithm needs the sum of "
+                "the updates; use another codec"
             )
         self._voted.add(index)
         step = self.hyper["step"][get_trial_device(group, context.cohort)[0]]
@@ -64,7 +70,7 @@ class Obda(Codec):
         return replace(group, tensors=blocks, weighting="equal" if equal else "mean"), memory
 
     def decode(self, received: Received) -> Received:
-        """Return the votes in the place of the sums; the weight that arrived stays what it is."""
+        """Return the votes instead of the sums; the delivered weight does not change."""
         means = list(received.mean)
         for index in self._voted:
             means[index] = {
@@ -74,7 +80,7 @@ class Obda(Codec):
         return replace(received, mean=tuple(means))
 
     def _compute_vote(self, block: Tensor, weight: Tensor) -> Tensor:
-        """Return the step that sums [S, *shape] vote for; 0 where no weight [S, *shape] arrived."""
+        """Return the step for which sums [S, *shape] vote; 0 without delivered weight."""
         return _apply_signs(self.hyper["step"], block) * (weight > 0)
 
     def count_bits(self, group: Group) -> float:
@@ -82,6 +88,6 @@ class Obda(Codec):
 
 
 def _apply_signs(step: Tensor, block: Tensor) -> Tensor:
-    """Return step [n] with the signs of [n, *shape], + for zero."""
+    """Return step [n] with the signs of a tensor [n, *shape], + for zero."""
     size = unsqueeze_like(step, block).expand_as(block)
     return torch.where(block >= 0, size, -size)

@@ -1,9 +1,12 @@
-"""Quantise magnitudes stochastically and without bias, in units of each block's norm (QSGD).
+"""Unbiased stochastic quantisation of magnitudes, in units of each tensor's norm (QSGD).
 
-Q(v_i) = |v| sgn(v_i) xi_i, xi_i = l/s or (l + 1)/s so that E xi_i = |v_i| / |v|. Unbiased,
-E|Q(v) - v|^2 <= min(n/s^2, sqrt(n)/s) |v|^2 with the Euclidean norm (Lemma 3.1). Bits are counted
-at a fixed length, a sign and one of s + 1 = 2^(b - 1) levels, and 32 for each norm; the paper's
-Elias code is shorter where most levels are 0.
+With xi_i = l/s or (l + 1)/s, such that E xi_i = |v_i| / |v|,
+
+    Q(v_i) = |v| sgn(v_i) xi_i.
+
+The quantiser is unbiased, and E|Q(v) - v|^2 <= min(n/s^2, sqrt(n)/s) |v|^2 with the Euclidean norm
+(Lemma 3.1). Bits are counted with a fixed length: a sign and one of s + 1 = 2^(b - 1) levels, and
+32 for each norm. The paper's Elias code is shorter if most levels are 0.
 
 References
 ----------
@@ -28,36 +31,39 @@ ROUNDING = declare_family("qsgd", __name__)
 
 
 class Qsgd(Codec):
+    """Stochastic quantisation in units of a norm."""
+
     class Settings(Codec.Settings):
         name: Literal["qsgd"] = "qsgd"
         bits: int = Field(4, ge=2, le=16)
-        """bits a real: a sign, and s = 2^(bits - 1) - 1 levels above 0"""
+        """bits per coordinate: a sign, and s = 2^(bits - 1) - 1 levels above 0"""
         norm: Literal["l2", "max"] = "l2"
-        """the paper's Euclidean norm, or the largest magnitude, which its experiments use; 32 bits
-        beside each block or bucket"""
+        """norm of a tensor or bucket, with 32 bits each: the paper's Euclidean norm (l2), or the
+        largest magnitude (max), which its experiments use"""
         bucket: int | None = Field(None, ge=1)
-        """reals that share a norm; a whole block if not given"""
+        """coordinates that share a norm; a whole tensor if not given"""
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
         self._levels = 2 ** (settings.bits - 1) - 1
-        # the largest magnitude is a level itself, so the quantised values tell their grid
+        # the largest magnitude is a level itself, so the quantised values determine their grid
         self.word_bits = settings.bits if settings.norm == "max" else None
 
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
-        who = get_trial_device(group, context.cohort)
+        """Quantise each tensor of the group stochastically."""
+        trial_device = get_trial_device(group, context.cohort)
         blocks = {}
         for name, block in group.masked_tensors.items():
             draw = context.streams.draw_device_uniform(
-                ROUNDING / index / name, context.round, *who, tuple(block.shape[1:])
+                ROUNDING / index / name, context.round, *trial_device, tuple(block.shape[1:])
             )
             blocks[name] = self._quantise(block, draw)
         return replace(group, tensors=blocks), memory
 
     def _quantise(self, block: Tensor, draw: Tensor) -> Tensor:
-        """Round a block [n, *shape] up where the draw [n, *shape], uniform, says so."""
+        """Round a tensor [n, *shape] up or down by uniform numbers [n, *shape]."""
         rows = self._split_buckets(block)
         norm = self._compute_norms(rows)
         share = rows.abs() / norm.where(norm > 0, 1.0)  # exactly 1 at the largest magnitude
@@ -66,16 +72,16 @@ class Qsgd(Codec):
         return _join_buckets(level.mul_(rows.sign()).mul_(norm / self._levels), block)
 
     def _compute_norms(self, rows: Tensor) -> Tensor:
-        """Return the norms [n, buckets, 1] of rows [n, buckets, reals]."""
+        """Compute the norms [n, buckets, 1] of rows [n, buckets, size]."""
         order = 2 if self.settings.norm == "l2" else torch.inf
         return torch.linalg.vector_norm(rows, order, dim=2, keepdim=True)
 
     def _get_bucket_size(self, reals: int) -> int:
-        """Return the reals in a bucket of a block of so many."""
+        """Return the size of a bucket in a tensor with some number of coordinates."""
         return min(self.settings.bucket or reals, reals)
 
     def _split_buckets(self, block: Tensor) -> Tensor:
-        """Cut a block [n, *shape] into [n, buckets, reals], filled up with zeros."""
+        """Split a tensor [n, *shape] into buckets [n, buckets, size], padded with zeros."""
         rows = block.flatten(1)
         size = self._get_bucket_size(rows.shape[1])
         return torch.nn.functional.pad(rows, (0, -rows.shape[1] % size)).unflatten(1, (-1, size))
@@ -86,7 +92,7 @@ class Qsgd(Codec):
         return float(self.settings.bits * group.num_coordinates + 32 * norms)
 
     def to_words(self, group: Group) -> Tensors:
-        """Return sign and level as s + level, from 0 to 2 s."""
+        """Return sign and level as words s + level, from 0 to 2 s."""
         words = {}
         for name, block in group.tensors.items():
             rows = self._split_buckets(block)
@@ -105,5 +111,5 @@ class Qsgd(Codec):
 
 
 def _join_buckets(rows: Tensor, like: Tensor) -> Tensor:
-    """Join buckets [n, buckets, reals] to a block of the shape of another."""
+    """Join buckets [n, buckets, size] to a tensor of the shape of another one."""
     return rows.flatten(1)[:, : like[0].numel()].reshape(like.shape)

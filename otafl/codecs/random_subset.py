@@ -1,9 +1,9 @@
-"""Send a random subset of a device's payload, drawn anew for each device and round.
+"""Random subset of a device's payload, drawn for each device and round.
 
-FedAvg with it is TDPFed's rival "FedAvg (s.a.r.)", which does so in TDPFed's proportion in both
-directions: this is the way up, downlink random_subset the way down. On a digital uplink a real is
-32 bits; where they are is told as by codec topk, or not at all, if both ends draw the same numbers.
-Over the air the zeros are sent too.
+FedAvg with this codec is TDPFed's reference "FedAvg (s.a.r.)", which sends a fraction of the
+parameters in both directions: this codec on the uplink, and downlink random_subset on the downlink.
+On a digital uplink a coordinate has 32 bits. Positions are sent as by codec topk, or not at all if
+both ends draw the same subset. Over the air the zeros are sent too.
 
 References
 ----------
@@ -34,13 +34,16 @@ CHOICE = declare_family("random_subset", __name__)
 
 
 class RandomSubset(Codec):
+    """Random subset of each device's coordinates."""
+
     class Settings(Codec.Settings):
         name: Literal["random_subset"] = "random_subset"
         keep: float = Field(0.5, gt=0, le=1)
-        """share of the reals that is sent"""
+        """fraction of the coordinates that is sent"""
         fill: Literal["zero", "keep"] = "zero"
-        """what is not sent counts as 0 in the mean, or each coordinate's mean is over the devices
-        that sent it, 0 if none did (so that with increments the server keeps its own)"""
+        """treatment of coordinates that are not sent: zero, they count as 0 in the mean; keep, each
+        coordinate's mean is over the devices that sent it, 0 if none did (so that with
+        increments the server keeps its current value)"""
         positions: Positions = True
 
         @property
@@ -50,6 +53,7 @@ class RandomSubset(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return the group with zeros, or a mask, outside the random subset."""
         draw = context.streams.draw_device_uniform(
             CHOICE / index,
             context.round,

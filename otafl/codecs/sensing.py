@@ -1,7 +1,7 @@
-"""Measure by Gaussian matrices that all trials, devices and rounds share, and recover by AMP.
+"""Measurement by Gaussian matrices that all trials, devices and rounds share, and recovery by AMP.
 
-One matrix serves all trials, so rows of a trial need not be told from those of another. Devices
-that are told apart are decoded one by one, each a recovery of its own.
+Because one matrix serves all trials, rows of different trials are processed together. If the server
+gets each device's update, every update is recovered separately.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from otafl.core.rng import Purpose, Streams, declare_family
 MATRIX = declare_family("matrix", __name__)
 
 
-Iterations = Annotated[int, Field(ge=1, le=1000, description="of approximate message passing")]
+Iterations = Annotated[
+    int, Field(ge=1, le=1000, description="number of steps of approximate message passing")
+]
 Threshold = Annotated[
     Annotated[float, Field(gt=0, le=10)] | Literal["auto"],
     Field(
-        description="soft threshold over the noise that a step estimates; auto follows from the "
-        "measurements a real: 2.35 at 0.027, 1.95 at 0.1 and 1.4 at 0.5"
+        description="soft threshold relative to the noise that a step estimates; auto follows from "
+        "the measurements per coordinate: 2.35 at 0.027, 1.95 at 0.1 and 1.4 at 0.5"
     ),
 ]
 MatrixSeed = Annotated[
@@ -32,8 +34,15 @@ MatrixSeed = Annotated[
 
 
 class Sensing:
-    """Hold the matrices of a codec whose settings have `iterations`, `threshold` and
-    `matrix_seed`."""
+    """Matrices of a codec with the settings `iterations`, `threshold` and `matrix_seed`.
+
+    Parameters
+    ----------
+    settings : Settings
+        Settings of the codec.
+    streams : Streams
+        Precision and torch device.
+    """
 
     def __init__(self, settings: Any, streams: Streams) -> None:
         self._settings = settings
@@ -41,7 +50,7 @@ class Sensing:
         self._matrices: dict[tuple[str, int, int], Tensor] = {}
 
     def draw_matrix(self, name: Purpose, rows: int, columns: int) -> Tensor:
-        """Return A [m, n] of a stream of `MATRIX`, entries N(0, 1/m)."""
+        """Return A [m, n] of a stream of `MATRIX`, with entries N(0, 1/m)."""
         key = (name, rows, columns)
         if key not in self._matrices:
             normal = self._own.draw_normal(name, 0, (rows, columns))[0]
@@ -54,7 +63,7 @@ class Sensing:
         return compute_default_threshold(rows, columns) if isinstance(own, str) else own
 
     def recover(self, measured: Tensor, matrix: Tensor) -> Tensor:
-        """Return x [..., n] from measurements A x [..., m]."""
+        """Recover x [..., n] from measurements A x [..., m]."""
         return run_amp(
             measured, matrix, self._settings.iterations, self.get_threshold(*matrix.shape)
         )

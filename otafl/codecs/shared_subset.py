@@ -1,9 +1,10 @@
-"""Send the same random subset of everybody's payload, drawn anew each round, and nothing else.
+"""Random subset of the payload that all devices share, drawn in each round.
 
-Server and devices draw it from a seed that they share, so no positions are told, and over the air
-the symbols of all devices meet: a payload of P reals takes round(keep P) channel uses, where codecs
-topk and random_subset send zeros for what is left out. What is not in the subset counts as 0 in the
-mean; a device adds it to what it sends next (error feedback) or, without, forgets it.
+Server and devices draw it from a shared seed, so no positions are sent. Over the air the symbols of
+all devices coincide: a payload of P coordinates takes round(keep P) channel uses, while codecs topk
+and random_subset send zeros for the other coordinates. Coordinates outside the subset count as 0 in
+the mean. A device adds them to its next update (error feedback) or, without error feedback, drops
+them.
 
 References
 ----------
@@ -41,10 +42,12 @@ from otafl.models.base import Shapes, flatten, unflatten
 CHOICE = declare_family("shared_subset", __name__)
 
 SENT = "sent"
-"""The one block of an encoded group."""
+"""Name of the only tensor of an encoded group."""
 
 
 class SharedSubset(ErrorFeedbackSettings):
+    """Random subset of coordinates, the same for all devices."""
+
     state_attrs: ClassVar = ("_place", "_shapes")
 
     class Settings(Codec.Settings):
@@ -52,7 +55,7 @@ class SharedSubset(ErrorFeedbackSettings):
 
         name: Literal["shared_subset"] = "shared_subset"
         keep: float = Field(0.1, gt=0, le=1)
-        """share of the reals that is sent"""
+        """fraction of the coordinates that is sent"""
         error_feedback: Feedback = True
         subset_seed: int = Field(0, ge=0, lt=2**63)
         """seed of the subsets, the same in all trials"""
@@ -65,10 +68,10 @@ class SharedSubset(ErrorFeedbackSettings):
             devices, wrong = scenario.devices, "does not go with codec: 'shared_subset', whose "
             wrong += "subset is that of the round in which it is sent;"
             if devices.protocol.goes_on:
-                text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
+                text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
                 yield make_problem(text, "devices.protocol", "codec")
             if devices.late == "next":
-                yield make_problem(f"'next' {wrong} late: drop would do", "devices.late", "codec")
+                yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "codec")
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
@@ -79,10 +82,11 @@ class SharedSubset(ErrorFeedbackSettings):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return the round's subset of the coordinates, [n, k]."""
         if group.mask is not None:
             raise UserError(
                 "codec.name: 'shared_subset' sends the same coordinates of all devices, and the "
-                "algorithm's devices know only some of them each; use topk, or a quantiser"
+                "algorithm's devices have only some of them; use topk, or a quantiser"
             )
         a = add_memory(flatten(group.tensors), None, group, index, memory)
         draw = self._own.draw_uniform(CHOICE / index, context.round, (group.num_coordinates,))[0]
@@ -96,11 +100,13 @@ class SharedSubset(ErrorFeedbackSettings):
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                came = came if came.shape[1] == 1 else self._scatter(index, came)
+                delivered = (
+                    delivered if delivered.shape[1] == 1 else self._scatter(index, delivered)
+                )
                 sent = self._scatter(index, flatten(group.tensors))
-                memory = subtract_delivered(sent, came, group, index, memory)
+                memory = subtract_delivered(sent, delivered, group, index, memory)
         return memory
 
     def decode_group(self, index: int, tensors: Tensors) -> Tensors:
@@ -109,10 +115,10 @@ class SharedSubset(ErrorFeedbackSettings):
         return unflatten(self._scatter(index, tensors[SENT]), self._shapes[index])
 
     def decode_weight(self, index: int, weight: Tensors, restored: Tensors) -> Tensors:
-        """Return the weight of the reals of the subset, 0 of the others, of which nothing came."""
+        """Return the weight of the subset's coordinates, and 0 for the others."""
         return self.decode_group(index, weight)
 
     def _scatter(self, index: int, sent: Tensor) -> Tensor:
-        """Return the numbers of a subset [n, k] where they belong, zeros elsewhere [n, P]."""
+        """Put the numbers of a subset [n, k] at their coordinates [n, P], with zeros elsewhere."""
         reals = sum(math.prod(shape) for shape in self._shapes[index].values())
         return sent.new_zeros(len(sent), reals).index_copy_(1, self._place[index], sent)

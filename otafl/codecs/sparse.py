@@ -1,11 +1,14 @@
-"""Choose some of a row's numbers, count the bits that it takes to send them, and remember the rest.
+"""Common parts of sparsifying codecs: chosen coordinates, their bits, and the memory of the rest.
 
-Sent are 32 bits a number, and where the numbers are: a list of positions of ceil(log2 P) bits each,
-or a map of P bits, whichever is shorter. What a device leaves out it may add to what it sends next
-(error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1): a = x +
-e, top_k(a) is sent and e = a - top_k(a) kept. What the server does not receive is compressed to
-nothing: it stays in e too, so that what was received and what is remembered is all there was to
-send.
+A sent coordinate has 32 bits, and its position costs either an entry of ceil(log2 P) bits in a
+list, or a map of P bits for all, whichever is shorter. A device may add what it leaves out to its
+next update (error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm
+1):
+
+    a = x + e,   send top_k(a),   keep e = a - top_k(a).
+
+What the server does not receive stays in e too, so that the delivered part and the memory add up to
+everything that was to be sent.
 """
 
 from __future__ import annotations
@@ -22,23 +25,23 @@ from otafl.core.contracts import Group, Payload, Tensors
 Positions = Annotated[
     bool,
     Field(
-        description="count the bits that tell which numbers are sent; not needed where both ends "
-        "draw the same subset from a shared seed"
+        description="whether bits for the positions of the sent numbers are counted; not needed if "
+        "both ends draw the same subset from a shared seed"
     ),
 ]
 Feedback = Annotated[
-    bool, Field(description="what is left out is added to what the device sends next")
+    bool, Field(description="whether a device adds what it leaves out to its next update")
 ]
 
 FEEDBACK = "adds what the server did not receive to the next update (error feedback)"
-"""Why a codec that remembers assumes increments."""
+"""Reason why a codec with memory assumes increments."""
 
 LEFT_OUT = "has the server take 0 for what a device does not send"
-"""Why a codec that leaves reals out does."""
+"""Reason why a codec that leaves coordinates out assumes increments."""
 
 
 class ErrorFeedbackSettings(Codec):
-    """Let devices remember what the server has not received, if `error_feedback` says so."""
+    """Codec whose devices remember what the server has not received, with `error_feedback`."""
 
     @property
     def has_memory(self) -> bool:
@@ -49,12 +52,12 @@ class ErrorFeedbackSettings(Codec):
 
 
 def count_kept(share: float, reals: int) -> int:
-    """Return how many of so many numbers are kept, at least one."""
+    """Count the kept numbers out of `reals`, at least one."""
     return max(1, round(share * reals))
 
 
 def draw_random_subset(draw: Tensor, count: int) -> Tensor:
-    """Return 1 at the `count` largest of each row of independent uniform draws, else 0: [n, P]."""
+    """Return 1 at the `count` largest of each row of uniform draws [n, P], else 0: [n, P]."""
     if count >= draw.shape[1]:
         return torch.ones_like(draw)
     place = draw.topk(count, dim=1, sorted=False).indices
@@ -62,7 +65,7 @@ def draw_random_subset(draw: Tensor, count: int) -> Tensor:
 
 
 def count_subset_bits(reals: int, count: int, positions: bool = True) -> int:
-    """Return the bits of `count` of so many numbers, and with `positions` of where they are."""
+    """Count the bits of `count` out of `reals` numbers, and of their positions."""
     where = min(count * (reals - 1).bit_length(), reals) if positions and count < reals else 0
     return 32 * count + where
 
@@ -80,7 +83,26 @@ def build_memory(payload: Payload) -> Tensors:
 
 
 def add_memory(x: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors) -> Tensor:
-    """Return a = x + e [n, P], of coordinates that the rows know; x without a memory."""
+    """Compute a = x + e [n, P] for the coordinates that the rows have.
+
+    Parameters
+    ----------
+    x : Tensor, float [n, P]
+        Coordinates of the rows.
+    mask : Tensor, float [n, P], or None
+        1 where a row has a coordinate; all if None.
+    group : Group
+        The group.
+    index : int
+        Position of the group in the payload.
+    memory : Tensors [N, P]
+        Memory of the devices, which may be empty.
+
+    Returns
+    -------
+    Tensor, float [n, P]
+        a; x without a memory.
+    """
     rest = memory.get(_memory_name(index))
     if rest is None:
         return x
@@ -91,8 +113,11 @@ def add_memory(x: Tensor, mask: Tensor | None, group: Group, index: int, memory:
 def store_memory(
     a: Tensor, mask: Tensor | None, group: Group, index: int, memory: Tensors
 ) -> Tensors:
-    """Return the memory, if there is one, with e = a [n, P], all that there is to send; of
-    coordinates that a row does not know, as it was."""
+    """Return the memory with e = a [n, P], everything that is to be sent.
+
+    Coordinates that a row does not have keep their memory. Without a memory nothing changes. The
+    parameters are those of `add_memory`, with a instead of x.
+    """
     name = _memory_name(index)
     if name not in memory:
         return memory
@@ -106,20 +131,38 @@ def store_memory(
 
 
 def gather_memory(group: Group, index: int, memory: Tensors) -> Tensor:
-    """Return what the memory has of the rows of a group, [n, P]."""
+    """Return the memory of the rows of a group, [n, P]."""
     rest = memory[_memory_name(index)]
     return rest if group.row_index is None else rest[group.row_index]
 
 
 def subtract_delivered(
-    sent: Tensor, heard: Tensor, group: Group, index: int, memory: Tensors
+    sent: Tensor, delivered_mask: Tensor, group: Group, index: int, memory: Tensors
 ) -> Tensors:
-    """Return the memory less what the server has received of the rows of a group: e = a - sent
-    [n, P] where `heard` [N, 1] or [N, P]."""
+    """Subtract what the server has received from the memory.
+
+    Parameters
+    ----------
+    sent : Tensor, float [n, P]
+        Coordinates that the rows sent.
+    delivered_mask : Tensor, bool [N, 1] or [N, P]
+        Delivered coordinates.
+    group : Group
+        The group.
+    index : int
+        Position of the group in the payload.
+    memory : Tensors [N, P]
+        Memory of the devices.
+
+    Returns
+    -------
+    Tensors [N, P]
+        Memory with e = a - sent for delivered coordinates.
+    """
     name = _memory_name(index)
-    came = heard if group.row_index is None else heard[group.row_index]
+    row_mask = delivered_mask if group.row_index is None else delivered_mask[group.row_index]
     rest = gather_memory(group, index, memory)
-    rest = rest - torch.where(came, sent, 0.0)
+    rest = rest - torch.where(row_mask, sent, 0.0)
     if group.row_index is not None:
         rest = memory[name].index_copy(0, group.row_index, rest)
     return memory | {name: rest}

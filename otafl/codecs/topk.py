@@ -1,7 +1,7 @@
-"""Send the largest magnitudes of a device's payload, and remember the rest (error feedback).
+"""Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
 
-On a digital uplink a kept real is 32 bits, and where they are is told by a list of positions of
-ceil(log2 n) bits or by a map of n bits, whichever is shorter. Over the air the zeros are sent too.
+On a digital uplink a kept coordinate has 32 bits. Its position costs ceil(log2 n) bits in a list,
+or a map has n bits for all, whichever is shorter. Over the air the zeros are sent too.
 
 References
 ----------
@@ -34,12 +34,14 @@ from otafl.models.base import flatten, unflatten
 
 
 class TopK(ErrorFeedbackSettings):
+    """Largest magnitudes of each device's payload."""
+
     class Settings(Codec.Settings):
         name: Literal["topk"] = "topk"
         keep: float = Field(0.1, gt=0, le=1)
-        """share of the reals that is kept"""
+        """fraction of the coordinates that is kept"""
         scope: Literal["payload", "block"] = "payload"
-        """chosen among all reals of a payload group, or block by block"""
+        """scope of the choice: all coordinates of a payload group, or each tensor separately"""
         error_feedback: Feedback = True
 
         @property
@@ -49,6 +51,7 @@ class TopK(ErrorFeedbackSettings):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Return the group with zeros except for the largest magnitudes of a = x + e."""
         x, mask = flatten_known(group)
         a = add_memory(x, mask, group, index, memory)
         parts = a.split(self._count_scopes(group), 1)
@@ -61,13 +64,13 @@ class TopK(ErrorFeedbackSettings):
     def on_ack(
         self, memory: Tensors, payload: Payload, delivered_masks: DeliveredMasks, context: Context
     ) -> Tensors:
-        for index, (group, came) in enumerate(zip(payload, delivered_masks, strict=True)):
+        for index, (group, delivered) in enumerate(zip(payload, delivered_masks, strict=True)):
             if group.route == "uplink":
-                memory = subtract_delivered(flatten(group.tensors), came, group, index, memory)
+                memory = subtract_delivered(flatten(group.tensors), delivered, group, index, memory)
         return memory
 
     def _count_scopes(self, group: Group) -> list[int]:
-        """Return how many reals the largest are chosen among, each time."""
+        """Return the numbers of coordinates among which the largest are chosen."""
         if self.settings.scope == "payload":
             return [group.num_coordinates]
         return [block.flatten(1).shape[1] for block in group.tensors.values()]

@@ -1,7 +1,10 @@
-"""Quantise each block of each device uniformly between its smallest and largest value.
+"""Uniform quantisation of each tensor of a device between its smallest and largest value.
 
-Q(x) = beta + alpha round((2^b - 1)(x - beta)/alpha)/(2^b - 1), beta = min, alpha = max - min, as in
-FedRLR's baseline 4. The two ends travel as floats beside the block.
+With beta = min and alpha = max - min, as in FedRLR's baseline 4,
+
+    Q(x) = beta + alpha round((2^b - 1)(x - beta)/alpha)/(2^b - 1).
+
+The two ends are sent as floats in addition to the tensor.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from otafl.core.rng import Streams
 
 
 class Uniform(Codec):
+    """Uniform quantisation between each tensor's extremes."""
+
     has_single_row = False
 
     class Settings(Codec.Settings):
         name: Literal["uniform"] = "uniform"
         bits: int = Field(8, ge=1, le=24)
-        """bits a real"""
+        """bits per coordinate"""
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)
@@ -35,6 +40,7 @@ class Uniform(Codec):
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
+        """Quantise each tensor of the group."""
         blocks = {
             name: (low + step * level).view_as(block)
             for name, block, low, step, level in self._yield_grids(group)
@@ -45,7 +51,7 @@ class Uniform(Codec):
         return float(self.settings.bits * group.num_coordinates + 64 * len(group.tensors))
 
     def to_words(self, group: Group) -> Tensors:
-        """Return the level of each real above its block's smallest value."""
+        """Return the level of each coordinate above its tensor's smallest value."""
         return {
             name: level.clamp(0, self._levels).to(torch.int64).view_as(block)
             for name, block, _, _, level in self._yield_grids(group)
@@ -58,9 +64,12 @@ class Uniform(Codec):
         }
 
     def _yield_grids(self, group: Group) -> Iterator[tuple[str, Tensor, Tensor, Tensor, Tensor]]:
-        """Yield of each block its name, itself [n, *shape], the smallest value and the step of each
-        row, [n, 1], of what it knows; and how many steps each real [n, reals] is above the smallest
-        value, 0 in a constant row."""
+        """Yield the quantisation grid of each tensor.
+
+        It consists of the tensor's name, the tensor [n, *shape], the smallest value and the step of
+        each row, [n, 1], over the coordinates that it has, and the level of each coordinate [n, P],
+        0 in a constant row.
+        """
         masks = group.mask or {}
         for name, block in group.tensors.items():
             rows = block.flatten(1)

@@ -90,21 +90,25 @@ WORDS = {
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
     "csi": "perfect error pilots phase_feedback delay",
     "receiver": "auto scalar mrc eigen uniform_forcing",
-    "power": "none full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
+    "power": "genie full ci multi_antenna_ci tci gbma cotaf cao_static cao_average smcv blind "
     "open_loop budget_paced lyapunov pre_scaler",
     "transport": "ideal over_the_air@coherent.over_the_air ofdm@coherent.ofdm "
     "digital@digital.digital fsk_majority_vote@noncoherent.fsk_majority_vote "
     "reed@noncoherent.reed type_based@type_based.type_based",
     "server": "average momentum adagrad adam yogi",
+    "rule": "mean coordinate_median trimmed_mean geometric_median krum multi_krum "
+    "centred_clipping norm_bound",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
     "matrix_sensing",
     "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
-    "levels": "fixed dynamic compute memory channel deadline",
+    "capacity_levels": "fixed dynamic compute memory channel deadline",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
     "protocol": "rounds periodic quorum asynchronous",
     "availability": "always markov diurnal trace",
-    "frequency": "full deadline joint",
+    "cpu_frequency": "full deadline joint",
+    "attack": "sign_flip scale gaussian nan label_flip a_little_is_enough inner_product mimic "
+    "false_csi false_norm crash duplicate",
     "topology": "star cells hierarchical cell_free graph",
     "track": "none jsonl tensorboard",
 }
@@ -122,10 +126,17 @@ _ABOUT = {
     "power": ("power", "power", "power policy", "Power policies", "gbma"),
     "transport": ("transport", "uplink", "transport", "Transports", "over_the_air"),
     "server": ("server", "server", "server optimiser", "Server optimisers", "average"),
+    "rule": ("robust.rule", "robust", "rule", "Robust rules", "mean"),
     "downlink": ("downlink", "downlink", "downlink", "Downlinks", "ideal"),
     "codec": ("codec", "codecs", "codec", "Codecs", "identity"),
     "selection": ("devices.selection", "selection", "selection", "Selection of devices", "uniform"),
-    "levels": ("devices.levels", "submodels", "levels", "Model sizes of devices", "fixed"),
+    "capacity_levels": (
+        "devices.capacity_levels",
+        "submodels",
+        "assignment of capacity levels",
+        "Capacity levels of devices",
+        "fixed",
+    ),
     "compute": ("devices.compute", "devices.compute", "compute", "Hardware of devices", "phone"),
     "protocol": ("devices.protocol", "devices.protocols", "protocol", "Slot protocols", "rounds"),
     "availability": (
@@ -135,7 +146,14 @@ _ABOUT = {
         "Availability of devices",
         "always",
     ),
-    "frequency": ("devices.frequency", "cpu_frequency", "frequency", "Clock frequencies", "full"),
+    "cpu_frequency": (
+        "devices.cpu_frequency",
+        "cpu_frequency",
+        "frequency policy",
+        "CPU frequencies",
+        "full",
+    ),
+    "attack": ("faults.attack", "devices.attacks", "attack", "Attacks and faults", "sign_flip"),
     "topology": ("topology", "topology", "topology", "Topologies", "star"),
     "track": ("track", "tracking", "tracker", "Trackers", "none"),
 }
@@ -145,6 +163,9 @@ _CUSTOM = (
     *("data", "partition", "model", "algorithm", "channel", "csi", "power", "codec"),
     *("server", "downlink", "selection", "track"),
 )
+
+FORMER_NAMES = {"power": {"none": "genie"}}
+"""Table -> former name of a component -> its present name."""
 
 TABLES = {name: Table(*about, WORDS[name], name in _CUSTOM) for name, about in _ABOUT.items()}
 

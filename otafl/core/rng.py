@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -274,6 +277,33 @@ class _Lookahead:
         return same and self.last <= round <= self.last + 1
 
 
+class _Kernel:
+    """The compiled generator, which is loaded once drawing has taken as long as loading takes.
+
+    A short run is over before, so it never waits for the compiler.
+
+    Attributes
+    ----------
+    spent_s : float
+        Processor seconds that draws on the CPU have taken without it.
+    """
+
+    LOADING_S = 0.5
+    """Processor seconds that importing Numba and the cached kernel takes, about."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+
+    def get(self, device: torch.device) -> ModuleType | None:
+        """Return the module of the compiled generator; None if tensor operations draw."""
+        if device.type != "cpu" or self.spent_s < self.LOADING_S:
+            return None
+        return importlib.import_module("otafl.core.rng_kernel")
+
+
+_kernel = _Kernel()
+
+
 @functools.lru_cache(maxsize=64)
 def _counter(count: int, device: torch.device) -> Tensor:
     """Return the mixed counters 1..count.
@@ -283,15 +313,22 @@ def _counter(count: int, device: torch.device) -> Tensor:
     return _mix_(torch.arange(1, count + 1, device=device) * _GOLDEN)
 
 
-def _make_uniform_pairs(key: Tensor, counter: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return two [n, m] arrays uniform in (0, 1), from the words of keys [n] at mixed counters [m].
+def _write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
+    """Write two [n, m] arrays uniform in (0, 1), from the words of keys [n] at mixed counters [m].
 
     They have 23 bits each: exact in float32, never 0 or 1.
     """
+    kernel = _kernel.get(key.device)
+    if kernel is not None:
+        kernel.write_uniform_pairs(key, counter, upper, lower)
+        return
+    began = time.thread_time()
     words = _mix_(key[:, None] ^ counter)
-    upper = (words >> 41).to(dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
-    lower = words.bitwise_and_((1 << 23) - 1).to(dtype).add_(0.5)
-    return upper.mul_(_U23), lower.mul_(_U23)
+    high = (words >> 41).to(upper.dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
+    low = words.bitwise_and_((1 << 23) - 1).to(upper.dtype).add_(0.5)
+    torch.mul(high, _U23, out=upper)
+    torch.mul(low, _U23, out=lower)
+    _kernel.spent_s += time.thread_time() - began
 
 
 def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
@@ -301,6 +338,10 @@ def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     words = torch.empty(len(key), count, dtype=torch.int64, device=key.device)
     counter = _counter(count, key.device)
+    kernel = _kernel.get(key.device)
+    if kernel is not None:
+        kernel.write_words(key, counter, words)
+        return words
     width = max(1, _BLOCK // max(1, len(key)))
     for first in range(0, count, width):
         block = words[:, first : first + width]
@@ -334,8 +375,7 @@ def _fill_blocks(
     width = max(1, _BLOCK // max(1, len(key)))
     for first in range(0, half, width):
         stop = min(first + width, half)
-        upper, lower = _make_uniform_pairs(key, counter[first:stop], dtype)
-        shape_(upper, lower)
-        values[:, first:stop] = upper
-        values[:, half + first : half + stop] = lower
+        columns = values[:, first:stop], values[:, half + first : half + stop]
+        _write_uniform_pairs(key, counter[first:stop], *columns)
+        shape_(*columns)
     return values[:, :count]

@@ -1,4 +1,4 @@
-"""Choose how fast devices clock in their local work; each file is a way to choose."""
+"""CPU frequency of the local work: each file is a rule that chooses it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ from otafl.uplink.base import OrthogonalUplink
 def build(
     section: Settings, hardware: Hardware, budget: LinkBudget, uplink: OrthogonalUplink | None
 ) -> CpuFrequency:
-    """Make the choice of clock frequencies of a stack.
+    """Build the choice of CPU frequencies of a stack.
 
     Parameters
     ----------
-    section : `devices.frequency`, alike in all trials.
-    hardware : [S, K].
-    uplink : what devices know of it beforehand, None where they cannot plan with it.
+    section : CpuFrequency.Settings
+        Section `devices.cpu_frequency`, equal in all trials.
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    budget : LinkBudget
+        Link budget of the stack.
+    uplink : OrthogonalUplink, optional
+        Uplink as devices know it in advance; None if they cannot plan with it.
+
+    Returns
+    -------
+    CpuFrequency
+        The choice.
     """
-    return registry.make_component("frequency", section, FrequencySetup(hardware, budget, uplink))
+    return registry.make_component(
+        "cpu_frequency", section, FrequencySetup(hardware, budget, uplink)
+    )

@@ -1,4 +1,4 @@
-"""Define the contract of a choice of the clock frequency at which a device does its local work."""
+"""Contract of a choice of the CPU frequency of local work (DVFS)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,26 @@ DeadlineShare = Annotated[
     Field(
         gt=0,
         le=1,
-        description="share of devices.deadline_s by which local work, and with joint transmission, "
-        "is to be done; the rest is room for jitter",
+        description="share of devices.deadline_s at which local work should end, and with joint "
+        "also the transmission; the rest is a margin for jitter",
     ),
 ]
-"""The field `share` of a choice that plans for a deadline."""
+"""Type of the field `share` of a choice that plans for a deadline."""
 
 
 @dataclass(frozen=True)
 class FrequencySetup:
-    """Hold what every choice is built from. hardware: [S, K]. uplink: what devices know
-    beforehand of it, None where they cannot plan with it."""
+    """Parameters that every choice is built from.
+
+    Parameters
+    ----------
+    hardware : Hardware, arrays [S, K]
+        Hardware of the devices.
+    budget : LinkBudget
+        Link budget of the stack.
+    uplink : OrthogonalUplink, optional
+        Uplink as devices know it in advance; None if they cannot plan with it.
+    """
 
     hardware: Hardware
     budget: LinkBudget
@@ -40,11 +49,24 @@ class FrequencySetup:
 
 @dataclass(frozen=True)
 class Task:
-    """Hold the local work of N devices in a round.
+    """Local work of N devices in a round.
 
-    trial, device: [N] int64. flops: [N]. downlink_s: [N] from the start of the round until it can
-    begin. deadline_s: [N] from the start of the round, inf without one. num_coordinates: numbers
-    that each has to send. channel: of the round.
+    Parameters
+    ----------
+    trial, device : ndarray, int64 [N]
+        Trial and device of each.
+    flops : ndarray, [N]
+        Operations of the local work.
+    downlink_s : ndarray, [N]
+        Seconds from the start of the round until the local work can begin.
+    deadline_s : ndarray, [N]
+        Seconds from the start of the round to the deadline, inf without one.
+    num_coordinates : int
+        Real numbers that each device transmits.
+    channel : ChannelState
+        Channel of the round.
+    round : int
+        Number of the round.
     """
 
     trial: np.ndarray
@@ -57,49 +79,69 @@ class Task:
     round: int
 
     def count_cycles(self, hardware: Hardware) -> np.ndarray:
-        """Return the clock cycles [N] of the local work, by the devices' hardware [N]."""
+        """Count the clock cycles [N] of the local work, for hardware [N]."""
         return self.flops * hardware.frequency_hz / hardware.flops_per_s
 
 
 @dataclass(frozen=True)
 class CpuSpeed:
-    """Hold how fast devices work. frequency_hz: [N]. power: [N] share of its power budget that a
-    device keeps to in this round's slot, None for all of it."""
+    """CPU frequency and transmit power of N devices.
+
+    Parameters
+    ----------
+    frequency_hz : ndarray, [N]
+        CPU frequency of the local work.
+    power : ndarray, [N], optional
+        Share of its power budget that a device uses in the slot; all of it if not given.
+    """
 
     frequency_hz: np.ndarray
     power: np.ndarray | None = None
 
 
 class CpuFrequency(ABC):
-    """Choose clock frequencies.
+    """Choice of CPU frequencies.
 
     Parameters
     ----------
-    settings : the choice's, of its class `Settings`.
-    setup : what every choice is built from.
+    settings : CpuFrequency.Settings
+        Settings of the component.
+    setup : FrequencySetup
+        Hardware, link budget and uplink.
     """
 
     class Settings(settings.Settings):
-        """Describe the section `devices.frequency` of a scenario."""
+        """Section `devices.cpu_frequency` of a scenario."""
 
     def __init__(self, settings: Any, setup: FrequencySetup) -> None:
         self.settings, self.setup = settings, setup
 
     @abstractmethod
     def choose_speed(self, task: Task) -> CpuSpeed:
-        """Return how fast the devices of a task work."""
+        """Choose the CPU frequencies of a task's devices.
+
+        Parameters
+        ----------
+        task : Task
+            Local work of N devices.
+
+        Returns
+        -------
+        CpuSpeed, arrays [N]
+            CPU frequencies, and shares of the power budget.
+        """
 
 
 def needs_deadline(scenario: Any) -> Iterator[Problem]:
-    """Say what is wrong where there is no deadline to plan for."""
+    """Yield the problems of a scenario without a deadline to plan for."""
     devices = scenario.devices
-    name, key = devices.frequency.name, "devices.frequency"
+    name, key = devices.cpu_frequency.name, "devices.cpu_frequency"
     if not devices.protocol.has_deadline:
         text = (
             f"'{name}' plans for a deadline, which protocol '{devices.protocol.name}' does not "
-            "have; full would do, or devices.protocol: rounds or quorum"
+            "have; use full, or devices.protocol: rounds or quorum"
         )
         yield make_problem(text, key, "devices.protocol")
     elif devices.deadline_s is None:
-        text = f"'{name}' needs devices.deadline_s, which it plans for; give it, or use full"
+        text = f"'{name}' plans for devices.deadline_s; give it, or use full"
         yield make_problem(text, key, "devices.deadline_s")

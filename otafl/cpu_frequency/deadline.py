@@ -1,12 +1,12 @@
-"""Clock as slowly as the deadline allows, which costs the least energy.
+"""Lowest CPU frequency that meets the deadline, which costs the least energy.
 
-C cycles that may begin at t_down are done just at the deadline T with
+C cycles that can begin at t_down end exactly at the deadline T with
 
     f = C / (T - t_down)                                                                        (1)
 
-within the hardware's range. Since C cycles cost kappa f^2 C joules, no other frequency in time
-costs less; the optimal f of Tran et al. is the slowest that meets the round's time. A device that
-cannot make it runs at full speed.
+within the range of the hardware. C cycles cost kappa f^2 C joules, so no other frequency that meets
+the deadline costs less. Likewise, the optimal f of Tran et al. is the lowest that meets the time of
+the round. A device that cannot meet it runs at the highest frequency.
 
 References
 ----------
@@ -25,10 +25,12 @@ from otafl.core.problems import Problem, make_problem
 from otafl.cpu_frequency.base import CpuFrequency, CpuSpeed, DeadlineShare, Task, needs_deadline
 
 ROUNDING = 1e-9
-"""A device clocks faster by this share than it must, so that rounding does not make it late."""
+"""Relative increase of the frequency, so that rounding does not make a device late."""
 
 
 class DeadlineFrequency(CpuFrequency):
+    """Lowest CPU frequency in time for the deadline."""
+
     class Settings(CpuFrequency.Settings):
         example: ClassVar = {"devices.deadline_s": 0.1, "devices.compute.frequency_min_share": 0.3}
 
@@ -39,10 +41,10 @@ class DeadlineFrequency(CpuFrequency):
             yield from needs_deadline(scenario)
             if not scenario.devices.compute.has_frequency_scaling():
                 text = (
-                    "'deadline' lowers the clock, and devices.compute.frequency_min_share leaves "
-                    "each device one frequency; e.g. 0.3 would do"
+                    "'deadline' lowers the clock, but devices.compute.frequency_min_share leaves "
+                    "each device one frequency; use less than 1, such as 0.3"
                 )
-                yield make_problem(text, "devices.frequency", "devices.compute")
+                yield make_problem(text, "devices.cpu_frequency", "devices.compute")
 
     def choose_speed(self, task: Task) -> CpuSpeed:
         hardware = self.setup.hardware.select_rows(task.trial, task.device)

@@ -1,4 +1,4 @@
-"""Clock at the highest frequency."""
+"""Highest CPU frequency of each device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from otafl.cpu_frequency.base import CpuFrequency, CpuSpeed, Task
 
 
 class FullFrequency(CpuFrequency):
+    """CPU frequency without scaling."""
+
     class Settings(CpuFrequency.Settings):
         name: Literal["full"] = "full"
 

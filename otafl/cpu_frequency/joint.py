@@ -1,33 +1,40 @@
-"""Choose clock and transmit power of a digital uplink for the least energy by the deadline.
+"""CPU frequency and transmit power of a digital uplink with the least energy by the deadline.
 
-The problem is that of Yang et al. for one device, with n devices sharing the band evenly. A
-device works for C / f seconds and transmits b bits in t seconds, C / f + t <= D = T - t_down. It
-has 1/n of the band B for these t seconds (OFDMA), or the whole band for t / n of them (TDMA): the
-slot is taken to be n equal turns. At the share s of its full power, at which its SNR is rho, it has
+The problem is that of Yang et al. for one device, when n devices share the band evenly. A device
+computes for C / f seconds and transmits b bits in t seconds, C / f + t <= D = T - t_down. With
+OFDMA it has 1/n of the band B for these t seconds. With TDMA it has the whole band for t / n of
+them, as the slot is taken to be n equal turns. At the share s of its full power, at which its SNR
+is rho, it transmits
 
     b = t B / n * factor log2(1 + s rho)   or   s(t) = (e^(a / t) - 1) / rho,                   (1)
                                                 a = n b ln 2 / (B factor)
 
-where rho, lowered by the gap, has the power in 1/n of the noise with OFDMA. Energy spent is
+where rho is divided by the gap, and with OFDMA has the power in 1/n of the noise. The energy is
 
     F(t) = kappa f^2 C + c t (e^(a / t) - 1) + w t,   f = max(f_min, C / (D - t))               (2)
 
-with c = P_max / (rho efficiency) and the circuits' power w, both divided by n with TDMA. F is
-convex, and with x = a / t its slope where f > f_min is
+with c = P_max / (rho efficiency) and the power w of the circuits, both divided by n with TDMA. F is
+convex. With x = a / t its slope is, where f > f_min,
 
     F'(t) = 2 kappa C^3 / (D - t)^3 + w - c h(x),   h(x) = 1 + (x - 1) e^x.                     (3)
 
-t lies between a / ln(1 + rho), full power, and D - C / f_max, full speed. Where the slowest
-frequency leaves time enough, h(x) = w / c decides, which has a closed form with Lambert's W,
+t lies between a / ln(1 + rho), at full power, and D - C / f_max, at full speed. If the lowest
+frequency leaves enough time, h(x) = w / c is the optimum, which has a closed form with Lambert's W,
 
     x = 1 + W((w / c - 1) / e).                                                                 (4)
 
-Planned with: the channel's first blocks as the device believes them; where it has several cells,
-the flat channel that carries as much at full power (it carries no more than they do at less);
-Shannon's rate with the transport's factor and gap; n, those who begin in this round together; and a
-transmission that begins when the local work is done. The simulated slot opens for all at once, when
-the last is ready, so it may end later than planned. A device that cannot make it runs and transmits
-at full power.
+The plan makes these assumptions:
+
+- The channel is that of the first blocks in the device's channel estimate.
+- Several cells of the channel are replaced by the flat channel with the same rate at full power. At
+  lower power it has at most the rate of the cells.
+- The rate is Shannon's with the transport's factor and gap.
+- n is the number of devices that begin in this round together.
+- The transmission begins when the local work ends.
+
+The simulated slot opens for all devices when the last one is ready, so it can end later than
+planned. A device that cannot meet the deadline computes at the highest frequency and transmits at
+full power.
 
 References
 ----------
@@ -57,15 +64,32 @@ from otafl.cpu_frequency.base import (
 )
 
 TOLERANCE = 1e-14
-"""t is found to this share of it."""
+"""Relative accuracy of t."""
 
 MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
 class EnergyBalance:
-    """Weigh local work against transmission, of N devices; [N] each: C, kappa, f_min, f_max, D, a,
-    c, w and rho of the module's equations."""
+    """Energy of local work and transmission of N devices, in the symbols of the module's equations.
+
+    Parameters
+    ----------
+    cycles : ndarray, [N]
+        Cycles C of the local work.
+    kappa : ndarray, [N]
+        Effective switched capacitance in J s^2 / cycle^3.
+    slowest_hz, fastest_hz : ndarray, [N]
+        Lowest and highest frequency, f_min and f_max.
+    time_s : ndarray, [N]
+        Time D for local work and transmission.
+    a, c : ndarray, [N]
+        Constants of the transmission.
+    circuit_w : ndarray, [N]
+        Power w of the circuits.
+    rho : ndarray, [N]
+        SNR at full power, divided by the gap.
+    """
 
     cycles: np.ndarray
     kappa: np.ndarray
@@ -78,22 +102,22 @@ class EnergyBalance:
     rho: np.ndarray
 
     def compute_frequency_hz(self, t: np.ndarray) -> np.ndarray:
-        """Return the frequency that leaves t seconds, within the hardware's range."""
+        """Compute the frequency that leaves t seconds, within the range of the hardware."""
         with np.errstate(divide="ignore"):
             needed = self.cycles / np.maximum(self.time_s - t, 0.0)
         return np.clip(needed, self.slowest_hz, self.fastest_hz)
 
     def compute_power(self, t: np.ndarray) -> np.ndarray:
-        """Return the share of full power, at most 1."""
+        """Compute the share s(t) of full power, at most 1."""
         return np.minimum(1.0, np.expm1(self.a / t) / self.rho)  # eq. (1)
 
     def compute_joules(self, t: np.ndarray) -> np.ndarray:
-        """Return F, the joules of t seconds on air and of the work in the rest."""
+        """Compute the energy F(t) in joules."""
         local = self.kappa * self.compute_frequency_hz(t) ** 2 * self.cycles
         return local + self.c * t * np.expm1(self.a / t) + self.circuit_w * t  # eq. (2)
 
     def compute_slope(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return F' above the slowest frequency, and F''."""
+        """Compute F'(t) above the lowest frequency, and F''(t)."""
         x, left_s = self.a / t, self.time_s - t
         growth = self.c * np.exp(x) * x**2 / t
         local = 2 * self.kappa * (self.cycles / left_s) ** 3
@@ -102,13 +126,16 @@ class EnergyBalance:
 
 
 def solve_airtime_s(p: EnergyBalance) -> np.ndarray:
-    """Return t of least energy [N]; nan where even full speed and full power are too slow."""
+    """Solve for the time of transmission t [N] with the least energy.
+
+    It is nan if a device is too slow even at the highest frequency and full power.
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shortest = p.a / np.log1p(p.rho)
         longest = p.time_s - p.cycles / p.fastest_hz
         possible = shortest <= longest
-        free = p.a / _invert_h(p.circuit_w / p.c)  # cheapest to transmit, if there were time
-        relaxed = p.time_s - p.cycles / p.slowest_hz  # what the slowest frequency leaves
+        free = p.a / _invert_h(p.circuit_w / p.c)  # cheapest transmission without a deadline
+        relaxed = p.time_s - p.cycles / p.slowest_hz  # time that the lowest frequency leaves
         least = np.clip(np.minimum(free, relaxed), shortest, longest)
         falls = possible & (free > relaxed) & (p.compute_slope(least)[0] < 0)
         t = np.where(falls, longest, least)
@@ -120,6 +147,8 @@ def solve_airtime_s(p: EnergyBalance) -> np.ndarray:
 
 
 class JointFrequency(CpuFrequency):
+    """CPU frequency and power with the least energy."""
+
     class Settings(CpuFrequency.Settings):
         example: ClassVar = {"devices.deadline_s": 0.1, "transport.name": "digital"}
 
@@ -134,12 +163,12 @@ class JointFrequency(CpuFrequency):
                     "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
                     f"drop and no gain_threshold; got transport '{transport.name}'"
                 )
-                yield make_problem(text, "devices.frequency", "transport")
+                yield make_problem(text, "devices.cpu_frequency", "transport")
 
     def __init__(self, settings: Settings, setup: FrequencySetup) -> None:
         super().__init__(settings, setup)
         if setup.uplink is None:
-            raise ValueError("the joint choice of frequency and power needs a digital uplink")
+            raise ValueError("uplink: got None; the joint choice needs an orthogonal uplink")
         self._uplink = setup.uplink
         self._bandwidth_hz = setup.budget.bandwidth_hz.double().cpu().numpy()
         self._full_w = setup.budget.tx_power_w.double().cpu().numpy()
@@ -154,7 +183,7 @@ class JointFrequency(CpuFrequency):
         return CpuSpeed(frequency, power)
 
     def _build_balance(self, task: Task) -> EnergyBalance:
-        """Return the equations of a task's devices."""
+        """Build the energy balance of a task's devices."""
         hardware, uplink = self.setup.hardware.select_rows(task.trial, task.device), self._uplink
         n = np.bincount(task.trial)[task.trial].astype(float)
         turns = uplink.access == "tdma"
@@ -177,13 +206,18 @@ class JointFrequency(CpuFrequency):
         )
 
     def _compute_rho(self, task: Task, parts: np.ndarray) -> np.ndarray:
-        """Return the SNR [N] at full power, lowered by the gap, of the flat channel that carries as
-        much as the device's cells, where all its power is in one of so many parts of the noise."""
+        """Compute the SNR [N] at full power, divided by the gap.
+
+        It is that of the flat channel with the rate of the device's cells, with all power in
+        1/parts of the noise.
+        """
         state, budget = task.channel, self.setup.budget.budget
         h_hat = self._uplink.csi.estimate(state.h, state.gain, task.round)
         trial = torch.from_numpy(task.trial).to(h_hat.device)
         device = torch.from_numpy(task.device).to(h_hat.device)
-        own = h_hat[trial, device].flatten(2).abs().square().sum(1)  # cells of all antennas
+        own = (
+            h_hat[trial, device].flatten(2).abs().square().sum(1)
+        )  # power gain of each cell, over all antennas
         scale = (budget * state.gain)[trial, device]
         cells = (own.double() * scale.double()[:, None]).cpu().numpy()
         snr = cells * (parts / self._uplink.gap[task.trial])[:, None]
@@ -191,14 +225,16 @@ class JointFrequency(CpuFrequency):
 
 
 def _h(x: np.ndarray) -> np.ndarray:
-    """Return 1 + (x - 1) e^x."""
+    """Compute 1 + (x - 1) e^x."""
     return x * np.exp(x) - np.expm1(x)
 
 
 def _invert_h(h: np.ndarray) -> np.ndarray:
-    """Return the x >= 0 where _h(x) is this."""
+    """Solve _h(x) = h for x >= 0."""
     root = np.sqrt(2 * h)
-    near = root * (1 - root / 3 + 11 / 72 * root**2)  # W's branch point has no digits to spare
+    near = root * (
+        1 - root / 3 + 11 / 72 * root**2
+    )  # a series, because W loses digits at its branch point
     x = 1 + lambertw((h - 1) / math.e).real  # eq. (4)
     x = x - (_h(x) - h) / (x * np.exp(x))
     return np.where(h < 1e-8, near, x)
@@ -207,10 +243,10 @@ def _invert_h(h: np.ndarray) -> np.ndarray:
 def _find_root(
     slope: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Find where a rising function [N] that gives its derivative too is 0, between low and high.
+    """Find the zero of an increasing function [N] between low and high.
 
-    It is Newton's method, with bisection where that leaves the bracket or does not halve its last
-    step. A row does not depend on the others.
+    `slope` returns the function and its derivative. Newton's method is used, with bisection if its
+    step leaves the bracket or is longer than half of the last one. The rows are independent.
     """
     at, step = (low + high) / 2, high - low
     done = np.zeros(len(at), dtype=bool)

@@ -1,4 +1,4 @@
-"""Say what devices and server believe the channel to be (channel state information)."""
+"""Channel state information: the channel as devices and server estimate it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,24 @@ from otafl.csi.base import Csi
 def build(
     sections: Sequence[Settings], channel: Channel, budget: LinkBudget, streams: Streams
 ) -> Csi:
-    """Return what is known of a channel in S trials, of a section each, and tell the channel."""
+    """Build the channel state information of S trials, and pass it to the channel.
+
+    Parameters
+    ----------
+    sections : sequence of Settings [S]
+        Settings of the trials, which differ only in stackable fields.
+    channel : Channel
+        The true channel, whose sounded paths are estimated too.
+    budget : LinkBudget
+        Power budgets of the devices.
+    streams : Streams
+        Random streams of the S trials.
+
+    Returns
+    -------
+    Csi
+        Channel estimates.
+    """
     hyper = build_hyper(sections, streams)
     known: Csi = registry.make_component("csi", sections[0], channel, budget, streams, hyper)
     channel.estimate_fn = known.estimate_paths

@@ -1,6 +1,6 @@
-"""Define the contract of channel state information: what devices and server believe h to be.
+"""Contract of channel state information, the estimate of h by devices and server.
 
-The transport uses h itself.
+The transport uses the true h.
 """
 
 from __future__ import annotations
@@ -20,22 +20,30 @@ from otafl.core.rng import Purpose, Streams
 
 
 class Csi(Renamed, ABC):
-    """Estimate the channel.
+    """Estimate of the channel, which devices and server share.
+
+    A subclass has a class `Settings`, and returns estimates in `estimate` and `estimate_paths`.
+    `otafl list NAME` prints an example scenario of each built-in one.
 
     Parameters
     ----------
-    settings : of its class `Settings`.
-    channel : the true one.
-    budget : of the devices' powers.
-    streams : of S trials.
-    hyper : the stackable fields, [S].
+    settings : Settings
+        Settings of the component; trials differ only in stackable fields.
+    channel : Channel
+        The true channel.
+    budget : LinkBudget
+        Power budgets of the devices.
+    streams : Streams
+        Random streams of S trials.
+    hyper : Hyper
+        Stackable fields, [S] each.
     """
 
     is_perfect: ClassVar[bool] = False
-    """The estimate is the channel itself."""
+    """Whether the estimate is the channel itself."""
 
     class Settings(settings.Settings):
-        """Describe the section `csi` of a scenario."""
+        """Section `csi` of a scenario."""
 
     def __init__(
         self,
@@ -50,54 +58,63 @@ class Csi(Renamed, ABC):
 
     @property
     def variance(self) -> Tensor | None:
-        """Return the variance [S] of an additive complex normal error that is independent of h and
-        the same for all devices of a trial; None where the error is of another kind."""
+        """Variance [S] of the error if it is additive, complex normal and independent of h.
+
+        It is the same for all devices of a trial; None for other errors.
+        """
         return None
 
     @property
     def num_pilot_symbols(self) -> int:
-        """Return the channel uses of a device's pilots in each coherence block."""
+        """Channel uses of a device's pilots in each coherence block."""
         return 0
 
     @abstractmethod
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        """Return what is believed of the channel in a round.
+        """Estimate the channel in a round.
 
         Parameters
         ----------
-        h : [S, K, A, B, F] complex, the channel without its large-scale gain.
-        gain : [S, K], linear large-scale power gain.
+        h : Tensor, complex [S, K, A, B, F]
+            Channel without its large-scale gain.
+        gain : Tensor, float [S, K]
+            Large-scale power gain, linear.
+        round : int
+            The round.
 
         Returns
         -------
-        The estimate, of the shape of h.
+        Tensor, complex [S, K, A, B, F]
+            The estimate, without large-scale gain.
         """
 
     @abstractmethod
     def estimate_paths(
         self, paths: Callable[[int], Tensor], gain: Tensor, round: int
     ) -> Tensor | None:
-        """Return what is believed in a round of paths that make up the channel
-        (`Channel.num_sounded_paths`), each by itself.
+        """Estimate each of the paths that make up the channel (`Channel.num_sounded_paths`).
 
         Parameters
         ----------
-        paths : round -> [S, K, B, ...] complex, without large-scale gain, of the B coherence blocks
-            that are asked for.
-        gain : [S, K], linear large-scale power gain.
+        paths : callable
+            Maps a round to the paths of B coherence blocks, complex [S, K, B, ...], without
+            large-scale gain.
+        gain : Tensor, float [S, K]
+            Large-scale power gain, linear.
+        round : int
+            The round.
 
         Returns
         -------
-        The estimate, of the shape of the paths, whose blocks do not depend on how many there are;
-        None where it is the truth.
+        Tensor, complex [S, K, B, ...], or None
+            The estimate, in which a block does not depend on their number; None if it is exact.
         """
 
 
 def draw_device_errors(
     streams: Streams, purpose: str, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:
-    """Draw CN(0, variance) of the shape of `like` [S, K, ...] complex, for each device its part of
-    the stream."""
+    """Draw CN(0, variance) in the shape of `like`, complex [S, K, ...], by device."""
     trials, devices = like.shape[:2]
     pair = torch.arange(trials * devices, device=like.device)
     trial, device = pair // devices, pair % devices
@@ -108,8 +125,11 @@ def draw_device_errors(
 def draw_path_errors(
     streams: Streams, purpose: Purpose, round: int, like: Tensor, variance: Tensor
 ) -> Tensor:
-    """Draw CN(0, variance) of the shape of `like` [S, K, B, ...] complex; blocks 2^c - 1 to
-    2^(c+1) - 2 are drawn together, so that a block is the same however many there are."""
+    """Draw CN(0, variance) in the shape of `like`, complex [S, K, B, ...].
+
+    Blocks 2^c - 1 to 2^(c+1) - 2 are drawn together, so that a block does not depend on their
+    number.
+    """
     blocks, *rest = like.shape[2:]
     parts = [
         draw_device_errors(

@@ -1,7 +1,7 @@
-"""Take channel knowledge of the user's own, a class that the scenario names `module:Class`.
+"""User-defined channel estimator, a class that the scenario names `module:Class`.
 
 It derives from `otafl.csi.base.Csi` or from a class of this package. Its estimates have the shape
-of the channel and finite numbers, or there is a UserError.
+of the channel and finite numbers; otherwise there is a UserError.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ H_HAT = check_shape(lambda given: given["h"].shape, note=", as h")
 
 
 def check_estimate(call: Call, h_hat: Any) -> Tensor:
-    """Require finite numbers of the shape of h, and return them in its type."""
+    """Check for finite numbers in the shape of h, and return them in its type."""
     finite = bool(torch.isfinite(H_HAT(call, h_hat).abs()).all())
-    call.require(finite, "numbers that are not finite", "finite ones")
+    call.require(finite, "numbers that are not finite", "finite numbers")
     return h_hat.to(call.given["h"].dtype)
 
 
 class CustomCsi(CustomClass):
-    """The section names an estimator of the user's, which is checked in every round."""
+    """User-defined estimator, which is checked in every round."""
 
     table: ClassVar = "csi"
     base_class: ClassVar = Csi

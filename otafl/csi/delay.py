@@ -1,10 +1,13 @@
-"""Let devices and server know the channel of some rounds ago, of the same coherence blocks.
+"""Channel of an earlier round, in the same coherence blocks, as the estimate.
 
-The estimate is the fading of `rounds` rounds before; in the first ones that is before the run,
-where the same process has its past. The large-scale gain is known. With a reflecting surface it is
-the channel with the surface as it was set then, and the surface is set by the paths of then. Under
-Jakes' spectrum E[h_hat^* h] = J0(2 pi f_D tau) over a delay tau; with fading that is drawn anew in
-each round nothing is known but its mean power (set channel.speed_kmh).
+The estimate is the fading `rounds` rounds ago. In the first rounds that is before the run, where
+the same random process has its past. The large-scale gain is known. With a reflecting surface, the
+estimate is the channel with the earlier phases of the surface, and the surface is set by the
+earlier paths. Under Jakes' spectrum and a delay tau,
+
+    E[h_hat^* h] = J0(2 pi f_D tau).
+
+With fading that is new in each round, only its mean power is known (set channel.speed_kmh).
 
 References
 ----------
@@ -25,20 +28,24 @@ from otafl.csi.base import Csi
 
 
 class Delay(Csi):
+    """Delayed channel estimates."""
+
     class Settings(Csi.Settings):
         example: ClassVar = {"channel.speed_kmh": 3.0}
 
         name: Literal["delay"] = "delay"
         rounds: int = Field(1, ge=1)
-        """rounds between estimate and use; in the first ones the estimate is from before the run"""
+        """number of rounds between estimate and use; in the first ones the estimate is from before
+        the run"""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._seen: dict[int, ChannelState] = {}
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
-        # channels draw many rounds at once and keep one such batch: going back and forth between
-        # two of them would draw both in every round
+        # channels draw many rounds at a time and keep one such batch; alternating between two
+        # batches would draw both in every round
+        """Return the fading of `rounds` rounds ago, complex [S, K, A, B, F]."""
         first = round - self.settings.rounds
         if first not in self._seen:
             together = range(first, max(first + 1, min(first + ROUNDS_PER_BLOCK, 0)))

@@ -1,7 +1,7 @@
-"""Add a normal error to the channel that devices and server know.
+"""Normal error of the channel that devices and server know.
 
-The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds. Each path
-that a reflecting surface is set by has an error of its own, of the same variance.
+The estimate is h + e, e ~ CN(0, variance), independent over devices and rounds. Each path by which
+a reflecting surface is set has an error of its own with the same variance.
 """
 
 from __future__ import annotations
@@ -21,16 +21,26 @@ PATH_ERROR = declare_family("csi_path_error", __name__)
 
 
 class NormalError(Csi):
+    """Normal estimation error. Study: `scenarios/studies/nmse_csi.yaml`."""
+
     class Settings(Csi.Settings):
         name: Literal["error"] = "error"
         variance: float = declare_stackable(0.01, ge=0)
-        """variance of the estimation error"""
+        """variance of the estimation error, at E|h|^2 = 1"""
 
     @property
     def variance(self) -> Tensor:
         return self.hyper["variance"]
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        r"""Return h + e, complex [S, K, A, B, F].
+
+        Notes
+        -----
+        .. math::
+
+            \hat h = h + e, \quad e \sim CN(0, \sigma_e^2)
+        """
         variance = unsqueeze_like(self.variance, h)
         return h + draw_device_errors(self.streams, ERROR, round, h, variance)
 

@@ -1,7 +1,6 @@
-"""Say what is known of a channel in the long run, for policies that plan.
+"""Long-term statistics of a channel, for policies that plan.
 
-Closed forms are used where the channel has them, else averages over states drawn from far-away
-rounds.
+Closed forms are used if the channel has them, otherwise averages over states of far-away rounds.
 """
 
 from __future__ import annotations
@@ -19,38 +18,37 @@ from otafl.csi.base import Csi
 from otafl.receivers.base import Receiver
 
 LEAST = 256
-"""Least states of an average."""
+"""Smallest number of states in an average."""
 
 AT_ONCE = 1 << 18
-"""Channel coefficients that are combined together: a receiver takes as many steps for one state."""
+"""Channel coefficients that are combined together; a receiver needs as many steps for one state."""
 
 
 class _StateDraws:
-    """Draw states of far-away rounds, after combining: true and estimated scalar channels."""
+    """States of far-away rounds after combining: true and estimated scalar channels."""
 
     def __init__(self, channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget) -> None:
         self._channel, self._csi, self._receiver, self._budget = channel, csi, receiver, budget
 
     @functools.lru_cache(maxsize=2)  # noqa: B019 (lives as long as the link)
     def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        """Draw h, h_hat [n, C, S, K], large-scale gain included, of the cells of n states.
+        """Draw h and h_hat [n, C, S, K] of the cells of n states, with large-scale gain.
 
-        A channel whose fading is correlated over rounds is asked for rounds further apart.
+        Rounds are further apart if fading is correlated over rounds.
         """
         true: list[Tensor] = []
         believed: list[Tensor] = []
-        everyone = torch.ones_like(self._budget.budget, dtype=torch.bool)
+        all_devices = torch.ones_like(self._budget.budget, dtype=torch.bool)
         for states in self._yield_batches(count):
             h, h_hat = (torch.cat(both, 1) for both in zip(*states, strict=True))
-            combiner = self._receiver.combine(h_hat, everyone, self._budget.budget)
+            combiner = self._receiver.combine(h_hat, all_devices, self._budget.budget)
             for drawn, of in ((true, h), (believed, h_hat)):
                 cells = apply_combiner(combiner, of).movedim(1, 0)
                 drawn.append(cells.unflatten(0, (len(states), -1)))
         return torch.cat(true), torch.cat(believed)
 
     def _yield_batches(self, count: int) -> Iterator[list[tuple[Tensor, Tensor]]]:
-        """Yield h, h_hat [S, C, K, A], large-scale gain included, of so many states, some at a
-        time."""
+        """Yield h and h_hat [S, C, K, A] of `count` states, some at a time."""
         some: list[tuple[Tensor, Tensor]] = []
         for state, estimate in self._yield_states(count):
             root = state.gain.sqrt()[:, None, :, None]
@@ -64,15 +62,16 @@ class _StateDraws:
 
     @functools.cached_property
     def strengths(self) -> Tensor:
-        """Draw the mean of |h_hat|^2 of the unit channel over antennas and sub-carriers, [n, S,
-        K]."""
+        """Means of |h_hat|^2 of the unit channel over antennas and sub-carriers, [n, S, K]."""
         each = (h_hat for _, h_hat in self._yield_states(max(LEAST, self._num_states)))
         return torch.stack([h_hat.abs().square().flatten(2).mean(2) for h_hat in each])
 
     @functools.cached_property
     def samples(self) -> tuple[Tensor, Tensor]:
-        """Draw h, h_hat [n, S, K], as many as the devices of a trial allow, whatever it is stacked
-        with. The sub-carrier groups of a state are alike: fewer states do where there are several.
+        """True and estimated channels h and h_hat, [n, S, K], with large-scale gain.
+
+        Their number depends only on the devices of a trial. The sub-carrier groups of a state have
+        the same distribution, so fewer states suffice if there are several.
         """
         groups = self._channel.get_large_scale_state(0).h.shape[4]
         true, believed = self.draw(max(LEAST, self._num_states // groups))
@@ -83,7 +82,7 @@ class _StateDraws:
         return min(DRAWS, NUMBERS // self._budget.budget.shape[1])
 
     def _yield_states(self, count: int) -> Iterator[tuple[ChannelState, Tensor]]:
-        """Yield so many states, and what is believed of h in each."""
+        """Yield `count` states, each with the estimate of h."""
         for index in range(count):
             round = FAR + index * self._channel.correlation_rounds
             state = self._channel.get_state(round)
@@ -93,20 +92,27 @@ class _StateDraws:
 def compute_statistics(
     channel: Channel, csi: Csi, receiver: Receiver, budget: LinkBudget, noise: Tensor
 ) -> ChannelStatistics:
-    """Return the long-term statistics of S trials.
+    """Compute the long-term statistics of S trials.
 
-    Closed forms are those of a channel with one antenna whose estimate has a normal error of known
+    Closed forms are for a channel with one antenna, whose estimate has a normal error of known
     variance.
 
     Parameters
     ----------
-    channel, csi, receiver, budget : of the uplink.
-    noise : [S], N, variance of one received real.
+    channel, csi, receiver, budget : Channel, Csi, Receiver and LinkBudget
+        Parts of the uplink.
+    noise : Tensor, float [S]
+        Noise variance N of one received real number.
+
+    Returns
+    -------
+    ChannelStatistics
+        Statistics of the scalar channels [S, K].
     """
     states = _StateDraws(channel, csi, receiver, budget)
     variance = csi.variance if channel.has_closed_form else None
     gain = channel.get_large_scale_state(0).gain
-    normal = variance if channel.is_gaussian else None  # of h_hat, whose |.|^2 is then exponential
+    normal = variance if channel.is_gaussian else None  # then |h_hat|^2 is exponential
 
     def mean_amplitude() -> Tensor:
         unit = None if variance is None else channel.unit_mean_amplitude
@@ -160,8 +166,10 @@ def compute_statistics(
 def _compute_mean_inverse(
     channel: Channel, threshold: Tensor, gain: Tensor, variance: Tensor
 ) -> Tensor | None:
-    """Return [S, K] from the channel's closed form for one device, if it has one, and 0 for a
-    device of gain 0, which never sends; each different case is worked out once."""
+    """Return [S, K] from the channel's closed form for one device; None without one.
+
+    It is 0 for a device of gain 0, which never transmits. Each different case is computed once.
+    """
     cases = torch.stack([threshold, variance], 1)[:, None].expand(-1, gain.shape[1], -1)
     rows = torch.cat([cases, gain[..., None]], 2).flatten(0, 1)
     distinct, place = torch.unique(rows, dim=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Let devices and server know the channel: the estimate is h."""
+"""Exact channel knowledge of devices and server: the estimate is h."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from otafl.csi.base import Csi
 
 
 class Perfect(Csi):
+    """Perfect channel state information. Example: `scenarios/fashion_mnist_gbma_ci.yaml`."""
+
     is_perfect: ClassVar[bool] = True
 
     class Settings(Csi.Settings):

@@ -1,16 +1,19 @@
-"""Estimate the channel from pilots, by least squares or with the least mean squared error.
+"""Channel estimation from pilots, by least squares or with the smallest mean squared error.
 
-Each device sends pilots in each coherence block, and they are counted as side information: L pilots
-of power P on a coherence cell, a coherence block of a sub-carrier group, of which the receiver
-hears y = sqrt(beta P) h + n, n ~ CN(0, 1), at each antenna.
+Each device sends pilots in each coherence block, which are counted as side information. There are L
+pilots of power P in a cell, a coherence block of a sub-carrier group. From each, every antenna
+receives y = sqrt(beta P) h + n, n ~ CN(0, 1).
 
-Least squares: h_ls = mean(y) / sqrt(beta P) = h + e, e ~ CN(0, 1 / (L P beta)). The mean over the
-pilots is a sufficient statistic, so it is drawn in one piece. MMSE on a flat cell of E|h|^2 = 1,
-which is known: h_mmse = h_ls / (1 + 1 / (L P beta)). With a comb, only one group in so many carries
-pilots, and Sionna's LS estimator interpolates linearly between them.
+Least squares gives
 
-Each path that a reflecting surface is set by has L pilots of its own in a block, and is estimated
-by least squares: its mean power is not taken to be known.
+    h_ls = mean(y) / sqrt(beta P) = h + e,   e ~ CN(0, 1 / (L P beta)).
+
+The mean over the pilots is a sufficient statistic, so it is drawn directly. The MMSE estimate on a
+flat cell with E|h|^2 = 1, which is known, is h_mmse = h_ls / (1 + 1 / (L P beta)). With a comb,
+only every n-th group has pilots, and Sionna's LS estimator interpolates linearly between them.
+
+Each path by which a reflecting surface is set has L pilots of its own in a block. It is estimated
+by least squares, because its mean power counts as unknown.
 
 References
 ----------
@@ -39,31 +42,34 @@ PILOTS = declare_purpose("csi_pilots", __name__)
 PATH_PILOTS = declare_family("csi_path_pilots", __name__)
 
 MIN_GAIN = 1e-30
-"""Of a device from which no pilot arrives: the estimate is noise, and finite."""
+"""Smallest gain that is divided by; without received pilots, the estimate is finite noise."""
 
 
 class Pilots(Csi):
-    """The error's variance is known where it is the same for all devices of a trial, for least
-    squares on every group."""
+    """Channel estimation from pilots.
+
+    The variance of the error is known if it is equal for all devices of a trial, for least squares
+    in every group.
+    """
 
     class Settings(Csi.Settings):
         name: Literal["pilots"] = "pilots"
         estimator: Literal["ls", "mmse"] = "ls"
-        """least squares, or least mean squared error with the mean power known, for each coherence
-        block and sub-carrier group alone"""
+        """estimate of each coherence block and sub-carrier group: least squares (ls), or smallest
+        mean squared error with known mean power (mmse)"""
         length: int = Field(1, ge=1)
-        """pilots on a sub-carrier group that carries them, in a block"""
+        """number of pilots in a block, in each sub-carrier group with pilots"""
         power_db: Decibels = declare_stackable(0.0)
-        """power of a pilot over the device's budget, in dB"""
+        """power of a pilot in dB over the device's budget"""
         comb: int = Field(1, ge=1)
-        """one sub-carrier group in so many carries pilots; the others' estimates are interpolated
-        linearly"""
+        """distance of sub-carrier groups with pilots; estimates of the groups between them are
+        interpolated linearly. By default all groups have pilots"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.estimator == "mmse" and self.comb > 1:
                 yield (
-                    "estimator: 'mmse' estimates each sub-carrier group by its own pilots, but "
-                    f"comb is {self.comb}; comb: 1 or estimator: ls would do"
+                    "estimator: 'mmse' needs pilots in each sub-carrier group, got comb: "
+                    f"{self.comb}; use comb: 1 or estimator: ls"
                 )
 
     def __init__(self, *given: Any) -> None:
@@ -91,10 +97,19 @@ class Pilots(Csi):
         return self._symbols + self.settings.length * self.channel.num_sounded_paths
 
     def error_variance(self, gain: Tensor) -> Tensor:
-        """Return 1 / (L P beta), of the least-squares estimate where there are pilots, [S, K]."""
+        """Compute the error variance 1 / (L P beta) of the least-squares estimate, [S, K]."""
         return 1.0 / (self._energy * gain.clamp_min(MIN_GAIN))
 
     def estimate(self, h: Tensor, gain: Tensor, round: int) -> Tensor:
+        r"""Estimate h from pilots, complex [S, K, A, B, F].
+
+        Notes
+        -----
+        .. math::
+
+            \hat h_{LS} = h + e, \quad e \sim CN(0, 1 / (L P \beta)), \quad
+            \hat h_{MMSE} = \frac{\hat h_{LS}}{1 + 1 / (L P \beta)}
+        """
         error = self.error_variance(gain)[:, :, None, None, None]
         pilots = h[..., :: self._comb]
         h_ls = pilots + draw_device_errors(self.streams, PILOTS, round, pilots, error)
@@ -109,9 +124,24 @@ class Pilots(Csi):
 
 
 def build_ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEstimator:
-    """Return Sionna's least-squares estimator on one OFDM symbol of so many sub-carriers, one in
-    `comb` of them with a pilot of value 1; it interpolates linearly and, past the last pilot,
-    extrapolates."""
+    """Build Sionna's least-squares estimator for a comb of pilots.
+
+    It interpolates linearly, and extrapolates beyond the last pilot.
+
+    Parameters
+    ----------
+    groups : int
+        Sub-carriers of one OFDM symbol.
+    comb : int
+        Distance of the sub-carriers with a pilot of value 1.
+    streams : Streams
+        Precision and torch device.
+
+    Returns
+    -------
+    LSChannelEstimator
+        The estimator.
+    """
     with keep_global_state():
         from sionna.phy.ofdm import LSChannelEstimator, PilotPattern, ResourceGrid
 
@@ -130,7 +160,10 @@ def build_ls_estimator(groups: int, comb: int, streams: Streams) -> LSChannelEst
 def _interpolate_pilots(
     estimator: LSChannelEstimator, pilots: Tensor, groups: int, comb: int
 ) -> Tensor:
-    """Return [S, K, A, B, F] from the received pilots over their amplitude [S, K, A, B, pilots]."""
+    """Interpolate received pilots [S, K, A, B, pilots] to all groups, [S, K, A, B, F].
+
+    The pilots are divided by their amplitude.
+    """
     trials, devices, antennas, blocks, carried = pilots.shape
     y = pilots.new_zeros(trials * devices * blocks, 1, antennas, 1, groups)
     y[..., ::comb] = pilots.permute(0, 1, 3, 2, 4).reshape(-1, 1, antennas, 1, carried)

@@ -1,6 +1,7 @@
-"""Load data sets, deal them out over devices and draw the minibatches of local work.
+"""Data sets, their partitions over the devices, and the minibatches of local work.
 
-`DataSet` is what a data set of the user's own returns."""
+A user-defined data set is a function that returns a `DataSet`.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Crop and flip the images of training minibatches at random, all rows at once.
+"""Random crops and flips of the images of training minibatches.
 
-An image is padded on all sides with black pixels and cut to its size again at a random place, then
-flipped left to right with probability one half (the usual treatment of CIFAR: He et al. 2016, "Deep
-Residual Learning for Image Recognition", section 4.2). The numbers depend on (seed, trial, device,
-round, step, draw) and on the place in the minibatch.
+An image is padded on all sides with black pixels, cut to its size again at a random place, and
+flipped left to right with probability 1/2. This is the usual augmentation of CIFAR. The random
+numbers depend on seed, trial, device, round, step, draw and the position in the minibatch.
+
+References
+----------
+He et al. 2016, "Deep Residual Learning for Image Recognition", section 4.2.
 """
 
 from __future__ import annotations
@@ -24,17 +27,32 @@ AUGMENT = declare_family("augment", __name__)
 
 
 class AugmentSettings(Settings):
-    """Say what is done to the images of training minibatches, with black where nothing is known."""
+    """Augmentation of the images of training minibatches, with black padding."""
 
     crop: int = Field(0, ge=0)
-    """pixels that are put around an image before it is cut at random"""
+    """pixels of padding on each side of an image before the random crop; no crop by default"""
     flip: bool = False
-    """flip left to right with probability one half"""
+    """whether images are flipped left to right with probability 1/2"""
 
 
 class Augmentation:
-    """Augment samples of one shape: [height, width], [channels, height, width], or a square number
-    of grey pixels."""
+    """Augmentation of samples of one shape.
+
+    Parameters
+    ----------
+    settings : AugmentSettings
+        Padding and flips.
+    data : DataSet
+        Data set with samples [height, width], [channels, height, width] or a square number of grey
+        pixels.
+    streams : Streams
+        Random streams of the trials.
+
+    Raises
+    ------
+    UserError
+        If the samples are no images.
+    """
 
     def __init__(self, settings: AugmentSettings, data: DataSet, streams: Streams) -> None:
         self._pad, self._flip = settings.crop, settings.flip
@@ -50,8 +68,24 @@ class Augmentation:
     def __call__(
         self, x: Tensor, tick: Tensor, trial: Tensor, device: Tensor, draw: int | str
     ) -> Tensor:
-        """Return the images x [n, B, *shape] of pairs trial [n], device [n], augmented with the
-        numbers of the tick [1], the stream's key of a round and step; a new tensor."""
+        """Augment the images of a minibatch.
+
+        Parameters
+        ----------
+        x : Tensor, [n, B, *shape]
+            Images of n pairs of trial and device, B each.
+        tick : Tensor, int64 [1]
+            Key of a round and step in the random stream.
+        trial, device : Tensor, int64 [n]
+            Numbers of trials and devices.
+        draw : int or str
+            Name of the draw; 0 is the minibatch of local work.
+
+        Returns
+        -------
+        Tensor, [n, B, *shape]
+            Augmented images, a new tensor.
+        """
         purpose = AUGMENT / draw if draw else AUGMENT
         shape = (3, x.shape[1])
         uniform = self._streams.draw_device_uniform_rounds(purpose, tick, trial, device, shape)
@@ -62,7 +96,7 @@ class Augmentation:
         if self._flip:
             column = torch.where(flip[..., None] < 0.5, column.flip(0), column)
         column = column + ((right * places).long() - self._pad)[..., None]
-        # [n, B, high, wide]: where in the image each pixel comes from, and whether it is inside.
+        # [n, B, high, wide]: source position of each pixel, and whether it is inside the image
         inside = ((row >= 0) & (row < self._high))[..., None]
         inside = inside & ((column >= 0) & (column < self._wide))[..., None, :]
         source = row[..., None] * self._wide + column[..., None, :]
@@ -77,14 +111,14 @@ class Augmentation:
 def make_augmentation(
     settings: AugmentSettings | None, data: DataSet, streams: Streams
 ) -> Augmentation | None:
-    """Return what the settings ask for; None if that is nothing."""
+    """Return the augmentation of the settings, None without one."""
     if settings is None or not (settings.crop or settings.flip):
         return None
     return Augmentation(settings, data, streams)
 
 
 def _find_image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return channels, height and width."""
+    """Return channels, height and width of samples of a shape."""
     if len(shape) == 3:
         return shape[0], shape[1], shape[2]
     if len(shape) == 2:

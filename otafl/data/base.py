@@ -1,4 +1,4 @@
-"""Define the contract of a data set, and the settings that every data set has."""
+"""Contract of a data set, and the settings that all data sets have."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from otafl.losses.base import Labels
 
 
 class DataSource(Settings):
-    """Read a data set. A source is its settings, the section `data` of a scenario."""
+    """Data set that a scenario names. A source is its settings, the section `data`."""
 
     files: ClassVar[Files | None] = None
-    """The files that it is read from; None if there are none to download."""
+    """Files that the data set is read from; None if there is nothing to download."""
 
     ships_with: ClassVar[str] = ""
-    """The package that has the data, where there are no files; empty where the scenario says where
-    they are."""
+    """Package that contains the data; empty if there are files, or the scenario names them."""
 
     has_users: ClassVar[bool] = False
-    """Samples have users, by which they can be dealt out; a property where the settings say it."""
+    """Whether samples have users, for partition natural; a property if settings decide it."""
 
     labels: ClassVar[Labels | None] = "classes"
     """Kind of its labels; None where it is not known before the data are read."""
@@ -37,34 +36,34 @@ class DataSource(Settings):
     """The loss of a scenario that names none; the table's default where it is empty."""
 
     classes: ClassVar[int | None] = None
-    """The number of classes, where it is known before the data are read; of values the outputs,
-    of tokens the vocabulary."""
+    """Number of classes, if it is known before the data are read; of values the outputs, of tokens
+    the vocabulary."""
 
     samples: ClassVar[tuple[int, int] | None] = None
-    """Training samples and test samples of the official split, where they are known before the data
-    are read."""
+    """Numbers of training and test samples in the official split, if known before reading."""
 
     name: str
-    partition: Any = declare_choice("partition", "how samples are dealt out over the devices")
+    partition: Any = declare_choice("partition", "partition of the samples over the devices")
     validation: float = Field(0.0, ge=0, lt=1)
-    """share of the training samples held out for tuning"""
+    """share of the training samples that is set aside for tuning; none by default"""
     test: Literal["official", "train_tail", "per_device"] = "official"
-    """official test set; or the last training samples (as many as the official test set has), the
-    official set then unused; or, per_device, training and official test samples together are dealt
-    out, and the last `test_share` of each device's samples test"""
+    """origin of the test samples. official: the official test set. train_tail: the last training
+    samples, as many as the official test set has, which is then unused. per_device: the devices'
+    own, the last `test_share` of each device's samples, after all training and official test
+    samples are partitioned together"""
     test_share: float = Field(0.25, gt=0, lt=1)
-    """share of a device's samples that test, with test: per_device"""
+    """share of a device's samples that are its test samples, with test: per_device"""
     own_test: bool = False
-    """also evaluate on each device's own test samples: those of the classes that it trains on (with
-    partition natural: of its users); test: per_device always does, on its own share"""
+    """whether models are also evaluated on each device's own test samples: those of the classes
+    that it trains on, or of its users with partition natural; test: per_device always does so"""
     augment: AugmentSettings | None = None
     """random crops and flips of training images; none if not given"""
     train_samples: int | None = Field(None, ge=1)
-    """use only the first so many training samples; all if not given"""
+    """number of training samples that are used, the first ones; all if not given"""
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:
-        """Return the shape of a sample, where it is known before the data are read."""
+        """Shape of a sample, None if it is unknown before the data are read."""
         return None
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -83,9 +82,15 @@ class DataSource(Settings):
 
     @abstractmethod
     def read(self) -> DataSet:
-        """Return the samples with the official split.
+        """Read the samples with the official split.
+
+        Returns
+        -------
+        DataSet
+            Training and test samples.
 
         Raises
         ------
-        UserError : if a file is missing or corrupt.
+        UserError
+            If a file is missing or corrupt.
         """

@@ -1,4 +1,4 @@
-"""Build the devices' samples of a stack from its trials' sections `data`."""
+"""Samples of a stack's devices, from the sections `data` of its trials."""
 
 from __future__ import annotations
 
@@ -23,10 +23,18 @@ from otafl.data.training_data import TrainingData
 
 @dataclass(frozen=True)
 class Samples:
-    """Hold the samples of S trials over K devices.
+    """Samples of S trials over K devices.
 
-    client_test, client_validation: the devices' own, None where they have none. sample_share: [S,
-    K], each device's number of training samples.
+    Parameters
+    ----------
+    data : DataSet
+        Samples of all devices.
+    training_data : TrainingData
+        Training samples by device.
+    client_test, client_validation : ClientSamples, optional
+        Test and validation samples by device, None without them.
+    sample_share : Tensor, [S, K]
+        Number of training samples of each device.
     """
 
     data: DataSet
@@ -43,32 +51,43 @@ def build(
     streams: Streams,
     whole: Streams | None = None,
 ) -> Samples:
-    """Load the data set and deal it out over the devices.
+    """Load the data set and partition it over the devices.
 
     Parameters
     ----------
-    sections : the section `data` of each of S trials, equal as none of its fields is stackable.
-    devices : K.
-    training : the section `training`; its batch_size and local_steps are used.
-    streams : of the S trials.
-    whole : of fewer trials, among the devices of equally many of these S the data set is dealt out
-        together; each of them by itself if not given.
+    sections : Sequence of DataSource
+        Sections `data` of the S trials, which are equal because no field is stackable.
+    devices : int
+        Number of devices K.
+    training : TrainingSettings
+        Section `training`, of which `batch_size` and `local_steps` are used.
+    streams : Streams
+        Random streams of the S trials.
+    whole : Streams, optional
+        Streams of fewer trials, if the devices of several consecutive trials share one partition,
+        as the servers of a topology do.
+
+    Returns
+    -------
+    Samples
+        Samples by device.
 
     Raises
     ------
-    UserError : if the data set cannot be had, or not be dealt out.
+    UserError
+        If the data set cannot be read or partitioned.
     """
     source = sections[0]
     data = load_cached(source)
-    dealt = streams if whole is None else whole
-    everybody = devices * (streams.num_trials // dealt.num_trials)
+    assigned_streams = streams if whole is None else whole
+    num_devices = devices * (streams.num_trials // assigned_streams.num_trials)
     held = [
         part
-        for trial in partition_samples(source, data, everybody, dealt)
+        for trial in partition_samples(source, data, num_devices, assigned_streams)
         for part in trial.split(devices)
     ]
     if data.labels == "classes":
-        data = replace(data, y_train=source.partition.relabel(data.y_train, everybody))
+        data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
@@ -102,15 +121,15 @@ def to_labels(y: Labelled, streams: Streams) -> Tensor:
 def _build_client_samples(
     data: DataSet, splits: list[DeviceSplits], local: TrainingData, part: str
 ) -> ClientSamples | None:
-    """Return the devices' own samples, None where they have none. part: test or validation."""
+    """Return the samples of `part`, test or validation, by device; None without them."""
     parts = [getattr(trial, part) for trial in splits]
     sizes = np.stack([one.counts for one in parts])
     if not sizes.any():
         return None
     if not sizes.all():
         raise UserError(
-            f"data.own_test: a device trains on classes of which there are no {part} samples; more "
-            "samples or another data.partition would do"
+            f"data.own_test: a device trains on classes of which there are no {part} samples; use "
+            "more samples or another data.partition"
         )
     if len(data.y_test):
         x, y = (torch.from_numpy(getattr(data, f"{name}_{part}")) for name in ("x", "y"))

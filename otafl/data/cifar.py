@@ -1,6 +1,6 @@
-"""Read CIFAR's Python version: pickled batches, without running what a pickle may ask for.
+"""Reader of CIFAR's Python version: pickled batches, restricted to arrays and plain containers.
 
-Checksums are those of torchvision.
+The MD5 sums are those of torchvision.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Scale = Literal["unit", "raw", "signed", "standardised"]
 PixelScale = Annotated[
     Scale,
     Field(
-        description="pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; or standardised by the "
-        "usual means and deviations of the channels"
+        description="scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; "
+        "standardised, with the usual means and deviations of the channels"
     ),
 ]
-"""The field `pixel_scale` of a CIFAR set."""
+"""Type of the field `pixel_scale` of a CIFAR data set."""
 
 _PIXELS = 3 * 32 * 32
 
@@ -37,8 +37,26 @@ _PIXELS = 3 * 32 * 32
 def make_archive_files(
     name: str, folder: str, size: str, md5: str, inside: Mapping[str, str]
 ) -> Files:
-    """Return the files of a CIFAR set, in the folder that its archive unpacks to. md5: of the
-    archive; inside: file -> its MD5 sum."""
+    """Return the files of a CIFAR data set.
+
+    Parameters
+    ----------
+    name : str
+        Name in the address of the archive.
+    folder : str
+        Folder that the archive unpacks to.
+    size : str
+        Size of the download, as a text.
+    md5 : str
+        MD5 sum of the archive.
+    inside : Mapping of str to str
+        File in the folder -> its MD5 sum.
+
+    Returns
+    -------
+    Files
+        The archive, and the files to take out of it.
+    """
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     taken = {f"{folder}/{file}": file for file in inside}
     download = Download(url, f"md5:{md5}", taken, inside)
@@ -52,9 +70,21 @@ def make_archive_files(
 def read_batches(
     source: Any, labels: str, mean: Sequence[float], deviation: Sequence[float]
 ) -> DataSet:
-    """Return x [n, 3, 32, 32] of the batches of a CIFAR set, the last one being the test set.
+    """Read the batches of a CIFAR data set, the last of which is the test set.
 
-    labels: their key. mean, deviation: of the channels, by which pixels in [0, 1] are standardised.
+    Parameters
+    ----------
+    source : DataSource
+        Settings of the data set.
+    labels : str
+        Key of the labels in a batch.
+    mean, deviation : Sequence of float, [3]
+        Moments of the channels, with which pixels in [0, 1] are standardised.
+
+    Returns
+    -------
+    DataSet
+        Samples x [n, 3, 32, 32].
     """
     folder, scale = source.files.locate(source.name, source.root), source.pixel_scale
     paths = [folder / name for name in source.files.downloads[0].md5]
@@ -72,33 +102,52 @@ def read_batches(
 
 
 def read_batch(path: Path, labels: str, classes: int) -> tuple[Bytes, Indices]:
-    """Return images [n, 3072] uint8 and labels [n] of a batch, `labels` being their key. Raises
-    UserError if the file is anything else."""
+    """Read the images and labels of a batch.
+
+    Parameters
+    ----------
+    path : Path
+        Pickled batch.
+    labels : str
+        Key of the labels.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    images : ndarray, uint8 [n, 3072]
+        Red, green and blue pixels of each image.
+    labels : ndarray, int64 [n]
+        Their labels.
+
+    Raises
+    ------
+    UserError
+        If the file is no such batch.
+    """
     with (
         wrap_read_errors(
             path, "not a CIFAR batch", Exception
-        ),  # a broken pickle fails in every way there is
+        ),  # a broken pickle can raise any exception
         open_regular(path, MAX_BYTES) as file,
     ):
         content = _Batches(file, encoding="bytes").load()
     if not isinstance(content, dict) or not {b"data", labels.encode()} <= content.keys():
-        raise UserError(f"{path}: not a CIFAR batch: it has no 'data' and {labels!r}")
+        raise UserError(f"{path}: not a CIFAR batch: must have the keys 'data' and {labels!r}")
     pixels, y = content[b"data"], content[labels.encode()]
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
-        raise UserError(f"{path}: its 'data' are not an array of bytes")
+        raise UserError(f"{path}: 'data' must be an array of bytes")
     if pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
-        raise UserError(
-            f"{path}: its 'data' have shape {list(pixels.shape)}; wanted [n, {_PIXELS}]"
-        )
+        raise UserError(f"{path}: 'data' has shape {list(pixels.shape)}; must be [n, {_PIXELS}]")
     if not isinstance(y, list) or not all(type(one) is int and 0 <= one < classes for one in y):
-        raise UserError(f"{path}: its {labels!r} are not a list of numbers from 0 to {classes - 1}")
+        raise UserError(f"{path}: {labels!r} must be a list of numbers from 0 to {classes - 1}")
     if len(y) != len(pixels):
-        raise UserError(f"{path}: holds {len(pixels)} images but {len(y)} labels")
+        raise UserError(f"{path}: has {len(pixels)} images but {len(y)} labels")
     return pixels, np.array(y, np.int64)
 
 
 class _Batches(pickle.Unpickler):
-    """Make arrays and plain containers only."""
+    """Unpickler that makes only arrays and plain containers."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in this format
@@ -108,4 +157,4 @@ class _Batches(pickle.Unpickler):
         if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
             core = "numpy._core" if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else "numpy.core"
             return importlib.import_module(f"{core}.multiarray")._reconstruct
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+        raise pickle.UnpicklingError(f"it needs {module}.{name}, which no batch contains")

@@ -1,4 +1,4 @@
-"""Read 50,000 + 10,000 colour images of 32x32 pixels in 10 classes (CIFAR-10).
+"""CIFAR-10: 50,000 + 10,000 colour images of 32x32 pixels in 10 classes.
 
 References
 ----------
@@ -19,7 +19,7 @@ _DEVIATION = (0.2023, 0.1994, 0.2010)
 
 
 class Cifar10(DataSource):
-    """Give x [n, 3, 32, 32], red, green and blue, with the official split."""
+    """Samples x [n, 3, 32, 32] in red, green and blue, with the official split."""
 
     files: ClassVar[Files] = make_archive_files(
         "cifar-10",

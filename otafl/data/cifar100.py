@@ -1,6 +1,6 @@
-"""Read 50,000 + 10,000 colour images of 32x32 pixels in 100 classes (CIFAR-100).
+"""CIFAR-100: 50,000 + 10,000 colour images of 32x32 pixels in 100 classes.
 
-The classes are its fine labels.
+The classes are the fine labels.
 
 References
 ----------
@@ -21,7 +21,7 @@ _DEVIATION = (0.2675, 0.2565, 0.2761)
 
 
 class Cifar100(DataSource):
-    """Give x [n, 3, 32, 32], red, green and blue, with the official split."""
+    """Samples x [n, 3, 32, 32] in red, green and blue, with the official split."""
 
     files: ClassVar[Files] = make_archive_files(
         "cifar-100",

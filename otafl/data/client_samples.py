@@ -1,4 +1,4 @@
-"""Hold each device's own test and validation samples."""
+"""Test and validation samples of each device."""
 
 from __future__ import annotations
 
@@ -16,8 +16,23 @@ from otafl.data.device_splits import count_classes, pack
 
 @dataclass(frozen=True)
 class ClientSamples:
-    """Hold samples of each device. x: [n, *shape], y: [n] int64 or of another kind. index: [S * K,
-    m] int64 places in x, padded. count, trial: [S * K] int64. classes: of the data set."""
+    """Samples by device, for S trials over K devices.
+
+    Parameters
+    ----------
+    x : Tensor, [n, *shape]
+        Samples of all devices.
+    y : Tensor
+        Their labels, int64 [n] of classes, [n, outputs] of values or [n, length] of tokens.
+    index : Tensor, int64 [S * K, m]
+        Indices of each device's samples in x, padded to the largest number m.
+    count : Tensor, int64 [S * K]
+        Number of samples of each device.
+    trial : Tensor, int64 [S * K]
+        Trial of each device.
+    classes : int
+        Number of classes of the data set.
+    """
 
     x: Tensor
     y: Tensor
@@ -30,14 +45,14 @@ class ClientSamples:
     def from_parts(
         x: Tensor, y: Tensor, parts: Sequence[Sequence[Indices]], classes: int
     ) -> ClientSamples:
-        """Make the samples of S trials by K devices. parts: [S][K] places in x, none empty."""
+        """Return the samples of parts [S][K], which are indices in x and never empty."""
         index, count = (torch.from_numpy(array).to(y.device) for array in pack(parts))
         trials, devices = count.shape
         trial = torch.arange(trials, device=y.device).repeat_interleave(devices)
         return ClientSamples(x, y, index.flatten(0, 1), count.flatten(), trial, classes)
 
     def pool_devices(self) -> ClientSamples:
-        """Return each device with the samples of all devices of its trial."""
+        """Return a copy in which each device has the samples of all devices of its trial."""
         trials = int(self.trial[-1]) + 1
         held = torch.arange(self.index.shape[1], device=self.y.device) < self.count[:, None]
         whole = [self.index.view(trials, -1)[s][held.view(trials, -1)[s]] for s in range(trials)]
@@ -53,12 +68,14 @@ class ClientSamples:
         return self.y.dim() == 1
 
     def count_classes(self) -> Tensor:
-        """Return how many samples of each class the devices have, [S * K, classes] int64."""
+        """Count the samples of each class by device, [S * K, classes] int64."""
         return count_classes(self.y[self.index], self.count, self.classes)
 
     def compute_majority_share(self) -> NDArray[np.float64]:
-        """Return the share [S] of all devices' samples that are of their device's most frequent
-        class: what a model gets right that knows nothing but that."""
+        """Compute the majority accuracy [S].
+
+        It is that of a classifier that only knows each device's most frequent class.
+        """
         most = self.count_classes().amax(1).double()
         trials = int(self.trial[-1]) + 1
         right = most.view(trials, -1).sum(1) / self.count.view(trials, -1).sum(1)

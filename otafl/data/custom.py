@@ -1,8 +1,9 @@
-"""Read a data set of the user's own: a function that returns `otafl.data.DataSet`,
+"""User-defined data set: a function that returns `otafl.data.DataSet`.
 
     data_set(**options) -> DataSet
 
-options: the keys of the section that no data set has. Labels and shapes are checked.
+The options are the keys of the section that built-in data sets do not have. Labels and shapes are
+checked.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from otafl.user_code.custom_part import CustomFunction
 
 
 class CustomData(CustomFunction, DataSource):
-    """Call the user's function with the keys of the section."""
+    """Data set of a user-defined function, which gets the options of the section."""
 
     table: ClassVar = "data"
     labels: ClassVar[Labels | None] = None

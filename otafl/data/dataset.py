@@ -1,4 +1,4 @@
-"""Hold a data set in memory, and check what a user's own has made."""
+"""Data set in memory, and the checks of a user-defined one."""
 
 from __future__ import annotations
 
@@ -16,24 +16,33 @@ Labelled = NDArray[Any]
 """[n] int64 classes, [n, outputs] float32 values, or [n, length] int64 tokens."""
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int64]
-"""[n]: places among samples, labels or users."""
+"""[n]: indices of samples, labels or users."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Hold training, test and validation samples.
+    """Training, test and validation samples.
 
     Parameters
     ----------
-    x_train, x_test, x_validation : [n, *input_shape] float32. No validation samples by default.
-    y_train, y_test, y_validation : [n] int64 in 0..classes-1; or [n, outputs] float32, the values
-        that a regression predicts; or [n, length] int64, the next tokens of sequences of tokens.
-    classes : how many there are; of tokens the vocabulary; of values it is set to the outputs.
-    owner, owner_test : [n] int64, the user that each training and test sample is from, where the
-        data have users.
-    black : what a black pixel is, in a shape that fits a sample (what augmentation pads images
-        with); 0 if None.
-    time, time_test : [n] float64, when each training and test sample was taken, where it is known.
+    x_train : ndarray, float32 [n, *input_shape]
+        Training samples.
+    y_train : ndarray
+        Their labels: int64 [n] from 0 to classes - 1, float32 [n, outputs] values that a regression
+        predicts, or int64 [n, length] next tokens of sequences of tokens.
+    x_test, y_test : ndarray
+        Test samples and their labels, in the same form.
+    classes : int
+        Number of classes; of tokens the vocabulary; of values it is set to the outputs.
+    x_validation, y_validation : ndarray, optional
+        Validation samples and their labels, in the same form; none by default.
+    owner, owner_test : ndarray, int64 [n], optional
+        User of each training and test sample, if the data have users.
+    black : ndarray, float32, optional
+        Value of a black pixel, in a shape that broadcasts to a sample, for the padding of augmented
+        images; 0 if not given.
+    time, time_test : ndarray, float64 [n], optional
+        Time of each training and test sample, if it is known.
     """
 
     x_train: Floats
@@ -63,7 +72,7 @@ class DataSet:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Return the shape of one sample."""
+        """Shape of one sample."""
         return self.x_train.shape[1:]
 
 
@@ -75,11 +84,28 @@ def find_label_kind(y: Any) -> Labels:
 
 
 def check_dataset(data: Any, name: str) -> DataSet:
-    """Return the data set of this name with its arrays in their dtypes. Raises UserError, which
-    says what is wrong with it."""
+    """Check a data set and convert its arrays to their dtypes.
+
+    Parameters
+    ----------
+    data : DataSet
+        Result of reading a source.
+    name : str
+        Name of the source, for messages.
+
+    Returns
+    -------
+    DataSet
+        The data set with float32 samples and int64 labels.
+
+    Raises
+    ------
+    UserError
+        If a shape, a label or the type is wrong.
+    """
     if not isinstance(data, DataSet):
         raise UserError(
-            f"data.name: {name!r} returned {type(data).__name__}, not otafl.data.DataSet"
+            f"data.name: {name!r} returned {type(data).__name__}; expected otafl.data.DataSet"
         )
     shape, ends = np.shape(data.x_train)[1:], np.shape(data.y_train)[1:]
     kind = find_label_kind(data.y_train)
@@ -108,7 +134,7 @@ def check_dataset(data: Any, name: str) -> DataSet:
         given = getattr(data, about)
         if given is not None and np.shape(given) != parts[labels].shape[:1]:
             raise UserError(
-                f"data.name: {name!r}: {about} is {list(np.shape(given))}; wanted one "
+                f"data.name: {name!r}: {about} has shape {list(np.shape(given))}; expected one "
                 f"{'user' if about.startswith('owner') else 'time'} for each of the "
                 f"{len(parts[labels])} samples"
             )
@@ -118,9 +144,10 @@ def check_dataset(data: Any, name: str) -> DataSet:
 def _check_shapes(
     label: str, x: Any, y: Any, shape: tuple[int, ...], ends: tuple[int, ...]
 ) -> tuple[Floats, Any]:
+    """Check the shapes of samples and labels, and convert the samples."""
     if x.shape[:1] != y.shape[:1] or x.shape[1:] != shape or y.shape[1:] != ends:
         raise UserError(
-            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; wanted x "
+            f"{label} shapes disagree: x is {list(x.shape)} and y is {list(y.shape)}; expected x "
             f"[n, {', '.join(map(str, shape))}] as in training, and y "
             f"[{', '.join(map(str, ('n', *ends)))}]"
         )
@@ -141,12 +168,12 @@ def _check_classes(label: str, y: Any, classes: int) -> Indices:
     labels = y.astype(np.int64)
     if not np.array_equal(labels, y):
         raise UserError(
-            f"{label} labels must be whole numbers, the dtype is {y.dtype}; real values to predict "
+            f"{label} labels must be whole numbers, got dtype {y.dtype}; real values to predict "
             "have the shape [n, outputs]"
         )
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise UserError(
-            f"{label} labels must be in 0..{classes - 1} for {classes} classes, and are in "
+            f"{label} labels must be in 0..{classes - 1} for {classes} classes, got "
             f"{labels.min()}..{labels.max()}"
         )
     return np.ascontiguousarray(labels)

@@ -1,4 +1,4 @@
-"""Choose what each device trains on, and its own test and validation samples."""
+"""Training, test and validation samples of each device."""
 
 from __future__ import annotations
 
@@ -24,15 +24,20 @@ PARTITION = declare_purpose("partition", __name__)
 
 @dataclass(frozen=True)
 class DeviceSplits:
-    """Hold the samples of a trial's devices, as places in a data set: those they train on, their
-    own test and validation samples."""
+    """Samples of a trial's devices, as indices in a data set.
+
+    Parameters
+    ----------
+    train, test, validation : SampleAssignment
+        Training samples, and each device's own test and validation samples.
+    """
 
     train: SampleAssignment
     test: SampleAssignment
     validation: SampleAssignment
 
     def split(self, devices: int) -> list[DeviceSplits]:
-        """Return the shares of each so many devices."""
+        """Split into consecutive groups of so many devices."""
         parts = zip(
             *(one.split(devices) for one in (self.train, self.test, self.validation)), strict=True
         )
@@ -42,8 +47,24 @@ class DeviceSplits:
 def partition_samples(
     source: DataSource, data: DataSet, num_devices: int, streams: Streams
 ) -> list[DeviceSplits]:
-    """Deal the samples out and return who has which, a trial each; trials that share all numbers
-    share a partition."""
+    """Partition the samples over the devices, for each trial.
+
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+    data : DataSet
+        The samples.
+    num_devices : int
+        Number of devices of a trial.
+    streams : Streams
+        Random streams of S trials.
+
+    Returns
+    -------
+    list of DeviceSplits
+        S partitions. Trials with the same random numbers share one.
+    """
     for problem in source.partition.find_misfits(data.labels):
         raise UserError(problem)
     parts: dict[int, DeviceSplits] = {}
@@ -61,16 +82,37 @@ def partition_samples(
 
 
 def get_declared_counts(source: DataSource, devices: int, unknown: int) -> SampleCounts:
-    """Return what there is to deal out, by what a data set declares of itself; `unknown` samples or
-    classes where it declares none. Raises UserError where it cannot be split."""
+    """Return the numbers of samples, devices and classes that a data set declares.
+
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+    devices : int
+        Number of devices.
+    unknown : int
+        Number of samples or classes if the data set declares none.
+
+    Returns
+    -------
+    SampleCounts
+        The numbers, for `Partition.check_counts`.
+
+    Raises
+    ------
+    UserError
+        If the samples cannot be split as the section asks.
+    """
     train = unknown if source.samples is None else split(source, *source.samples).train
     return SampleCounts(train, devices, source.classes or unknown, source.has_users)
 
 
 def get_training_sizes(source: DataSource, devices: int) -> list[int]:
-    """Return how many samples the devices train on, before the samples are read: of each where no
-    draw decides it, else one number, their mean. None if the data set declares none, or cannot be
-    split."""
+    """Return the numbers of training samples of the devices, before the samples are read.
+
+    The list has one number for each device if no random draw decides them, else only their mean. It
+    is empty if the data set declares no numbers or cannot be split.
+    """
     if isinstance(source, CustomPart) or source.samples is None:
         return []
     try:
@@ -79,8 +121,8 @@ def get_training_sizes(source: DataSource, devices: int) -> list[int]:
             source.partition.get_sizes(counts) or [counts.samples // devices], np.int64
         )
         if source.test == "per_device":
-            dealt = SampleAssignment(np.arange(sizes.sum()), sizes)
-            sizes = split_parts(dealt, source.test_share, source.validation).train.counts
+            assigned = SampleAssignment(np.arange(sizes.sum()), sizes)
+            sizes = split_parts(assigned, source.test_share, source.validation).train.counts
     except UserError:
         return []
     return [int(size) for size in sizes]
@@ -89,11 +131,31 @@ def get_training_sizes(source: DataSource, devices: int) -> list[int]:
 def split_parts(
     parts: SampleAssignment, test_share: float, validation_share: float
 ) -> DeviceSplits:
-    """Cut each device's samples, in order, into training, validation and test samples.
+    """Split each device's samples, in order, into training, validation and test samples.
 
-    The training part with validation is the whole number below 1 - test_share of all, as in
-    pFedBreD's split; of that the last validation_share validates. Raises UserError where too few
-    are left.
+    Parameters
+    ----------
+    parts : SampleAssignment
+        Samples of the devices.
+    test_share : float
+        Share of the test samples.
+    validation_share : float
+        Share of the validation samples among the others.
+
+    Returns
+    -------
+    DeviceSplits
+        Splits of the devices.
+
+    Raises
+    ------
+    UserError
+        If a device has too few samples.
+
+    Notes
+    -----
+    Of n samples, floor((1 - test_share) n) are for training and validation, as in the split of
+    pFedBreD. The last `validation_share` of these are for validation.
     """
     kept = ((1.0 - test_share) * parts.counts).astype(np.int64)
     held = np.rint(validation_share * kept).astype(np.int64)
@@ -102,9 +164,9 @@ def split_parts(
     if short.any():
         k = int(short.argmax())
         raise UserError(
-            f"data.test: per_device cuts a device's {parts.counts[k]} samples into {trains[k]} for "
-            f"training, {held[k]} for validation and {tests[k]} for testing; each needs at least "
-            "one: use fewer devices, another partition or another data.test_share"
+            f"data.test: per_device splits a device's {parts.counts[k]} samples into {trains[k]} "
+            f"for training, {held[k]} for validation and {tests[k]} for testing; each needs at "
+            "least one: use fewer devices, another partition or another data.test_share"
         )
     return DeviceSplits(
         parts.slice_parts(np.zeros_like(kept), trains),
@@ -114,23 +176,63 @@ def split_parts(
 
 
 def select_classes(part: Indices, labels: Indices, other_labels: Indices) -> Indices:
-    """Return the places among `other_labels` [m] (labels) of the classes that the samples `part`
-    have; or of the users, where labels and others are users."""
+    """Select the samples that have a class of a device's training samples.
+
+    Parameters
+    ----------
+    part : ndarray, int64 [k]
+        Training samples of the device.
+    labels : ndarray, int64 [n]
+        Labels of all training samples, or their users.
+    other_labels : ndarray, int64 [m]
+        Labels, or users, of the samples to select from.
+
+    Returns
+    -------
+    ndarray, int64
+        Indices of the selected samples among the m.
+    """
     return np.flatnonzero(np.isin(other_labels, np.unique(labels[part])))
 
 
 def pack(parts: Sequence[Sequence[Indices]]) -> tuple[Indices, Indices]:
-    """Return the parts of S trials by K devices as index [S, K, n_max] and count [S, K], int64. A
-    row is padded with the device's first sample."""
-    dealt = [SampleAssignment.from_parts(trial) for trial in parts]
-    count = np.stack([trial.counts for trial in dealt])
+    """Pack parts of S trials and K devices into tables.
+
+    Parameters
+    ----------
+    parts : Sequence of Sequence of ndarray, int64
+        Indices of the samples of each device, for each trial.
+
+    Returns
+    -------
+    index : ndarray, int64 [S, K, n_max]
+        Indices of each device's samples, padded with its first sample.
+    count : ndarray, int64 [S, K]
+        Number of samples of each device.
+    """
+    assigned = [SampleAssignment.from_parts(trial) for trial in parts]
+    count = np.stack([trial.counts for trial in assigned])
     width = int(count.max())
-    return np.stack([trial.pad(width) for trial in dealt]), count
+    return np.stack([trial.pad(width) for trial in assigned]), count
 
 
 def count_classes(y: Tensor, counts: Tensor, classes: int) -> Tensor:
-    """Return how many of the first count [n] labels y [n, m] of each row are of each class,
-    [n, classes] int64."""
+    """Count the classes of the labels of each row.
+
+    Parameters
+    ----------
+    y : Tensor, int64 [n, m]
+        Labels.
+    counts : Tensor, int64 [n]
+        Number of labels of each row, the first ones; the others are padding.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    Tensor, int64 [n, classes]
+        Number of labels of each class.
+    """
     held = torch.arange(y.shape[1], device=y.device) < counts[:, None]
     row = torch.arange(len(y), device=y.device)[:, None]
     key = (row * classes + y)[held]
@@ -138,7 +240,7 @@ def count_classes(y: Tensor, counts: Tensor, classes: int) -> Tensor:
 
 
 def _split_devices(source: DataSource, data: DataSet, parts: SampleAssignment) -> DeviceSplits:
-    """Return what the devices have, of their parts of the training samples."""
+    """Return the training, test and validation samples of devices with these training samples."""
     if source.test == "per_device":
         return split_parts(parts, source.test_share, source.validation)
     if not source.own_test:
@@ -153,7 +255,7 @@ def _split_devices(source: DataSource, data: DataSet, parts: SampleAssignment) -
     of, others = data.y_train, data.y_test
     if by_user:
         assert data.owner is not None
-        assert data.owner_test is not None  # a data set's users are in both of its parts
+        assert data.owner_test is not None  # both parts of a data set have users
         of, others = data.owner, data.owner_test
     return DeviceSplits(
         parts,

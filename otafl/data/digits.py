@@ -1,7 +1,7 @@
-"""Read scikit-learn's 1,797 handwritten digits of 8x8 pixels, which need no download.
+"""Digits: 1,797 handwritten digits of 8x8 pixels from scikit-learn, without a download.
 
-They are those of its `load_digits`, the test part of the UCI repository's set. The last 360 are the
-test set.
+They are those of `load_digits`, the test part of the set in the UCI repository. The last 360 are
+the test set.
 
 References
 ----------
@@ -23,7 +23,7 @@ _TEST = 360  # the last fifth
 
 
 class Digits(DataSource):
-    """Give x [n, 64], grey, in [0, 1], or 0 to 16 if raw."""
+    """Samples x [n, 64] in grey."""
 
     ships_with: ClassVar[str] = "scikit-learn"
     input_shape: ClassVar[tuple[int, ...]] = (64,)
@@ -32,7 +32,7 @@ class Digits(DataSource):
 
     name: Literal["digits"] = "digits"
     pixel_scale: Literal["unit", "raw"] = "unit"
-    """pixels in [0, 1], or 0 to 16"""
+    """scale of the pixels: unit, [0, 1]; raw, 0 to 16"""
 
     def read(self) -> DataSet:
         table = _read_table()
@@ -44,8 +44,11 @@ class Digits(DataSource):
 
 
 def _read_table() -> np.ndarray:
-    """Return pixels and label of each digit [1797, 65]. The file that scikit-learn reads is read
-    where it lies, as importing the library takes half a second; it is asked where it is not."""
+    """Return pixels and label of each digit, [1797, 65].
+
+    scikit-learn's file is read directly, because its import takes half a second. The library is
+    imported if the file is elsewhere.
+    """
     spec = importlib.util.find_spec("sklearn")
     for folder in [] if spec is None else spec.submodule_search_locations or []:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"

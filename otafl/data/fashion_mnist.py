@@ -1,4 +1,4 @@
-"""Read 60,000 + 10,000 articles of clothing of 28x28 pixels (Fashion-MNIST).
+"""Fashion-MNIST: 60,000 + 10,000 images of clothing, 28x28 pixels in 10 classes.
 
 URL and checksums are from the authors' README.
 
@@ -19,7 +19,7 @@ from otafl.data.idx import PixelScale, make_image_files, read_set
 
 
 class FashionMnist(DataSource):
-    """Give x [n, 784], grey, with the official split."""
+    """Samples x [n, 784] in grey, with the official split."""
 
     files: ClassVar[Files] = make_image_files(
         folder="fashion-mnist",

@@ -1,10 +1,10 @@
-"""Read the data sets of TensorFlow Federated.
+"""Reader of the data sets of TensorFlow Federated.
 
-A set is an SQLite file with the tables `client_metadata` (client_id, split_name, num_examples) and
-`examples` (split_name, client_id, serialized_example_proto), a row for each sample. A sample is a
-`tf.train.Example` in protocol buffers' wire format, of which what is needed is read here: Example
-{1: Features {1: map of name 1 to Feature 2}}, a Feature being floats {2: {1: packed}} or whole
-numbers {3: {1: packed}}.
+A data set is an SQLite file with the tables `client_metadata` (client_id, split_name, num_examples)
+and `examples` (split_name, client_id, serialized_example_proto), which has a row for each sample. A
+sample is a `tf.train.Example` in the wire format of protocol buffers. This module reads the part of
+the format that it needs: Example {1: Features {1: map of name 1 to Feature 2}}, where a Feature is
+floats {2: {1: packed}} or whole numbers {3: {1: packed}}.
 """
 
 from __future__ import annotations
@@ -24,8 +24,18 @@ _NUMBERS = {2: "floats", 3: "integers"}  # fields of a Feature
 
 
 class FederatedFile:
-    """Read an open file; a context manager. Raises UserError if it is not one of TensorFlow
-    Federated's."""
+    """Open file of TensorFlow Federated, a context manager.
+
+    Parameters
+    ----------
+    path : Path
+        File to open, read-only.
+
+    Raises
+    ------
+    UserError
+        From its methods, if the file is not one of TensorFlow Federated.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +48,7 @@ class FederatedFile:
         self._file.close()
 
     def count_samples(self, splits: Sequence[str]) -> dict[str, int]:
-        """Return client -> samples in the splits together, of the clients that all splits have."""
+        """Count the samples of each client that occurs in all splits, over these splits."""
         marks = ", ".join("?" * len(splits))
         rows = self._run_query(
             "SELECT client_id, SUM(num_examples) FROM client_metadata WHERE split_name IN "
@@ -47,11 +57,11 @@ class FederatedFile:
         )
         sizes = {str(client): int(count) for client, count in rows}
         if not sizes:
-            raise UserError(f"{self.path}: has no clients with samples in {' and '.join(splits)}")
+            raise UserError(f"{self.path}: no client has samples in {' and '.join(splits)}")
         return sizes
 
     def read_images(self, split: str, client: str, pixels: int) -> tuple[Floats, Indices]:
-        """Return a client's "pixels" [n, pixels] and "label" [n]."""
+        """Read a client's "pixels" [n, pixels] and "label" [n]."""
         rows = self._run_query(
             "SELECT serialized_example_proto FROM examples WHERE split_name = ? AND client_id = ? "
             "ORDER BY rowid",
@@ -67,7 +77,7 @@ class FederatedFile:
                 raise UserError(f"{where} is not a tf.train.Example with pixels, label") from error
             if image.shape != (pixels,) or label.shape != (1,):
                 raise UserError(
-                    f"{where} has {image.size} pixels and {label.size} labels; wanted {pixels} "
+                    f"{where} has {image.size} pixels and {label.size} labels; must be {pixels} "
                     "and 1"
                 )
             x.append(image)
@@ -75,6 +85,7 @@ class FederatedFile:
         return np.array(x, np.float32).reshape(-1, pixels), np.array(y, np.int64)
 
     def _run_query(self, query: str, values: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
         try:
             return self._file.execute(query, values).fetchall()
         except sqlite3.Error as error:
@@ -84,7 +95,7 @@ class FederatedFile:
 
 
 def _parse_features(message: memoryview) -> Iterator[tuple[str, Floats | Indices]]:
-    """Yield name and values of each feature that is numbers."""
+    """Yield name and values of each numeric feature."""
     for number, features in _parse_fields(message):
         if number != 1:
             continue
@@ -110,8 +121,10 @@ def _parse_integers(packed: memoryview) -> Indices:
 
 
 def _parse_fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and bytes of each field of a message; a number that is not packed with others
-    comes as the bytes that it would be packed in."""
+    """Yield number and bytes of each field of a message.
+
+    A number outside a packed field is returned as the bytes that it has in a packed one.
+    """
     at = 0
     while at < len(message):
         key, at = _parse_varint(message, at)
@@ -131,7 +144,7 @@ def _parse_fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def _parse_varint(message: memoryview, offset: int) -> tuple[int, int]:
-    """Return a whole number, seven bits a byte, the lowest first, and where it ends."""
+    """Return a whole number, seven bits a byte with the lowest first, and the offset after it."""
     value = shift = 0
     while True:
         byte = message[offset]

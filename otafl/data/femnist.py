@@ -1,9 +1,9 @@
-"""Read 749,068 handwritten digits and letters of 28x28 pixels by 3,400 writers (FEMNIST).
+"""FEMNIST: 749,068 handwritten digits and letters of 28x28 pixels by 3,400 writers.
 
-They are characters of NIST Special Database 19, pixels in [0, 1] with a background of 1. The files
-are either LEAF's own JSON files in the folder femnist, which its `preprocess.sh` makes in hours out
-of NIST's images, or what TensorFlow Federated made of them and hosts (671,585 + 77,483 characters),
-which `otafl data get` downloads.
+They are characters of NIST Special Database 19, with pixels in [0, 1] and a background of 1. The
+files are LEAF's own JSON files in the folder femnist, which its `preprocess.sh` makes from NIST's
+images in hours. Or they are those that TensorFlow Federated made from LEAF's and hosts, with
+671,585 + 77,483 characters. `otafl data get` downloads the latter.
 
 References
 ----------
@@ -31,12 +31,13 @@ _PIXELS = 28 * 28
 
 
 def _find_missing(folder: Path) -> str | None:
+    """Return the hosted file if the folder has neither it nor LEAF's files."""
     there = leaf.find_folder(folder) is not None or (folder / _FILE).is_file()
     return None if there else _FILE
 
 
 class Femnist(DataSource):
-    """Give x [n, 784], grey, in the order of the writers."""
+    """Samples x [n, 784] in grey, in the order of the writers."""
 
     files: ClassVar[Files] = Files(
         "femnist",
@@ -68,6 +69,7 @@ class Femnist(DataSource):
 
 @contextlib.contextmanager
 def _open_hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
+    """Open TensorFlow Federated's file, with the sizes of all writers."""
     with FederatedFile(folder / _FILE) as file:
         sizes = file.count_samples(_SPLITS)
         names = list(sizes)
@@ -80,7 +82,8 @@ def _open_hosted(folder: Path, generator: np.random.Generator) -> Iterator[leaf.
 
 
 def _to_images(x: list[Any]) -> Floats:
+    """Return a writer's images [n, 784]."""
     images = np.asarray(x, np.float32) if x else np.empty((0, _PIXELS), np.float32)
     if images.ndim != 2 or images.shape[1] != _PIXELS:
-        raise ValueError(f"its 'x' have shape {list(images.shape)}; wanted [n, {_PIXELS}]")
+        raise ValueError(f"'x' has shape {list(images.shape)}; must be [n, {_PIXELS}]")
     return images

@@ -1,4 +1,7 @@
-"""Download data sets and say which are there: `otafl data get` and `otafl data list`."""
+"""Download of data sets, and the list of those on this machine.
+
+The commands are `otafl data get` and `otafl data list`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,23 @@ _BROKEN = (
     *(OSError, EOFError, KeyError, zlib.error, lzma.LZMAError),
     *(tarfile.TarError, zipfile.BadZipFile),
 )
-"""What unpacking raises where an archive is not whole."""
+"""Errors that unpacking an incomplete archive raises."""
 
 
 class Available(NamedTuple):
-    """A line of `otafl data list`. location: the folder, or the origin of an embedded set."""
+    """Line of `otafl data list`.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    location : str
+        Its folder, or the package that contains it.
+    is_present : bool
+        Whether it is on this machine.
+    description : str
+        Summary of the data set, with the size of the download.
+    """
 
     name: str
     location: str
@@ -37,18 +52,34 @@ class Available(NamedTuple):
 
 
 def fetch(name: str, root: str | None = None) -> Path:
-    """Download a data set's files and return their folder: in root, else in $OTAFL_DATA_DIR, else
-    in the user's cache folder.
+    """Download the files of a data set, and unpack its archives.
 
-    Archives are unpacked and removed. Files that are there already are kept, if their checksum
-    (where one is known) is right. Raises UserError if the name is unknown, the download fails or a
-    checksum is wrong.
+    Files that are there already are kept if their checksum, where one is known, is right. Archives
+    are removed afterwards.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set.
+    root : str, optional
+        Folder for the data set's folder; $OTAFL_DATA_DIR if not given, or else the user's cache
+        folder.
+
+    Returns
+    -------
+    Path
+        Folder of the data set.
+
+    Raises
+    ------
+    UserError
+        If the name is unknown, the download fails or a checksum is wrong.
     """
     every = {one: registry.load_component("data", one).files for one in registry.list_names("data")}
     sets: dict[str, Files] = {one: files for one, files in every.items() if files is not None}
     if name not in sets:
         raise UserError(
-            f"otafl data get: there is nothing to download for {name!r}; what can be downloaded: "
+            f"otafl data get: there is nothing to download for {name!r}; data sets to download: "
             f"{', '.join(sets)}"
         )
     folder = sets[name].get_home(root)
@@ -64,13 +95,16 @@ def list_available(root: str | None = None) -> list[Available]:
 
 
 def _describe_source(name: str, root: str | None) -> Available:
+    """Describe one data set for the list."""
     source, description = (
         registry.load_component("data", name),
         registry.read_info("data", name).summary,
     )
     files: Files | None = source.files
     if files is None:
-        where = f"ships with {source.ships_with}" if source.ships_with else "where data says"
+        where = (
+            f"ships with {source.ships_with}" if source.ships_with else "given in the section data"
+        )
         return Available(name, where, bool(source.ships_with), description)
     found = files.find(root)
     where = str(found or files.get_home(root))
@@ -78,6 +112,7 @@ def _describe_source(name: str, root: str | None) -> Available:
 
 
 def _download(name: str, download: Download, folder: Path) -> None:
+    """Download one file, and take out what is needed if it is an archive."""
     url = download.url
     try:
         path = Path(
@@ -96,13 +131,13 @@ def _download(name: str, download: Download, folder: Path) -> None:
         if pooch.file_hash(folder / file, "md5") != md5:
             (folder / file).unlink()
             raise UserError(
-                f"otafl data get {name}: {folder / file}, out of {path}, has not the MD5 sum {md5}"
+                f"otafl data get {name}: {folder / file} from {path} must have the MD5 sum {md5}"
             )
     path.unlink()
 
 
 def _is_unpacked(download: Download, folder: Path) -> bool:
-    """Say whether everything that is taken out of the archive is there already."""
+    """Return whether all files of the archive are in the folder already."""
     files = download.unpacked.values()
     return bool(files) and all(
         (folder / file).is_file()
@@ -112,7 +147,7 @@ def _is_unpacked(download: Download, folder: Path) -> bool:
 
 
 def _take_out(archive: Path, inside: str, path: Path) -> None:
-    """Take one file out of an archive; it has its name only once it is whole."""
+    """Extract one file of an archive, which gets its name only once it is complete."""
     part = create_beside(path)
     try:
         with _open_member(archive, inside) as source, part.open("wb") as out:
@@ -124,6 +159,7 @@ def _take_out(archive: Path, inside: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _open_member(archive: Path, inside: str) -> Iterator[IO[bytes]]:
+    """Open a file inside an archive, by the archive's suffix."""
     if archive.suffix == ".lzma":
         with lzma.open(archive) as file:
             yield file

@@ -1,4 +1,4 @@
-"""Say where the files of data sets come from, and find them.
+"""Files of data sets: their origin and their place on this machine.
 
 Loading never downloads; `otafl.data.fetch` does.
 """
@@ -19,25 +19,36 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import MIB
 
 DATA_DIR = "OTAFL_DATA_DIR"
-"""The environment variable that names the folder of the data sets' folders."""
+"""Environment variable with the folder that contains the folders of data sets."""
 SYSTEM_ROOT = Path("/usr/share/datasets")
-"""Where Debian's package dataset-fashion-mnist puts it."""
+"""Folder of Debian's package dataset-fashion-mnist."""
 
 Root = Annotated[
     str | None,
     Field(
-        description="folder that holds the data set's own folder; by default $OTAFL_DATA_DIR, else "
-        "the user's cache folder"
+        description="folder that contains the data set's own folder; $OTAFL_DATA_DIR if not given, "
+        "or else the user's cache folder"
     ),
 ]
-"""The field `root` of a data set that is files."""
+"""Type of the field `root` of a data set with files."""
 
 
 @dataclass(frozen=True)
 class Download:
-    """Say what is downloaded. checksum: of the file, "md5:..." or "sha256:...". unpacked: what is
-    taken out of an archive, name inside -> name in the set's folder; nothing if it is kept as it
-    is. md5: of files taken out, by their name in the folder, where known."""
+    """File to download.
+
+    Parameters
+    ----------
+    url : str
+        Address.
+    checksum : str
+        Checksum of the file, "md5:..." or "sha256:...".
+    unpacked : Mapping of str to str
+        Files to take out of an archive, name inside -> name in the data set's folder; empty if the
+        file is no archive.
+    md5 : Mapping of str to str
+        File in the folder -> its MD5 sum, where known.
+    """
 
     url: str
     checksum: str
@@ -46,15 +57,26 @@ class Download:
 
     @property
     def file(self) -> str:
-        """Return the last part of the address."""
+        """Last part of the address."""
         return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Files:
-    """Say what a data set's files are. folder: the set's own, inside the root. size: of what is
-    downloaded, for people. find_missing_fn: what a folder does not have, or None if the set is
-    there."""
+    """Files of a data set.
+
+    Parameters
+    ----------
+    folder : str
+        Folder of the data set, inside the root.
+    size : str
+        Size of the downloads, as a text.
+    downloads : tuple of Download
+        Files to download.
+    find_missing_fn : callable
+        Function that returns the name of a file that a folder lacks, or None if the data set is
+        complete.
+    """
 
     folder: str
     size: str
@@ -62,41 +84,58 @@ class Files:
     find_missing_fn: Callable[[Path], str | None]
 
     def get_home(self, root: str | None) -> Path:
-        """Return the set's folder in root, else in $OTAFL_DATA_DIR, else in the user's cache
-        folder."""
+        """Return the data set's folder in `root`, $OTAFL_DATA_DIR or the user's cache folder."""
         chosen = root or os.environ.get(DATA_DIR) or pooch.os_cache("otafl")
         return Path(chosen).expanduser() / self.folder
 
     def find(self, root: str | None) -> Path | None:
-        """Return the first folder that has the set, or None."""
+        """Return the first folder that contains the data set, or None."""
         return next((f for f in self._list_folders(root) if self.find_missing_fn(f) is None), None)
 
     def locate(self, name: str, root: str | None) -> Path:
-        """Return the folder that has the set of this name. Raises UserError if a file is
-        missing."""
+        """Return the folder that contains the data set.
+
+        Parameters
+        ----------
+        name : str
+            Name of the data set, for the message.
+        root : str, optional
+            Folder that contains the data set's folder.
+
+        Returns
+        -------
+        Path
+            First folder with all files.
+
+        Raises
+        ------
+        UserError
+            If a file is missing.
+        """
         found = self.find(root)
         if found is not None:
             return found
         first, *others = self._list_folders(root)
         also = "".join(f" (nor is the set in {folder})" for folder in others)
         raise UserError(
-            f"data: {self.find_missing_fn(first)} of {name} is not in {first}{also}: "
-            f"`otafl data get {name}` downloads it, or point data.root or ${DATA_DIR} to the "
-            f"folder that holds a folder {self.folder!r} with the files"
+            f"data: {self.find_missing_fn(first)} of {name} is not in {first}{also}; run "
+            f"`otafl data get {name}`, or set data.root or ${DATA_DIR} to the folder that contains "
+            f"a folder {self.folder!r} with the files"
         )
 
     def _list_folders(self, root: str | None) -> list[Path]:
+        """Return the folders in which the data set can be."""
         system = [] if root else [SYSTEM_ROOT / self.folder]
         return [self.get_home(root), *system]
 
 
 MAX_BYTES = 4096 * MIB
-"""Of a file that is read into memory whole."""
+"""Largest size of a file that is read into memory as a whole."""
 
 
 @contextlib.contextmanager
 def wrap_read_errors(path: Path, fault: str = "", *errors: type[Exception]) -> Iterator[None]:
-    """Make a UserError of what goes wrong while a file is read; one of `errors` means the fault."""
+    """Raise a UserError for errors while a file is read; for one of `errors` it names the fault."""
     try:
         yield
     except OSError as error:

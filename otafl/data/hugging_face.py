@@ -1,12 +1,12 @@
-"""Read a data set of images or vectors with Hugging Face's library `datasets`, by path or name.
+"""Images or vectors of Hugging Face's library `datasets`, by path or name.
 
-A path is a folder that `save_to_disk` wrote, or one of Parquet, CSV, JSON or image files;
-`owner/name` is a data set of the Hugging Face hub, which the library downloads to its own cache as
-it is first read (HF_HUB_OFFLINE=1 forbids it). Code that comes with a data set is not run: from its
-version 4 on the library has no way to.
+A path is a folder that `save_to_disk` wrote, or one of Parquet, CSV, JSON or image files.
+`owner/name` is a data set of the Hugging Face hub. The library downloads it to its own cache when
+it is first read, unless HF_HUB_OFFLINE=1. Code of a data set is not run: the library cannot do so
+since version 4.
 
-Grey images give x [n, height, width], others [n, 3, height, width], lists of numbers [n, *shape].
-It needs the package datasets, `pip install 'otafl[hf]'`.
+Grey images give x [n, height, width], colour images [n, 3, height, width] and lists of numbers [n,
+*shape]. The package datasets is needed: `pip install 'otafl[hf]'`.
 
 References
 ----------
@@ -31,18 +31,18 @@ from otafl.data.dataset import Bytes, DataSet, Floats, Indices
 from otafl.data.pixels import Scale, scale_images
 
 TESTS = ("test", "validation")
-"""Splits that test if none is named: the first that there is."""
+"""Test splits if none is named, in order of preference."""
 _GREY = ("1", "L", "LA")
-"""Pillow's modes without colour; those below have more than a byte a pixel."""
+"""Pillow's modes without colour. The modes of `_DEEP` have more than one byte per pixel."""
 _DEEP = ("I", "I;16", "I;16B", "F")
 _LISTS = ("List", "LargeList", "Sequence", "Array2D", "Array3D", "Array4D")
-"""Types of columns that may hold vectors."""
+"""Types of columns that can contain vectors."""
 _SHUFFLE = 0
-"""The seed of which samples `hold_out` takes: the same in every trial."""
+"""Seed of the samples that `hold_out` takes, the same in every trial."""
 
 
 class HuggingFace(DataSource):
-    """Find what is the image, and what the label, by the columns' types."""
+    """Data set whose columns of inputs and labels are found by their types."""
 
     example: ClassVar = {"data.dataset": "ylecun/mnist"}
 
@@ -50,26 +50,28 @@ class HuggingFace(DataSource):
     dataset: str = Field(min_length=1)
     """path of a folder, or name on the Hugging Face hub"""
     config: str | None = None
-    """which of a data set's configurations, where it has several"""
+    """configuration of a data set that has several"""
     revision: str | None = None
-    """commit or tag of a data set of the hub; its newest if not given"""
+    """commit or tag of a data set on the hub; the newest if not given"""
     train_split: str = "train"
-    """split that trains"""
+    """split with the training samples"""
     test_split: str | None = None
-    """split that tests; test, else validation, if not given"""
+    """split with the test samples; test if not given, or else validation"""
     hold_out: float | None = Field(None, gt=0, lt=1)
-    """share of the training split that tests in place of a split, drawn once for all trials"""
+    """share of the training split that is used for testing instead of a split, drawn once for all
+    trials"""
     image: str | None = None
-    """column of the images, or of lists of numbers; the only one of its type if not given"""
+    """column of the images or lists of numbers; the only one of its type if not given"""
     label: str | None = None
-    """column of the labels; the only one of class labels, or label, if not given"""
+    """column of the labels; the only one of class labels if not given, or else label"""
     user: str | None = None
-    """column that says whose a sample is, for partition natural"""
+    """column with the user of each sample, for partition natural"""
     pixel_scale: Scale = "unit"
-    """pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, over all pixels or each by
-    itself; lists of numbers stay as they are"""
+    """scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; standardised, over all
+    pixels together or each on its own; lists of numbers are not scaled"""
     image_size: tuple[int, int] | None = None
-    """height and width that images are resized to; they must all have one size if not given"""
+    """height and width in pixels that images are resized to; if not given, all images must have one
+    size"""
 
     @property
     def has_users(self) -> bool:  # type: ignore[override]
@@ -99,35 +101,34 @@ class HuggingFace(DataSource):
             if any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
                 found = datasets.load_from_disk(str(path))
             else:
-                # a bare name could also be one of the library's readers, which unpickles
+                # a bare name can also be a reader of the library, which unpickles
                 where = str(path.absolute()) if path.exists() else self._get_hub_name()
                 found = datasets.load_dataset(where, self.config, revision=self.revision)
         except UserError:
             raise
-        except Exception as error:  # the network's, the files', the library's
+        except Exception as error:  # from the network, the files or the library
             said = " ".join(str(error).split())[:300]
             raise UserError(
                 f"data.dataset: {self.dataset!r} cannot be read ({type(error).__name__}: {said}); "
-                "the path of a folder or the name of a data set of the Hugging Face hub would do"
+                "must be the path of a folder or the name of a data set of the Hugging Face hub"
             ) from error
         return found if isinstance(found, dict) else {"train": found}
 
     def _get_hub_name(self) -> str:
+        """Return the name on the hub. Raises UserError if it is none."""
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", self.dataset):
             raise UserError(
-                f"data.dataset: {self.dataset!r} is neither a folder that is there nor the name of "
-                "a data set of the Hugging Face hub, owner/name, like ylecun/mnist"
+                f"data.dataset: {self.dataset!r} is neither an existing folder nor the name of a "
+                "data set of the Hugging Face hub, owner/name, such as ylecun/mnist"
             )
         return self.dataset
 
     def _select_splits(self, splits: Any) -> tuple[Any, Any]:
-        """Return the samples that train and that test."""
+        """Return the training and the test samples."""
         train = _split(splits, self.train_split, "train_split")
         if self.hold_out is not None:
             if self.test_split is not None:
-                raise UserError(
-                    "data.hold_out: takes the place of data.test_split; give one of the two"
-                )
+                raise UserError("data.hold_out: replaces data.test_split; give one of the two")
             count = round(self.hold_out * len(train))
             order = np.random.default_rng(_SHUFFLE).permutation(len(train))
             return train.select(np.sort(order[count:])), train.select(np.sort(order[:count]))
@@ -135,12 +136,12 @@ class HuggingFace(DataSource):
         if name is None:
             raise UserError(
                 f"data.test_split: {self.dataset!r} has the splits {', '.join(splits)} and none "
-                "for testing; data.hold_out: 0.2 holds a fifth out, or data.test_split names one"
+                "for testing; name one, or use data.hold_out: 0.2 to set a fifth aside"
             )
         return train, _split(splits, name, "test_split")
 
     def _find_image_column(self, part: Any) -> str:
-        """Return the column of the images: named, or the only one that can be it."""
+        """Return the column of the images: the named one, or the only one of a suitable type."""
         if self.image is not None:
             return _check_column(part, self.image, "image")
         kinds = _get_column_types(part)
@@ -149,7 +150,7 @@ class HuggingFace(DataSource):
         return _select_only(images or lists, part, "image", "images or of lists")
 
     def _find_label_column(self, part: Any) -> str:
-        """Return the column of the labels, likewise."""
+        """Return the column of the labels: the named one, or the only one of a suitable type."""
         if self.label is not None:
             return _check_column(part, self.label, "label")
         kinds = _get_column_types(part)
@@ -164,22 +165,23 @@ class HuggingFace(DataSource):
             return self._read_pixels(part[column], column)
         try:
             vectors: Floats = np.asarray(part.with_format("numpy")[column][:], np.float32)
-        except (TypeError, ValueError):  # of several lengths, or no numbers
+        except (TypeError, ValueError):  # lists of several lengths, or not of numbers
             vectors = np.empty(0, np.float32)
         if vectors.ndim < 2:
             raise UserError(
-                f"data.image: the column {column!r} holds {_get_column_types(part)[column]}; "
-                "images, or lists of equally many numbers, would do"
+                f"data.image: the column {column!r} contains {_get_column_types(part)[column]}; "
+                "must be images, or lists of equally many numbers"
             )
         return vectors
 
     def _read_pixels(self, images: Any, column: str) -> Bytes:
+        """Return images of one size as uint8, [n, height, width] or [n, 3, height, width]."""
         grey, wanted, out = None, self.image_size, []
         for image in images:
             if image.mode in _DEEP:
                 raise UserError(
-                    f"data.image: the images of the column {column!r} have more than 8 bits a "
-                    f"colour (Pillow's mode {image.mode}); images of 8 bits would do"
+                    f"data.image: the images of the column {column!r} have more than 8 bits per "
+                    f"colour (Pillow's mode {image.mode}); convert them to 8 bits"
                 )
             grey = image.mode in _GREY if grey is None else grey
             if self.image_size is not None:
@@ -198,10 +200,10 @@ class HuggingFace(DataSource):
 
 
 def _split(found: Any, name: str, key: str) -> Any:
-    """Return the split of this name, which the key gave."""
+    """Return the split that a key names."""
     if name not in found:
         hint = format_suggestion(name, found) or ";"
-        raise UserError(f"data.{key}: there is no split {name!r}{hint} splits: {', '.join(found)}")
+        raise UserError(f"data.{key}: no split {name!r}{hint} splits: {', '.join(found)}")
     return found[name]
 
 
@@ -212,32 +214,34 @@ def _get_column_types(part: Any) -> dict[str, str]:
 
 
 def _check_column(part: Any, name: str, key: str) -> str:
-    """Return the column, if there is one of this name, which the key gave."""
+    """Return the column that a key names, if it exists."""
     if name not in part.features:
         hint = format_suggestion(name, part.features) or ";"
-        raise UserError(
-            f"data.{key}: there is no column {name!r}{hint} columns: {_format_columns(part)}"
-        )
+        raise UserError(f"data.{key}: no column {name!r}{hint} columns: {_format_columns(part)}")
     return name
 
 
 def _select_only(columns: Sequence[str], part: Any, key: str, description: str) -> str:
-    """Return the only column that was found for a key."""
+    """Return the only column found for a key."""
     if len(columns) != 1:
         raise UserError(
-            f"data.{key}: must be given, as {len(columns) or 'no'} columns are of {description}; "
-            f"columns: {_format_columns(part)}"
+            f"data.{key}: must be given, because {len(columns) or 'no'} columns are of "
+            f"{description}; columns: {_format_columns(part)}"
         )
     return columns[0]
 
 
 def _format_columns(part: Any) -> str:
+    """Format the columns of a split and their types."""
     return ", ".join(f"{name} ({kind})" for name, kind in _get_column_types(part).items())
 
 
 def _encode_labels(train: Any, test: Any, column: str) -> tuple[Indices, Indices, int]:
-    """Return the labels of both splits as numbers from 0 on, and how many classes there are: as
-    many as the column says, else one more than the largest number, else one for each text."""
+    """Return the labels of both splits as numbers from 0 on, and the number of classes.
+
+    The number of classes is that of the column, or else the largest label plus one; texts are
+    numbered.
+    """
     kind = train.features[column]
     y_train, y_test = (np.asarray(part[column][:]) for part in (train, test))
     kinds = {y_train.dtype.kind, y_test.dtype.kind} if y_train.ndim == 1 else set()
@@ -245,22 +249,22 @@ def _encode_labels(train: Any, test: Any, column: str) -> tuple[Indices, Indices
         return _encode_values(y_train, y_test)
     if not kinds or not kinds <= set("iub"):
         raise UserError(
-            f"data.label: the column {column!r} holds {_get_column_types(train)[column]}, or "
-            "nothing in some rows; whole numbers or texts would do"
+            f"data.label: the column {column!r} contains {_get_column_types(train)[column]}, or "
+            "nothing in some rows; must be whole numbers or texts"
         )
     y_train, y_test = (y.astype(np.int64) for y in (y_train, y_test))
     least = min(y.min(initial=0) for y in (y_train, y_test))
     if least < 0:
         raise UserError(
-            f"data.label: the column {column!r} has labels of {least}, which samples without one "
-            "have; another split would do"
+            f"data.label: the column {column!r} has labels of {least}, which mark samples without "
+            "a label; use another split"
         )
     most = max(y.max(initial=0) for y in (y_train, y_test))
     return y_train, y_test, int(getattr(kind, "num_classes", most + 1))
 
 
 def _encode_values(train: Any, test: Any) -> tuple[Indices, Indices, int]:
-    """Return values as numbers, equal ones as the same, and how many there are."""
+    """Convert the values of both splits to numbers from 0 on, equal ones alike, and count them."""
     train, test = (np.asarray(part[:]) for part in (train, test))
     values, places = np.unique(np.concatenate([train, test]), return_inverse=True)
     return places[: len(train)], places[len(train) :], len(values)

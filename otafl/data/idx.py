@@ -1,8 +1,11 @@
-"""Read sets of grey images in the IDX format of MNIST's files.
+"""Reader of grey images in the IDX format, in which MNIST is stored.
 
-A file is a big-endian magic number, one 32-bit size for each dimension, then unsigned bytes (LeCun,
-Cortes, Burges, "The MNIST database", file formats). A set is four such files in one folder, gzipped
-or not.
+A file is a big-endian magic number, one 32-bit size for each dimension, and unsigned bytes. A data
+set is four such files in one folder, gzipped or not.
+
+References
+----------
+LeCun, Cortes, Burges, "The MNIST database", section "File formats".
 """
 
 from __future__ import annotations
@@ -28,19 +31,36 @@ from otafl.data.pixels import Scale, scale_images
 PixelScale = Annotated[
     Scale,
     Field(
-        description="pixels in [0, 1]; raw, 0 to 255; signed, in [-1, 1]; standardised, minus the "
-        "mean of all bytes over their deviation + 0.001; or so for each place in the image"
+        description="scale of the pixels: unit, [0, 1]; raw, 0 to 255; signed, [-1, 1]; "
+        "standardised, minus the mean of all pixels and over their deviation + 0.001; "
+        "standardised_per_pixel, the same for each position in the image"
     ),
 ]
-"""The field `pixel_scale` of such a set."""
+"""Type of the field `pixel_scale` of such a data set."""
 
 _MAGIC = {"labels": 0x0801, "images": 0x0803}  # unsigned bytes, in one dimension and in three
 _GZIP = b"\x1f\x8b"
 
 
 def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -> Files:
-    """Return the files of a set. md5: of the official ones, by file name: training images, training
-    labels, test images, test labels."""
+    """Return the files of a data set in this format.
+
+    Parameters
+    ----------
+    folder : str
+        Folder of the data set.
+    size : str
+        Size of the downloads, as a text.
+    url : str
+        Address of the folder with the files.
+    md5 : Mapping of str to str
+        File name -> MD5 sum: training images, training labels, test images, test labels.
+
+    Returns
+    -------
+    Files
+        The four files.
+    """
     downloads = tuple(Download(url + file, f"md5:{digest}") for file, digest in md5.items())
 
     def find_missing(folder: Path) -> str | None:
@@ -50,7 +70,7 @@ def make_image_files(folder: str, size: str, url: str, md5: Mapping[str, str]) -
 
 
 def read_set(source: Any) -> DataSet:
-    """Return such a set with its official split, x [n, pixels]."""
+    """Read a data set in this format with its official split, x [n, pixels]."""
     folder = source.files.locate(source.name, source.root)
     names = [download.file for download in source.files.downloads]
     paths = [path for path in (_find_file(folder / name) for name in names) if path is not None]
@@ -58,44 +78,62 @@ def read_set(source: Any) -> DataSet:
     test, y_test = _read_pair(*paths[2:])
     if train.shape[1] != test.shape[1]:
         raise UserError(
-            f"{paths[0]} holds images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
+            f"{paths[0]} has images of {train.shape[1]} pixels but {paths[2]} of {test.shape[1]}"
         )
     x_train, x_test, black = scale_images(train, test, source.pixel_scale)
     return DataSet(x_train, y_train, x_test, y_test, source.classes, black=black)
 
 
 def _find_file(path: Path) -> Path | None:
-    """Return the file, gzipped or unpacked."""
+    """Return the path of a file, gzipped or unpacked."""
     return next((p for p in (path, path.with_suffix("")) if p.is_file()), None)
 
 
 def _read_pair(images: Path, labels: Path) -> tuple[Bytes, Indices]:
+    """Read images [n, pixels] and their labels [n]."""
     pixels, y = read(images, "images"), read(labels, "labels")
     if len(pixels) != len(y):
-        raise UserError(f"{images} holds {len(pixels)} images but {labels} {len(y)} labels")
+        raise UserError(f"{images} has {len(pixels)} images but {labels} has {len(y)} labels")
     return pixels, y.astype(np.int64)
 
 
 def read(path: Path, kind: str) -> Bytes:
-    """Return images [n, rows * columns] or labels [n], uint8, read-only, of a plain or gzipped
-    file. Raises UserError if it is not exactly an IDX file of this kind."""
+    """Read a plain or gzipped IDX file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kind : str
+        "images" or "labels".
+
+    Returns
+    -------
+    ndarray, uint8
+        Images [n, rows * columns] or labels [n], read-only.
+
+    Raises
+    ------
+    UserError
+        If the file is not exactly an IDX file of this kind.
+    """
     content, magic = _read_content(path), _MAGIC[kind]
     dimensions = magic & 0xFF
     header = 4 + 4 * dimensions
     if len(content) < header:
-        raise UserError(f"{path}: truncated, {len(content)} bytes are less than an IDX header")
+        raise UserError(f"{path}: truncated: {len(content)} bytes are less than an IDX header")
     found, *sizes = struct.unpack(f">{1 + dimensions}I", content[:header])
     if found != magic:
         raise UserError(
-            f"{path}: not an IDX file of {kind}: its magic number is 0x{found:08x}, "
-            f"not 0x{magic:08x}"
+            f"{path}: not an IDX file of {kind}: the magic number is 0x{found:08x}; "
+            f"must be 0x{magic:08x}"
         )
     expected, held = math.prod(sizes), len(content) - header
     if held != expected:
         fault = "truncated" if held < expected else "too long"
         shape = " x ".join(str(size) for size in sizes)
         raise UserError(
-            f"{path}: {fault}, its header announces {shape} = {expected} bytes of {kind} and "
+            f"{path}: {fault}: its header announces {shape} = {expected} bytes of {kind}, and "
             f"{held} follow"
         )
     values = np.frombuffer(content, np.uint8, offset=header)
@@ -103,6 +141,7 @@ def read(path: Path, kind: str) -> Bytes:
 
 
 def _read_content(path: Path) -> bytes:
+    """Return the bytes of a plain or gzipped file."""
     with wrap_read_errors(path):
         content = read_bytes(path, MAX_BYTES)
     if content[:2] == _GZIP:
@@ -111,5 +150,5 @@ def _read_content(path: Path) -> bytes:
         except (OSError, EOFError, zlib.error) as error:
             raise UserError(f"{path}: truncated or corrupt gzip file: {error}") from error
     if path.suffix == ".gz":
-        raise UserError(f"{path}: its name ends in .gz but it is not a gzip file")
+        raise UserError(f"{path}: the name ends in .gz, but the file is no gzip file")
     return content

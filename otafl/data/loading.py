@@ -1,4 +1,4 @@
-"""Load the data set that a section `data` names, and choose what trains, validates and tests."""
+"""Loading of the data set of a section `data`, with its training, test and validation samples."""
 
 from __future__ import annotations
 
@@ -18,12 +18,27 @@ from otafl.user_code.sources import Sources
 
 
 def load(source: DataSource) -> DataSet:
-    """Return the data set that a section `data` names, split as it asks, the same for every trial.
+    """Load the data set that a section `data` names, with the split that it asks for.
 
-    The test set is chosen, then the first `train_samples` of the training samples are kept, then
-    the last share of those is held out for validation. With `test: per_device` the test samples
-    come after the training samples, and each trial's devices have their own. Raises UserError if it
-    cannot be had.
+    The split is the same for every trial. The test set is chosen first. Then the first
+    `train_samples` training samples are kept, and the last share of these is set aside for
+    validation. With `test: per_device`, the test samples follow the training samples, and each
+    trial's devices have their own.
+
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+
+    Returns
+    -------
+    DataSet
+        Samples with their split.
+
+    Raises
+    ------
+    UserError
+        If the data set cannot be read or split.
     """
     data = check_dataset(source.read(), source.name)
     sizes = split(source, len(data.y_train), len(data.y_test), len(data.y_validation))
@@ -37,41 +52,58 @@ def load(source: DataSource) -> DataSet:
 
 
 class SplitSizes(NamedTuple):
-    """Count the samples that a scenario's devices train on, and those held out."""
+    """Number of training samples of all devices, and of the validation samples set aside."""
 
     train: int
     validation: int
 
 
 def split(source: DataSource, train: int, test: int, validation: int = 0) -> SplitSizes:
-    """Return how a section splits a data set of so many samples, which need not be read for it.
-    Raises UserError where it cannot be split so."""
+    """Return the sizes of a section's split, for a data set that need not be read.
+
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+    train, test, validation : int
+        Number of samples of the data set.
+
+    Returns
+    -------
+    SplitSizes
+        Number of training and validation samples.
+
+    Raises
+    ------
+    UserError
+        If so many samples cannot be split so.
+    """
     if source.test == "train_tail":
         if train - test < 1:
             raise UserError(
-                f"data.test: train_tail takes {test} of the {train} training samples; none would "
-                "be left, use official"
+                f"data.test: train_tail takes {test} of the {train} training samples and leaves "
+                "none; use official"
             )
         train -= test
     if source.train_samples is not None:
         if source.train_samples > train:
             raise UserError(
-                f"data.train_samples: {source.train_samples} is more than the {train} training "
-                "samples there are"
+                f"data.train_samples: got {source.train_samples}; must be at most {train}, the "
+                "number of training samples"
             )
         train = source.train_samples
     if source.test == "per_device":
         if validation:
             raise UserError(
-                f"data.test: per_device deals out all samples, and the data set brings "
-                f"{validation} validation samples of its own; official would do"
+                f"data.test: per_device partitions all samples, but the data set has {validation} "
+                "validation samples of its own; use official"
             )
         return SplitSizes(train + test, 0)
     if source.validation == 0:
         return SplitSizes(train, validation)
     if validation:
         raise UserError(
-            f"data.validation: the data set brings {validation} validation samples of its own; "
+            f"data.validation: the data set has {validation} validation samples of its own; "
             "leave the key out"
         )
     held = round(source.validation * train)
@@ -84,7 +116,7 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Spl
 
 
 def load_cached(source: DataSource) -> DataSet:
-    """Return `load`'s data set. The last two are kept: the stacks of a sweep share them."""
+    """Load a data set as `load` does, and cache the last two, which the stacks of a sweep share."""
     own: Sources = {}
     if isinstance(source, CustomPart):
         own = loading.hash_sources(source.name, "data.name")
@@ -92,12 +124,15 @@ def load_cached(source: DataSource) -> DataSet:
 
 
 def compute_fingerprint(source: DataSource) -> str:
-    """Return a checksum of `load_cached`'s samples and labels, by which two runs tell whether they
-    had the same; it protects from accidents only, at 1 GB a second."""
+    """Compute a checksum of the samples and labels of `load_cached`.
+
+    It shows whether two runs had the same data. It detects accidents, not intent, at 1 GB a second.
+    """
     return _hash_dataset(load_cached(source))
 
 
 def _hash_dataset(data: DataSet) -> str:
+    """Return the CRC-32 of all arrays and their shapes."""
     found = 0
     for value in vars(data).values():
         if isinstance(value, np.ndarray):
@@ -108,12 +143,12 @@ def _hash_dataset(data: DataSet) -> str:
 
 @functools.lru_cache(maxsize=2)
 def _load_from_cache(source: DataSource, files: tuple[tuple[str, str], ...]) -> DataSet:
-    """Return the data set of a section, which a module of the user's may have read."""
+    """Return the data set of a section, which may depend on files of a user's module."""
     return load(source)
 
 
 def _keep_first(data: DataSet, keep: int) -> DataSet:
-    """Keep the first training samples only."""
+    """Keep only the first training samples."""
     owner = None if data.owner is None else data.owner[:keep]
     time = None if data.time is None else data.time[:keep]
     x, y = data.x_train[:keep], data.y_train[:keep]
@@ -121,7 +156,7 @@ def _keep_first(data: DataSet, keep: int) -> DataSet:
 
 
 def _split_tail_as_test(data: DataSet) -> DataSet:
-    """Make the last training samples the test samples, as many as there are now."""
+    """Use the last training samples as test samples, as many as there are now."""
     keep = len(data.y_train) - len(data.y_test)
     return replace(
         _keep_first(data, keep),
@@ -133,7 +168,7 @@ def _split_tail_as_test(data: DataSet) -> DataSet:
 
 
 def _pool_splits(data: DataSet) -> DataSet:
-    """Make all samples training samples, those of the test set last."""
+    """Use all samples as training samples, those of the test set last."""
     owner = None
     if data.owner is not None and data.owner_test is not None:
         owner = np.concatenate([data.owner, data.owner_test])
@@ -154,7 +189,7 @@ def _pool_splits(data: DataSet) -> DataSet:
 
 
 def _split_validation(data: DataSet, keep: int) -> DataSet:
-    """Make what follows the first training samples the validation samples."""
+    """Use the training samples after the first `keep` as validation samples."""
     return replace(
         _keep_first(data, keep),
         x_validation=data.x_train[keep:],

@@ -1,4 +1,4 @@
-"""Read 60,000 + 10,000 handwritten digits of 28x28 pixels (MNIST).
+"""MNIST: 60,000 + 10,000 handwritten digits of 28x28 pixels.
 
 References
 ----------
@@ -17,7 +17,7 @@ from otafl.data.idx import PixelScale, make_image_files, read_set
 
 
 class Mnist(DataSource):
-    """Give x [n, 784], grey, with the official split."""
+    """Samples x [n, 784] in grey, with the official split."""
 
     files: ClassVar[Files] = make_image_files(
         folder="mnist",

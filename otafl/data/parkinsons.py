@@ -49,7 +49,7 @@ def _find_missing(folder: Path) -> str | None:
 
 
 class Parkinsons(DataSource):
-    """Give x [n, 14], 16 with copies, and y [n, 1], person by person in the order of time."""
+    """Samples x [n, 14], 16 with copies, and scores y [n, 1], by person in the order of time."""
 
     files: ClassVar[Files] = Files(
         "parkinsons",
@@ -137,8 +137,10 @@ def _standardise(values: np.ndarray, train: np.ndarray) -> np.ndarray:
 
 
 def _read_table(path: Path, columns: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Return the named columns [n] of a comma-separated file. Raises UserError if one is missing
-    or has something else than numbers."""
+    """Return the named columns [n] of a comma-separated file.
+
+    Raises UserError if one is missing or has something else than numbers.
+    """
     with (
         wrap_read_errors(path, "not a CSV file", csv.Error, UnicodeDecodeError),
         open_regular(path) as raw,

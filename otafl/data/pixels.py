@@ -1,4 +1,4 @@
-"""Scale images that are stored as bytes."""
+"""Scaling of images that are stored as bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,25 @@ from otafl.data.dataset import Bytes, Floats
 Scale = Literal["unit", "raw", "signed", "standardised", "standardised_per_pixel"]
 Doubles = NDArray[np.float64]
 
-_SPREAD = 0.001  # added to a deviation of bytes in Shi et al. 2023; a constant pixel has none
+_SPREAD = 0.001  # added to a deviation of bytes (Shi et al. 2023), which is 0 for a constant pixel
 
 
 def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Floats, Floats]:
-    """Return training and test images [n, ...] as float32, and what a black pixel is then.
+    """Scale training and test images.
 
-    unit: in [0, 1]; raw: 0 to 255; signed: in [-1, 1]; standardised: minus the mean of all pixels
-    of both sets, over their deviation plus 0.001; standardised_per_pixel: so for each place in the
-    image.
+    Parameters
+    ----------
+    train, test : ndarray, uint8 [n, ...]
+        Images.
+    scale : str
+        Scale of the pixels. unit: [0, 1]; raw: 0 to 255; signed: [-1, 1]; standardised: minus the
+        mean of all pixels of both sets, over their deviation + 0.001; standardised_per_pixel: the
+        same for each position in the image.
+
+    Returns
+    -------
+    tuple of three ndarray, float32
+        Training images, test images, and the value of a black pixel.
     """
     if scale.startswith("standardised"):
         moments = _compute_moments if scale == "standardised" else _compute_pixel_moments
@@ -40,8 +50,20 @@ def scale_images(train: Bytes, test: Bytes, scale: Scale) -> tuple[Floats, Float
 def shift_and_scale(
     train: Bytes | Floats, test: Bytes | Floats, mean: Doubles, factor: Doubles
 ) -> tuple[Floats, Floats, Floats]:
-    """Return training and test images minus the mean, times the factor, and what a black pixel is
-    then. Images that are float32 already are changed in place."""
+    """Subtract the mean from images and multiply by the factor.
+
+    Parameters
+    ----------
+    train, test : ndarray, uint8 or float32 [n, ...]
+        Images; float32 arrays are changed in place.
+    mean, factor : ndarray, float64
+        Numbers that broadcast to an image.
+
+    Returns
+    -------
+    tuple of three ndarray, float32
+        Training images, test images, and the value of a black pixel.
+    """
     shift, factor = mean.astype(np.float32), factor.astype(np.float32)
     x_train, x_test = (part.astype(np.float32, copy=False) for part in (train, test))
     for x in (x_train, x_test):
@@ -51,7 +73,7 @@ def shift_and_scale(
 
 
 def _compute_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
-    """Return mean and deviation of all pixels, exact by their histogram."""
+    """Compute mean and deviation of all pixels, exactly from their histogram."""
     counts = sum(np.bincount(part.ravel(), minlength=256) for part in (train, test))
     share = counts / np.sum(counts)
     value = np.arange(256.0)
@@ -60,7 +82,7 @@ def _compute_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
 
 
 def _compute_pixel_moments(train: Bytes, test: Bytes) -> tuple[Doubles, Doubles]:
-    """Return mean and deviation of each pixel, from exact sums."""
+    """Compute mean and deviation of each pixel, from exact sums."""
     count = len(train) + len(test)
     first = sum(part.sum(0, dtype=np.int64) for part in (train, test)) / count
     squares = (np.square(part, dtype=np.uint32) for part in (train, test))

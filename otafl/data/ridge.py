@@ -26,7 +26,7 @@ from otafl.losses.base import Labels
 
 
 class Ridge(DataSource):
-    """Give x [n, features] and y [n, 1], user by user."""
+    """Samples x [n, features] and values y [n, 1], user by user."""
 
     ships_with: ClassVar[str] = "otafl"
     has_users: ClassVar[bool] = True
@@ -94,8 +94,10 @@ class Ridge(DataSource):
         return DataSet(x_train, y_train, x_test, y_test, owner=owner, owner_test=owner_test)
 
     def _whiten(self, x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return the matrix [features, features] after which samples x [n, features] have the
-        second moment with the eigenvalues asked for; of fewer samples, one near to it."""
+        """Return the matrix that gives samples x [n, features] the requested second moment.
+
+        If there are fewer samples than features, the moment is near to it.
+        """
         moment = x.T @ x / len(x)
         values, vectors = np.linalg.eigh(moment)
         inverse = np.where(values > 1e-12 * values.max(), 1.0 / np.sqrt(values.clip(1e-300)), 0.0)

@@ -1,4 +1,4 @@
-"""Hold who has which samples, in two arrays: a population of a million needs no object a device."""
+"""Samples of all devices in two arrays, without an object for each device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from otafl.data.dataset import Indices
 
 
 class SampleAssignment(Sequence[Indices]):
-    """Hold the samples of K devices, as places in a data set.
+    """Samples of K devices, as indices in a data set.
 
     Parameters
     ----------
-    sample_index : [n] int64, those of the first device, then those of the second, and so on.
-    counts : [K] int64, how many each device has.
+    sample_index : ndarray, int64 [n]
+        Indices of the samples of the first device, then of the second, and so on.
+    counts : ndarray, int64 [K]
+        Number of samples of each device.
     """
 
     def __init__(self, sample_index: Indices, counts: Indices) -> None:
@@ -25,7 +27,7 @@ class SampleAssignment(Sequence[Indices]):
 
     @staticmethod
     def from_parts(parts: Sequence[Indices]) -> SampleAssignment:
-        """Return the parts of the devices, [K] arrays, side by side."""
+        """Join the parts of K devices, one array each."""
         if isinstance(parts, SampleAssignment):
             return parts
         counts = np.fromiter(map(len, parts), np.int64, len(parts))
@@ -33,7 +35,7 @@ class SampleAssignment(Sequence[Indices]):
 
     @staticmethod
     def split_evenly(sample_index: Indices, num_devices: int) -> SampleAssignment:
-        """Cut places into parts whose sizes differ by at most one, the larger ones first."""
+        """Split indices into parts whose sizes differ by at most one, the larger ones first."""
         each, more = divmod(len(sample_index), num_devices)
         return SampleAssignment(
             sample_index, each + (np.arange(num_devices) < more).astype(np.int64)
@@ -43,7 +45,7 @@ class SampleAssignment(Sequence[Indices]):
     def group_by_device(
         sample_index: Indices, device: Indices, num_devices: int
     ) -> SampleAssignment:
-        """Give each place [n] to its device [n], in the order of the places."""
+        """Assign each index [n] to its device [n], in the order of the indices."""
         order = np.argsort(device, kind="stable")
         return SampleAssignment(sample_index[order], np.bincount(device, minlength=num_devices))
 
@@ -64,27 +66,26 @@ class SampleAssignment(Sequence[Indices]):
         return len(self.counts)
 
     def slice_parts(self, first: Indices, counts: Indices) -> SampleAssignment:
-        """Return of each device the samples from its first [K] on, so many [K]."""
+        """Return `counts` [K] samples of each device, from its sample `first` [K] on."""
         return SampleAssignment(
             self.sample_index[concatenate_ranges(self.starts + first, counts)], counts
         )
 
     def split(self, devices: int) -> list[SampleAssignment]:
-        """Return the parts of each so many devices."""
+        """Split into consecutive groups of so many devices."""
         if devices == len(self):
             return [self]
         firsts = range(0, len(self), devices)
         return [SampleAssignment.from_parts(self[first : first + devices]) for first in firsts]
 
     def pad(self, width: int) -> Indices:
-        """Return the places as rows [K, width], padded with a device's first one."""
+        """Return a table [K, width] of the indices, padded with each device's first one."""
         column = np.arange(width)
         held = np.where(column < self.counts[:, None], column, 0)
         return self.sample_index[self.starts[:, None] + held]
 
 
 def concatenate_ranges(starts: Indices, counts: Indices) -> Indices:
-    """Return the whole numbers start, start + 1, ... of each span, so many each, one after the
-    other."""
+    """Concatenate the ranges start, start + 1, ... of given starts and counts."""
     ahead = np.cumsum(counts) - counts
     return np.repeat(starts - ahead, counts) + np.arange(counts.sum())

@@ -1,10 +1,11 @@
-"""Read 1,600,000 positive and negative tweets of 659,775 users as word vectors (Sent140).
+"""Sent140: 1,600,000 positive and negative tweets of 659,775 users, as word vectors.
 
-A tweet is positive or negative by the emoticons that it had. The files are either LEAF's JSON files
+A tweet is positive or negative by the emoticons that it contained. The files are LEAF's JSON files
 in the folder sent140, or the authors' own file of training tweets, which `otafl data get`
-downloads; GloVe's vectors of 50 numbers, glove.6B.50d.txt (a line for each word, the word and its
-numbers), lie beside them and are not trained. A sample is [length, 50], zero for a word that GloVe
-does not have and after the last: 25 words take 5 kB, a twentieth of the tweets 400 MB.
+downloads. GloVe's vectors of 50 numbers, glove.6B.50d.txt, are in the same folder and are not
+trained. The file has a line for each word, with the word and its numbers. A sample is [length, 50],
+and zero after the last word or for a word without a vector. 25 words take 5 kB, and a twentieth of
+the tweets takes 400 MB.
 
 References
 ----------
@@ -40,13 +41,14 @@ from otafl.data.files import Download, Files, Root, wrap_read_errors
 _TWEETS = "training.1600000.processed.noemoticon.csv"
 _VECTORS = "glove.6B.50d.txt"
 _WIDTH = 50
-_TEXT = 4  # the text's place in a sample of LEAF: id, date, query, user, text
+_TEXT = 4  # position of the text in a sample of LEAF: id, date, query, user, text
 _COLUMNS = ("polarity", "id", "date", "query", "user", "text")
 _POLARITY = {"0": 0, "4": 1}
 _WORD = re.compile(r"[\w']+|[.,!?;]")
 
 
 def _find_missing(folder: Path) -> str | None:
+    """Return the name of a file that the folder lacks, or None."""
     if not (folder / _VECTORS).is_file():
         return _VECTORS
     there = leaf.find_folder(folder) is not None or (folder / _TWEETS).is_file()
@@ -54,7 +56,7 @@ def _find_missing(folder: Path) -> str | None:
 
 
 class Sent140(DataSource):
-    """Give x [n, length, 50], the vectors of a tweet's first words; y 1 where it is positive."""
+    """Samples x [n, length, 50], the vectors of a tweet's first words; y is 1 if it is positive."""
 
     files: ClassVar[Files] = Files(
         "sent140",
@@ -82,7 +84,7 @@ class Sent140(DataSource):
     min_samples: leaf.MinSamples = 3
     sample_seed: leaf.SampleSeed = 0
     length: int = Field(25, ge=1)
-    """words of a tweet; what follows is cut off"""
+    """number of words of a tweet; the words after it are cut off"""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -105,11 +107,32 @@ class Sent140(DataSource):
 
 
 def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[str, int], Floats]:
-    """Return the place of each of the words that the file has, and the table [1 + found, width],
-    whose place 0 is zero for what it does not have. Raises UserError if a line is anything else."""
+    """Read the vectors of given words from a file of GloVe.
+
+    Parameters
+    ----------
+    path : Path
+        File with a word and its numbers in each line.
+    words : Collection of str
+        Words to look up.
+    width : int
+        Numbers of a vector.
+
+    Returns
+    -------
+    places : dict of str to int
+        Row of each word found in the table.
+    table : ndarray, float32 [1 + found, width]
+        Vectors; row 0 is zero, for words that the file does not have.
+
+    Raises
+    ------
+    UserError
+        If a line is not a word and so many numbers.
+    """
     places: dict[str, int] = {}
     rows = [np.zeros(width, np.float32)]
-    # no text, no numbers, or the wrong number of them
+    # a ValueError means no text, no numbers, or the wrong number of them
     with (
         wrap_read_errors(path, "not a file of GloVe vectors", ValueError),
         open_regular(path) as file,
@@ -117,7 +140,7 @@ def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[s
         for number, line in enumerate(file, 1):
             values = line.split(b" ")
             if len(values) != width + 1:
-                raise ValueError(f"line {number} has {len(values) - 1} numbers, not {width}")
+                raise ValueError(f"line {number} has {len(values) - 1} numbers; must be {width}")
             word = values[0].decode()
             if word in words and word not in places:
                 places[word] = len(rows)
@@ -126,13 +149,14 @@ def read_vectors(path: Path, words: Collection[str], width: int) -> tuple[dict[s
 
 
 def tokenise(text: str, max_tokens: int) -> list[str]:
-    """Return the first words and marks of a text, in lower case."""
+    """Return the first words and punctuation marks of a text, in lower case."""
     return list(itertools.islice((m.group() for m in _WORD.finditer(text.lower())), max_tokens))
 
 
 def _embed_tokens(
     texts: list[list[str]], token_index: dict[str, int], table: Floats, length: int
 ) -> Floats:
+    """Return the vectors of the texts' words, [n, length, width]."""
     index = np.zeros((len(texts), length), np.int64)
     for row, text in zip(index, texts, strict=True):
         row[: len(text)] = [token_index.get(word, 0) for word in text]
@@ -140,14 +164,15 @@ def _embed_tokens(
 
 
 def _extract_texts(samples: list[Any]) -> NDArray[Any]:
+    """Return the texts of LEAF's samples."""
     texts = [sample[_TEXT] for sample in samples if len(sample) > _TEXT]
     if len(texts) < len(samples) or not all(isinstance(text, str) for text in texts):
-        raise ValueError("its 'x' are not tweets, each a list of id, date, query, user and text")
+        raise ValueError("'x' must be tweets, each a list of id, date, query, user and text")
     return _to_object_array(texts)
 
 
 def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
-    """Return user -> text and label of each tweet of the authors' file."""
+    """Return user -> text and label of each tweet in the authors' file."""
     tweets: dict[str, list[tuple[str, int]]] = defaultdict(list)
     with (
         wrap_read_errors(path, "not a CSV file", csv.Error),
@@ -157,7 +182,7 @@ def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
         for number, row in enumerate(csv.reader(file), 1):
             if len(row) != len(_COLUMNS) or row[0] not in _POLARITY:
                 raise UserError(
-                    f"{path}: tweet {number} is not {', '.join(_COLUMNS)} with a polarity of 0 or 4"
+                    f"{path}: tweet {number} must be {', '.join(_COLUMNS)}, with polarity 0 or 4"
                 )
             tweets[row[4]].append((row[5], _POLARITY[row[0]]))
     return tweets
@@ -165,8 +190,10 @@ def _read_tweets(path: Path) -> dict[str, list[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _open_authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf.Opened]:
-    """Open the authors' file, with its users in alphabetical order, as LEAF makes them; their few
-    test tweets, which have users of their own, are left out."""
+    """Open the authors' file, with its users in alphabetical order as in LEAF.
+
+    The few test tweets of the authors are left out, because they have users of their own.
+    """
     users = [tweets for _, tweets in sorted(_read_tweets(folder / _TWEETS).items())]
 
     def read_user(index: int) -> leaf.User:
@@ -177,6 +204,7 @@ def _open_authors(folder: Path, generator: np.random.Generator) -> Iterator[leaf
 
 
 def _to_object_array(texts: Sequence[str]) -> NDArray[Any]:
+    """Return texts as an array [n] of objects."""
     column = np.empty(len(texts), object)
     column[:] = texts
     return column

@@ -41,7 +41,7 @@ def _find_missing(folder: Path) -> str | None:
 
 
 class Shakespeare(DataSource):
-    """Give x and y [n, seq_len], places in the alphabet, speaker by speaker in the text's order."""
+    """Sequences x and y [n, seq_len] of places in the alphabet, by speaker in the text's order."""
 
     files: ClassVar[Files] = Files(
         "shakespeare",

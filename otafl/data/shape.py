@@ -23,9 +23,17 @@ def read_shape(source: DataSource) -> DataShape:
 
 
 def get_declared_shape(source: DataSource) -> DataShape | None:
-    """Return the shape that a data set declares before it is read, or None.
+    """Return the shape that a data set declares before it is read.
 
-    The number of samples is 0 where only that is unknown.
+    Parameters
+    ----------
+    source : DataSource
+        Section `data`.
+
+    Returns
+    -------
+    DataShape, optional
+        The shape, with 0 samples if only their number is unknown; None if the set declares none.
 
     Raises
     ------

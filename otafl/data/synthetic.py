@@ -1,4 +1,4 @@
-"""Make samples of the shape that a data set declares up, for where only shapes matter."""
+"""Synthetic samples with the declared shape of a data set, where only shapes matter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from otafl.data.dataset import DataSet, Labelled
 from otafl.data.training_data import TrainingData
 
 SAMPLES_PER_CLASS = 2
-"""Samples of each class, which all devices hold."""
+"""Number of samples of each class, the same ones on all devices."""
 
 
 def build_synthetic(
@@ -26,7 +26,7 @@ def build_synthetic(
     streams: Streams,
     whole: Streams | None = None,
 ) -> Samples:
-    """Return made-up samples, as `otafl.data.build` does those of a data set that are read."""
+    """Return synthetic samples by device, with the arguments of `otafl.data.build`."""
     source = sections[0]
     shape, classes = source.input_shape, source.classes
     assert shape is not None

@@ -1,9 +1,9 @@
-"""Draw the minibatches of local work, for all devices of all trials of a stack at once.
+"""Minibatches of local work, for all devices of all trials of a stack.
 
 A minibatch is a uniform draw without replacement from a device's samples, independent of every
-other round, step and draw. Its numbers depend on (seed, trial, device, round, step, draw) only: not
-on who else takes part, on how the cohort is cut into chunks, on the number of steps, nor on how
-far ahead they are drawn.
+other round, step and draw. Its random numbers depend only on seed, trial, device, round, step and
+draw. They do not depend on the other participants, the chunks of the cohort, the number of steps,
+or how many rounds are drawn at once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,38 @@ from otafl.data.device_splits import count_classes
 MINIBATCH = declare_family("minibatch", __name__)
 
 _ROUNDS_AHEAD = 64
-_NUMBERS_AHEAD = 2**18  # a block's temporaries then fit the processor's cache
-_FEW_NUMBERS = 2**12  # so many cost less to compute than one draw's operations to dispatch
+_NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
+_FEW_NUMBERS = 2**12  # computing so many takes less time than dispatching a draw's operations
 
 
 class TrainingData:
-    """Hold the training samples, and who has which.
+    """Training samples of S trials over K devices.
 
-    x: [n, *shape], y: [n] int64, or labels [n, outputs] of another kind. index: [S, K, n_max],
-    count: [S, K] int64, as `shares.pack` makes them. augment: what is done to the images of a
-    minibatch.
+    Parameters
+    ----------
+    x : Tensor, [n, *shape]
+        Samples of all devices.
+    y : Tensor
+        Their labels, int64 [n] of classes, [n, outputs] of values or [n, length] of tokens.
+    index : Tensor, int64 [S, K, n_max]
+        Indices of each device's samples, padded, from `device_splits.pack`.
+    count : Tensor, int64 [S, K]
+        Number of samples of each device.
+    classes : int
+        Number of classes.
+    streams : Streams
+        Random streams of the S trials.
+    batch_size : int
+        Samples of a minibatch, B.
+    steps : int
+        Local steps of a round.
+    augment : Augmentation, optional
+        Augmentation of the images of minibatches.
+
+    Raises
+    ------
+    ValueError
+        If shapes, counts or indices do not fit.
     """
 
     def __init__(
@@ -48,15 +70,17 @@ class TrainingData:
     ) -> None:
         if index.shape[:2] != count.shape or len(count) != streams.num_trials:
             raise ValueError(
-                f"index {list(index.shape)} and count {list(count.shape)} do not fit "
-                f"{streams.num_trials} trials"
+                f"index {list(index.shape)} and count {list(count.shape)} must be [S, K, n_max] "
+                f"and [S, K] for S = {streams.num_trials} trials"
             )
         if batch_size < 1 or steps < 1:
-            raise ValueError(f"batches of {batch_size} in {steps} steps: both must be at least 1")
+            raise ValueError(
+                f"batch_size and steps: got {batch_size} and {steps}; must be at least 1"
+            )
         if count.min() < 1 or count.max() > index.shape[2]:
-            raise ValueError(f"counts must be in 1..{index.shape[2]}")
+            raise ValueError(f"count: must be in 1..{index.shape[2]}")
         if index.min() < 0 or index.max() >= len(y):
-            raise ValueError(f"indices must be in 0..{len(y) - 1}")
+            raise ValueError(f"index: must be in 0..{len(y) - 1}")
         place = streams.device
         self.x, self.y = x.to(place).contiguous(), y.to(place)
         self._rows = self.x.flatten(1)
@@ -74,7 +98,7 @@ class TrainingData:
 
     @functools.cached_property
     def _all_pairs(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return every pair of trial and device: its cell, and both, [S * K] each."""
+        """Every pair of trial and device: its flat index, trial and device, [S * K] each."""
         cells = torch.arange(self.num_trials * self.num_devices, device=self.count.device)
         return cells, cells // self.num_devices, cells % self.num_devices
 
@@ -83,7 +107,7 @@ class TrainingData:
         return CohortData(self, round, cohort)
 
     def draw_ahead(self, round: int, step: int, draw: int) -> Tensor:
-        """Return [S * K, B] int64 samples of the whole population, out of a block of rounds."""
+        """Return a step's samples [S * K, B] int64 of the population, from a block of rounds."""
         first, block = self._drawn_ahead.get(draw, (0, ()))
         place = (round - first) * self.steps + step
         if not 0 <= place < len(block):
@@ -94,23 +118,44 @@ class TrainingData:
         return block[place]
 
     def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
-        """Draw a minibatch of training samples for rows cell [n], for a model's fine-tuning before
-        it is tested: none of the minibatches of local work."""
+        """Draw a minibatch of the rows flat_index [n] for fine-tuning before a test.
+
+        It is independent of the minibatches of local work.
+        """
         ticks = _make_step_keys(round, 1, step, step + 1, flat_index.device)
         pair = flat_index // self.num_devices, flat_index % self.num_devices
         sample = self.draw_samples(ticks, flat_index, *pair, "test")[0]
         return self.gather(sample, self.compute_batch_weight(flat_index))
 
     def uses_lookahead(self, cohort: Cohort) -> bool:
-        """Say whether to draw for the whole population and several rounds at once: where it all
-        takes part, or is small."""
-        everybody = cohort.num_rows == self.num_trials * self.num_devices
-        return self._ahead > 1 and (everybody or self._numbers <= _FEW_NUMBERS)
+        """Return whether to draw for the whole population and several rounds at once.
+
+        This is faster if all devices take part, or if there are few numbers.
+        """
+        has_all_devices = cohort.num_rows == self.num_trials * self.num_devices
+        return self._ahead > 1 and (has_all_devices or self._numbers <= _FEW_NUMBERS)
 
     def draw_samples(
         self, ticks: Tensor, flat_index: Tensor, trial: Tensor, device: Tensor, draw: int | str
     ) -> Tensor:
-        """Draw [T, n, B] int64 samples at the ticks [T] of a round and step, for rows cell [n]."""
+        """Draw the samples of minibatches.
+
+        Parameters
+        ----------
+        ticks : Tensor, int64 [T]
+            Keys of rounds and steps in the random stream.
+        flat_index : Tensor, int64 [n]
+            Rows, as indices in [S * K].
+        trial, device : Tensor, int64 [n]
+            Trial and device of each row.
+        draw : int or str
+            Name of the draw.
+
+        Returns
+        -------
+        Tensor, int64 [T, n, B]
+            Indices of the samples.
+        """
         purpose = MINIBATCH / draw if draw else MINIBATCH
         size = self.batch_size
         uniform = self._streams.draw_device_uniform_rounds(purpose, ticks, trial, device, (size,))
@@ -122,8 +167,11 @@ class TrainingData:
         return self.index.take(position)
 
     def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:
-        """Return the weights [n, B]: 1/n_k on the samples of a device that has fewer than B and 0
-        on its padding, 1/B else; None if every device of the stack has enough."""
+        """Compute the weights [n, B] of the samples of minibatches; None if all are equal.
+
+        A device with n_k < B samples has weight 1/n_k on these and 0 on the padding, other devices
+        1/B.
+        """
         if not self._small:
             return None
         count = self.count[flat_index]
@@ -132,8 +180,7 @@ class TrainingData:
         )
 
     def gather_all(self, flat_index: Tensor) -> Batch:
-        """Return all samples of the rows: x [n, n_max, *shape], padded to the longest of the
-        stack."""
+        """Return all samples of the rows, x [n, n_max, *shape], padded to the stack's longest."""
         sample = self.index[flat_index]
         if self._equal:
             return self.gather(sample, None)
@@ -142,7 +189,7 @@ class TrainingData:
         )
 
     def count_classes(self, flat_index: Tensor) -> Tensor:
-        """Return how many samples of each class the rows have, [n, classes] int64."""
+        """Count the samples of each class of the rows, [n, classes] int64."""
         if self._presence is None:
             self._presence = count_classes(self.y[self.index], self.count, self.classes)
         return self._presence[flat_index]
@@ -153,7 +200,7 @@ class TrainingData:
         return self.y.dim() == 1
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
-        """Return the samples [n, B], fresh copies."""
+        """Return copies of the samples [n, B]."""
         x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
@@ -177,11 +224,29 @@ class CohortData:
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
-        """Return the minibatch of a local step: B samples of each row, all different. A device that
-        has fewer than B gives all it has, padded with weight 0. `draw_index` tells independent ones
-        apart."""
+        """Draw the minibatch of a local step: B different samples of each row.
+
+        A device with fewer than B samples gives all of them, padded with weight 0.
+
+        Parameters
+        ----------
+        step : int
+            Local step.
+        draw_index : int
+            Number of an independent draw of the same step.
+
+        Returns
+        -------
+        Batch
+            Samples x [n, B, *shape], labels and weights.
+
+        Raises
+        ------
+        IndexError
+            If the round has no such step.
+        """
         if not 0 <= step < self.steps:
-            raise IndexError(f"local step {step} of a round of {self.steps}")
+            raise IndexError(f"local step: got {step}; must be in 0..{self.steps - 1}")
         data = self._data
         if self._ahead:
             sample = data.draw_ahead(self.round, step, draw_index).index_select(0, self._flat_index)
@@ -197,11 +262,11 @@ class CohortData:
         )
 
     def load_full_batch(self) -> Batch:
-        """Return all local data: x [n, n_max, *shape], padded with weight 0."""
+        """Return all local data, x [n, n_max, *shape], padded with weight 0."""
         return self._data.gather_all(self._flat_index)
 
     def count_classes(self) -> Tensor:
-        """Return how many samples of each class the rows have, [n, classes] int64."""
+        """Count the samples of each class of the rows, [n, classes] int64."""
         return self._data.count_classes(self._flat_index)
 
     def count_samples(self) -> Tensor:
@@ -214,11 +279,11 @@ class CohortData:
         return self._data.has_classes
 
     def take(self, row_index: Tensor) -> CohortData:
-        """Return the local data of the named rows [n] int64, ordered by trial."""
+        """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""
         return CohortData(self._data, self.round, self.cohort.take(row_index))
 
     def _draw_samples(self, step: int, draw: int) -> Tensor:
-        """Return [n, B] int64 samples, drawn for as many steps at once as memory allows."""
+        """Return samples [n, B] int64, drawn for as many steps at once as memory allows."""
         first, block = self._drawn_ahead.get(draw, (0, ()))
         if not first <= step < first + len(block):
             numbers = self.cohort.num_rows * self._data.batch_size
@@ -234,11 +299,28 @@ class CohortData:
 
 
 def choose(uniform: Tensor, count: Tensor) -> Tensor:
-    """Choose B different positions in 0..count-1, [..., n, B] int64, every set equally likely.
+    """Choose B different positions in 0..count-1, every set with the same probability.
 
-    uniform: [..., n, B] in (0, 1), of at most 24 bits; count: [n] int64 >= B. Floyd's algorithm
-    (Bentley and Floyd 1987, "A sample of brilliance", algorithm F2): the i-th pick is uniform in
-    0..j with j = count - B + i, or j itself where that pick is taken already.
+    Parameters
+    ----------
+    uniform : Tensor, [..., n, B]
+        Uniform numbers in (0, 1) of at most 24 bits.
+    count : Tensor, int64 [n]
+        Number of positions, at least B.
+
+    Returns
+    -------
+    Tensor, int64 [..., n, B]
+        Positions.
+
+    Notes
+    -----
+    Floyd's algorithm F2: pick i is uniform in 0..j with j = count - B + i, or is j if that pick is
+    taken already.
+
+    References
+    ----------
+    Bentley and Floyd 1987, "Programming Pearls: A Sample of Brilliance".
     """
     size = uniform.shape[-1]
     last = count[:, None] - size + torch.arange(size, device=count.device)
@@ -251,14 +333,16 @@ def choose(uniform: Tensor, count: Tensor) -> Tensor:
 
 
 def _compute_weights(count: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """Return 1/count in the first count [n] of `width` places and 0 after, [n, width]."""
+    """Return 1/count in the first count [n] of `width` positions and 0 after them, [n, width]."""
     held = torch.arange(width, device=count.device) < count[:, None]
     return held.to(dtype) / count[:, None]
 
 
 def _make_step_keys(round: int, rounds: int, start: int, stop: int, device: torch.device) -> Tensor:
-    """Return the stream keys of the steps start..stop of the rounds, [rounds * (stop - start)]
-    int64."""
+    """Return the stream keys of the steps start..stop of the rounds.
+
+    They are int64 [rounds * (stop - start)].
+    """
     step = torch.arange(start, stop, device=device)
     first = torch.arange(round, round + rounds, device=device)
     return ((first << STEP_BITS)[:, None] + step).view(-1)

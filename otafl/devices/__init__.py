@@ -1,1 +1,1 @@
-"""Model the devices: what they are made of, when they are there, when they send, what fails."""
+"""Devices: hardware, availability, protocols of the uplink slots, and faults."""

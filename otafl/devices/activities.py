@@ -1,10 +1,15 @@
-"""Name what devices do with their time, and what they spend energy on."""
+"""Names of the activities of devices, and of the causes of their energy consumption."""
 
 ACTIVITIES = ("receive", "compute", "wait", "transmit", "lost", "left", "empty", "crashed")
-"""lost: received and computed for an update that never got to a slot. left, empty, crashed: away
-because it is not available, has no charge, or reboots."""
+"""Activities of a timeline.
+
+lost: reception and local work for an update that never gets into a slot. left, empty, crashed:
+absence because the device is not available, has no charge or restarts.
+"""
 
 CAUSES = ("compute", "transmit", "circuit", "receive", "idle")
-"""compute: local work. transmit: what the power amplifier draws for what is radiated. circuit: the
-radio's circuits while it transmits. receive: the radio during the downlink. idle: waiting for the
-slot, and sleeping."""
+"""Causes of energy consumption.
+
+compute: local work. transmit: draw of the power amplifier. circuit: the radio's circuits during a
+transmission. receive: the radio during the downlink. idle: waiting for the slot, and sleep.
+"""

@@ -1,5 +1,8 @@
-"""Account for a device's battery: charge between zero and capacity, filled by a constant harvest
-and emptied by what the device draws, which changes at instants that are known beforehand."""
+"""Battery of one device: a charge between zero and the capacity.
+
+A constant harvest fills it. The draw of the device empties it, and changes at instants that are
+known in advance.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,27 @@ import math
 from collections.abc import Sequence
 
 Draw = tuple[float, float]
-"""(instant in seconds, watts drawn from then on)."""
+"""Instant in seconds, and power in W that is drawn from then on."""
 
 
 class Battery:
-    """Keep the charge of a battery.
+    """Battery of a device.
 
-    charge_j: at `at_s`, the instant up to which it is accounted for. harvested_j: taken up so far;
-    what comes while the battery is full is not.
+    Parameters
+    ----------
+    capacity_j : float
+        Capacity in joules.
+    charge_j : float
+        Charge at time 0.
+    harvest_w : float
+        Power that charges the battery.
+
+    Attributes
+    ----------
+    at_s : float
+        Instant of the last update of the charge.
+    harvested_j : float
+        Harvested energy so far, without what a full battery cannot store.
     """
 
     __slots__ = ("_draw_w", "_harvest_w", "_plan", "at_s", "capacity_j", "charge_j", "harvested_j")
@@ -27,12 +43,24 @@ class Battery:
         self._plan: list[Draw] = []
 
     def take_over(self, at_s: float, harvested_j: float, draw_w: float) -> None:
-        """Take over from who accounted for the battery until `at_s`, while it gives `draw_w`."""
+        """Continue the account of another battery from `at_s` on, with the current draw."""
         self.at_s, self.harvested_j, self._draw_w = at_s, harvested_j, draw_w
 
     def plan(self, now_s: float, draws: Sequence[Draw]) -> float:
-        """Plan what is drawn from now on, in place of what was planned. Return the instant at which
-        the battery will be empty, inf if it will not."""
+        """Replace the planned draw from now on.
+
+        Parameters
+        ----------
+        now_s : float
+            Current instant.
+        draws : Sequence of Draw
+            Instants at which the draw changes, and the power from then on.
+
+        Returns
+        -------
+        float
+            Instant at which the battery will be empty, inf if never.
+        """
         self.update_charge(now_s)
         self._plan = list(draws)
         at, charge, draw = now_s, self.charge_j, self._draw_w
@@ -45,7 +73,7 @@ class Battery:
         return self._compute_empty_s(at, charge, draw)
 
     def update_charge(self, now_s: float) -> float:
-        """Account for everything until now; return the charge in J."""
+        """Update the charge until now, and return it in joules."""
         while self._plan and self._plan[0][0] <= now_s:
             start, draw = self._plan.pop(0)
             self._advance(start)
@@ -54,21 +82,23 @@ class Battery:
         return self.charge_j
 
     def compute_seconds_to(self, charge_j: float) -> float:
-        """Return the seconds until the harvest alone has filled it so far; inf without any."""
+        """Compute the seconds until the harvest alone reaches a charge, inf without harvest."""
         if not self._harvest_w:
             return math.inf
         return max(0.0, charge_j - self.charge_j) / self._harvest_w
 
     def _compute_empty_s(self, at: float, charge: float, draw: float) -> float:
+        """Compute the instant at which a charge is used up, inf if it does not fall."""
         falls = draw - self._harvest_w
         return at + max(0.0, charge) / falls if falls > 0 else math.inf
 
     def _advance(self, to_s: float) -> None:
+        """Advance the charge to an instant with the current draw."""
         seconds = to_s - self.at_s
         if seconds <= 0:
             return
         drawn = self._draw_w * seconds
-        # rounding may leave it a hair below zero at the instant at which it is empty
+        # rounding can give a slightly negative charge when the battery is empty
         charge = self.charge_j + self._harvest_w * seconds - drawn
         charge = min(self.capacity_j, max(0.0, charge))
         self.harvested_j += charge - self.charge_j + drawn

@@ -1,4 +1,4 @@
-"""Read rows of numbers from a CSV file that the user wrote, with errors that say where."""
+"""Rows of numbers from a user's CSV file, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -11,28 +11,36 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_bytes
 
 MAX_BYTES = 256 * MIB
-"""Of a table: a million devices take about a fifth of it."""
+"""Largest size of a table; a million devices take about a fifth of it."""
 
 Lines = list[tuple[int, list[str]]]
-"""Number and cells of each line."""
+"""Line number and cells of each row."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Hold a row. line: of the file. values: column -> number, empty cells left out."""
+    """Row of a table.
+
+    Parameters
+    ----------
+    line : int
+        Number of its line in the file.
+    values : dict of str to float
+        Column -> number, without empty cells.
+    """
 
     line: int
     values: dict[str, float]
 
 
 def _read_cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], Lines]:
-    """Return the header of a file, and line and cells of each row that is not blank."""
+    """Return the header of a file, and line number and cells of each row that is not blank."""
 
     def refusal(reason: str | None) -> UserError:
         columns = ", ".join(known)
         return UserError(
-            f"{key}: '{file}' cannot be read ({reason}); a CSV file with columns of {columns} "
-            "would do"
+            f"{key}: '{file}' cannot be read ({reason}); must be a CSV file with columns of "
+            f"{columns}"
         )
 
     try:
@@ -50,27 +58,41 @@ def _read_cells(file: str, key: str, known: Sequence[str]) -> tuple[list[str], L
 
 
 def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()) -> list[Row]:
-    """Return the rows of a file whose first line names its columns, of those `known`. infinite:
-    columns whose numbers may be.
+    """Read the rows of a CSV file whose first line names its columns.
+
+    Parameters
+    ----------
+    file : str
+        Path of the file.
+    key : str
+        Key of the scenario that names the file, for messages.
+    known : Sequence of str
+        Possible columns.
+    infinite : Sequence of str
+        Columns that can contain inf.
+
+    Returns
+    -------
+    list of Row
+        Rows in the order of the file.
 
     Raises
     ------
     UserError
-        Where the file is anything else. It begins with the scenario's key and names file, line and
-        column.
+        If the file is no such table. The message names key, file, line and column.
     """
     header, lines = _read_cells(file, key, known)
     for name in header:
         if name not in known or header.count(name) > 1:
-            what = "occurs twice" if name in known else f"is not known; known: {', '.join(known)}"
+            what = "occurs twice" if name in known else f"is unknown; known: {', '.join(known)}"
             raise UserError(f"{key}: '{file}', line 1: column '{name}' {what}")
     if not lines:
-        raise UserError(f"{key}: '{file}' has no rows below its first line")
+        raise UserError(f"{key}: '{file}' has no rows below its first line; add one per device")
     table = []
     for line, row in lines:
         where = f"{key}: '{file}', line {line}"
         if len(row) != len(header):
-            raise UserError(f"{where}: has {len(row)} cells, and there are {len(header)} columns")
+            raise UserError(f"{where}: got {len(row)} cells; must be {len(header)}, one per column")
         values = {name: _parse_number(cell) for name, cell in zip(header, row, strict=True) if cell}
         for name, value in values.items():
             if not (math.isfinite(value) or (value == math.inf and name in infinite)):
@@ -81,7 +103,7 @@ def read(file: str, key: str, known: Sequence[str], infinite: Sequence[str] = ()
 
 
 def _parse_number(cell: str) -> float:
-    """Return the number in a cell, NaN where there is none."""
+    """Return the number in a cell, NaN if it is none."""
     try:
         return float(cell)
     except ValueError:

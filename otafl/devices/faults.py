@@ -1,28 +1,45 @@
-"""Inject faults: devices that lie, crash, slow down, fade or send twice, and a jammer.
+"""Faults: devices that misbehave, stragglers, deep fades and a jammer.
 
-Sign flips and normal noise are the attacks of Blanchard, El Mhamdi, Guerraoui, Stainer 2017,
-"Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent". Bursts of slowness are the
-two states of Gilbert 1960, "Capacity of a Burst-Noise Channel". What a draw says of a device and a
-round does not depend on who else takes part.
+The files of `otafl.devices.attacks` contain what a device does that misbehaves. This module says
+which devices do it: the first ones in every round, or each device by chance. Slow computing comes
+in bursts, by the two states of Gilbert. The fault of a device in a round does not depend on the
+other participants.
+
+References
+----------
+Gilbert 1960, "Capacity of a Burst-Noise Channel".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from otafl.core import settings
-from otafl.core.contracts import ChannelState, Cohort, Group, Payload, Tensors, unsqueeze_like
+from otafl.core import registry, settings
+from otafl.core.choices import declare_choice
+from otafl.core.contracts import (
+    NO_LIMITS,
+    ChannelState,
+    Cohort,
+    Group,
+    LocalData,
+    Payload,
+    TransmitLimits,
+)
 from otafl.core.hyper import build_hyper
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Purpose, Streams, declare_family
 from otafl.core.settings import Decibels, declare_stackable
 from otafl.core.units import db_to_linear
+from otafl.devices.attacks.base import Attack, Attacked
+from otafl.devices.attacks.crash import Crash
+from otafl.devices.attacks.duplicate import Duplicate
+from otafl.devices.false_labels import FalseLabels
 
 FAULT = declare_family("fault", __name__)
 CRASH, DUPLICATE = FAULT / "crash", FAULT / "duplicate"
@@ -30,99 +47,151 @@ FADE, STRAGGLER = FAULT / "fade", FAULT / "straggler"
 
 
 class Faults:
-    """Inject the faults of S trials.
+    """Faults of S trials.
 
-    What asks for a fault that no trial of the stack has is answered with None, or with what was
-    given.
+    A method returns None, or its argument unchanged, for a fault that no trial of the stack has.
 
-    sections: of each trial; they differ in their stackable fields alone. downtime_s: [S] seconds
-    that a crashed device is away.
+    Parameters
+    ----------
+    sections : Sequence of Faults.Settings
+        Sections `faults` of the trials, which differ only in stackable fields.
+    streams : Streams
+        Random streams of the trials.
+
+    Attributes
+    ----------
+    downtime_s : ndarray, float64 [S]
+        Seconds that a crashed device is away.
     """
 
     class Settings(settings.Settings):
-        """Say what is done on purpose against the training; nothing by default.
+        """Faults and attacks of a scenario; none by default.
 
-        Attackers change their update before it is encoded and normalised, so they keep to the power
-        control and to their budgets like everyone.
+        Most attackers change their update before it is encoded and normalised. Their power control
+        and power budgets are then those of all devices.
         """
 
         byzantine: int = declare_stackable(0, ge=0)
-        """devices that attack, the first ones"""
-        attack: Literal["sign_flip", "scale", "gaussian", "nan"] = "sign_flip"
-        """what an attacker sends: its update times -scale, its update times scale, normal noise of
-        scale times its update's norm, or what is not a number. Both factors of a product are
-        changed, so of fedrlr a sign flip multiplies the product by scale squared"""
+        """number of Byzantine devices, the first ones"""
+        attack: Any = declare_choice("attack", "attack of the Byzantine devices")
         scale: float = declare_stackable(1.0, gt=0)
-        """strength of the attack"""
+        """strength of the attack, a factor on what an attacker sends"""
         refuse_nonfinite: bool | None = None
-        """whether devices refuse to send an update that is not finite, whatever made it so; if not
-        given, only where attack is nan. An update that is sent all the same spoils the model, and
-        the trial ends as diverged"""
+        """whether devices do not send an update that is not finite, for any reason; if not given,
+        only with attack: nan. An update that is not finite spoils the model, and the trial ends as
+        diverged"""
         jammer_db: Decibels | None = declare_stackable(None)
         """mean power of a jammer's white noise over the receiver's noise, in dB; it fades, and the
-        server does not know of it"""
+        server does not know of it; no jammer if not given"""
         crash_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """that a device which sends crashes in the middle of the slot, having sent a share of its
-        symbols that is uniform in (0, 1)"""
+        """probability that a transmitter crashes during the slot, after a uniformly distributed
+        share of its symbols"""
         crash_downtime_s: float = declare_stackable(0.0, ge=0)
         """seconds that a crashed device is away after the slot"""
         straggler_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """that a burst of slow computing begins for a device that is not in one, in a round"""
+        """probability per round that a burst of slow computing begins, for a device without one"""
         straggler_rounds: float = declare_stackable(5.0, ge=1)
-        """mean length of a burst in rounds, geometric"""
+        """mean length of a burst in rounds, geometrically distributed"""
         straggler_factor: float = declare_stackable(4.0, ge=1)
-        """what local work takes longer by in a burst"""
+        """factor of the seconds of local work during a burst"""
         fade_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """that a device's uplink is in a deep fade in a round"""
+        """probability that a device's uplink is in a deep fade in a round"""
         fade_db: Decibels = declare_stackable(20.0, ge=0)
-        """by how much its channel is weaker then, in dB"""
+        """attenuation of a deep fade in dB"""
         duplicate_probability: float = declare_stackable(0.0, ge=0, le=1)
-        """that a device sends its update twice in a slot"""
+        """probability that a device sends its update twice in a slot"""
 
         @property
         def has_rejection(self) -> bool:
-            """Return whether devices keep back an update that is not finite."""
+            """Whether devices do not send an update that is not finite."""
             if self.refuse_nonfinite is None:
-                return self.attack == "nan" and self.byzantine > 0
+                return self.attack.sends_nonfinite and self.byzantine > 0
             return self.refuse_nonfinite
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             count = scenario.devices.count
             if self.byzantine > count:
-                text = (
-                    f"got {self.byzantine}, more than devices.count ({count}); at most all devices "
-                    "can attack"
-                )
+                text = f"got {self.byzantine}; must be at most devices.count ({count})"
                 yield make_problem(text, "faults.byzantine", "devices.count")
+            if self.byzantine and self.attack.needs_power_control:
+                yield from self._find_power_problems(scenario)
+
+        def _find_power_problems(self, scenario: Any) -> Iterable[Problem]:
+            """Yield what keeps an attacker from misleading the power control."""
+            transport, name = scenario.transport.name, self.attack.name
+            if not registry.load_component("transport", transport).obeys_power:
+                text = (
+                    f"'{name}' misleads the power control, which transport '{transport}' does not "
+                    "have; transport: over_the_air or another attack would do"
+                )
+                yield make_problem(text, "faults.attack", "transport")
+                return
+            lies = f"'{name}' lies about a norm, and"
+            if self.attack.reports_norm and scenario.privacy.clip is not None:
+                text = f"{lies} with privacy.clip no device reports one; another attack would do"
+                yield make_problem(text, "faults.attack", "privacy.clip")
+            if self.attack.reports_norm and not hasattr(scenario.transport, "normalise"):
+                text = f"{lies} on '{transport}' no device reports one; another attack would do"
+                yield make_problem(text, "faults.attack", "transport")
 
     def __init__(self, sections: Sequence[Settings], streams: Streams) -> None:
         first = sections[0]
-        self._attack, self._streams = first.attack, streams
+        self._attack: Attack = first.attack
+        self._attack_hyper = build_hyper([one.attack for one in sections], streams)
+        self._streams = streams
         self._hyper = build_hyper(sections, streams)
         self._count, self._scale = self._hyper["byzantine"], self._hyper["scale"]
-        self._check_partial_participation = any(one.byzantine for one in sections)
+        self._has_attackers = any(one.byzantine for one in sections)
         self._refuses = any(one.has_rejection for one in sections)
-        self._crash = any(one.crash_probability for one in sections)
+        attack = type(self._attack) if self._has_attackers else None
+        self._crash = attack is Crash or any(one.crash_probability for one in sections)
         self._fade = any(one.fade_probability for one in sections)
-        self._twice = any(one.duplicate_probability for one in sections)
+        self._twice = attack is Duplicate or any(one.duplicate_probability for one in sections)
         self.downtime_s = np.array([one.crash_downtime_s for one in sections])
         self._pairs: tuple[Tensor, Tensor] | None = None
         slow = any(one.straggler_probability for one in sections)
         self._bursts = Bursts(sections, streams) if slow else None
 
     def tamper(self, payload: Payload, cohort: Cohort, round: int) -> Payload:
-        """Return the payload as the attackers among the cohort have it sent; what was given is not
-        written to."""
-        if not self._check_partial_participation:
+        """Return the payload with the updates of the attackers in a cohort.
+
+        Parameters
+        ----------
+        payload : Payload
+            Payload of the cohort, not written to.
+        cohort : Cohort
+            Its rows.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Payload
+            Payload to transmit.
+        """
+        if not (self._has_attackers and self._attack.changes_updates):
             return payload
-        attacks = cohort.device < self._count[cohort.trial]
+        attacks = self._find_attackers(cohort)
         return tuple(
             self._attack_group(FAULT / index, group, attacks, cohort, round)
             for index, group in enumerate(payload)
         )
 
     def select_finite(self, payload: Payload, cohort: Cohort) -> Tensor | None:
-        """Return the rows [N] bool whose update is finite, which alone are sent."""
+        """Select the rows with a finite update, which are the only ones sent.
+
+        Parameters
+        ----------
+        payload : Payload
+            Payload of the cohort.
+        cohort : Cohort
+            Its rows.
+
+        Returns
+        -------
+        Tensor, bool [N], optional
+            Mask of the rows; None if devices do not reject updates.
+        """
         if not self._refuses:
             return None
         bad = torch.zeros_like(cohort.device)
@@ -134,29 +203,127 @@ class Faults:
                 )
         return bad == 0
 
+    def change_labels(self, local_data: LocalData, cohort: Cohort) -> LocalData:
+        """Return the local data of a cohort with the labels that attackers train on."""
+        if not (self._has_attackers and self._attack.changes_labels):
+            return local_data
+        return FalseLabels(local_data, self._find_attackers(cohort))
+
+    def change_limits(self, limits: TransmitLimits, cohort: Cohort, round: int) -> TransmitLimits:
+        """Return the limits of a slot with crashes, copies and attacks on the air.
+
+        Parameters
+        ----------
+        limits : TransmitLimits
+            Limits of the slot.
+        cohort : Cohort
+            The transmitters.
+        round : int
+            Number of the slot.
+
+        Returns
+        -------
+        TransmitLimits
+            Limits with faults.
+        """
+        limits = replace(
+            limits,
+            sent_fraction=self.draw_crashes(cohort, round),
+            num_copies=self.draw_copies(cohort, round),
+        )
+        if not self._has_attackers or isinstance(self._attack, Crash | Duplicate):
+            return limits
+        attacks = cohort.scatter_to_grid(self._find_attackers(cohort), False)
+        shares = torch.ones_like(attacks, dtype=self._scale.dtype)
+        return self._attack.change_limits(limits, attacks, shares, self._attack_hyper)
+
     def draw_crashes(self, cohort: Cohort, round: int) -> Tensor | None:
-        """Return the share [S, K] of its symbols that each device sends in this slot, 1 without a
-        crash."""
+        """Draw the crashes of a slot.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Transmitters.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Tensor, [S, K], optional
+            Share of its symbols that each device sends, 1 without a crash; None without this fault.
+        """
         if not self._crash:
             return None
         draw = self._draw_rows(CRASH, cohort, round, (2,))
         crashed = draw[:, 0] < self._hyper["crash_probability"][cohort.trial]
-        return _scatter_to_grid(draw[:, 1].where(crashed, 1.0), cohort)
+        return self._misbehave(Crash(), crashed, draw[:, 1], cohort).sent_fraction
 
     def draw_copies(self, cohort: Cohort, round: int) -> Tensor | None:
-        """Return how often [S, K] each device sends its update in this slot, once or twice."""
+        """Draw the duplicates of a slot.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Transmitters.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Tensor, [S, K], optional
+            Number of copies of its update that each device sends, 1 or 2; None without this fault.
+        """
         if not self._twice:
             return None
         draw = self._draw_rows(DUPLICATE, cohort, round, ())
         twice = draw < self._hyper["duplicate_probability"][cohort.trial]
-        return _scatter_to_grid(1.0 + twice.to(draw.dtype), cohort)
+        return self._misbehave(Duplicate(), twice, draw, cohort).num_copies
+
+    def _misbehave(
+        self, attack: Attack, mask: Tensor, share: Tensor, cohort: Cohort
+    ) -> TransmitLimits:
+        """Return the limits of rows [N], and of the attackers if it is their attack too."""
+        if self._has_attackers and type(self._attack) is type(attack):
+            mask = mask | self._find_attackers(cohort)
+        attacks, shares = cohort.scatter_to_grid(mask, False), cohort.scatter_to_grid(share, 1.0)
+        return attack.change_limits(NO_LIMITS, attacks, shares, self._attack_hyper)
+
+    def _find_attackers(self, cohort: Cohort) -> Tensor:
+        """Return the rows of attackers, [N] bool."""
+        return cohort.device < self._count[cohort.trial]
 
     def draw_slowdown(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray | None:
-        """Return what the local work of the pairs trial [N], device [N] takes longer by, [N]."""
+        """Draw the slowdown of local work.
+
+        Parameters
+        ----------
+        trial, device : ndarray, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N], optional
+            Factors of the seconds of local work; None without stragglers.
+        """
         return None if self._bursts is None else self._bursts.draw_factor(trial, device, round)
 
     def fade(self, channel: ChannelState, round: int) -> ChannelState:
-        """Return the channel of a round with its deep fades."""
+        """Apply the deep fades of a round to its channel.
+
+        Parameters
+        ----------
+        channel : ChannelState
+            Channel of the round.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ChannelState
+            Channel with weaker fading for the devices in a deep fade.
+        """
         if not self._fade:
             return channel
         trials, devices = channel.h.shape[:2]
@@ -164,7 +331,7 @@ class Faults:
             self._pairs = _list_pairs(trials, devices, channel.h.device)
         draw = self._streams.draw_device_uniform(FADE, round, *self._pairs, ())
         faded = draw.view(trials, devices) < self._hyper["fade_probability"][:, None]
-        amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # the root of the power
+        amplitude = db_to_linear(-self._hyper["fade_db"] / 2.0)  # square root of the power
         factor = amplitude[:, None].where(faded, 1.0)[:, :, None, None, None]
         later = channel.blocks_fn
         return replace(
@@ -176,53 +343,51 @@ class Faults:
     def _draw_rows(
         self, purpose: str, cohort: Cohort, round: int, shape: tuple[int, ...]
     ) -> Tensor:
+        """Draw uniform numbers of a shape for each row of a cohort."""
         return self._streams.draw_device_uniform(purpose, round, cohort.trial, cohort.device, shape)
 
     def _attack_group(
         self, stream: Purpose, group: Group, attacks: Tensor, cohort: Cohort, round: int
     ) -> Group:
-        """Return a group as the attackers [N] bool have it sent."""
+        """Return a payload group with the attackers' updates; `attacks` [N] is their mask."""
         rows = attacks.nonzero().squeeze(1)
-        at = rows
+        at, trial = rows, cohort.trial
         if group.row_index is not None:
             at = attacks[group.row_index].nonzero().squeeze(1)
-            rows = group.row_index[at]
-        own = {name: block[at] for name, block in group.tensors.items()}
-        scale = self._scale[cohort.trial[rows]]
-        if self._attack == "nan":
-            scale = torch.full_like(scale, torch.nan)
-        if self._attack == "gaussian":
-            noise = {
-                name: self._streams.draw_device_normal(
-                    stream / name,
-                    round,
-                    cohort.trial[rows],
-                    cohort.device[rows],
-                    block.shape[1:],
-                )
-                for name, block in own.items()
-            }
-            if (mask := group.full_mask) is not None:  # what a device does not know is not sent
-                own = {name: block * mask[name][at] for name, block in own.items()}
-                noise = {name: block * mask[name][at] for name, block in noise.items()}
-            scale, own = scale * _compute_norm(own) / _compute_norm(noise).clamp_min(1e-30), noise
-        elif self._attack == "sign_flip":
-            scale = -scale
+            rows, trial = group.row_index[at], trial[group.row_index]
+        pairs = cohort.trial[rows], cohort.device[rows]
+        attacked = Attacked(
+            group=group,
+            rows=at,
+            trial=trial,
+            num_trials=cohort.num_trials,
+            scale=self._scale[pairs[0]],
+            draw_normal=lambda name, shape: self._streams.draw_device_normal(
+                stream / name, round, *pairs, shape
+            ),
+        )
+        sent = self._attack.change_update(attacked)
         return replace(
             group,
             tensors={
-                name: block.index_copy(0, at, _scale_rows(own[name], scale))
-                for name, block in group.tensors.items()
+                name: block.index_copy(0, at, sent[name]) for name, block in group.tensors.items()
             },
         )
 
 
 class Bursts:
-    """Say when each device is slow.
+    """Bursts of slow computing, a two-state Markov chain for each device.
 
-    A burst begins with probability p in a round, and goes on with probability 1 - 1/L from one
-    round to the next. Nobody is slow before round 0. The state is that of the rounds so far,
-    whoever took part in them.
+    A burst begins with probability p in a round, and continues with probability 1 - 1/L in each
+    next round. No device is slow before round 0. The state does not depend on the participants of
+    earlier rounds.
+
+    Parameters
+    ----------
+    sections : Sequence of Faults.Settings
+        Sections `faults` of S trials, with p and L.
+    streams : Streams
+        Random streams of the trials.
     """
 
     def __init__(self, sections: Sequence[Faults.Settings], streams: Streams) -> None:
@@ -235,16 +400,29 @@ class Bursts:
         self._start(1)
 
     def _start(self, devices: int) -> None:
-        """Go back before round 0, with room for so many devices."""
+        """Reset the state to that before round 0, for so many devices."""
         trials = len(self._begins)
         self._pairs = _list_pairs(trials, devices, self._streams.device)
         self._slow = np.zeros((trials, devices), dtype=bool)
         self._next = 0
 
     def draw_factor(self, trial: np.ndarray, device: np.ndarray, round: int) -> np.ndarray:
-        """Return what the work of the pairs trial [N], device [N] takes longer by, [N] float64."""
+        """Draw the slowdown of local work.
+
+        Parameters
+        ----------
+        trial, device : ndarray, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N]
+            Factors of the seconds of local work, 1 outside of bursts.
+        """
         devices, most = self._slow.shape[1], int(device.max(initial=-1)) + 1
-        if round < self._next - 1 or most > devices:  # asked of the past, or of others too
+        if round < self._next - 1 or most > devices:  # an earlier round, or further devices
             self._start(devices if most <= devices else max(most, 2 * devices))
         while self._next <= round:
             draw = self._streams.draw_device_uniform(STRAGGLER, self._next, *self._pairs, ())
@@ -255,31 +433,12 @@ class Bursts:
 
 
 def compute_jammer_power(sections: Sequence[Faults.Settings], streams: Streams) -> Tensor:
-    """Return the jammer's mean power over the receiver's complex noise, [S], 0 without one."""
+    """Compute the jammer's mean power over the receiver's complex noise, [S], else 0."""
     powers = [0.0 if one.jammer_db is None else db_to_linear(one.jammer_db) for one in sections]
     return torch.tensor(powers, dtype=streams.dtype, device=streams.device)
 
 
 def _list_pairs(trials: int, devices: int, on: torch.device) -> tuple[Tensor, Tensor]:
-    """Return every trial and device, [S * K] each."""
+    """Return trial and device of every pair, [S * K] each."""
     pair = torch.arange(trials * devices, device=on)
     return pair // devices, pair % devices
-
-
-def _scatter_to_grid(values: Tensor, cohort: Cohort) -> Tensor:
-    """Put values [N] of the rows at their place in [S, K], 1 elsewhere."""
-    table = values.new_ones(cohort.num_trials * cohort.num_devices)
-    return table.index_copy_(0, cohort.flat_index, values).view(
-        cohort.num_trials, cohort.num_devices
-    )
-
-
-def _compute_norm(blocks: Tensors) -> Tensor:
-    """Return the norm of each row, all blocks together, [n]."""
-    norms = [torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks.values()]
-    return torch.linalg.vector_norm(torch.stack(norms), dim=0)
-
-
-def _scale_rows(block: Tensor, factor: Tensor) -> Tensor:
-    """Multiply rows [n, *shape] by [n]."""
-    return block * unsqueeze_like(factor, block)

@@ -1,6 +1,6 @@
-"""Hold what the devices are made of: how fast they compute, and what their parts draw.
+"""Hardware of the devices: speed, memory, battery and power draw.
 
-Nothing here knows of time; a device has the same hardware for the whole of a trial.
+Hardware does not change during a trial.
 """
 
 from __future__ import annotations
@@ -14,16 +14,41 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Hardware:
-    """Hold float64 arrays of one shape, [K] for a trial or [S, K] for a stack; not to be written
-    to, as what all devices have alike is one number in memory.
+    """Hardware of devices, as read-only float64 arrays of one shape.
 
-    flops_per_s: operations a second at frequency_hz, the highest clock frequency;
-    frequency_min_hz: the lowest. kappa: J s^2 / cycle^3. memory_mb: MiB for training, inf where it
-    is no bound. battery_j: capacity, inf on mains; charge_j: at the start; restart_j: charge at
-    which a device whose battery was empty comes back. harvest_w: power that charges the battery.
-    circuit_w: drawn by the radio while it transmits, beside what it radiates over `efficiency`.
-    receive_w: while it receives. idle_w: while a device at work waits for its slot. sleep_w: while
-    it has nothing to do. power_db: transmit power over that of the channel's settings.
+    The shape is [K] for a trial or [S, K] for a stack. A quantity that is equal for all devices is
+    one number in memory.
+
+    Parameters
+    ----------
+    flops_per_s : ndarray
+        Operations per second at `frequency_hz`.
+    frequency_hz, frequency_min_hz : ndarray
+        Highest and lowest clock frequency.
+    kappa : ndarray
+        Effective switched capacitance in J s^2 / cycle^3.
+    memory_mb : ndarray
+        Memory for training in MiB, inf without a bound.
+    battery_j : ndarray
+        Capacity of the battery, inf on mains.
+    charge_j : ndarray
+        Charge at the start, inf on mains.
+    restart_j : ndarray
+        Charge at which a device returns after its battery was empty.
+    harvest_w : ndarray
+        Power that charges the battery.
+    circuit_w : ndarray
+        Power of the radio's circuits during a transmission, beside that of the amplifier.
+    receive_w : ndarray
+        Power during reception.
+    idle_w : ndarray
+        Power while an update waits for its slot.
+    sleep_w : ndarray
+        Power of a device without work.
+    efficiency : ndarray
+        Radiated power over the power that the amplifier draws.
+    power_db : ndarray
+        Transmit power over that of the channel's settings, in dB.
     """
 
     flops_per_s: np.ndarray
@@ -49,21 +74,21 @@ class Hardware:
         return Hardware(*(_stack_trials([getattr(one, name) for one in trials]) for name in names))
 
     def select_trial(self, trial: int) -> Hardware:
-        """Return the hardware [K] of a trial, the same memory."""
+        """Return the hardware [K] of a trial, in the same memory."""
         return Hardware(*(getattr(self, part.name)[trial] for part in fields(Hardware)))
 
     def select_rows(self, *at: np.ndarray) -> Hardware:
-        """Return the named entries of each array, as of [S, K] the pairs trial [N], device [N]."""
+        """Return entries of each array by indices, such as trial [N] and device [N] of [S, K]."""
         return Hardware(*(getattr(self, part.name)[at] for part in fields(Hardware)))
 
     @functools.cached_property
     def is_on_mains(self) -> bool:
-        """Say whether no device has a battery."""
+        """Whether no device has a battery."""
         return bool(np.isinf(self.battery_j).all())
 
 
 def _stack_trials(trials: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the [K] of S trials as [S, K]."""
+    """Join the arrays [K] of S trials to [S, K], in little memory if all devices are equal."""
     if any(one.strides != (0,) for one in trials):
         return trials[0][None] if len(trials) == 1 else np.stack(trials)
     return np.broadcast_to(np.stack([one[:1] for one in trials]), (len(trials), len(trials[0])))

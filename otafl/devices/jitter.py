@@ -1,10 +1,14 @@
-"""Slow local work down at random, by a factor of mean 1, anew for each device and round.
+"""Jitter: a random factor of mean 1 on the seconds of local work, for each device and round.
 
-    exponential   1 - s + s E, E ~ Exp(1): the shifted exponential of Lee et al. 2018, "Speeding Up
-                  Distributed Machine Learning Using Codes", scaled to mean 1
+    exponential   1 - s + s E, E ~ Exp(1): the shifted exponential of Lee et al., with mean 1
     lognormal     exp(s z - s^2 / 2), z ~ N(0, 1)
 
-with s = `jitter_scale` of the trial. A device that is slowed draws its joules over a longer time.
+with s = `jitter_scale` of the trial. A slower device draws the energy of its local work over a
+longer time.
+
+References
+----------
+Lee et al. 2018, "Speeding Up Distributed Machine Learning Using Codes".
 """
 
 from __future__ import annotations
@@ -22,9 +26,14 @@ JITTER = declare_purpose("jitter", __name__)
 
 
 class Jitter:
-    """Draw the jitter of S trials.
+    """Jitter of S trials.
 
-    sections: the `devices.compute` of each, all with the same kind of jitter.
+    Parameters
+    ----------
+    sections : Sequence of Compute
+        Sections `devices.compute` of the trials, all with the same kind of jitter.
+    streams : Streams
+        Random streams of the trials.
     """
 
     def __init__(self, sections: Sequence[Compute], streams: Streams) -> None:
@@ -34,7 +43,20 @@ class Jitter:
         self._scale = torch.tensor(scale, dtype=torch.float64, device=streams.device)
 
     def draw_factor(self, trial: Tensor, device: Tensor, round: int) -> np.ndarray | None:
-        """Draw the factor [N] float64 of pairs trial [N], device [N]; None where there is none."""
+        """Draw the jitter of a round.
+
+        Parameters
+        ----------
+        trial, device : Tensor, int64 [N]
+            Trials and devices.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        ndarray, float64 [N], optional
+            Factors of the seconds of local work; None without jitter.
+        """
         if self._law == "none":
             return None
         scale, streams = self._scale[trial], self._streams

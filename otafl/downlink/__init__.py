@@ -1,4 +1,4 @@
-"""Make the downlink, which takes the server's broadcast to the devices."""
+"""Downlinks, which carry the server's broadcast to the devices."""
 
 from __future__ import annotations
 
@@ -17,8 +17,24 @@ from otafl.downlink.base import Downlink, DownlinkSetup
 def build(
     sections: Sequence[Settings], rate_bps: np.ndarray, budget: LinkBudget, streams: Streams
 ) -> Downlink:
-    """Make the downlink of S trials, whose sections differ in stackable fields alone. rate_bps: [S]
-    of what is sent digitally."""
+    """Build the downlink of S trials.
+
+    Parameters
+    ----------
+    sections : sequence of Settings [S]
+        Settings of the trials, which differ only in stackable fields.
+    rate_bps : ndarray [S]
+        Bit rate of digital transmission.
+    budget : LinkBudget
+        Bandwidth of the channel.
+    streams : Streams
+        Random streams of the S trials.
+
+    Returns
+    -------
+    Downlink
+        The downlink.
+    """
     setup = DownlinkSetup(rate_bps, budget, streams, build_hyper(sections, streams))
     downlink: Downlink = registry.make_component("downlink", sections[0], setup)
     return downlink

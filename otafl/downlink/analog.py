@@ -1,12 +1,15 @@
-"""Broadcast the model's numbers uncoded, with a noise of its own at each device.
+"""Uncoded broadcast of the parameters, with independent noise at each device.
 
-The server sends the model's reals x, one a symbol in `channel.bandwidth_hz`, scaled to a mean power
-P by their mean square m, which it tells beside. Device k knows its channel h_k and hears
-|h_k| sqrt(P / m) x + n, n of variance N = sigma^2 / 2 as in the uplink; gamma = P / sigma^2. It
-divides by the channel: x + e, e of variance m / (2 gamma |h_k|^2). Or it takes the linear MMSE
-estimate, s (x + e) with s = 2 gamma |h_k|^2 / (1 + 2 gamma |h_k|^2), of squared error m (1 - s),
-which a deep fade cannot blow up. A broadcast that is not the same for all devices goes out to one
-device after the other. Integers in it, and the mean square, are sent digitally.
+The server sends the model's real numbers x, one per symbol in `channel.bandwidth_hz`, scaled to a
+mean power P by their mean square m, which is sent too. Device k knows its channel h_k and receives
+
+    |h_k| sqrt(P / m) x + n,   n ~ N(0, sigma^2 / 2),
+
+with noise as in the uplink, and gamma = P / sigma^2. It divides by the channel, which gives x + e
+with e of variance m / (2 gamma |h_k|^2). Or it uses the linear MMSE estimate, s (x + e) with s = 2
+gamma |h_k|^2 / (1 + 2 gamma |h_k|^2). Its squared error m (1 - s) is bounded in a deep fade. A
+broadcast that differs between devices is sent to one device after the other. Integers in it, and
+the mean square, are sent digitally.
 
 References
 ----------
@@ -39,19 +42,21 @@ FADING = declare_purpose("downlink_fading", __name__)
 
 
 class AnalogDownlink(Downlink):
+    """Uncoded broadcast over a noisy channel."""
+
     class Settings(Downlink.Settings):
         name: Literal["analog"] = "analog"
         snr_db: Decibels = declare_stackable(20.0)
-        """mean power of a broadcast symbol over the complex noise variance at a device, in dB, the
-        same for all devices but for fading"""
+        """mean power of a broadcast symbol over the complex noise variance at a device in dB, equal
+        for all devices except for fading"""
         snr_growth: float = declare_stackable(0.0, ge=0, le=8)
         """power of the round by which the SNR grows, (t + 1)^growth: 2 adds 20 log10(t + 1) dB in
         round t"""
         fading: bool = False
-        """Rayleigh fading of the downlink, known to the devices; else none"""
+        """whether the downlink has Rayleigh fading, which the devices know"""
         estimator: Literal["inversion", "mmse"] = "inversion"
-        """a device divides by its channel, which a deep fade makes very noisy, or shrinks towards
-        zero for the least mean squared error"""
+        """estimate of the parameters: division by the channel (inversion), which is very noisy in a
+        deep fade, or a linear estimate with the smallest mean squared error (mmse)"""
 
     def __init__(self, settings: Settings, setup: DownlinkSetup) -> None:
         super().__init__(settings, setup)
@@ -61,6 +66,7 @@ class AnalogDownlink(Downlink):
         self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().numpy().astype(float)
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        """Send the floating-point tensors uncoded, and the other numbers digitally."""
         analogue = {n: b for n, b in broadcast.tensors.items() if b.is_floating_point()}
         reals = Broadcast(analogue).num_coordinates
         words = WORD * (broadcast.num_coordinates - reals + 1)
@@ -75,8 +81,10 @@ class AnalogDownlink(Downlink):
     def _add_noise(
         self, blocks: Tensors, per_device: bool, reals: int, cohort: Cohort, round: int
     ) -> Distort | None:
-        """Return how the rows hear blocks [S or N, *shape], s (x + e) in place of x; None where
-        there are none."""
+        """Return the function that replaces x by s (x + e) at the rows; None without tensors.
+
+        The tensors are [S, *shape], or [N, *shape] if they differ between devices.
+        """
         if not blocks:
             return None
         streams = self.setup.streams
@@ -85,7 +93,7 @@ class AnalogDownlink(Downlink):
         ).sum(0) / max(1, reals)
         if not per_device:
             power = power[cohort.trial]
-        snr = 2.0 * self._snr[cohort.trial]  # of a real
+        snr = 2.0 * self._snr[cohort.trial]  # of a real number
         if self._grows:
             snr = snr * (self._growth[cohort.trial] * math.log1p(round)).exp()
         if self.settings.fading:

@@ -1,5 +1,6 @@
-"""Define a downlink: it takes the server's broadcast to the devices, and says how long that takes
-and what they hear of it.
+"""Contract of a downlink, which carries the server's broadcast to the devices.
+
+It computes the time and the bits of the broadcast, and what each device receives.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from otafl.core.renamed import Renamed
 from otafl.core.rng import Streams, declare_family
 
 DOWNLINK = declare_family("downlink", __name__)
-"""The streams of all downlinks, of which a scenario has one."""
+"""Random streams of all downlinks, of which a scenario has one."""
 
 WORD = 32.0
 """Bits of a number that is sent digitally."""
@@ -27,8 +28,19 @@ WORD = 32.0
 
 @dataclass(frozen=True)
 class DownlinkSetup:
-    """Hold what every downlink is built from. rate_bps: [S] of what is sent digitally. hyper: its
-    own stackable fields."""
+    """Parts from which every downlink is built.
+
+    Parameters
+    ----------
+    rate_bps : ndarray [S]
+        Bit rate of digital transmission.
+    budget : LinkBudget
+        Bandwidth of the channel.
+    streams : Streams
+        Random streams of the S trials.
+    hyper : Hyper
+        Stackable fields of the downlink, [S] each.
+    """
 
     rate_bps: np.ndarray
     budget: LinkBudget
@@ -37,19 +49,33 @@ class DownlinkSetup:
 
 
 Distort = Callable[[Tensors, Cohort, Tensor], None]
-"""Change blocks [n, *shape] on their way to the rows of a cohort [n], in place, given which of the
-rows that were sent to these are, [n] int64."""
+"""Function that changes tensors [n, *shape] on their way to the rows of a cohort [n], in place.
+
+Its third argument, [n] int64, has the position of each row in the cohort of the transmission.
+"""
 
 
 @dataclass(frozen=True)
 class Delivery(Renamed):
-    """Hold a broadcast on its way to a cohort.
+    """Broadcast on its way to a cohort of N rows.
 
-    sent: what the server sent. seconds: [S] until it is over. bits: [S], all copies together.
-    distort: None where it arrives without error. delivered_mask: [N] bool, rows that got it; None
-    for all.
-    row_seconds: [N] from the start until a row has it, or is given up; None where all have it when
-    it is over. row_order: [N] int64, which of the rows that were sent to these are; None for all.
+    Parameters
+    ----------
+    sent : Broadcast
+        Broadcast of the server.
+    seconds : ndarray [S]
+        Duration of the transmission.
+    bits : ndarray [S]
+        Bits of all copies.
+    distort : callable, optional
+        Changes the tensors on their way; without it they arrive without error.
+    delivered_mask : Tensor, bool [N], optional
+        Rows that receive the broadcast; all if None.
+    row_seconds : ndarray [N], optional
+        Seconds until a row has the broadcast, or until the server gives up; the whole duration if
+        None.
+    row_order : Tensor, int64 [N], optional
+        Positions of the rows in the cohort of the transmission; in order if None.
     """
 
     sent: Broadcast
@@ -62,12 +88,14 @@ class Delivery(Renamed):
 
     @property
     def num_coordinates(self) -> int:
-        """Return the real numbers in one copy."""
+        """Real numbers in one copy."""
         return self.sent.num_coordinates
 
     def select_rows(self, keep: Tensor) -> Delivery:
-        """Return the arrival at the rows [N] bool alone, as if all of them had it; seconds and bits
-        stay what they are."""
+        """Return the delivery to the rows that `keep` [N] bool selects, as delivered.
+
+        Seconds and bits do not change.
+        """
         rows, sent, seconds = keep.nonzero().squeeze(1), self.sent, self.row_seconds
         if sent.per_device:
             sent = replace(
@@ -84,7 +112,7 @@ class Delivery(Renamed):
         )
 
     def expand_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
-        """Return what the rows start..stop of the cohort get, always a fresh copy."""
+        """Return a copy of what the rows start .. stop - 1 of the cohort receive."""
         own = self.sent.expand_rows(cohort, start, stop)
         if self.distort is not None:
             chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
@@ -96,27 +124,47 @@ class Delivery(Renamed):
 
 
 class Downlink(ABC):
-    """Carry the server's broadcast to the devices.
+    """Transmission of the server's broadcast to the devices.
+
+    A subclass has a class `Settings`, and returns deliveries in `send`. `otafl list NAME`
+    prints an example scenario of each built-in downlink.
 
     Parameters
     ----------
-    settings : the downlink's, of its class `Settings`.
-    setup : what every downlink is built from.
+    settings : Settings
+        Settings of the downlink.
+    setup : DownlinkSetup
+        Parts from which every downlink is built.
     """
 
     class Settings(settings.Settings):
-        """Hold the section `downlink` of a scenario."""
+        """Section `downlink` of a scenario."""
 
     def __init__(self, settings: Any, setup: DownlinkSetup) -> None:
         self.settings, self.setup = settings, setup
 
     @abstractmethod
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
-        """Return how a broadcast arrives at a cohort of N rows in a round."""
+        """Send a broadcast to a cohort.
+
+        Parameters
+        ----------
+        broadcast : Broadcast
+            Tensors [S, *shape], or [N, *shape] if they differ between devices.
+        cohort : Cohort
+            The N rows of the round.
+        round : int
+            The round.
+
+        Returns
+        -------
+        Delivery
+            Duration, bits, and what each row receives.
+        """
 
 
 def count_copies(broadcast: Broadcast, cohort: Cohort) -> np.ndarray:
-    """Return how often the server sends, [S]."""
+    """Count the transmissions of a broadcast, [S]: one, or one for each device."""
     if broadcast.per_device:
         return np.array(cohort.counts, dtype=float)
     return np.ones(cohort.num_trials)

@@ -1,7 +1,7 @@
-"""Take a downlink of the user's own, a class that the scenario names `module:Class`.
+"""User-defined downlink, a class that the scenario names `module:Class`.
 
-It derives from `otafl.downlink.base.Downlink` or from a downlink of this package. What it returns
-has the right shapes, or there is a UserError; one number stands for all trials.
+It derives from `otafl.downlink.base.Downlink` or from a downlink of this package. Its results have
+the right shapes; otherwise there is a UserError. One number stands for all trials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_TRIALS = {
 
 
 def check_arrival(call: Call, value: Any) -> Delivery:
-    """Require an Arrival with a row a device and finite numbers of each trial."""
+    """Check for a `Delivery` with one row per device and finite numbers for each trial."""
     call.require(
         isinstance(value, Delivery), describe_kind(value), "an otafl.downlink.base.Delivery"
     )
@@ -34,12 +34,13 @@ def check_arrival(call: Call, value: Any) -> Delivery:
     numbers = {name: check(call, getattr(value, name)) for name, check in OF_TRIALS.items()}
     for name, number in numbers.items():
         positive = bool((np.isfinite(number) & (number >= 0)).all())
-        call.require(positive, f"{name} that are not numbers from 0 on", "finite ones")
+        got = f"{name} that are negative or not finite"
+        call.require(positive, got, "finite numbers of at least 0")
     return replace(value, **numbers)
 
 
 class CustomDownlink(CustomClass):
-    """The section names a downlink of the user's, which is checked in every round."""
+    """User-defined downlink, which is checked in every round."""
 
     table: ClassVar = "downlink"
     base_class: ClassVar = Downlink

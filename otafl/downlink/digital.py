@@ -1,17 +1,18 @@
-"""Send packets to all or to each, at a given rate or the channel's; lost ones are sent again.
+"""Packets to all devices or to each, at a given rate or the channel's, with retransmissions.
 
-Packets have 32 bits a number. A device that has not got its copy after the last attempt sits the
-round out. A lost packet is known at once and at no cost. Models that are not the same for all
-devices go to one device after the other whatever the mode.
+Packets have 32 bits per number. A device without its copy after the last attempt does not take part
+in the round. A lost packet is detected at once and without cost. Models that differ between devices
+are sent to one device after the other in both modes.
 
-A packet of b bits takes b / R seconds, R given, or B log2(1 + gamma g) of a bandwidth B at a
-signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), drawn anew in each attempt. A server
-that does not know the channels sends at the rate that fails with probability epsilon, g = -ln(1 -
-epsilon) (outage capacity); one that knows them takes what each channel carries, and in a broadcast
-the weakest of those who still miss it. A copy to a device whose channel carries less than
-`MIN_RATE` bits a channel use is not begun, takes no time and does not arrive. A unicast packet is
-lost with probability q = 1 - (1 - loss)(1 - epsilon), so it takes (1 - q^A) / (1 - q) transmissions
-in the mean, A being the most; a broadcast to n devices takes sum_{a < A} (1 - (1 - q^a)^n).
+A packet of b bits takes b / R seconds at a given rate R, or b / (B log2(1 + gamma g)) seconds in a
+bandwidth B at a signal-to-noise ratio gamma over Rayleigh fading g ~ Exp(1), new in each attempt. A
+server that does not know the channels sends at the rate that fails with probability epsilon, g =
+-ln(1 - epsilon) (outage capacity). A server that knows them uses what each channel carries, and in
+a broadcast the weakest channel of the devices that still miss the packet. A copy to a device whose
+channel carries less than `MIN_RATE` bits per channel use is not started, takes no time and is lost.
+A unicast packet is lost with probability q = 1 - (1 - loss)(1 - epsilon). With at most A attempts,
+it takes (1 - q^A) / (1 - q) transmissions on average, and a broadcast to n devices sum_{a < A} (1 -
+(1 - q^a)^n).
 
 References
 ----------
@@ -35,28 +36,31 @@ LOSS, GAIN = DOWNLINK / "loss", DOWNLINK / "gain"
 
 
 class DigitalDownlink(Downlink):
-    """Reckon on the host, as the clock does: with a few numbers a row, and none of the model's."""
+    """Packets with retransmissions.
+
+    The computation is on the host, because it only needs a few numbers per row and no parameters.
+    """
 
     class Settings(Downlink.Settings):
         name: Literal["digital"] = "digital"
         mode: Literal["broadcast", "unicast"] = "broadcast"
-        """one packet for all who take part, sent again to all as long as one of them misses it; or
-        a packet to each in turn"""
+        """broadcast: one packet for all participants, repeated while one of them misses it;
+        unicast: one packet for each, in turn"""
         rate: Literal["given", "outage", "channel"] = "given"
-        """devices.downlink_rate_bps; or that of a channel of channel.bandwidth_hz with Rayleigh
-        fading, anew in each attempt: the rate that fails with probability `outage` of a server that
-        does not know the channels, or what the device's channel carries, in a broadcast the weakest
-        of those who still miss it"""
+        """bit rate: given, devices.downlink_rate_bps; or that of a channel with Rayleigh fading in
+        channel.bandwidth_hz, new in each attempt: outage, the rate that fails with probability
+        `outage` if the server does not know the channels; channel, what the device's channel
+        carries, and in a broadcast the weakest channel of the devices that still miss the packet"""
         snr_db: Decibels = declare_stackable(20.0)
-        """mean power of a symbol over the complex noise variance at a device, in dB, the same for
-        all devices but for fading; of rates outage and channel"""
+        """mean power of a symbol over the complex noise variance at a device in dB, equal for all
+        devices except for fading, for the rates outage and channel"""
         outage: float = declare_stackable(0.1, gt=0, lt=1)
         """probability that a channel does not carry the rate outage"""
         loss: float = declare_stackable(0.0, ge=0, lt=1)
-        """probability that a device loses a copy whatever its channel, independent over devices and
-        attempts"""
+        """probability that a device loses a copy regardless of its channel, independent over
+        devices and attempts"""
         attempts: int = Field(1, ge=1, le=64)
-        """most transmissions of a packet"""
+        """largest number of transmissions of a packet"""
 
     def __init__(self, settings: Settings, setup: DownlinkSetup) -> None:
         super().__init__(settings, setup)
@@ -68,6 +72,7 @@ class DigitalDownlink(Downlink):
         self._lossy = bool(self._loss.any()) or settings.rate == "outage"
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        """Send packets until all rows have them, or the attempts are used up."""
         own = broadcast.per_device or broadcast.coordinates_per_row is not None
         if broadcast.coordinates_per_row is not None:
             bits = WORD * broadcast.coordinates_per_row.cpu().double().numpy()
@@ -81,14 +86,16 @@ class DigitalDownlink(Downlink):
             seconds, row_seconds, sent = self._to_all(
                 cohort, WORD * broadcast.num_coordinates, first, rate
             )
-        heard = None
+        delivered = None
         if self._lossy or lost.any():
-            heard = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
-        return Delivery(broadcast, seconds, sent, delivered_mask=heard, row_seconds=row_seconds)
+            delivered = torch.from_numpy(first < lost.shape[1]).to(cohort.trial.device)
+        return Delivery(broadcast, seconds, sent, delivered_mask=delivered, row_seconds=row_seconds)
 
     def _draw_attempts(self, cohort: Cohort, round: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draw which copies a row would lose, and at what bit rate a copy would be sent to it,
-        [N, A], infinite for one that is not begun."""
+        """Draw which copies a row would lose, and their bit rates, [N, A] each.
+
+        The rate is infinite for a copy that is not started.
+        """
         trial, rule = cohort.host_trial_device[0], self.settings.rate
         lost = np.zeros((cohort.num_rows, self.settings.attempts), dtype=bool)
         if self._loss.any():
@@ -114,8 +121,10 @@ class DigitalDownlink(Downlink):
     def _send_in_turn(
         self, cohort: Cohort, bits: np.ndarray, first: np.ndarray, rate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return seconds [S] and [N], and bits [S], of packets of bits [N] to one row after the
-        other."""
+        """Compute seconds [S] and [N], and bits [S], of packets to one row after the other.
+
+        The packets have bits [N].
+        """
         trial, counts = cohort.trial.cpu().numpy(), np.array(cohort.counts)
         used = (np.arange(rate.shape[1]) <= first[:, None]) & np.isfinite(rate)
         turn = np.arange(cohort.num_rows) - (np.cumsum(counts) - counts)[trial]
@@ -128,12 +137,12 @@ class DigitalDownlink(Downlink):
     def _to_all(
         self, cohort: Cohort, bits: float, first: np.ndarray, rate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the same of one packet of so many bits to all rows of a trial."""
+        """Compute the same for one packet to all rows of a trial."""
         trial = cohort.host_trial_device[0]
         attempts = rate.shape[1]
-        misses = first[:, None] >= np.arange(attempts)  # before an attempt, still to be served
+        misses = first[:, None] >= np.arange(attempts)  # rows that still miss it before an attempt
         slowest = np.full((cohort.num_trials, attempts), np.inf)
         np.minimum.at(slowest, trial, np.where(misses, rate, np.inf))
-        until = np.cumsum(bits / slowest, 1)  # an attempt for nobody takes no time
+        until = np.cumsum(bits / slowest, 1)  # an attempt for no device takes no time
         last = np.minimum(first, attempts - 1)
         return until[:, -1], until[trial, last], bits * np.isfinite(slowest).sum(1)

@@ -1,6 +1,6 @@
-"""Let the broadcast arrive without error.
+"""Delivery of the broadcast without error.
 
-A number is 32 bits; bits and time are charged at `devices.downlink_rate_bps`.
+A number has 32 bits. Bits and time are charged at `devices.downlink_rate_bps`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from otafl.downlink.base import WORD, Delivery, Downlink, count_copies
 
 
 class IdealDownlink(Downlink):
+    """Error-free downlink."""
+
     class Settings(Downlink.Settings):
         name: Literal["ideal"] = "ideal"
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        """Send the broadcast at the given rate."""
         if broadcast.coordinates_per_row is None:
             bits = WORD * broadcast.num_coordinates
             return Delivery(
                 broadcast, bits / self.setup.rate_bps, count_copies(broadcast, cohort) * bits
             )
-        # each device gets a part of its own, all at once; the largest takes longest
+        # devices get different parts at the same time; the largest takes longest
         bits_of, trial = (
             WORD * broadcast.coordinates_per_row.cpu().numpy(),
             cohort.host_trial_device[0],

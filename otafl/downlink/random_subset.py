@@ -1,8 +1,8 @@
-"""Send each device a random subset of the model, drawn anew for each device and round.
+"""Random subset of the parameters for each device, drawn for each device and round.
 
-The numbers arrive without error, to one device after the other; those that are not sent a device
-takes for 0, as it has no model of its own to keep. The way down of FedAvg (s.a.r.), TDPFed's rival,
-of which codec random_subset is the way up.
+The numbers arrive without error, at one device after the other. A device takes parameters that are
+not sent for 0, because it has no earlier model. This is the downlink of TDPFed's reference "FedAvg
+(s.a.r.)"; codec random_subset is its uplink.
 
 References
 ----------
@@ -27,17 +27,20 @@ CHOICE = DOWNLINK / "random_subset"
 
 
 class RandomSubsetDownlink(Downlink):
+    """Random subsets of the parameters, for each device."""
+
     class Settings(Downlink.Settings):
         name: Literal["random_subset"] = "random_subset"
         keep: float = Field(0.5, gt=0, le=1)
-        """share of the numbers that a device gets"""
+        """fraction of the numbers that a device receives"""
         positions: Positions = True
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
+        """Send a subset to one device after the other."""
         if broadcast.coordinates_per_row is not None:
             raise UserError(
                 "downlink: 'random_subset' sends a part of one model to all devices, and the "
-                "algorithm sends each device a model of its own size; ideal or analog would do"
+                "algorithm sends each device a model of its own size; use ideal or analog"
             )
         reals = broadcast.num_coordinates
         count = count_kept(self.settings.keep, reals)
@@ -45,7 +48,7 @@ class RandomSubsetDownlink(Downlink):
         sent = np.array(cohort.counts, dtype=float) * bits
 
         def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
-            """Let the rows hear `count` of the numbers, and 0 for the others."""
+            """Keep `count` random numbers of each row, and set the others to 0."""
             pair = cohort.trial, cohort.device
             draw = self.setup.streams.draw_device_uniform(CHOICE, round, *pair, (reals,))
             sizes = [block[0].numel() for block in blocks.values()]

@@ -37,16 +37,18 @@ def acknowledge_updates(
     cohort, codec, algorithm = update.cohort, parts.link.codec, parts.algorithm
     if not cohort.num_rows or not (algorithm.has_on_ack or codec.has_memory):
         return
-    came = get_delivered_masks(report, update.payload, cohort)
+    masks_by_group = get_delivered_masks(report, update.payload, cohort)
     if codec.has_memory:
         own = Context(cohort, codec.hyper, parts.streams, t)
-        acknowledge_memory(codec, update.payload, memory, came, own)
+        acknowledge_memory(codec, update.payload, memory, masks_by_group, own)
     if algorithm.has_on_ack:
-        came = convert_delivered_masks(codec, update, came)
+        masks_by_group = convert_delivered_masks(codec, update, masks_by_group)
         context = parts.make_context(cohort, t)
         devices.put(
             cohort,
-            algorithm.on_ack(devices.get_rows(cohort), update.original_payload, came, context),
+            algorithm.on_ack(
+                devices.get_rows(cohort), update.original_payload, masks_by_group, context
+            ),
         )
 
 

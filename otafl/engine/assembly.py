@@ -36,6 +36,7 @@ from otafl.downlink.base import Downlink
 from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.engine.workload import WorkloadPlanner
 from otafl.models.base import Model
+from otafl.robust.aggregation import RobustAggregation
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
 from otafl.server.base import ServerOptimiser
@@ -64,6 +65,7 @@ class Parts:
     server: ServerOptimiser
     server_hyper: Hyper
     link: Uplink
+    robust: RobustAggregation
     hardware: Hardware
     faults: Faults
     clock: Clock
@@ -125,14 +127,14 @@ def assemble(
     )
     load = make_workload(scenario, samples)
     sized = submodels.build(
-        scenario.devices.levels, algorithm.list_submodels(), hardware, load, setup
+        scenario.devices.capacity_levels, algorithm.list_submodels(), hardware, load, setup
     )
     clocks = clock.build(of_devices, hardware, streams, scenario.output.save_timeline)
     clocks.together = laid_out.servers if servers.together else 1
     workload = WorkloadPlanner(
         hardware,
         cpu_frequency.build(
-            scenario.devices.frequency, hardware, link.budget, link.transport.get_access_plan()
+            scenario.devices.cpu_frequency, hardware, link.budget, link.transport.get_access_plan()
         ),
         Jitter([one.compute for one in of_devices], streams),
         faults,
@@ -153,6 +155,7 @@ def assemble(
         server=registry.make_component("server", scenario.server),
         server_hyper=build_hyper([row.server for row in rows], streams),
         link=link,
+        robust=RobustAggregation(rows, link.transport, streams),
         hardware=hardware,
         faults=faults,
         clock=clocks,
@@ -180,6 +183,11 @@ def check_labels(scenario: Scenario, samples: Samples) -> None:
         raise UserError(f"loss: {problem}")
     for problem in get_class(scenario.algorithm).find_misfits(scenario.algorithm, found):
         raise UserError(problem)
+    if scenario.faults.attack.changes_labels and found != "classes":
+        raise UserError(
+            f"faults.attack: '{scenario.faults.attack.name}' replaces classes by others, and the "
+            "labels of the data set are no classes; use another attack"
+        )
 
 
 def make_workload(scenario: Scenario, samples: Samples) -> Workload:

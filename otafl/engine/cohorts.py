@@ -33,7 +33,7 @@ class Cohorts:
         asked = self.num_participants < self._num_devices and not parts.selection.is_narrowing
         ordered = type(parts.selection).get_keys is not Selection.get_keys
         self.must_ask = parts.clock.must_ask and asked and ordered
-        self._everyone: Cohort | None = None
+        self._full_cohort: Cohort | None = None
 
     @functools.cached_property
     def placeholder_channel(self) -> ChannelState:
@@ -65,10 +65,10 @@ class Cohorts:
         """
         selection = self._parts.selection
         whole = self.num_participants == self._num_devices and not selection.is_narrowing
-        everyone = available is None and whole
-        if everyone and self._everyone is not None:
-            self._everyone.version.fill_(t)
-            return self._complete_cohort(self._everyone, version, t, channel)
+        has_all_devices = available is None and whole
+        if has_all_devices and self._full_cohort is not None:
+            self._full_cohort.version.fill_(t)
+            return self._complete_cohort(self._full_cohort, version, t, channel)
         free = available
         if free is None:
             free = np.ones((self._num_trials, self._num_devices), bool)
@@ -84,8 +84,8 @@ class Cohorts:
                 )
             free = selection.select_devices(free, self._count_vacancies(), t, state)
         cohort = self._build_cohort(free, t)
-        if everyone:
-            self._everyone = cohort
+        if has_all_devices:
+            self._full_cohort = cohort
         return self._complete_cohort(cohort, version, t, channel)
 
     def reweight(self, cohort: Cohort, t: int) -> Cohort:
@@ -95,7 +95,7 @@ class Cohorts:
 
     def forget(self) -> None:
         """Draw the next cohort again, because a trial has stopped."""
-        self._everyone = None
+        self._full_cohort = None
 
     def _count_vacancies(self) -> np.ndarray | int:
         """Return the number of devices to choose; [S] if those of earlier rounds still work."""

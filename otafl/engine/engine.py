@@ -26,7 +26,6 @@ from otafl.engine.payload_collector import encode
 from otafl.engine.round_means import RoundMeans
 from otafl.engine.update import Update
 from otafl.topology.base import Exchange
-from otafl.uplink.base import deliver
 from otafl.uplink.delivery import Tally
 
 UPDATE_COUNTS = ("updates_used", "crashed_updates", "rejected_updates", "duplicated_updates")
@@ -98,14 +97,12 @@ class Engine(Stateful):
                 self.hold_slot(channel, t, limits)
             report = Tally(parts.link.budget, self.num_devices).report()
         else:
-            received, report = deliver(
-                parts.link.transport, update.payload, update.cohort, channel, t, limits
-            )
+            received, report = self.deliver(update, channel, t, limits)
             self.update_server(received, update.cohort, t)
             self.acknowledge(update, report, t)
-        told = parts.selection.count_overhead_symbols(available, cohort)
-        if told is not None:
-            report = replace(report, side_symbols=report.side_symbols + told)
+        overhead = parts.selection.count_overhead_symbols(available, cohort)
+        if overhead is not None:
+            report = replace(report, side_symbols=report.side_symbols + overhead)
         done = parts.topology.exchange(self.server, self.sample_share, t, parts.algorithm)
         if done is not None and done.report is not None:
             report = done.report
@@ -281,12 +278,13 @@ class Engine(Stateful):
             limits = replace(limits, trial_mask=self._flatten_mask(self.running))
         if update is None:
             return limits
-        sent, copies = faults.draw_crashes(update.cohort, t), faults.draw_copies(update.cohort, t)
+        limits = faults.change_limits(limits, update.cohort, t)
+        sent, copies = limits.sent_fraction, limits.num_copies
         if sent is not None:
             self.counts["crashed_updates"] += (sent < 1.0).sum(1).cpu().numpy()
         if copies is not None:
             self.counts["duplicated_updates"] += (copies > 1.0).sum(1).cpu().numpy()
-        return replace(limits, sent_fraction=sent, num_copies=copies)
+        return limits
 
     def hold_slot(self, channel: c.ChannelState, t: int, limits: c.TransmitLimits) -> None:
         """Account for a slot in which no device of any trial transmits."""
@@ -302,13 +300,18 @@ class Engine(Stateful):
             memory = DeviceStore(self.num_trials, self.num_devices, self.sample_share.device)
             coded = encode(parts.link.codec, payload, memory, one, t, parts.streams)
             self._on_empty = Update(one, coded).make_empty()
-        nobody = self._on_empty
-        deliver(parts.link.transport, nobody.payload, nobody.cohort, channel, t, limits)
+        self.deliver(self._on_empty, channel, t, limits)
+
+    def deliver(
+        self, update: Update, channel: c.ChannelState, t: int, limits: c.TransmitLimits
+    ) -> tuple[c.Received, c.LinkReport]:
+        """Deliver the updates of a slot, group by group."""
+        return self.parts.robust.deliver(update.payload, update.cohort, channel, t, limits)
 
     def update_server(self, received: c.Received, cohort: c.Cohort, t: int) -> None:
         """Take the algorithm's server step, undone for trials without a delivered update."""
         parts = self.parts
-        received = parts.link.codec.decode(received)
+        received = parts.robust.aggregate(received, parts.link.codec.decode, cohort)
         state = parts.algorithm.update_server(self.server, received, parts.make_context(cohort, t))
         state, memory = parts.server.step(
             self.server, state, self.server_memory, parts.server_hyper
@@ -381,6 +384,7 @@ class Engine(Stateful):
             "algorithm": parts.algorithm,
             "codec": parts.link.codec,
             "transport": parts.link.transport,
+            **({"robust": parts.robust} if parts.robust.settings.is_active else {}),
             "selection": parts.selection,
             "sizes": parts.submodels,
             "topology": parts.topology,

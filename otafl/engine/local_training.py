@@ -70,7 +70,8 @@ class LocalTraining:
         """Train the rows start..stop of the cohort together. Returns them and the outcome."""
         parts = self._parts
         chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
-        work = parts.samples.training_data.select_cohort(t, chunk)
+        true = parts.samples.training_data.select_cohort(t, chunk)
+        work = parts.faults.change_labels(true, chunk)
         context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
         received = broadcast.expand_rows(cohort, start, stop)
         return chunk, parts.algorithm.run_local_update(

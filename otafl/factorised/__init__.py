@@ -1,2 +1,4 @@
-"""Calculate with matrices and tensors in factors, batched over rows, and make weights sparse or
-low-rank."""
+"""Calculations with factors of matrices and tensors, and sparse or low-rank weights.
+
+All functions are batched over rows.
+"""

@@ -1,8 +1,4 @@
-"""Measure how far vectors are from being orthogonal by their generalised coherence.
-
-It is 1 - det G, G the Gram matrix of the vectors scaled to length one: 0 for orthogonal vectors, 1
-for linearly dependent ones, the squared cosine for two, and does not change when vectors are
-scaled.
+"""Generalised coherence of vectors, a measure of their distance from orthogonality.
 
 References
 ----------
@@ -18,8 +14,31 @@ _COLUMNS = 1 << 14  # at a time, which bounds the memory of the copy in double p
 
 
 def coherence(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Return 1 - det G and ln det G, both [S] in double precision, of vectors [S, n, P]. Zero
-    vectors are left out; ln det G is -inf where vectors are dependent."""
+    r"""Compute the generalised coherence of vectors.
+
+    Parameters
+    ----------
+    vectors : Tensor [S, n, P]
+        Vectors of each trial. Zero vectors are left out.
+
+    Returns
+    -------
+    Tensor, float64 [S]
+        Coherence, 1 - det G.
+    Tensor, float64 [S]
+        ln det G, which is -inf for dependent vectors.
+
+    Notes
+    -----
+    G is the Gram matrix of the vectors scaled to length one:
+
+    .. math::
+
+        \gamma = 1 - \det G
+
+    It is 0 for orthogonal vectors, 1 for linearly dependent ones, the squared cosine for two
+    vectors, and does not depend on their lengths.
+    """
     gram = vectors.new_zeros(*vectors.shape[:2], vectors.shape[1], dtype=torch.float64)
     for part in vectors.split(_COLUMNS, 2):
         part = part.double()

@@ -1,14 +1,15 @@
-"""Calculate with tensors in CP (Kruskal) form, batched over rows.
+"""Tensors in CP (Kruskal) form, batched over rows.
 
-X = [[A1, ..., AN]], X[i1..iN] = sum_r prod_n An[i_n, r]. A factor is held transposed, [n, R, I_n]:
-a row r of it lies together in memory, where batched products want it. A tensor is held as its last
-matrix, [n, I_1 ... I_(N-1), I_N] row-major, which is how the weights of a model lie: a dense
-layer's [inputs, outputs], a convolution's [k k C, outputs] with N = 4 modes k, k, C, outputs.
+X = [[A1, ..., AN]], X[i1..iN] = sum_r prod_n An[i_n, r]. A factor is stored transposed, [n, R,
+I_n], so that its column r is contiguous in memory, as batched products need it. A tensor is stored
+as its last unfolding, [n, I_1 ... I_(N-1), I_N] row-major, which is the layout of a model's
+weights: [inputs, outputs] of a dense layer, [k k C, outputs] of a convolution with N = 4 modes k,
+k, C, outputs.
 
 The unfoldings are row-major (the last index runs fastest), so Khatri-Rao products go in ascending
-order of the modes. Kolda and Bader 2009, "Tensor Decompositions and Applications", write both the
-other way round; either pair is right, a mixture is wrong from three modes on. Equations are
-TDPFed's (Wang, Jin, Liu, Zong, Shao, Li).
+order of the modes. Kolda and Bader 2009, "Tensor Decompositions and Applications", use the reverse
+of both. Either pair is consistent; a mixture is wrong from three modes on. Equations are TDPFed's
+(Wang, Jin, Liu, Zong, Shao, Li).
 """
 
 from __future__ import annotations
@@ -20,11 +21,22 @@ import torch
 from torch import Tensor
 
 Factors = list[Tensor]
-"""A1 .. AN, each [n, R, I_n]."""
+"""Factors A1, ..., AN, each [n, R, I_n]."""
 
 
 def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
-    """Return [n, R, prod I_m], whose row r is the Kronecker product of the factors' rows r."""
+    """Compute the Khatri-Rao product.
+
+    Parameters
+    ----------
+    factors : sequence of Tensor [n, R, I_m]
+        Factors of several modes.
+
+    Returns
+    -------
+    Tensor [n, R, prod I_m]
+        Kronecker product of the factors' rows r, for each r.
+    """
     out = factors[0]
     for factor in factors[1:]:
         out = (out[..., None] * factor[:, :, None]).flatten(2)
@@ -32,13 +44,38 @@ def khatri_rao(factors: Sequence[Tensor]) -> Tensor:
 
 
 def kruskal(factors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """Return the tensor [[A1, ..., AN]] as its last matrix, in new memory or over `out`."""
+    """Compute the tensor of CP factors.
+
+    Parameters
+    ----------
+    factors : sequence of Tensor [n, R, I_n]
+        Factors of all modes.
+    out : Tensor, optional
+        Memory for the result.
+
+    Returns
+    -------
+    Tensor [n, I_1 ... I_(N-1), I_N]
+        Last unfolding of [[A1, ..., AN]].
+    """
     return torch.bmm(khatri_rao(factors[:-1]).mT, factors[-1], out=out)
 
 
 def gram(factors: Sequence[Tensor], excluded: Sequence[int] = ()) -> Tensor:
-    """Return the Hadamard product [n, R, R] of the factors' Gram matrices, some left out; eq.
-    (18)."""
+    """Compute the Hadamard product [n, R, R] of the factors' Gram matrices, eq. (18).
+
+    Parameters
+    ----------
+    factors : sequence of Tensor [n, R, I_n]
+        Factors.
+    excluded : sequence of int
+        Modes to leave out.
+
+    Returns
+    -------
+    Tensor [n, R, R]
+        V of the included modes.
+    """
     out = factors[0].new_ones(())
     for mode, factor in enumerate(factors):
         if mode not in excluded:
@@ -49,13 +86,35 @@ def gram(factors: Sequence[Tensor], excluded: Sequence[int] = ()) -> Tensor:
 def compute_factor_gradients(
     target: Tensor, factors: Sequence[Tensor], out: Tensor | None = None
 ) -> Factors:
-    """Return the gradients of |target - [[A]]|^2 / 2 by every factor, [n, R, I_n].
+    """Compute the gradients of |target - [[A]]|^2 / 2 by every factor.
 
-    TDPFed's eq. (25) without lambda, -T_(n) H_n + An Vn, in the form (X - T)_(n) H_n, which is the
-    same since X_(n) H_n = An Vn: measured on a CPU core, the residual is faster than the Gram
-    matrices from a compression of 3 down, and it is exactly 0 where T is what `kruskal` made of the
-    same numbers, where Adam would turn any rounding into full steps. Modes share partial
-    contractions: three products with the whole tensor for any N. out: memory for the residual.
+    Parameters
+    ----------
+    target : Tensor [n, I_1 ... I_(N-1), I_N]
+        Tensor T as its last unfolding.
+    factors : sequence of Tensor [n, R, I_n]
+        Factors A.
+    out : Tensor, optional
+        Memory for the residual.
+
+    Returns
+    -------
+    list of Tensor [n, R, I_n]
+        Gradients.
+
+    Notes
+    -----
+    Eq. (25) without lambda, with X = [[A]], H_n the Khatri-Rao product and V_n the Hadamard product
+    of the Gram matrices of the other factors:
+
+    .. math::
+
+        A^{(n)} V_n - T_{(n)} H_n = (X - T)_{(n)} H_n
+
+    The right side is computed. Measured on a CPU core, it is faster than the Gram matrices for a
+    compression of 3 or less. It is exactly 0 if T is the result of `kruskal` for the same numbers,
+    where Adam would turn rounding into full steps. Modes share partial contractions: three products
+    with the whole tensor for any N.
     """
     ahead = khatri_rao(factors[:-1])
     residual = torch.bmm(ahead.mT, factors[-1], out=out).sub_(target)  # as `kruskal` makes it
@@ -64,11 +123,13 @@ def compute_factor_gradients(
 
 
 def count_factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
-    """Count the operations of `compute_factor_gradients`: the residual, which is 2 R + 1 a number
-    of the tensor, and the contractions, 2 R a number of the tensor by the last mode and by all
-    others, of what is left of it by those before."""
+    """Count the operations of `compute_factor_gradients`.
+
+    The residual takes 2 R + 1 per number of the tensor. The contractions take 2 R per number of the
+    tensor, by the last mode and by all others, and then of the remaining tensors.
+    """
     total = (6.0 * rank + 1.0) * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
-    for count in range(len(modes) - 1, 1, -1):  # the last mode of what is left, and what then is
+    for count in range(len(modes) - 1, 1, -1):  # the last remaining mode, and the modes before it
         total += 4.0 * rank * math.prod(modes[:count]) + _count_khatri_rao_flops(
             modes[: count - 1], rank
         )
@@ -76,8 +137,10 @@ def count_factor_gradients_flops(modes: Sequence[int], rank: int) -> float:
 
 
 def count_factor_gradient_flops(modes: Sequence[int], rank: int, mode: int) -> float:
-    """Count the operations of the gradient by one factor alone: of the residual, and of it
-    contracted with all modes after that one, then with all before."""
+    """Count the operations of the gradient by one factor.
+
+    They are the residual, and its contractions with all modes after that one, then with all before.
+    """
     total = (2.0 * rank + 1.0) * math.prod(modes) + _count_khatri_rao_flops(modes[:-1], rank)
     for count in range(len(modes), mode + 1, -1):
         total += 2.0 * rank * math.prod(modes[:count])
@@ -94,11 +157,12 @@ def count_kruskal_flops(modes: Sequence[int], rank: int) -> float:
 
 
 def _count_khatri_rao_flops(modes: Sequence[int], rank: int) -> float:
+    """Count the operations of `khatri_rao`."""
     return float(sum(rank * math.prod(modes[:count]) for count in range(2, len(modes) + 1)))
 
 
 def _contract_all_but_one(u: Tensor, factors: Sequence[Tensor]) -> Factors:
-    """Contract u [n, R, I_1 ... I_m], a tensor for each r, with all factors but one, for each."""
+    """Contract u [n, R, I_1 ... I_m], a tensor for each r, with all factors except one."""
     if len(factors) == 1:
         return [u]
     *front, last = factors
@@ -107,13 +171,13 @@ def _contract_all_but_one(u: Tensor, factors: Sequence[Tensor]) -> Factors:
 
 
 def _contract_last(u: Tensor, last: Tensor) -> Tensor:
-    """Sum u [n, R, J I] over its last mode against last [n, R, I]; return [n, R, J]."""
+    """Contract u [n, R, J I] over its last mode with last [n, R, I], to [n, R, J]."""
     rows, size = u.shape[0] * u.shape[1], last.shape[2]
     return torch.bmm(u.reshape(rows, -1, size), last.reshape(rows, size, 1)).view(*u.shape[:2], -1)
 
 
 def _contract_first(u: Tensor, ahead: Tensor, size: int) -> Tensor:
-    """Sum u [n, R, J I] over its first modes against ahead [n, R, J]; return [n, R, I]."""
+    """Contract u [n, R, J I] over its first modes with ahead [n, R, J], to [n, R, I]."""
     rows = u.shape[0] * u.shape[1]
     return torch.bmm(ahead.reshape(rows, 1, -1), u.reshape(rows, -1, size)).view(*u.shape[:2], -1)
 
@@ -129,14 +193,23 @@ def run_als(
 
     Parameters
     ----------
-    matrix : the tensor as its last matrix.
-    start : factors to begin from.
-    change : a row stops when a sweep changes its residual by less than this; it never gets worse.
-    ridge : Tikhonov term, relative to the diagonal of V_n.
+    matrix : Tensor [n, I_1 ... I_(N-1), I_N]
+        Tensor as its last unfolding.
+    start : sequence of Tensor [n, R, I_n]
+        Factors of the start.
+    sweeps : int
+        Largest number of sweeps over all factors.
+    change : float
+        Relative change of the residual below which a row stops. No sweep increases the residual.
+    ridge : float
+        Tikhonov term, relative to the diagonal of V_n.
 
     Returns
     -------
-    The factors, and their relative residual [n].
+    list of Tensor [n, R, I_n]
+        Factors.
+    Tensor [n]
+        Their relative residual.
     """
     target = matrix.double()
     total = target.square().sum((1, 2)).clamp_min(torch.finfo(torch.float64).tiny)
@@ -159,7 +232,7 @@ def run_als(
 
 
 def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
-    """Solve for each factor in turn, the later ones seeing the new values of the earlier."""
+    """Solve for each factor in turn, with the new values of the factors before it."""
     new = list(factors)
     u = torch.bmm(new[-1], matrix.mT)  # the last factor is the last to change
     for mode, factor in enumerate(new):
@@ -179,27 +252,57 @@ def _sweep(matrix: Tensor, factors: Factors, ridge: float) -> Factors:
 
 
 def _relative_residual(target: Tensor, factors: Sequence[Tensor], total: Tensor) -> Tensor:
-    """Return |target - [[A]]| / |target| [n]."""
+    """Compute |target - [[A]]| / |target|, [n]."""
     return ((target - kruskal(factors)).square().sum((1, 2)) / total).sqrt()
 
 
 def compute_rank(modes: Sequence[int], compression_rate: float) -> int:
-    """Return the rank at which prod I_n weights become R sum I_n at this rate, eqs. (23), (24)."""
+    """Compute the rank for a compression rate, eqs. (23), (24).
+
+    Parameters
+    ----------
+    modes : sequence of int
+        Sizes I_1, ..., I_N.
+    compression_rate : float
+        Weights over coordinates of the factors.
+
+    Returns
+    -------
+    int
+        Rank R with which prod I_n weights become R sum I_n coordinates, at least 1.
+    """
     return max(1, round(math.prod(modes) / (compression_rate * sum(modes))))
 
 
 def largest_rank(modes: Sequence[int]) -> int:
-    """Return a rank at which every tensor of these modes is represented: the smallest product of
-    all modes but one; of a matrix, its smaller side."""
+    """Return a rank that represents every tensor of these modes.
+
+    It is the smallest product of all modes except one; for a matrix, its smaller side.
+    """
     return math.prod(modes) // max(modes)
 
 
 def count_coordinates(modes: Sequence[int], rank: int) -> int:
-    """Count the numbers of the factors, Q = R sum I_n."""
+    """Count the coordinates of the factors, Q = R sum I_n."""
     return rank * sum(modes)
 
 
 def start_deviation(fan_in: int, rank: int, modes: int) -> float:
-    """Return the standard deviation of a factor's entries at which those of [[A]], of `modes`
-    independent normal factors, have He's variance 2 / fan_in: R sigma_A^(2N)."""
+    """Compute the standard deviation of a factor's entries at the start.
+
+    Parameters
+    ----------
+    fan_in : int
+        Inputs of an output of the layer.
+    rank : int
+        Rank R.
+    modes : int
+        Number of modes, N.
+
+    Returns
+    -------
+    float
+        Deviation sigma_A with which the entries of [[A]] have He's variance 2 / fan_in = R
+        sigma_A^(2N), for independent normal factors.
+    """
     return (2.0 / fan_in / rank) ** (1.0 / (2 * modes))

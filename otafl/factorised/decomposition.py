@@ -1,5 +1,4 @@
-"""Decompose matrices by singular values, whatever becomes of the others in the batch; and count
-the operations of decompositions.
+"""Singular value decompositions of batches with faulty matrices, and operations of decompositions.
 
 References
 ----------
@@ -13,12 +12,28 @@ from torch import Tensor
 
 
 def svd(matrix: Tensor, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, s and V^T of each matrix [n, a, b].
+    """Compute U, s and V^T of each matrix.
 
-    A matrix that is not finite has singular values of NaN: a trial that diverges must not end those
-    it is stacked with. One whose decomposition fails is decomposed in double precision, since
-    drivers in single precision stop at some matrices that are sound. Raises
-    torch.linalg.LinAlgError if that fails, too.
+    A matrix that is not finite has singular values of NaN, so that a diverging trial does not end
+    the other trials of its stack. A matrix whose decomposition fails is decomposed in double
+    precision, because drivers in single precision fail for some valid matrices.
+
+    Parameters
+    ----------
+    matrix : Tensor [n, a, b]
+        Matrices.
+    full_matrices : bool
+        Whether U and V are square.
+
+    Returns
+    -------
+    Tensor [n, a, a or r], Tensor [n, r], Tensor [n, b or r, b]
+        U, s and V^T with r = min(a, b).
+
+    Raises
+    ------
+    torch.linalg.LinAlgError
+        If the decomposition fails in double precision too.
     """
     try:
         return torch.linalg.svd(matrix, full_matrices=full_matrices)
@@ -45,18 +60,24 @@ def count_cholesky_flops(side: int) -> float:
 
 
 def count_triangular_inverse_flops(side: int) -> float:
-    """Count the operations of n right-hand sides of a triangular system, n^2 each. GvL, section
-    3.1.2."""
+    """Count the operations of n right-hand sides of a triangular system, n^2 each.
+
+    GvL, section 3.1.2.
+    """
     return float(side**3)
 
 
 def count_eigh_flops(side: int) -> float:
-    """Count the operations of eigenvalues and vectors of a symmetric matrix, 9 n^3. GvL, section
-    8.3.3."""
+    """Count the operations of eigenvalues and eigenvectors of a symmetric matrix, 9 n^3.
+
+    GvL, section 8.3.3.
+    """
     return 9.0 * side**3
 
 
 def count_svd_flops(side: int) -> float:
-    """Count the operations of singular values and both sets of vectors of a square matrix, 21 n^3
-    by Golub's and Reinsch's algorithm: 4 m^2 n + 8 m n^2 + 9 n^3. GvL, figure 8.6.1."""
+    """Count the operations of singular values and vectors of a square matrix, 21 n^3.
+
+    Golub's and Reinsch's algorithm has 4 m^2 n + 8 m n^2 + 9 n^3. GvL, figure 8.6.1.
+    """
     return 21.0 * side**3

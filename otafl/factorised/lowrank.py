@@ -1,10 +1,9 @@
-"""Move on the manifold of M x N matrices of rank R, in factors only: no dense array is made.
+"""Manifold of M x N matrices of rank R, in factors only, without dense matrices.
 
-A point is Theta = U diag(s) V^T with U [n, M, R] and V [n, N, R] of orthonormal columns and s
-[n, R] decreasing and positive. A tangent vector at it is U H V^T + B_U V^T + U B_V^T with U^T
-B_U = 0 and V^T B_V = 0. All functions are batched over n rows. Thin factors are kept so that their
-transposes are contiguous in memory ([n, R, M]), which makes products with them several times faster
-than the other way round.
+A point is Theta = U diag(s) V^T with orthonormal columns of U [n, M, R] and V [n, N, R], and s [n,
+R] decreasing and positive. A tangent vector at it is U H V^T + B_U V^T + U B_V^T with U^T B_U = 0
+and V^T B_V = 0. All functions are batched over n rows. Thin factors are stored so that their
+transposes [n, R, M] are contiguous in memory, which makes products with them several times faster.
 
 References
 ----------
@@ -29,13 +28,24 @@ from otafl.factorised.decomposition import (
 )
 
 SINGULAR_FLOOR = 1e-12
-"""Smallest singular value kept, relative to the largest: below it a point leaves the manifold."""
+"""Smallest singular value relative to the largest, below which a point leaves the manifold."""
 
 TINY = 1e-30
+"""Term that keeps a Gram matrix of zeros invertible."""
 
 
 class LowRank(NamedTuple):
-    """Hold Theta = u diag(s) v^T. u: [n, M, R], s: [n, R], v: [n, N, R]."""
+    """Point Theta = u diag(s) v^T.
+
+    Parameters
+    ----------
+    u : Tensor [n, M, R]
+        Left singular vectors.
+    s : Tensor [n, R]
+        Singular values.
+    v : Tensor [n, N, R]
+        Right singular vectors.
+    """
 
     u: Tensor
     s: Tensor
@@ -43,7 +53,17 @@ class LowRank(NamedTuple):
 
 
 class Tangent(NamedTuple):
-    """Hold u h v^T + bu v^T + u bv^T at a point. h: [n, R, R], bu: [n, M, R], bv: [n, N, R]."""
+    """Tangent vector u h v^T + bu v^T + u bv^T at a point.
+
+    Parameters
+    ----------
+    h : Tensor [n, R, R]
+        Part within both spaces.
+    bu : Tensor [n, M, R]
+        Part orthogonal to u.
+    bv : Tensor [n, N, R]
+        Part orthogonal to v.
+    """
 
     h: Tensor
     bu: Tensor
@@ -51,9 +71,22 @@ class Tangent(NamedTuple):
 
 
 class LowRankMap:
-    """Acts as a weight (`models.layered.LinearMap`) by a point, for rows [n, ...]. It keeps the
-    thin products of the last passes, which are the factored gradient's ingredients: xu = x U [n, B,
-    R] and gv = g V [n, B, R]."""
+    """Weight of a low-rank point (`models.layered.LinearMap`), for rows [n, ...].
+
+    It keeps the thin products of the last passes, from which the factored gradient is computed.
+
+    Parameters
+    ----------
+    point : LowRank
+        The weight.
+
+    Attributes
+    ----------
+    xu : Tensor [n, B, R], or None
+        x U of the last forward pass.
+    gv : Tensor [n, B, R], or None
+        g V of the last backward pass.
+    """
 
     def __init__(self, point: LowRank) -> None:
         self.point = point
@@ -72,13 +105,33 @@ class LowRankMap:
 
 
 def to_dense(point: LowRank) -> Tensor:
-    """Return Theta itself [n, M, N]: for tests and exports, never in a round."""
+    """Compute the dense Theta [n, M, N], for tests and exports."""
     return torch.bmm(point.u * point.s[:, None], point.v.mT)
 
 
 def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
-    """Project G orthogonally on the tangent space, from gv = G V [n, M, R] and gtu = G^T U [n, N,
-    R] alone (eq. 47)."""
+    """Project G orthogonally on the tangent space, eq. (47).
+
+    Parameters
+    ----------
+    point : LowRank
+        Point.
+    gv : Tensor [n, M, R]
+        G V.
+    gtu : Tensor [n, N, R]
+        G^T U.
+
+    Returns
+    -------
+    Tangent
+        Projection.
+
+    Notes
+    -----
+    .. math::
+
+        P_T(G) = U U^T G + G V V^T - U U^T G V V^T
+    """
     h = torch.bmm(point.u.mT, gv)
     return Tangent(
         h, _subtract_projection(gv, point.u, h), _subtract_projection(gtu, point.v, h.mT)
@@ -87,37 +140,65 @@ def project(point: LowRank, gv: Tensor, gtu: Tensor) -> Tangent:
 
 def count_project_flops(rows: int, columns: int, rank: int) -> float:
     """Count the operations of `project` at a point of an M x N matrix."""
-    sides = sum(side for side in (rows, columns) if side > rank)  # a square basis leaves nothing
+    sides = sum(side for side in (rows, columns) if side > rank)  # a square basis has no complement
     return 2.0 * rows * rank**2 + sides * (2.0 * rank**2 + rank)
 
 
 def project_out(basis: Tensor, thin: Tensor) -> Tensor:
-    """Return what the orthonormal basis [n, M, R] does not span of thin [n, M, Q]."""
+    """Remove the part of thin matrices in the span of a basis.
+
+    Parameters
+    ----------
+    basis : Tensor [n, M, R]
+        Orthonormal basis.
+    thin : Tensor [n, M, Q]
+        Matrices.
+
+    Returns
+    -------
+    Tensor [n, M, Q]
+        Part orthogonal to the basis.
+    """
     return _subtract_projection(thin, basis, torch.bmm(basis.mT, thin))
 
 
 def _subtract_projection(thin: Tensor, basis: Tensor, within: Tensor) -> Tensor:
-    """Return thin - basis within, what the basis does not span; nothing where the basis is square.
-    There the difference would be rounding that lies all in its span, and where the smallest
-    singular value is no larger than that, a retraction would turn the basis into it."""
+    """Return thin - basis within, and exactly 0 for a square basis.
+
+    For a square basis the difference is rounding within its span. If the smallest singular value is
+    not larger than that, a retraction would rotate the basis into it.
+    """
     if basis.shape[1] == basis.shape[2]:
         return torch.zeros_like(thin)
     return torch.baddbmm(thin.mT, within.mT, basis.mT, alpha=-1.0).mT
 
 
 def multiply_thin(thin: Tensor, small: Tensor) -> Tensor:
-    """Multiply thin [n, M, R] by small [n, R, Q]; the product is kept as thin factors are."""
+    """Multiply thin [n, M, R] by small [n, R, Q], with the memory layout of thin factors."""
     return torch.bmm(small.mT, thin.mT).mT
 
 
 def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
-    """Return the best rank-R approximation of Theta + xi for each point and tangent vector xi (eqs.
-    18-19).
+    """Retract tangent vectors to the manifold, eqs. (18), (19).
 
-    The normal parts of xi are orthogonal to U and V already, so the 2R x 2R core of
-    [U Q_U] C [V Q_V]^T needs only their own bases, B = Q T. These come by Cholesky from the R x R
-    Gram matrices, with a ridge of rounding size: it bends Q only in directions that are rounding in
-    B, which enter the result to second order. Q is never formed, B T^-1 acts in its place.
+    Parameters
+    ----------
+    points : sequence of LowRank
+        Points of several layers.
+    steps : sequence of Tangent
+        Tangent vectors xi at them.
+
+    Returns
+    -------
+    list of LowRank
+        Best rank-R approximation of Theta + xi.
+
+    Notes
+    -----
+    The normal parts of xi are orthogonal to U and V, so the 2R x 2R core of [U Q_U] C [V Q_V]^T
+    needs only bases of their own, B = Q T. T comes by Cholesky from the R x R Gram matrix, with a
+    ridge of the size of rounding. The ridge changes Q only in directions that are rounding in B,
+    which enter the result to second order. Q is never formed; B T^-1 replaces it.
     """
     by_rank: dict[int, list[int]] = {}
     for index, point in enumerate(points):
@@ -130,7 +211,7 @@ def retract(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank
 
 
 def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) -> list[LowRank]:
-    """Retract points of one rank: all small matrices, [points x n, ...], go in one batch."""
+    """Retract points of one rank, with all small matrices [points x n, ...] in one batch."""
     layers, rank = len(points), points[0].s.shape[1]
     normals = [step.bu for step in steps] + [step.bv for step in steps]
     root, inverse = _factor_gram(torch.cat([torch.bmm(b.mT, b) for b in normals]))
@@ -155,16 +236,18 @@ def _retract_equal_ranks(points: Sequence[LowRank], steps: Sequence[Tangent]) ->
 
 
 def count_retract_flops(sides: int, rank: int) -> float:
-    """Count the operations of `retract` of one point, M + N sides: Gram matrices, the moved bases;
-    and of rank R two Cholesky factors, their inverses and products, and the core's singular
-    vectors."""
+    """Count the operations of `retract` of one point with M + N sides.
+
+    They are Gram matrices and moved bases, and of rank R two Cholesky factors, their inverses and
+    products, and the core's singular vectors.
+    """
     thin = sides * (6.0 * rank**2 + rank)
     small = count_cholesky_flops(rank) + count_triangular_inverse_flops(rank) + 2.0 * rank**3
     return thin + 2.0 * small + count_svd_flops(2 * rank)
 
 
 def _factor_gram(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
+    """Compute the upper triangular T [m, R, R] with T^T T = gram + ridge, and its inverse."""
     diagonal = gram.diagonal(dim1=1, dim2=2)
     ridge = diagonal.sum(1, keepdim=True).mul_(4.0 * torch.finfo(gram.dtype).eps)
     diagonal.add_(ridge.add_(TINY))
@@ -176,8 +259,22 @@ def _factor_gram(gram: Tensor) -> tuple[Tensor, Tensor]:
 def compress(
     left: Sequence[Tensor], right: Sequence[Tensor], ranks: Sequence[int]
 ) -> list[LowRank]:
-    """Return the best rank-R approximation of left right^T for each left [n, M, Q] and right [n, N,
-    Q] (eq. 31; for a sum of low-rank matrices stack their factors side by side, eq. 20)."""
+    """Compute the best rank-R approximation of products of thin matrices, eq. (31).
+
+    For a sum of low-rank matrices their factors are placed side by side, eq. (20).
+
+    Parameters
+    ----------
+    left, right : sequence of Tensor [n, M, Q], [n, N, Q]
+        Factors of left right^T for each layer.
+    ranks : sequence of int
+        Rank of each layer.
+
+    Returns
+    -------
+    list of LowRank
+        The approximations.
+    """
     bases, cores = [], []
     for a, b in zip(left, right, strict=True):
         qu, tu = torch.linalg.qr(a)
@@ -192,8 +289,22 @@ def compress(
 
 
 def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
-    """Return the best rank-R approximation of a dense matrix [n, M, N], to start from; `rescale`
-    restores the Frobenius norm that truncation took."""
+    """Compute the best rank-R approximation of a dense matrix.
+
+    Parameters
+    ----------
+    matrix : Tensor [n, M, N]
+        Matrix.
+    rank : int
+        Rank R.
+    rescale : bool
+        Whether to restore the Frobenius norm of the matrix.
+
+    Returns
+    -------
+    LowRank
+        The approximation.
+    """
     u, s, vt = svd(matrix, full_matrices=False)
     kept = s[:, :rank]
     if rescale:
@@ -202,24 +313,27 @@ def truncate(matrix: Tensor, rank: int, rescale: bool = False) -> LowRank:
 
 
 def reorthonormalise(point: LowRank) -> LowRank:
-    """Take one Newton-Schulz step on U and V, which squares their distance from orthonormality:
-    rounding lets them drift by a few units in the last place a step."""
+    """Take one Newton-Schulz step on U and V.
+
+    It squares their distance from orthonormality. Rounding lets them drift by a few units in the
+    last place a step.
+    """
     return LowRank(_orthonormalise(point.u), point.s, _orthonormalise(point.v))
 
 
 def count_reorthonormalise_flops(sides: int, rank: int) -> float:
-    """Count the operations of `reorthonormalise`, M + N sides."""
+    """Count the operations of `reorthonormalise` for M + N sides."""
     return 4.0 * sides * rank**2
 
 
 def _orthonormalise(u: Tensor) -> Tensor:
+    """Take one Newton-Schulz step on a basis."""
     gram = torch.bmm(u.mT, u)
     return torch.baddbmm(u.mT, gram, u.mT, beta=1.5, alpha=-0.5).mT
 
 
 def _decompose_by_size(cores: Sequence[Tensor]) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Return left vectors, values and right vectors of each [n, r, r] core; one call for each
-    size."""
+    """Decompose the cores [n, r, r], in one call for each size."""
     sizes: dict[torch.Size, list[int]] = {}
     for index, core in enumerate(cores):
         sizes.setdefault(core.shape, []).append(index)

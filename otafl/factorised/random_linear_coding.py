@@ -1,15 +1,7 @@
-"""Say the distortion of random linear coding: what FedRLR's product of two superposed sums costs.
+"""Distortion of random linear coding, the error of FedRLR's product of two superposed sums.
 
-Device k sends sqrt(w_k) U_k sqrt(S_k) F_k and sqrt(w_k) V_k sqrt(S_k) F_k with F_k [R, R] of
-independent entries +-1/sqrt(R). With gains a_k >= 0 the server has the sums X_U and X_V and takes
-X_U X_V^T for T = sum_k w_k Theta_k, whose expectation it is where E a^2 = 1. Xue and Lau, FedRLR,
-eqs. (21)-(31); the second moments below are not in the paper. Squared errors are of the Frobenius
-norm.
-
-The product has three kinds of terms. Those of one device are a^2 w (Theta_k + A O B^T) with O = F
-F^T - 1 symmetric, its entries off the diagonal of variance 1/R. Those of a pair have F_k F_j^T,
-with entries of variance 1/R, and (k, j) and (j, k) share it: their inner product is <Theta_k,
-Theta_j> / R. All else is uncorrelated.
+Xue and Lau, FedRLR, eqs. (21)-(31); the second moments below are not in the paper. Squared errors
+are of the Frobenius norm.
 """
 
 from __future__ import annotations
@@ -28,17 +20,43 @@ def compute_distortion(
     rank: int,
     fourth: float = 1.0,
 ) -> Tensor:
-    """Return E |X_U X_V^T - T|^2 [S], without noise, for any weights Theta_k of K devices.
+    r"""Compute the expected squared error of the product of sums without noise.
 
     Parameters
     ----------
-    nuclear : sum of the singular values of each Theta_k [S, K].
-    squares : |Theta_k|^2 [S, K].
-    mean_square : |T|^2 [S].
-    weight : w_k [S, K].
-    rank : R.
-    fourth : E a^4 of gains with E a^2 = 1, independent of each other: 1 if they are 1, 2 for GBMA
-        over Rayleigh fading (a = |h|, the same for both factors).
+    nuclear : Tensor [S, K]
+        Sum of the singular values of each Theta_k.
+    squares : Tensor [S, K]
+        |Theta_k|^2.
+    mean_square : Tensor [S]
+        |T|^2.
+    weight : Tensor [S, K]
+        Weights w_k.
+    rank : int
+        Rank R.
+    fourth : float
+        E a^4 of independent gains with E a^2 = 1: 1 for unit gains, 2 for GBMA over Rayleigh fading
+        (a = |h|, the same for both factors).
+
+    Returns
+    -------
+    Tensor [S]
+        Distortion, for any weights Theta_k of K devices.
+
+    Notes
+    -----
+    Device k sends sqrt(w_k) U_k sqrt(S_k) F_k and sqrt(w_k) V_k sqrt(S_k) F_k, where F_k [R, R] has
+    independent entries +-1/sqrt(R). With gains a_k the server has sums X_U and X_V, and X_U X_V^T
+    has the expectation T = sum_k w_k Theta_k if E a^2 = 1. The distortion is
+
+    .. math::
+
+        E \|X_U X_V^T - T\|^2.
+
+    The product has terms of one device, a^2 w (Theta_k + A O B^T), where O = F F^T - 1 is symmetric
+    with variance 1/R off the diagonal. Terms of a pair have F_k F_j^T with entries of variance 1/R.
+    The terms (k, j) and (j, k) share it, so their inner product is <Theta_k, Theta_j> / R. All
+    others are uncorrelated.
     """
     own = (fourth - 1.0) * squares + fourth * (nuclear.square() - squares) / rank
     pairs = (weight * nuclear).sum(-1).square() - (weight * nuclear).square().sum(-1)
@@ -47,8 +65,20 @@ def compute_distortion(
 
 
 def compute_inner_products(points: LowRank) -> Tensor:
-    """Return <Theta_k, Theta_j> [S, K, K] of u [S, K, M, R], s [S, K, R], v [S, K, N, R]: from the
-    factors alone, device by device, in K^2 R^2 (M + N) operations and S K R^2 numbers of memory."""
+    """Compute the inner products <Theta_k, Theta_j> from the factors.
+
+    It goes device by device, with K^2 R^2 (M + N) operations and S K R^2 numbers of memory.
+
+    Parameters
+    ----------
+    points : LowRank
+        Factors u [S, K, M, R], s [S, K, R], v [S, K, N, R].
+
+    Returns
+    -------
+    Tensor [S, K, K]
+        Inner products.
+    """
     u, v = points.u * points.s[:, :, None], points.v
     trials, devices, _, rank = u.shape
     all_u, all_v = (side.transpose(1, 2).flatten(2) for side in (u, v))  # [S, M or N, K R]

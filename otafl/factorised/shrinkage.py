@@ -1,8 +1,6 @@
-"""Make weights sparse or low-rank: proximal maps of norms, and the projection that prunes. They are
-batched over leading dimensions.
+"""Proximal maps of norms that make weights sparse or low-rank, and magnitude pruning.
 
-soft is the prox of the l1 norm, svt ("singular value thresholding": Cai, Candes, Shen 2010) that of
-the nuclear norm, top the nearest matrix with so many entries.
+All functions are batched over leading dimensions.
 """
 
 from __future__ import annotations
@@ -14,17 +12,50 @@ from otafl.factorised.decomposition import count_eigh_flops
 
 
 def soft_threshold(r: Tensor, threshold: Tensor) -> Tensor:
-    """Return sgn(r) max(|r| - threshold, 0), threshold >= 0 broadcastable to r."""
+    """Compute sgn(r) max(|r| - threshold, 0), the proximal map of the l1 norm.
+
+    Parameters
+    ----------
+    r : Tensor
+        Numbers.
+    threshold : Tensor, broadcastable to r
+        Threshold, not negative.
+
+    Returns
+    -------
+    Tensor
+        Thresholded numbers, in the shape of r.
+    """
     return r.abs().sub_(threshold).clamp_min_(0.0).copysign_(r)
 
 
 def threshold_singular_values(matrix: Tensor, threshold: Tensor) -> Tensor:
-    """Return U max(S - threshold, 0) V^T of each matrix [n, M, N] = U S V^T, threshold [n] >= 0.
+    r"""Soft-threshold the singular values, the proximal map of the nuclear norm.
 
-    Taken off is U min(S, threshold) V^T = W V min(1, threshold / S) V^T, of which only V and S are
-    needed: they come from the Gram matrix of the shorter side, in double precision. Singular values
-    below 1e-8 of the largest are not resolved there, and they are not more than that in the
-    result. Against an SVD this is as fast in single precision, twice as fast in double.
+    Parameters
+    ----------
+    matrix : Tensor [n, M, N]
+        Matrices W = U S V^T.
+    threshold : Tensor [n]
+        Threshold of each matrix, not negative.
+
+    Returns
+    -------
+    Tensor [n, M, N]
+        U max(S - threshold, 0) V^T.
+
+    Notes
+    -----
+    Singular value thresholding: Cai, Candes, Shen 2010. The subtracted part needs only V and S,
+    which come from the Gram matrix of the shorter side in double precision:
+
+    .. math::
+
+        U \min(S, \tau) V^T = W V \min(1, \tau / S) V^T
+
+    Singular values below 1e-8 of the largest are not resolved there, so the result has an error of
+    at most that size. This is as fast as an SVD in single precision and twice as fast in double
+    precision.
     """
     if matrix.shape[1] < matrix.shape[2]:
         return threshold_singular_values(matrix.mT, threshold).mT.contiguous()
@@ -37,15 +68,30 @@ def threshold_singular_values(matrix: Tensor, threshold: Tensor) -> Tensor:
 
 
 def count_svt_flops(rows: int, columns: int) -> float:
-    """Count the operations of `threshold_singular_values` of one matrix: the Gram matrix of its
-    shorter side, its eigenvectors, what is taken off there, and the product with it."""
+    """Count the operations of `threshold_singular_values` for one matrix.
+
+    They are the Gram matrix of its shorter side, its eigenvectors, the subtracted part, and the
+    product with it.
+    """
     short, long = min(rows, columns), max(rows, columns)
     return 4.0 * long * short**2 + count_eigh_flops(short) + 2.0 * short**3 + long * short
 
 
 def keep_largest(rows: Tensor, count: int) -> Tensor:
-    """Return rows [n, P] with all but the `count` largest magnitudes of each at 0; exactly so
-    many."""
+    """Set all except exactly `count` largest magnitudes of each row to 0.
+
+    Parameters
+    ----------
+    rows : Tensor [n, P]
+        Numbers.
+    count : int
+        Number of entries that stay.
+
+    Returns
+    -------
+    Tensor [n, P]
+        Pruned rows.
+    """
     if count >= rows.shape[1]:
         return rows.clone()
     # magnitudes are ordered as their bits are, and integers are selected twice as fast
@@ -55,11 +101,24 @@ def keep_largest(rows: Tensor, count: int) -> Tensor:
 
 
 def count_rank(matrix: Tensor, relative: float = 1e-3) -> Tensor:
-    """Count singular values of each matrix [n, M, N] above this share of the largest, [n] float."""
+    """Count the singular values of each matrix above a share of the largest.
+
+    Parameters
+    ----------
+    matrix : Tensor [n, M, N]
+        Matrices.
+    relative : float
+        Share of the largest singular value.
+
+    Returns
+    -------
+    Tensor, float [n]
+        Numbers of singular values.
+    """
     values = torch.linalg.svdvals(_replace_nonfinite(matrix))
     return (values > relative * values[:, :1]).sum(1).to(matrix.dtype)
 
 
 def _replace_nonfinite(matrix: Tensor) -> Tensor:
-    """Put what is not finite to 0: a trial that diverges must not end those it is stacked with."""
+    """Replace non-finite numbers by 0, so that a diverging trial does not end the others."""
     return torch.nan_to_num(matrix, nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,6 +1,6 @@
-"""Check laws of the installed uplink by running it.
+"""Laws of the installed uplink, checked by simulation.
 
-`otafl validate` runs them. Each law is a closed form from the literature with its source, put
-beside a number measured through the uplink as scenarios use it, and an interval for that number
-at a stated false-alarm level.
+`otafl validate` runs them. Each law is a closed form from the literature with its source. It is
+compared with a number that is measured through the uplink as scenarios use it. The number must lie
+in an interval at a stated false-alarm level.
 """

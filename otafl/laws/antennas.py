@@ -1,5 +1,7 @@
-"""Check what angles do to channels: the correlation of a line of antennas half a wavelength apart
-follows from the angles at the server, that over time from those at the moving device.
+"""Laws of angles: the correlation of antennas, and the correlation over time.
+
+Antennas stand in a line, half a wavelength apart. Their correlation follows from the angles at the
+server, and that over time from the angles at the moving device.
 """
 
 from __future__ import annotations
@@ -42,25 +44,25 @@ from otafl.laws.mutations import (
 )
 
 RAY_OFFSETS = (0.0447, 0.1413, 0.2492, 0.3715, 0.5129, 0.6797, 0.8844, 1.1481, 1.5195, 2.1551)
-"""Table 7.5-3."""
+"""Ray offset angles of 3GPP TR 38.901, table 7.5-3."""
 
 ANTENNAS = 4
 DISTANCES = (1, 2, 3)
-"""How many antennas apart those are that are compared."""
+"""Distances of the compared antennas."""
 
 K_FACTOR_DB = 10.0
 
 PROFILES = ("c", "e")
-"""Without and with line of sight; those whose angles at both ends differ most."""
+"""Profiles without and with a line of sight, whose angles at both ends differ most."""
 
 SECTOR_DEG = {"c": 0.0, "e": 120.0}
-"""Where the bearings point, by profile."""
+"""Sector of the bearings, by profile."""
 
 LAGS = (1, 3)
-"""How many rounds, of a millisecond each, lie between what is compared."""
+"""Lags in rounds of a millisecond."""
 
 BEARINGS, HEADINGS = 256, 64
-"""What is averaged over."""
+"""Numbers of bearings and headings for the averages of the laws."""
 
 CLUSTERS = f"{TR_38901}, 7.7.1"
 
@@ -81,10 +83,16 @@ def list_laws() -> Iterator[Law]:
 
 @dataclass(frozen=True)
 class _Rays:
-    """Hold a profile's rays as its table has them.
+    """Rays of a profile, as its table has them.
 
-    power, delay_s: [C] of the clusters. lone: [C] bool, the line of sight, which is one ray.
-    server, device: azimuths and zeniths, [C, 20] radians each, which are coupled at random.
+    Parameters
+    ----------
+    power, delay_s : ndarray, float64 [C]
+        Power and delay of the clusters.
+    lone : ndarray, bool [C]
+        Whether a cluster is the line of sight, which is one ray.
+    server, device : tuple of ndarray, float64 [C, 20]
+        Azimuths and zeniths in radians, which are coupled at random.
     """
 
     power: np.ndarray
@@ -96,8 +104,7 @@ class _Rays:
 
 @functools.lru_cache(maxsize=4)
 def _rays(profile: str) -> _Rays:
-    """Return the rays of a profile, whose table is that of a downlink: departure is at the
-    server."""
+    """Return the rays of a profile. Its table is that of a downlink: departure is at the server."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import models
     file = models.parameter_file(f"CDL-{profile.upper()}.json")
@@ -107,7 +114,7 @@ def _rays(profile: str) -> _Rays:
 
     def angles(name: str, spread: str) -> np.ndarray:
         spreads = np.full((len(power), 1), float(table[spread]))
-        if table["los"]:  # before the clusters, and one ray
+        if table["los"]:  # the first entry, a single ray
             spreads[0] = 0.0
         return np.deg2rad(np.array(table[name], dtype=float)[:, None] + spreads * offset)
 
@@ -121,23 +128,25 @@ def _rays(profile: str) -> _Rays:
 
 
 def _project_angles(angles: tuple[np.ndarray, np.ndarray], turn: np.ndarray) -> np.ndarray:
-    """Return sin(zenith) sin(azimuth - turn) of all pairs of a cluster's angles,
-    [turns, C, 20, 20]."""
+    """Compute sin(zenith) sin(azimuth - turn) of all pairs of a cluster's angles.
+
+    The result is [turns, C, 20, 20].
+    """
     azimuth, zenith = angles
     return np.sin(zenith)[:, None, :] * np.sin(azimuth[..., None] - turn[:, None, None, None])
 
 
 @state_law("channel rician: antennas", "E h_a h_b^* = J0(pi d) K / (K + 1)")
 def _line(bench: Bench) -> Iterator[Check]:
-    """Compare antennas d half wavelengths apart, which a line of sight reaches from anywhere."""
+    """Compare antennas d half wavelengths apart, for a line of sight from any direction."""
     h = _array(bench, "rician", k_factor_db=K_FACTOR_DB)
     k = db_to_linear(K_FACTOR_DB)
     yield from _antennas(h, lambda d: k / (k + 1.0) * special.j0(math.pi * d))
 
 
 @state_law("channel tdl-d: antennas", f"{TR_38901}, 7.7.2; J0(pi d) of the line of sight")
-def _tapped(bench: Bench) -> Iterator[Check]:
-    """Compare with the part of the power that the line of sight has."""
+def _check_taps(bench: Bench) -> Iterator[Check]:
+    """Compare antennas with the share of the power in the line of sight."""
     part = _line_power()
     yield from _antennas(_array(bench, "tdl-d"), lambda d: part * special.j0(math.pi * d))
 
@@ -157,18 +166,20 @@ def _tapped_time(bench: Bench) -> Iterator[Check]:
 
 
 def _line_power() -> float:
-    """Return the part of TDL-D's power that its line of sight has."""
+    """Return the share of TDL-D's power in the line of sight."""
     with keep_global_state():
         from sionna.phy.channel.tr38901 import TDL
     return float(TDL("D", 1.0, 3.5e9, precision="double", device="cpu").mean_power_los)
 
 
 def _clusters(bench: Bench, profile: str) -> Iterator[Check]:
-    """Compare with the sum of P exp(j pi d sin(zenith) sin(azimuth)) over the rays, of bearings
-    over a sector."""
+    """Compare with the sum of P exp(j pi d sin(zenith) sin(azimuth)) over the rays.
+
+    The sum is averaged over bearings in a sector.
+    """
     sector_deg, rays = SECTOR_DEG[profile], _rays(profile)
     half = math.radians(sector_deg) / 2.0
-    bearing = np.linspace(-half, half, 2 * BEARINGS + 1)[1::2]  # middles of equal parts
+    bearing = np.linspace(-half, half, 2 * BEARINGS + 1)[1::2]  # midpoints of equal intervals
     way = _project_angles(rays.server, bearing)
 
     def law(distance: int) -> complex:
@@ -179,7 +190,7 @@ def _clusters(bench: Bench, profile: str) -> Iterator[Check]:
 
 
 def _array(bench: Bench, name: str, **channel: Any) -> np.ndarray:
-    """Draw h [R, S, K, A], flat over the band."""
+    """Draw h [R, S, K, A] of a channel that is flat over the band."""
     if name != "rician":
         channel["subcarrier_groups"] = 1
     return draw_fading(bench, 32, bench.scale_size(64), 2, name, antennas=ANTENNAS, **channel)[
@@ -188,7 +199,7 @@ def _array(bench: Bench, name: str, **channel: Any) -> np.ndarray:
 
 
 def _antennas(h: np.ndarray, law: Callable[[int], complex]) -> Iterator[Check]:
-    """Take E h_a h_b^* of antennas d apart; devices and trials are independent."""
+    """Compare E h_a h_b^* of antennas d apart; devices and trials are independent."""
     for distance in DISTANCES:
         product = (h[..., distance:] * h[..., :-distance].conj()).mean((0, -1))
         wanted = complex(law(distance))
@@ -213,7 +224,7 @@ def _frequency(bench: Bench, profile: str) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _moving(bench: Bench, profile: str) -> np.ndarray:
-    """Draw h [R, S, K, B] of devices that go in any direction."""
+    """Draw h [R, S, K, B] of devices that move in any direction."""
     count = LAGS[-1] + 1
     h = draw_blocks(
         bench, 32, bench.scale_size(32), 6, count, f"cdl-{profile}", subcarrier_groups=1
@@ -232,9 +243,11 @@ def _autocorrelation(bench: Bench, profile: str) -> Iterator[Check]:
 
 
 def _power_correlation(bench: Bench, profile: str) -> Iterator[Check]:
-    """Compare E|h(t)|^2 |h(t + tau)|^2 with 1 + E|R|^2 - sum P^2 of a device's own R(tau), the sum
-    of P exp(2 pi j v tau / lambda) over the rays, in which their azimuths are: R averaged over a
-    device's headings has none."""
+    """Compare E|h(t)|^2 |h(t + tau)|^2 with 1 + E|R|^2 - sum P^2 of a device's own R(tau).
+
+    R is the sum of P exp(2 pi j v tau / lambda) over the rays. It depends on their azimuths, which
+    its average over the headings of a device does not.
+    """
     h, rays = np.abs(_moving(bench, profile)) ** 2, _rays(profile)
     heading = 2.0 * math.pi * np.arange(HEADINGS) / HEADINGS
     way = _project_angles(rays.device, heading)
@@ -244,8 +257,10 @@ def _power_correlation(bench: Bench, profile: str) -> Iterator[Check]:
 
 
 def _pairs(rays: _Rays, turned: np.ndarray) -> float:
-    """Return the mean of sum P_m P_n e_m e_n^* over different rays m and n, e being what `turned`
-    [turns, C, 20, 20] has for their angles. Rays of one cluster share neither angle."""
+    """Compute the mean of sum P_m P_n e_m e_n^* over different rays m and n.
+
+    e is `turned` [turns, C, 20, 20] at their angles. Rays of one cluster share neither angle.
+    """
     count = turned.shape[2]
     middle = turned.mean((2, 3))
     apart = np.abs((rays.power * middle).sum(1)) ** 2
@@ -265,7 +280,7 @@ def _a_wavelength_apart(line: Any) -> None:
 
 
 def _angles(*order: int) -> Replacement:
-    """Angles of a profile in another order than azimuth and zenith at the server, at the device."""
+    """Reorder the angles of a profile: azimuth and zenith at the server, then at the device."""
 
     def change(profile: Any) -> Any:
         index = list(order)
@@ -285,7 +300,7 @@ def _blocks_twice_as_long(one: Any) -> None:
 
 
 def _no_coupling(real: Any) -> Any:
-    """Rays that have the smallest azimuth and the smallest zenith of a cluster together."""
+    """Couple the smallest azimuth with the smallest zenith of a cluster, and so on."""
 
     def rays(profile: Any, coupling: Any, bearing: Any, delay_spread_s: Any) -> Any:
         order = torch.arange(coupling.shape[-1]).expand_as(coupling)
@@ -299,35 +314,34 @@ def _delays_twice(real: Any) -> Any:
 
 
 def _to_one_side(real: Any) -> Any:
-    """Bearings a radian off."""
+    """Turn the bearings by a radian."""
     return lambda profile, coupling, bearing, delay_spread_s: real(
         profile, coupling, bearing + 1.0, delay_spread_s
     )
 
 
 def _no_less_fresh(real: Any) -> Any:
-    """Antennas that fade by 1 beside what they share with their neighbour, for 1 - r^2."""
+    """Add fading of power 1 to the share of the neighbouring antenna, instead of 1 - r^2."""
 
-    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+    def correlate(h: Any, neighbours: float, dim: int) -> Any:
         out = list(h.movedim(dim, 0).unbind(0))
         for index in range(1, len(out)):
             out[index] = neighbours * out[index - 1] + out[index]
         return torch.stack(out, dim)
 
-    return correlated
+    return correlate
 
 
 def _about_the_first(real: Any) -> Any:
-    """Antennas correlated with the first one, as far as their distance says, and not with each
-    other beyond."""
+    """Correlate antennas with the first one by their distance, and not with each other."""
 
-    def correlated(h: Any, neighbours: float, dim: int) -> Any:
+    def correlate(h: Any, neighbours: float, dim: int) -> Any:
         first, *others = h.movedim(dim, 0).unbind(0)
         shares = [neighbours**distance for distance in range(1, len(others) + 1)]
         both = zip(shares, others, strict=True)
         return torch.stack([first, *(r * first + (1 - r**2) ** 0.5 * own for r, own in both)], dim)
 
-    return correlated
+    return correlate
 
 
 MUTATIONS = (

@@ -36,18 +36,18 @@ N = 0.5
 COORDINATES = 4
 
 ROUNDS = 200
-"""Rounds in which the queues settle, also of a quick run."""
+"""Rounds in which the queues converge, also in a quick run."""
 
 SNRS_DB = (-5.0, 10.0, 20.0)
 PLANNED = 2048
 MOST_POWER = PLANNED / 16.0
-"""Largest power over the budget: that of a state drawn 16 times among those planned on."""
+"""Largest power over the budget: that of a state that is 16 times among the planned ones."""
 
 WEIGHTS = (0.3, 3.0, 30.0)
 """V, the weight of the squared error."""
 
 SHARE = 0.25
-"""Average energy that `lyapunov` may use, over that of full power."""
+"""Average energy budget of `lyapunov`, over the energy of full power."""
 
 
 def _make_point(policy: Any, snr_db: float, channel: str = "rayleigh") -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _record_planned(bench: Bench, devices: int, policy: str = "cao_average") -> 
 
 @state_law("power cao_average: average power by SNR", CAO, "K={}", (1, 5, 20))
 def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
-    """Compare the power over fading with the budget. Plans of 2,048 states are 2 % off at most."""
+    """Compare the power over fading with the budget; plans of 2,048 states are 2 % off at most."""
     largest = []
     for snr_db, record in zip(SNRS_DB, _record_planned(bench, devices), strict=True):
         used = record.power / record.budget
@@ -86,8 +86,8 @@ def _average_power(bench: Bench, devices: int) -> Iterator[Check]:
 
 
 @state_law("power cao_average: budget over all rounds", f"{CAO}; 5 of 20 devices transmit")
-def _selected(bench: Bench) -> Iterator[Check]:
-    """Bound the power of a round by that with all devices, where more than the budget is used."""
+def _check_selection(bench: Bench) -> Iterator[Check]:
+    """Bound the power over all rounds, and from below that of a round, which exceeds the budget."""
     rig = bench.build_rig(20, 16, _make_point("cao_average", 10.0), senders=(0, 4, 8, 12, 16))
     record = rig.record(bench.scale_size(64), COORDINATES, 1.0)
     used = (record.power / record.budget).mean((0, 2))
@@ -97,7 +97,7 @@ def _selected(bench: Bench) -> Iterator[Check]:
 
 @state_law("power cao_average: multiplier of one device", f"{CAO}, E[sqrt(N/(l q)) - N/q]^+ = 1")
 def _multiplier_of_one(bench: Bench) -> Iterator[Check]:
-    """Compare lambda P with the root of the average power over Rayleigh fading by quadrature."""
+    """Compare lambda P with the root of the average power over Rayleigh fading, by quadrature."""
     for snr_db, record in zip(SNRS_DB, _record_planned(bench, 1), strict=True):
         amplitude, eta = np.abs(record.h), record.eta[..., None]
         kept = record.active & (record.power / record.budget < 0.999 * MOST_POWER)
@@ -141,7 +141,7 @@ def _less_error(bench: Bench, devices: int) -> Iterator[Check]:
 
 @state_law("power cao_average: average power with a line of sight", CAO)
 def _line_of_sight(bench: Bench) -> Iterator[Check]:
-    """Compare each device's power with its budget: no deep fades, so 3 % is left for the plan."""
+    """Compare each device's power with its budget; without deep fades it is 3 % off at most."""
     channel = {"name": "rician", "k_factor_db": 12.0, "snr_db": 10.0}
     rig = bench.build_rig(5, 16, {"channel": channel, "power": "cao_average"})
     record = rig.record(bench.scale_size(128), COORDINATES, 1.0)
@@ -151,7 +151,7 @@ def _line_of_sight(bench: Bench) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=2)
 def _record_queues(bench: Bench, powers: float | None = 1.0) -> list[Record]:
-    """Record `lyapunov` with each V; `powers` None: devices' symbol powers differ."""
+    """Record `lyapunov` with each V; with `powers` None, the devices' symbol powers differ."""
     trials, average_db = 32, 10.0 * math.log10(SHARE)
     points = [
         _make_point({"name": "lyapunov", "v": v, "average_db": average_db}, 10.0) for v in WEIGHTS
@@ -189,7 +189,7 @@ def _less_by_weight(bench: Bench) -> Iterator[Check]:
 
 @state_law("power lyapunov: error near the optimum", f"{NEELY}; {CAO}")
 def _near_optimum(bench: Bench) -> Iterator[Check]:
-    """Compare settled queues with `cao_average`, which knows the statistics: within 4 %."""
+    """Compare converged queues with `cao_average`, which knows the statistics: within 4 %."""
     optimum = bench.build_rig(
         10, 32, _make_point("cao_average", 10.0 + 10.0 * math.log10(SHARE))
     ).record(ROUNDS, COORDINATES, 1.0)
@@ -213,7 +213,7 @@ def _forget_queues(real: Any) -> Any:
 
 
 def _invert_weight(real: Any) -> Any:
-    """V in the denominator."""
+    """Divide by V instead of multiplying."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         hyper = dict(link.hyper) | {"v": 9.0 / link.hyper["v"]}

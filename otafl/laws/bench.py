@@ -1,6 +1,4 @@
-"""Set up an uplink of many Monte-Carlo trials, as a scenario's would be, and send known symbols
-over it round after round.
-"""
+"""Uplinks of many Monte-Carlo trials, set up as those of a scenario, that carry known symbols."""
 
 from __future__ import annotations
 
@@ -25,26 +23,34 @@ from otafl.uplink import Uplink, build
 from otafl.uplink.base import deliver
 
 CONFORMANCE = declare_family("conformance", __name__)
-"""The streams of the laws."""
+"""Random streams of the laws."""
 
 POWERS = (0.3, 2.0)
-"""Smallest and largest mean symbol power of devices that differ, spread geometrically."""
+"""Smallest and largest mean symbol power of devices with unequal symbols, spaced geometrically."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Say how much is computed, and where. quick: a quarter of the sample, or less."""
+    """Amount and place of the computation.
+
+    Parameters
+    ----------
+    device : str
+        Torch device, as in `engine.device`.
+    quick : bool
+        Whether samples are a quarter of their size, or less.
+    """
 
     device: str = "cpu"
     quick: bool = False
 
     def scale_size(self, full: int) -> int:
-        """Return the size of a sample that is so large in the whole suite."""
+        """Return the size of a sample that has the size `full` in the whole suite."""
         return max(1, full // 4) if self.quick else full
 
     @property
     def torch_device(self) -> torch.device:
-        """Return the torch device."""
+        """Torch device of the bench."""
         return select_torch_device(self.device)
 
     def build_rig(
@@ -58,10 +64,30 @@ class Bench:
         dtype: torch.dtype = torch.float64,
         first: int = 0,
     ) -> Rig:
-        """Make an uplink of one stack of trials of each of the points (sections of a scenario),
-        numbered on from `first`; where trials have several servers, each is a trial here.
+        """Build the uplink of one stack of trials.
 
-        senders: the n devices that send, ascending, else all. weights: [n], else equal ones.
+        Parameters
+        ----------
+        devices : int
+            Number of devices K.
+        trials : int
+            Number of trials of each point. If trials have several servers, each is a trial of the
+            rig.
+        points : Mapping or Sequence of Mapping
+            Sections of a scenario, for each point.
+        weights : Sequence of float, optional
+            Weights [n] of the transmitters; equal if not given.
+        senders : Sequence of int, optional
+            The n transmitters in ascending order; all devices if not given.
+        dtype : torch.dtype
+            Precision of the uplink.
+        first : int
+            Number of the first trial.
+
+        Returns
+        -------
+        Rig
+            The uplink.
         """
         settings = [points] if isinstance(points, Mapping) else list(points)
         base = {"name": "conformance", "devices": {"count": devices}}
@@ -83,7 +109,19 @@ class Bench:
 
 @dataclass(frozen=True)
 class Rig:
-    """Send over an uplink of S trials, from n of the K devices that each has."""
+    """Uplink of S trials, in which n of K devices transmit.
+
+    Parameters
+    ----------
+    link : Uplink
+        The uplink.
+    streams : Streams
+        Random streams of the trials.
+    senders : list of int
+        The transmitters.
+    cohort : Cohort
+        Rows of the transmitters.
+    """
 
     link: Uplink
     streams: Streams
@@ -92,23 +130,37 @@ class Rig:
 
     @property
     def num_trials(self) -> int:
-        """Return the number of trials, S."""
+        """Number of trials, S."""
         return self.streams.num_trials
 
     @property
     def num_devices(self) -> int:
-        """Return how many devices send, n."""
+        """Number of transmitters, n."""
         return len(self.senders)
 
     @functools.cached_property
     def symbol_powers(self) -> Tensor:
-        """Return mean symbol powers [n] that differ."""
+        """Mean symbol powers [n] that differ."""
         low, high = (torch.tensor(power).log10().item() for power in POWERS)
         return torch.logspace(low, high, self.num_devices).to(self.cohort.weight)
 
     def draw_symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
-        """Draw normal symbols [S * n, P], independent over devices, whose mean power over the
-        payload is `powers` ([n] or one; else those that differ) to the last bit or so."""
+        """Draw normal symbols, independent over devices.
+
+        Parameters
+        ----------
+        reals : int
+            Real numbers of a payload, P.
+        round : int
+            Number of the round.
+        powers : Tensor or float, optional
+            Mean symbol powers, [n] or one number; `symbol_powers` if not given.
+
+        Returns
+        -------
+        Tensor, [S * n, P]
+            Symbols whose mean power over the payload is exactly that.
+        """
         draw = self.streams.draw_device_normal(
             CONFORMANCE, round, self.cohort.trial, self.cohort.device, (reals,)
         )
@@ -117,7 +169,24 @@ class Rig:
         return draw / draw.square().mean(1, keepdim=True).sqrt() * root
 
     def send(self, x: Tensor, round: int, weighting: str = "mean") -> tuple[Tensor, LinkReport]:
-        """Return the estimate [S, P] from symbols [S * n, P], and the report."""
+        """Send a payload in a round.
+
+        Parameters
+        ----------
+        x : Tensor, [S * n, P]
+            Symbols of the transmitters.
+        round : int
+            Number of the round.
+        weighting : str
+            "mean" for a weighted mean, "none" for a sum.
+
+        Returns
+        -------
+        estimate : Tensor, [S, P]
+            Estimate of the server.
+        report : LinkReport
+            Report of the slot.
+        """
         group = Group({"x": x}, weighting="none" if weighting == "none" else "mean")
         codec, channel = self.link.codec, self.link.channel.get_state(round)
         memory = DeviceStore(self.num_trials, self.num_devices, x.device)
@@ -126,7 +195,22 @@ class Rig:
         return codec.decode(received).mean[0]["x"], report
 
     def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
-        """Record so many rounds, each with a new payload."""
+        """Record several rounds, each with a new payload.
+
+        Parameters
+        ----------
+        rounds : int
+            Number of rounds R.
+        reals : int
+            Real numbers of a payload.
+        powers : Tensor or float, optional
+            Mean symbol powers, as in `draw_symbols`.
+
+        Returns
+        -------
+        Record
+            Measurements of the rounds.
+        """
         parts: dict[str, list[np.ndarray]] = {}
         for round in range(rounds):
             x = self.draw_symbols(reals, round, powers)
@@ -137,7 +221,7 @@ class Rig:
         return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
 
     def _record_round(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
-        """Return what a record keeps of a round."""
+        """Return the recorded values of a round."""
         saved = {name.partition("/")[0]: value for name, value in report.saved_tensors.items()}
         own = self.senders
         one = {name: saved[name][:, 0, own] for name in ("h", "h_hat", "p", "c", "active", "m")}
@@ -162,20 +246,35 @@ class Rig:
         }
 
     def draw_fading(self, rounds: int) -> np.ndarray:
-        """Return the fading [R, S, K, A, B, F] of the rounds from 0 on."""
+        """Draw the fading [R, S, K, A, B, F] of the rounds from 0 on."""
         states = [self.link.channel.get_state(round).h for round in range(rounds)]
         return torch.stack(states).cpu().numpy()
 
 
 @dataclass(frozen=True)
 class Record:
-    """Hold what R rounds of S trials gave, of the K devices that send.
+    """Measurements of R rounds of S trials, for the K transmitters.
 
-    h, h_hat, p, c, active, m, power, budget, weight: [R, S, K], as in `LinkReport.saved_tensors`
-    and the report; gain: [R, S, K] the large-scale one; eta, noise: [R, S]. error: [R, S] mean
-    squared error of a real about the mean over who was on air. nmse: [R, S] as reported. exact: [R,
-    S] squared norm of the error-free mean, distortion: [R, S] that of what the estimate without
-    noise is off, from the saved Gram matrices. reals: of a payload.
+    Parameters
+    ----------
+    reals : int
+        Real numbers of a payload.
+    h, h_hat, p, c, active, m : ndarray, [R, S, K]
+        Values of `LinkReport.saved_tensors`.
+    eta, noise : ndarray, [R, S]
+        Receive scaling and noise variance.
+    error : ndarray, [R, S]
+        Mean squared error per coordinate, about the mean over the active devices.
+    weight, power, budget : ndarray, [R, S, K]
+        Aggregation weights, transmit powers and power budgets.
+    gain : ndarray, [R, S, K]
+        Large-scale gains.
+    nmse : ndarray, [R, S]
+        Reported NMSE.
+    exact : ndarray, [R, S]
+        Squared norm of the error-free mean.
+    distortion : ndarray, [R, S]
+        Squared norm of the error without noise, from the saved Gram matrices.
     """
 
     reals: int
@@ -197,14 +296,14 @@ class Record:
     distortion: np.ndarray
 
     def select_point(self, index: int, points: int) -> Record:
-        """Return the record of the trials of one of so many points."""
+        """Return the record of the trials of one of several points."""
         trials = self.eta.shape[1] // points
         part = slice(index * trials, (index + 1) * trials)
         return self._map_tensors(lambda array: array[:, part])
 
     @property
     def flat(self) -> Record:
-        """Return rounds and trials together, [R S, ...]."""
+        """Record with rounds and trials as one dimension, [R S, ...]."""
         return self._map_tensors(lambda array: array.reshape(-1, *array.shape[2:]))
 
     def _map_tensors(self, change: Callable[[np.ndarray], np.ndarray]) -> Record:
@@ -217,7 +316,7 @@ class Record:
 def _build_cohort(
     senders: Sequence[int], num_devices: int, weights: Sequence[float] | None, streams: Streams
 ) -> Cohort:
-    """Make a cohort of the same devices in all trials."""
+    """Build a cohort of the same devices in all trials."""
     trials, count = streams.num_trials, len(senders)
     trial = torch.arange(trials, device=streams.device).repeat_interleave(count)
     device = torch.tensor(list(senders), device=streams.device).repeat(trials)

@@ -1,6 +1,4 @@
-"""Check the laws of 3GPP cells: path loss, line of sight, shadowing, walls and cars, and the power
-that comes over the line of sight.
-"""
+"""Laws of 3GPP cells: path loss, line of sight, shadowing, penetration loss and K-factor."""
 
 from __future__ import annotations
 
@@ -40,25 +38,24 @@ HEIGHT_M = {"umi": 10.0, "uma": 25.0, "rma": 35.0}
 DEVICE_M = 1.5
 
 RADIUS_M = {"umi": 200.0, "uma": 300.0, "rma": 2500.0}
-"""Wide for the distances over which neighbours' links are alike."""
+"""Radius of the cells, large compared with the correlation distance of neighbouring links."""
 
 CLEAR, HIDDEN, INDOORS = "line of sight", "none", "indoors"
 
 SHADOWING_DB = {"umi": (4.0, 7.82, 7.0), "uma": (4.0, 6.0, 7.0), "rma": (4.0, 8.0, 8.0)}
-"""Standard deviations with a line of sight, without, and indoors."""
+"""Standard deviations with a line of sight, without one, and indoors."""
 
 ALIKE = 2.0
-"""Shadowing of neighbours being alike, a sample has this many times fewer degrees of freedom, or
-not as few."""
+"""Factor by which the correlated shadowing of neighbours reduces the degrees of freedom."""
 
 K_FACTOR_DB = {"umi": (9.0, 5.0), "uma": (9.0, 3.5), "rma": (7.0, 4.0)}
-"""Mean and standard deviation."""
+"""Mean and standard deviation of the K-factor."""
 
 WIDE_HZ, GROUPS = 100e6, 32
-"""A band over which scattered rays are many looks at the same device."""
+"""Band over which scattered rays give many observations of a device."""
 
 PARTS = np.array([10.0, 6.0, 4.0]) / 20.0
-"""How a strong cluster shares its rays out."""
+"""Shares of a strong cluster's rays in its three sub-clusters."""
 
 ROUNDS = 8
 
@@ -77,17 +74,19 @@ def list_laws() -> Iterator[Law]:
 
 
 def cell_law(name: str, what: str, source: str, run: Callable[..., Iterable[Check]]) -> Law:
+    """Return a law of a cell, whose checks are run with its name."""
     run = functools.partial(run, name=name)
     return Law(f"channel {name}: {what}", f"{TR_38901}, {source}", run)
 
 
 def drop(bench: Bench, name: str, devices: int, trials: int, **channel: Any) -> Rig:
+    """Build the uplink of a cell whose devices are dropped at random."""
     section = {"name": name, "carrier_hz": CARRIER_HZ, "subcarrier_groups": 1} | channel
     return bench.build_rig(devices, trials, {"channel": section, "power": "full"})
 
 
 def outdoors(name: str) -> dict[str, Any]:
-    """Return the settings of a cell of path loss alone."""
+    """Return the settings of a cell with path loss only."""
     cars = {"in_car": False} if name == "rma" else {}
     return {"indoor_probability": 0.0, "shadowing": False} | cars
 
@@ -99,8 +98,7 @@ def level_db(rig: Rig, round: int = 0) -> np.ndarray:
 
 
 def part_of(rig: Rig, name: str) -> np.ndarray:
-    """Return what the channel says of its drop, [S, K, ...]: `line_of_sight`, `indoor`, or a part
-    of `links`."""
+    """Return an attribute of the channel or of its `links`, [S, K, ...]."""
     channel: Any = rig.link.channel
     value = getattr(channel, name) if hasattr(channel, name) else getattr(channel.links, name)
     return np.asarray(value.cpu().numpy())
@@ -108,14 +106,26 @@ def part_of(rig: Rig, name: str) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def _ring(bench: Bench, name: str) -> np.ndarray:
-    """Return path losses in dB of devices that are all so far away."""
+    """Return path losses in dB of devices at the same distance."""
     ring = {"cell_radius_m": DISTANCE_M[name] + 1e-3, "min_distance_m": DISTANCE_M[name]}
     return -level_db(drop(bench, name, 40, bench.scale_size(16), **outdoors(name), **ring)).ravel()
 
 
 def compute_losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Return path losses in dB with and without line of sight, of devices 1.5 m high that are so
-    far away on the ground, below the breakpoint."""
+    """Compute the path losses in dB of devices at a height of 1.5 m, below the breakpoint.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cell's channel.
+    distance_m : ndarray or float
+        Distances on the ground.
+
+    Returns
+    -------
+    tuple of two ndarray
+        Path losses with and without a line of sight, by 3GPP TR 38.901, table 7.4.1-1.
+    """
     height, ghz = HEIGHT_M[name], CARRIER_HZ / 1e9
     far = np.hypot(distance_m, height - DEVICE_M)
     d = np.log10(far)
@@ -138,7 +148,7 @@ def compute_losses(name: str, distance_m: np.ndarray | float) -> tuple[np.ndarra
 
 
 def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the least and the largest loss; 1 mm of the ring's width is left."""
+    """Compare the smallest and the largest loss; the ring is 1 mm wide."""
     seen, hidden = compute_losses(name, DISTANCE_M[name])
     loss = _ring(bench, name)
     yield check_exact(float(seen), float(loss.min()), 1e-4, CLEAR)
@@ -146,7 +156,7 @@ def _path_loss(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
-    """Count the devices that have it."""
+    """Count the devices with a line of sight."""
     d = DISTANCE_M[name]
     law = math.exp(-(d - 10.0) / 1000.0)
     if name != "rma":
@@ -158,21 +168,21 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _cell(bench: Bench, name: str) -> Rig:
-    """Drop devices in a whole cell, half of them indoors, in rma the others in cars."""
+    """Drop devices in a whole cell: half of them indoors, and in rma the others in cars."""
     wide = {"bandwidth_hz": WIDE_HZ, "subcarrier_groups": GROUPS}
-    trials = 10 if bench.quick else 20  # each takes as long whatever its devices
+    trials = 10 if bench.quick else 20  # the time of a trial does not depend on its devices
     size = {"cell_radius_m": RADIUS_M[name], "indoor_probability": 0.5}
     return drop(bench, name, 64, trials, **size, **wide)
 
 
 def _kinds(rig: Rig) -> dict[str, np.ndarray]:
-    """Return who is of which kind, [S, K] bool."""
+    """Return the masks [S, K] of devices with a line of sight, without one, and indoors."""
     seen, indoor = part_of(rig, "line_of_sight"), part_of(rig, "indoor")
     return {CLEAR: seen & ~indoor, HIDDEN: ~seen & ~indoor, INDOORS: indoor}
 
 
 def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the mean square of the gains in dB, path and penetration loss taken off."""
+    """Compare the mean square of the gains in dB, without path and penetration loss."""
     rig = _cell(bench, name)
     shadowing = level_db(rig) + part_of(rig, "path_loss_db") + part_of(rig, "penetration_db")
     for (kind, here), spread in zip(_kinds(rig).items(), SHADOWING_DB[name], strict=True):
@@ -181,11 +191,10 @@ def _shadowing(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _penetration(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the loss in dB, path loss and shadowing taken off, with that of walls, of the way
-    inside and of cars.
+    """Compare the penetration loss in dB with that of walls, of the way inside and of cars.
 
-    Towns below 6 GHz: 20 + U(0, 25)/2. Else that of a low-loss house, 30 % of glass, and
-    min(U, U)/2 of the way inside, N(0, 4.4) beside; of a car, N(9, 5).
+    In umi and uma below 6 GHz it is 20 + U(0, 25)/2. Otherwise it is that of a low-loss house with
+    30 % of glass, min(U, U)/2 for the way inside, and N(0, 4.4). That of a car is N(9, 5).
     """
     rig = _cell(bench, name)
     loss = part_of(rig, "shadowing_db") - level_db(rig) - part_of(rig, "path_loss_db")
@@ -209,8 +218,11 @@ def _house(
     loss: np.ndarray, ghz: float, glass: float, glass_db: float, spread: float, deep: float,
     case: str,
 ) -> Iterator[Check]:  # fmt: skip
-    """Check mean and variance of the loss of a house that is so much of glass and else of
-    concrete, devices being up to so many metres inside."""
+    """Check mean and variance of the loss of a house.
+
+    A share `glass` of the house is glass and the rest concrete, and devices are up to `deep` metres
+    inside.
+    """
     concrete_db = 5.0 + 4.0 * ghz
     through = glass * 10.0 ** (-glass_db / 10.0) + (1.0 - glass) * 10.0 ** (-concrete_db / 10.0)
     middle = 5.0 - 10.0 * math.log10(through) + 0.5 * deep / 3.0  # E min(U, U) = 1/3
@@ -220,7 +232,7 @@ def _house(
 
 
 def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
-    """Check mean and variance in dB of who has a line of sight; others have none."""
+    """Check mean and variance in dB of devices with a line of sight; others have no K-factor."""
     rig = _cell(bench, name)
     seen, factor = _kinds(rig)[CLEAR], part_of(rig, "k_factor")
     middle, spread = K_FACTOR_DB[name]
@@ -231,9 +243,11 @@ def _k_factor(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare E|h|^4 of who has a line of sight with 2 - sum P^2, the law of waves with random
-    phases: K/(K + 1) has the line of sight, and a 20th of the rest of a cluster each of its
-    rays."""
+    """Compare E|h|^4 of devices with a line of sight with 2 - sum P^2, for waves of random phases.
+
+    The line of sight has the power K/(K + 1), and each ray a 20th of its cluster's share of the
+    rest.
+    """
     rig = _cell(bench, name)
     seen = _kinds(rig)[CLEAR]
     direct = (part_of(rig, "k_factor") / (1.0 + part_of(rig, "k_factor")))[seen]
@@ -244,11 +258,10 @@ def _direct_power(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare E h(f) h(g)^* of neighbouring groups, and of those 8 apart, with the sum of
-    P exp(-2 pi j (f - g) tau) of a device's own clusters.
+    """Compare E h(f) h(g)^* of groups 1 and 8 apart with the sum over a device's own clusters.
 
-    The two strongest clusters have parts of 10, 6 and 4 of their 20 rays, 0, 1.28 and 2.56 cluster
-    spreads late.
+    The sum is that of P exp(-2 pi j (f - g) tau). The two strongest clusters have parts of 10, 6
+    and 4 of their 20 rays, which are 0, 1.28 and 2.56 cluster spreads late.
     """
     rig = _cell(bench, name)
     h = rig.draw_fading(ROUNDS)[:, :, :, 0, 0]
@@ -269,7 +282,7 @@ def _frequency(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _mean_gain(bench: Bench, name: str) -> Iterator[Check]:
-    """Take the mean over a trial's devices, where budgets are an SNR."""
+    """Compare the mean gain over a trial's devices with 1, if budgets are an SNR."""
     rig = drop(bench, name, 16, 4, snr_db=10.0)
     yield check_ratios((10.0 ** (level_db(rig) / 10.0)).mean(1), np.ones(4))
 
@@ -283,14 +296,14 @@ DROP = "otafl.channels.cell_drop:SionnaCell.draw_batch"
 
 
 def _change_drop(name: str, change: Callable[[Any], Any]) -> Replacement:
-    """A part of the drop that is changed as it is drawn."""
+    """Change a part of the drop after it is drawn."""
     return change_result(
         DROP, lambda drop: dataclasses.replace(drop, **{name: change(getattr(drop, name))})
     )
 
 
 def _change_rays(change: Callable[[Any], Any]) -> Replacement:
-    """Rays that are made of another K-factor than the drop's."""
+    """Build rays with another K-factor than that of the drop."""
     return replace_by(
         "otafl.channels.cell:build_cell_rays",
         lambda real: lambda drop: real(dataclasses.replace(drop, k_factor=change(drop.k_factor))),
@@ -306,11 +319,11 @@ def _no_cars(real: Any) -> Any:
 
 
 def _other_trials(real: Any) -> Any:
-    def scaled(self: Any, gain: Any) -> Any:
+    def scale_gain(self: Any, gain: Any) -> Any:
         self._unit = self._unit.mean(0, keepdim=True).expand_as(self._unit)
         return real(self, gain)
 
-    return scaled
+    return scale_gain
 
 
 def _all_in_sight(real: Any) -> Any:

@@ -1,5 +1,4 @@
-"""Check the channels' laws: mean power, distributions, correlation over time, frequency and
-antennas, path loss."""
+"""Laws of channels: mean power, distributions, correlation over time, frequency and antennas."""
 
 from __future__ import annotations
 
@@ -31,10 +30,10 @@ SPEED_KMH = 30.0
 INTERVAL_S = 1e-3
 MOVING = {"speed_kmh": SPEED_KMH, "carrier_hz": CARRIER_HZ, "round_interval_s": INTERVAL_S}
 FAR = 2**40
-"""A round long after the first."""
+"""Round long after the first."""
 
 LAGS = (1, 4, 9, 17)
-"""J0 there: positive, negative, positive, and positive again after two more signs."""
+"""Lags at which J0 is positive, negative, positive, and positive after two more zeros."""
 
 BANDWIDTH_HZ = 20e6
 GROUPS = 8
@@ -45,12 +44,12 @@ TR_38901 = "3GPP TR 38.901"
 
 
 def list_laws() -> Iterator[Law]:
-    """List the laws that several registered channels keep."""
+    """List the laws of several registered channels."""
     names = registry.list_names("channel")
     for name in names:
         if not registry.load_settings_class(
             "channel", name
-        ).example:  # which would need more than a name
+        ).example:  # without settings that must be given
             yield _build_law(name, "mean power", "E|h|^2 = 1", _power)
     for name in ("rayleigh", "rician", "tdl-a"):
         yield _build_law(name, "autocorrelation", JAKES, _jakes)
@@ -83,8 +82,10 @@ def draw_fading(
 def draw_blocks(
     bench: Bench, devices: int, trials: int, rounds: int, count: int, name: str, **channel: Any
 ) -> np.ndarray:
-    """Draw so many coherence blocks of moving devices, which last INTERVAL_S, of rounds that are
-    seconds apart: h [R, S, K, A, B, F]."""
+    """Draw coherence blocks of moving devices, h [R, S, K, A, B, F].
+
+    A block lasts INTERVAL_S, and rounds are seconds apart.
+    """
     symbols = round(BANDWIDTH_HZ * INTERVAL_S)
     section = {"name": name, "bandwidth_hz": BANDWIDTH_HZ, "block_symbols": symbols} | channel
     moving = MOVING | {"round_interval_s": 1.0}
@@ -96,8 +97,10 @@ def draw_blocks(
 
 
 def _power(bench: Bench, name: str) -> Iterator[Check]:
-    """Take the mean over a device's antennas, cells and rounds; devices and trials are
-    independent. Channels that drop devices take long for many trials."""
+    """Compare the mean power over a device's antennas, cells and rounds with 1.
+
+    Devices and trials are independent. Channels that drop devices take long for many trials.
+    """
     kind: Any = registry.load_settings_class("channel", name)
     trials = 8 if kind(name=name).is_physical else 128
     h = draw_fading(bench, 16, bench.scale_size(trials), 8, name)
@@ -110,9 +113,11 @@ def _awgn(bench: Bench) -> Iterator[Check]:
 
 
 def _antennas(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare every entry of E h h^H over the server's antennas with r^|a - b|, of fading drawn
-    anew in each round and of moving devices. Devices and trials are independent. Rician fading has
-    no line of sight here."""
+    """Compare every entry of E h h^H over the server's antennas with r^|a - b|.
+
+    Fading is drawn anew in each round, or devices move. Devices and trials are independent. Rician
+    fading has no line of sight here.
+    """
     r, antennas = 0.7, 5
     trials = bench.scale_size(128 if name.startswith("tdl-") else 500)
     own: dict[str, Any] = {"rician": {"k_factor_db": -300.0}, "tdl-a": {"subcarrier_groups": 1}}
@@ -129,7 +134,7 @@ def _antennas(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _jakes(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare rounds 1 ms apart at 30 km/h, the first ones and far later ones."""
+    """Compare rounds 1 ms apart at 30 km/h, at the start and far later."""
     trials = bench.scale_size(128 if name.startswith("tdl-") else 640)
     channel = {"name": name} | MOVING
     state = bench.build_rig(
@@ -141,16 +146,18 @@ def _jakes(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _blocks(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare coherence blocks of a millisecond, 20,000 symbols at 20 MHz."""
+    """Compare coherence blocks of a millisecond, which is 20,000 symbols at 20 MHz."""
     trials = bench.scale_size(64 if name.startswith("tdl-") else 640)
     h = draw_blocks(bench, 32, trials, 1, LAGS[-1] + 1, name)[0, :, :, 0, :, 0]
     yield from correlations(np.moveaxis(h, -1, 0)[[0, *LAGS]])
 
 
 def correlations(h: np.ndarray, when: str = "") -> Iterator[Check]:
-    """Compare h [1 + lags, S, K] with the first of them: 1 - E|h(t + tau) - h(t)|^2 / 2 with J0,
-    and the imaginary part of their correlation, and E h(t + tau) h(t), with 0. Devices and trials
-    are independent."""
+    """Compare h [1 + lags, S, K] with the first of them.
+
+    1 - E|h(t + tau) - h(t)|^2 / 2 is compared with J0. The imaginary part of the correlation, and E
+    h(t + tau) h(t), are compared with 0. Devices and trials are independent.
+    """
     for lag, later in zip(LAGS, h[1:], strict=True):
         case = f"{when}{lag} ms"
         yield check_mean(jakes(lag), 1.0 - np.abs(later - h[0]) ** 2 / 2.0, case)
@@ -160,12 +167,12 @@ def correlations(h: np.ndarray, when: str = "") -> Iterator[Check]:
 
 
 def jakes(rounds: int) -> float:
-    """Return J0(2 pi f_D tau), the correlation of fading over so many rounds."""
+    """Compute J0(2 pi f_D tau), the correlation of fading over a number of rounds."""
     return float(special.j0(2.0 * math.pi * doppler_turns(rounds)))
 
 
 def doppler_turns(rounds: int) -> float:
-    """Return f_D tau of so many rounds."""
+    """Compute f_D tau of a number of rounds."""
     return SPEED_KMH / 3.6 * CARRIER_HZ / LIGHT_M_PER_S * INTERVAL_S * rounds
 
 
@@ -204,7 +211,7 @@ def _line_of_sight(bench: Bench, name: str) -> Iterator[Check]:
 
 
 def _frequency(bench: Bench, name: str) -> Iterator[Check]:
-    """Take E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
+    """Compare E h(f) h(g)^* of groups 1, 3 and 6 apart; devices and trials are independent."""
     with keep_global_state():
         from sionna.phy.ofdm import tdl_freq_cov_mat
 
@@ -231,12 +238,12 @@ def _other_gain(channel: Any) -> None:
 
 
 def _one_round_for_all(real: Any) -> Any:
-    """Fading that stays as it was in the first round."""
+    """Use the fading of the first round in all rounds."""
     return lambda self, round, *rest: real(self, 0, *rest)
 
 
 def _turned_by_half(h: Any) -> Any:
-    """Phases over half a circle."""
+    """Halve the phases, so that they cover half a circle."""
     return torch.polar(h.abs(), h.angle() / 2.0)
 
 

@@ -1,9 +1,8 @@
-"""Say what a law says of the uplink, and the intervals that a measured number must fall in.
+"""Laws, checks, and the intervals that a measured number must lie in.
 
-The false-alarm level of the whole suite is at most 1e-3, shared evenly (Bonferroni): a run may
-have up to MOST_CHECKS checks, each at LEVEL. Seeds are fixed, so an installation that passes
-always does. Checks without chance in them have a tolerance instead, of rounding or of a numerical
-solution.
+The false-alarm level of the whole suite is at most 1e-3, divided evenly (Bonferroni): a run can
+have up to MOST_CHECKS checks, each at LEVEL. Seeds are fixed, so an installation that passes always
+does. Deterministic checks have a tolerance instead, for rounding or for a numerical solution.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SUITE_LEVEL = 1e-3
 MOST_CHECKS = 2000
 LEVEL = SUITE_LEVEL / MOST_CHECKS
 WIDTH = float(stats.norm.isf(LEVEL / 2))
-"""Standard deviations on either side of a normal number."""
+"""Half width of the interval of a normal number, in standard deviations."""
 
 KOLMOGOROV_MEAN = math.sqrt(math.pi / 2.0) * math.log(2.0)
 
@@ -31,9 +30,16 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Check:
-    """Hold a measured number, what the law says it is, and the interval that it must be in.
+    """Measured number, its expected value, and the interval that it must lie in.
 
-    case: which of the cases of its law it is.
+    Parameters
+    ----------
+    expected, measured : float
+        Value by the law, and measured value.
+    low, high : float
+        Ends of the interval.
+    case : str
+        Case of the law.
     """
 
     expected: float
@@ -44,14 +50,14 @@ class Check:
 
     @property
     def is_passed(self) -> bool:
-        """Return whether the number is in its interval; what is not a number is not."""
+        """Whether the number is in its interval; NaN is not."""
         return bool(self.low <= self.measured <= self.high)
 
     @property
     def strain(self) -> float:
-        """Return how far the number is on its way to the end of its interval.
+        """Deviation from the expected value over that of the interval's end.
 
-        It is 0 as expected, 1 at the end, and infinite where nothing was measured.
+        It is 0 at the expected value, 1 at the end, and infinite if nothing was measured.
         """
         if math.isnan(self.measured):
             return math.inf
@@ -64,10 +70,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Law:
-    """Hold a law.
+    """Law of the uplink.
 
-    name: family and what it is about. source: paper or standard with its equation. run: the checks,
-    on a bench.
+    Parameters
+    ----------
+    name : str
+        Family, and subject of the law.
+    source : str
+        Paper or standard, with its equation.
+    run : callable
+        Function that runs the checks on a bench.
     """
 
     name: str
@@ -78,20 +90,33 @@ class Law:
 def state_law(
     name: str, source: str, case: str = "", over: Collection[Any] = ()
 ) -> Callable[[Callable[..., Iterable[Check]]], Law]:
-    """Make a law of the function that runs its checks.
+    """Declare a law from the function that runs its checks.
 
-    over: values, for each of which it is run, `run(bench, value)`; `case` says which one it was,
-    before what a check says itself.
+    Parameters
+    ----------
+    name : str
+        Family, and subject of the law.
+    source : str
+        Paper or standard, with its equation.
+    case : str
+        Format of the case for a value, which precedes the case of each check.
+    over : Collection
+        Values for which the function is run as `run(bench, value)`; once without a value if empty.
+
+    Returns
+    -------
+    callable
+        Decorator that returns a Law.
     """
 
     def law(run: Callable[..., Iterable[Check]]) -> Law:
-        def each(bench: Bench) -> Iterator[Check]:
+        def run_each(bench: Bench) -> Iterator[Check]:
             for value in over:
                 for one in run(bench, value):
                     cases = (case.format(value), one.case)
                     yield replace(one, case=", ".join(part for part in cases if part))
 
-        return Law(name, source, each if over else run)
+        return Law(name, source, run_each if over else run)
 
     return law
 
@@ -99,9 +124,21 @@ def state_law(
 def check_exact(
     expected: float, measured: float, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
-    """Check a number without chance in it.
+    """Check a deterministic number.
 
-    The tolerance is relative to what is expected, absolute where that is 0.
+    Parameters
+    ----------
+    expected, measured : float
+        Value by the law, and measured value.
+    tolerance : float
+        Half width of the interval, relative to the expected value, and absolute if that is 0.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check.
     """
     room = tolerance * abs(expected) if expected else tolerance
     return Check(expected, measured, expected - room, expected + room, case)
@@ -110,7 +147,22 @@ def check_exact(
 def check_ratios(
     found: np.ndarray, law: np.ndarray, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
-    """Check found over law, without chance in it, where it is farthest from one."""
+    """Check deterministic numbers over their law, at the largest deviation from one.
+
+    Parameters
+    ----------
+    found, law : ndarray
+        Measured values, and values by the law.
+    tolerance : float
+        Largest deviation of the ratio from one.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check of the ratio.
+    """
     ratio = (np.asarray(found) / np.asarray(law)).ravel()
     return check_exact(1.0, float(ratio[np.abs(ratio - 1.0).argmax()]), tolerance, case)
 
@@ -118,19 +170,33 @@ def check_ratios(
 def check_at_most(
     bound: float, measured: float, tolerance: float = ROUNDING, case: str = ""
 ) -> Check:
-    """Check that a number without chance in it keeps a bound."""
+    """Check that a deterministic number does not exceed a bound."""
     return Check(bound, measured, -math.inf, bound * (1.0 + tolerance), case)
 
 
 def check_at_least(bound: float, measured: float, case: str = "") -> Check:
-    """Check that a number without chance in it reaches a bound."""
+    """Check that a deterministic number reaches a bound."""
     return Check(bound, measured, bound, math.inf, case)
 
 
 def check_mean(expected: float, sample: np.ndarray, case: str = "", bias: float = 0.0) -> Check:
-    """Check the mean of independent numbers by Student's law.
+    """Check the mean of independent numbers by Student's t distribution.
 
-    bias: what the law itself may be off.
+    Parameters
+    ----------
+    expected : float
+        Mean by the law.
+    sample : ndarray
+        Independent numbers.
+    case : str
+        Case of the law.
+    bias : float
+        Possible error of the law itself.
+
+    Returns
+    -------
+    Check
+        Two-sided check.
     """
     sample = np.asarray(sample, dtype=float).ravel()
     measured = float(sample.mean())
@@ -140,28 +206,53 @@ def check_mean(expected: float, sample: np.ndarray, case: str = "", bias: float 
 
 
 def check_normal(expected: float, measured: float, deviation: float, case: str = "") -> Check:
-    """Check a number with a normal law of known standard deviation."""
+    """Check a number with a normal distribution.
+
+    Parameters
+    ----------
+    expected, measured : float
+        Mean by the law, and measured value.
+    deviation : float
+        Known standard deviation.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check.
+    """
     room = WIDTH * deviation
     return Check(expected, measured, expected - room, expected + room, case)
 
 
 def check_mean_at_most(bound: float, sample: np.ndarray, case: str = "") -> Check:
-    """Check that the mean of independent numbers is not above a bound."""
+    """Check that the mean of independent numbers does not exceed a bound."""
     two_sided = check_mean(bound, sample, case)
     return Check(bound, two_sided.measured, -math.inf, two_sided.high, case)
 
 
 def check_mean_not_above(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
-    """Check that the mean of a sample is not above that of a paired one."""
+    """Check that the mean of a sample does not exceed that of a paired one, `worse`."""
     room = check_mean(0.0, np.asarray(sample) - np.asarray(worse)).high
     bound = float(np.mean(worse))
     return Check(bound, float(np.mean(sample)), -math.inf, bound + room, case)
 
 
 def check_mean_below(worse: np.ndarray, sample: np.ndarray, case: str = "") -> Check:
-    """Check that the mean of a sample is below that of a paired one, beyond what chance explains.
+    """Check that the mean of a sample is significantly below that of a paired one.
 
-    The measured number is the end of the interval of the difference.
+    Parameters
+    ----------
+    worse, sample : ndarray
+        Paired samples.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        One-sided check. The measured number is the end of the interval of the difference.
     """
     difference = (np.asarray(sample) - np.asarray(worse)).ravel()
     room = check_mean(0.0, difference).high
@@ -171,16 +262,42 @@ def check_mean_below(worse: np.ndarray, sample: np.ndarray, case: str = "") -> C
 def check_mean_square(expected: float, ratio: np.ndarray, freedom: int, case: str = "") -> Check:
     """Check the mean of squared normal numbers, each over its variance.
 
-    freedom: their degrees of freedom in all. Numbers are shown times `expected`.
+    Parameters
+    ----------
+    expected : float
+        Factor of the numbers that are shown.
+    ratio : ndarray
+        Squares over variances.
+    freedom : int
+        Degrees of freedom of all numbers.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Check by the chi-square distribution.
     """
     low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom) / freedom
     return Check(expected, expected * float(np.mean(ratio)), expected * low, expected * high, case)
 
 
 def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Check:
-    """Check the squared error of every real of a record, normal with the variance `law`.
+    """Check the squared errors of a record, whose coordinates are normal.
 
-    law: [R, S], or flat; infinite where nobody is on air.
+    Parameters
+    ----------
+    law : ndarray, [R, S] or flat
+        Variance of the error, infinite if all devices are silent.
+    record : Record
+        The measurements.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Check by the chi-square distribution.
     """
     on = np.isfinite(law)
     ratio = record.error.reshape(law.shape)[on] / law[on]
@@ -188,23 +305,37 @@ def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Chec
 
 
 def check_share(expected: float, count: int, of: int, case: str = "") -> Check:
-    """Check how often something happens in independent trials, by the binomial law."""
+    """Check the number of events in independent trials, by the binomial distribution.
+
+    Parameters
+    ----------
+    expected : float
+        Probability by the law.
+    count, of : int
+        Number of events, and number of trials.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        Two-sided check of the share.
+    """
     low, high = stats.binom.ppf([LEVEL / 2, 1 - LEVEL / 2], of, expected) / of
     return Check(expected, count / of, float(low), float(high), case)
 
 
 def largest(deviations: np.ndarray, case: str = "") -> Check:
-    """Check many standard normal numbers by the largest of their sizes; they may depend on each
-    other."""
+    """Check many standard normal numbers, which can be dependent, by the largest magnitude."""
     sizes = np.abs(np.asarray(deviations, dtype=float)).ravel()
     most = float(stats.norm.isf(LEVEL / 2 / sizes.size))
     return Check(float(stats.norm.isf(0.5 / sizes.size)), float(sizes.max()), 0.0, most, case)
 
 
-def uncorrelated(rows: np.ndarray, case: str = "") -> Check:
-    """Check that rows [m, n] of complex numbers of unit power and mean zero are independent.
+def check_uncorrelated(rows: np.ndarray, case: str = "") -> Check:
+    """Check that rows [m, n] of complex numbers with unit power and mean zero are independent.
 
-    For every pair of rows h, h', n |mean(h h')|^2 and n |mean(h h'^*)|^2 are exponential, of mean
+    For every pair of rows h, h', n |mean(h h')|^2 and n |mean(h h'^*)|^2 are exponential with mean
     one, in the limit of long rows. The measured number is the largest of them.
     """
     count, length = rows.shape
@@ -216,8 +347,7 @@ def uncorrelated(rows: np.ndarray, case: str = "") -> Check:
 
 
 def counts(expected: np.ndarray, observed: np.ndarray, case: str = "") -> Check:
-    """Check how often each of several outcomes occurs in independent trials, by Pearson's
-    statistic."""
+    """Check the numbers of several outcomes in independent trials, by Pearson's statistic."""
     found = float(((np.asarray(observed) - expected) ** 2 / expected).sum())
     freedom = np.size(observed) - 1
     low, high = stats.chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], freedom)
@@ -227,9 +357,22 @@ def counts(expected: np.ndarray, observed: np.ndarray, case: str = "") -> Check:
 def check_distribution(
     sample: np.ndarray, distribution: Callable[[np.ndarray], np.ndarray], case: str = ""
 ) -> Check:
-    """Check that many independent numbers have a distribution function, by Kolmogorov and Smirnov.
+    """Check the distribution function of independent numbers, by Kolmogorov and Smirnov.
 
-    The measured number is their distance, the expected one its mean (in the limit).
+    Parameters
+    ----------
+    sample : ndarray
+        Independent numbers.
+    distribution : callable
+        Distribution function by the law.
+    case : str
+        Case of the law.
+
+    Returns
+    -------
+    Check
+        One-sided check. The measured number is the distance of the two functions. The expected one
+        is its mean, in the limit of many numbers.
     """
     values = np.sort(np.asarray(sample, dtype=float).ravel())
     count = values.size

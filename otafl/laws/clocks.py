@@ -1,4 +1,4 @@
-"""Check that the simulated clock neither makes nor loses energy."""
+"""Laws of the simulated clock: energy is conserved."""
 
 from __future__ import annotations
 
@@ -33,10 +33,16 @@ MEASURED = "watts x seconds of the timeline"
 
 @dataclass(frozen=True)
 class Course:
-    """A clock after some rounds, and what it was told of them.
+    """Clock after some rounds, and the energies that were charged.
 
-    charge_j: [S, K] at the start. computed_j, radiated_j: [S, K] joules of the updates' local work,
-    watts times seconds, and of their transmissions.
+    Parameters
+    ----------
+    clock : Clock
+        The clock.
+    charge_j : ndarray, [S, K]
+        Charge at the start.
+    computed_j, radiated_j : ndarray, [S, K]
+        Energy of local work, watts times seconds, and of transmissions.
     """
 
     clock: Clock
@@ -46,7 +52,7 @@ class Course:
 
 
 def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -> Course:
-    """Let devices with such batteries and radios go through rounds of random work."""
+    """Run rounds of random work on devices with given batteries and radios."""
     section = {"count": DEVICES, "compute": {"name": "fixed"} | parts} | devices
     scenario = load_scenario({"name": "clock", "devices": section})
     streams = Streams([0] * TRIALS, list(range(TRIALS)), bench.torch_device)
@@ -62,8 +68,8 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
         rows = int(there.sum())
         seconds, watts = draw.exponential(1.0, rows), draw.uniform(0.5, 1.5, rows)
         computed[there] += seconds * watts
-        who = [row.nonzero()[0] for row in there]
-        clocks.begin(round, who, draw.uniform(0.0, 0.5, rows), seconds, watts)
+        participants = [row.nonzero()[0] for row in there]
+        clocks.begin(round, participants, draw.uniform(0.0, 0.5, rows), seconds, watts)
         joules = draw.uniform(0.0, 1.0, (TRIALS, DEVICES))
         for trial, slot in enumerate(clocks.open_slot()):
             radiated[trial, slot.on_time] += joules[trial, slot.on_time]
@@ -74,8 +80,10 @@ def _run_clock(bench: Bench, devices: dict[str, Any], parts: dict[str, float]) -
 
 @state_law("clock: energy balance", CONSERVED, "{}", PROTOCOLS)
 def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
-    """Compare what batteries gave with what devices spent, over work, slots, sleep, empty batteries
-    and recharging."""
+    """Compare the energy from the batteries with the energy that devices spent.
+
+    It covers work, slots, sleep, empty batteries and recharging.
+    """
     course = _run_clock(bench, PROTOCOLS[protocol], WATTS | BATTERY)
     now_j = course.clock.compute_charge_j()
     spent = course.clock.compute_spent_j().sum(2)
@@ -93,8 +101,10 @@ def _balance(bench: Bench, protocol: str) -> Iterator[Check]:
 
 @state_law("clock: joules by cause", MEASURED, "{}", RADIOS)
 def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
-    """Compare joules on mains with watts times the seconds of each activity, and with what local
-    work and slots were said to take."""
+    """Compare joules on mains with watts times the seconds of each activity.
+
+    The energies of local work and of slots are also compared with those that the clock was given.
+    """
     watts = RADIOS[radio]
     course = _run_clock(bench, {}, watts)
     table = course.clock.build_timeline()
@@ -122,7 +132,7 @@ def _cause_joules(bench: Bench, radio: str) -> Iterator[Check]:
 
 
 def _weaken_battery(real: Any) -> Any:
-    """A battery that gives half of what is drawn."""
+    """Draw half of the power from a battery."""
     return lambda self, now_s, draws: real(self, now_s, [(at_s, w / 2) for at_s, w in draws])
 
 

@@ -1,5 +1,4 @@
-"""Check the laws of cells that share a band: the co-channel cells that a server receives, where the
-map shows them, and what a part of the band costs and gains."""
+"""Laws of cells that share a band: co-channel cells, their places, and the parts of the band."""
 
 from __future__ import annotations
 
@@ -23,18 +22,20 @@ MACDONALD = "MacDonald 1979"
 TWO_TIERS = "6 cells at D, 6 at sqrt(3) D, 6 at 2 D"
 
 TIERS = ((6, 1.0), (6, math.sqrt(3.0)), (6, 2.0))
-"""Co-channel cells of the plane and how far they are, in co-channel distances."""
+"""Numbers of co-channel cells in the plane, and their distances in co-channel distances."""
 
 LAYOUTS = ((7, 1), (12, 3), (16, 4), (19, 1), (21, 3), (21, 7))
-"""Servers and reuse."""
+"""Numbers of servers, and reuse."""
 
 EXPONENTS = (2.1, 3.53)
-"""Of path loss in umi, with and without a line of sight."""
+"""Path-loss exponents of umi, with and without a line of sight."""
 
 OUTDOORS = {"name": "umi", "indoor_probability": 0.0, "shadowing": False}
 SITES_M, RADIUS_M, LEAST_M = 55.0, 10.5, 10.0
-"""Servers, and devices in a ring around them; the second tier at reuse 3 is within the breakpoint
-of the path loss."""
+"""Distance of servers, and of devices in a ring around them.
+
+The second tier at reuse 3 is within the breakpoint of the path loss.
+"""
 
 DEVICES, REALS, ROUNDS = 4, 64, 8
 BANDWIDTH_HZ, POWER_W = 2e6, 0.1
@@ -42,7 +43,7 @@ BANDWIDTH_HZ, POWER_W = 2e6, 0.1
 
 @state_law("topology cells: co-channel tiers", f"{MACDONALD}; {TWO_TIERS}", "{}", LAYOUTS)
 def _tiers(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
-    """Sum distance^-exponent over what each server receives, against the plane's two tiers."""
+    """Compare the sum of distance^-exponent over co-channel cells with the plane's two tiers."""
     layout = build_hexagons(*sites)
     assert layout is not None
     far = np.linalg.norm(layout.images.shift, axis=2) / math.sqrt(sites[1])
@@ -52,8 +53,10 @@ def _tiers(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
 
 
 def _compute_mean_gain(far_m: float) -> float:
-    """Return the mean gain of a device in the ring around a server that is so far away: over line
-    of sight, distance to its own server and direction."""
+    """Compute the mean gain from the devices in a ring around a server to one at a distance.
+
+    The mean is over line of sight, distance to the own server and direction.
+    """
     turn = 2.0 * math.pi * np.arange(720) / 720
     own = np.sqrt(np.linspace(LEAST_M**2, RADIUS_M**2, 5))[:, None]
     distance = np.hypot(far_m + own * np.cos(turn), own * np.sin(turn))
@@ -76,8 +79,10 @@ def _make_cells(servers: int, reuse: int) -> dict[str, Any]:
     "topology cells: interference of two tiers", f"{MACDONALD}; {TWO_TIERS}; sum E g |p|^2 m/2"
 )
 def _interference(bench: Bench) -> Iterator[Check]:
-    """Measure what twelve servers at reuse 3 receive. Each has three others on its part of the
-    band, which stand for the plane's 18."""
+    """Compare the interference of twelve servers at reuse 3 with that of two tiers.
+
+    Each server has three others on its part of the band, which stand for the plane's 18.
+    """
     rig = bench.build_rig(DEVICES, bench.scale_size(8), _make_cells(12, 3))
     found, sent = [], 0.0
     for round in range(ROUNDS):
@@ -93,24 +98,27 @@ def _interference(bench: Bench) -> Iterator[Check]:
 
 @state_law("topology cells: gains by the map", f"{MACDONALD}; TR 38.901, table 7.4.1-1")
 def _map_gains(bench: Bench) -> Iterator[Check]:
-    """Take the distances from servers to the devices of the cells next to them on the map, and
-    compare the gains with path losses of these lengths, with or without a line of sight."""
+    """Compare gains with the path losses of the distances on the map.
+
+    The distances are those from servers to the devices of neighbouring cells, with or without a
+    line of sight.
+    """
     points = {"channel": OUTDOORS | {"cell_radius_m": 40.0}, "devices": {"count": DEVICES}}
     points["topology"] = {"name": "cells", "servers": 7, "site_distance_m": SITES_M}
     scenario = load_scenario({"name": "map"} | points)
     rows = topology.Rows.build([scenario], [0], bench.torch_device, torch.float64)
     servers = topology.build(rows)
     _, own = channels.build([row.channel for row in rows.scenarios], DEVICES, rows.streams)
-    heard, there = servers.build_intercell(own), servers.get_positions(own, 0)
-    assert heard is not None
+    intercell, there = servers.build_intercell(own), servers.get_positions(own, 0)
+    assert intercell is not None
     assert there is not None
-    gain = heard.channel.get_state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
+    gain = intercell.channel.get_state(0).gain.unflatten(1, (-1, DEVICES)).cpu().numpy()
     place = there.device_m.reshape(7, DEVICES, 2)
     found, law = [], []
-    for server, others in enumerate(heard.heard):
+    for server, others in enumerate(intercell.interferers):
         for link, other in enumerate(others[:6]):  # the nearest images come first
             if np.linalg.norm(there.base_m[other] - there.base_m[server]) > 1.01 * SITES_M:
-                continue  # its nearest image is off the map
+                continue  # the nearest image is outside the map
             distance = np.linalg.norm(place[other] - there.base_m[server], axis=1)
             loss = -10.0 * np.log10(gain[server, link])
             either = np.stack(compute_losses("umi", distance))
@@ -125,8 +133,10 @@ def _map_gains(bench: Bench) -> Iterator[Check]:
     "topology cells: part of the band", "symbols of r / B, noise in B / r", "reuse {}", (1, 7)
 )
 def _band_share(bench: Bench, reuse: int) -> Iterator[Check]:
-    """Send ones over B / r: they take r times as long and as many joules, and meet r times the SNR,
-    given or physical."""
+    """Compare the cost and the SNR of a transmission over B / r.
+
+    It takes r times as long and as many joules, at r times the SNR, given or physical.
+    """
     channel = {"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ, "tx_power_dbm": 20.0}
     far = {"snr_db": None, "path_loss_db": 100.0, "noise_figure_db": 7.0}
     rig = _make_rig(bench, channel, reuse, "full")

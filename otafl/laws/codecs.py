@@ -1,4 +1,4 @@
-"""Check the laws of the codecs, over the uplink where it plays a part."""
+"""Laws of codecs, over the uplink if it matters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _build_rig(bench: Bench, codec: dict[str, Any], trials: int = 64, devices: i
 def _encode(
     rig: Rig, x: Tensor, round: int, memory: Tensors | None = None
 ) -> tuple[Tensor, Tensors]:
-    """Return what goes on air of rows [n, P], and the memory."""
+    """Return the encoded rows of x [n, P], and the memory."""
     codec, group = rig.link.codec, Group({"x": x})
     own = codec.init((group,)) if memory is None else memory
     (coded,), own = codec.encode((group,), own, rig.cohort, round, rig.streams)
@@ -58,11 +58,11 @@ QSGD = [*product(("l2", "max"), BIT_COUNTS, (4, REALS))]
 CASE = "norm={0[0]}, bits={0[1]}, {0[2]} coordinates"
 
 Quantiser = tuple[str, int, int]
-"""Norm, bits a coordinate, coordinates."""
+"""Norm, bits per coordinate, and coordinates."""
 
 
 def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return |x| in units of norm / s [n, P], and that unit [n, 1]."""
+    """Return |x| in units of norm / s [n, P], and this unit [n, 1]."""
     norm, bits, _ = quantiser
     order = 2 if norm == "l2" else torch.inf
     unit = torch.linalg.vector_norm(x, order, dim=1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -70,7 +70,7 @@ def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield x and Q(x) [n, P] round after round."""
+    """Yield x and Q(x) [n, P] for each round."""
     norm, bits, reals = quantiser
     rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
     for round in range(bench.scale_size(16)):
@@ -80,8 +80,10 @@ def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, 
 
 @state_law("codec qsgd: unbiased", f"{ALISTARH}, Lemma 3.1", CASE, QSGD)
 def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
-    """Take the part of Q(x) along x, over |x|^2; and the mean error of each coordinate of one
-    vector over its standard error, squared."""
+    """Compare the part of Q(x) along x with |x|^2, and the mean error of each coordinate with 0.
+
+    The errors of one vector are divided by their standard errors.
+    """
     parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _yield_rounds(bench, quantiser)]
     yield check_mean(1.0, torch.stack(parts).cpu().numpy())
     norm, bits, reals = quantiser
@@ -90,15 +92,17 @@ def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     off = (_encode(rig, x, 0)[0] - x).mean(0)
     level, unit = _qsgd_levels(quantiser, x[:1])
     variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.num_rows
-    some = variance[0] > 1e-12  # with the largest norm one coordinate is exact
+    some = variance[0] > 1e-12  # with the maximum norm, one coordinate is exact
     score = (off.square() / variance[0])[some].cpu().numpy()
     yield check_mean_square(1.0, score, score.size, "each coordinate")
 
 
 @state_law("codec qsgd: variance", f"{ALISTARH}; f (1 - f) of a level", CASE, QSGD)
 def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
-    """Compare squared errors with (norm / s)^2 f (1 - f) a coordinate, f the fractional part of its
-    level."""
+    """Compare squared errors with (norm / s)^2 f (1 - f) per coordinate.
+
+    f is the fractional part of its level.
+    """
     parts = []
     for x, q in _yield_rounds(bench, quantiser):
         level, unit = _qsgd_levels(quantiser, x)
@@ -120,7 +124,7 @@ def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
 
 @state_law("codec qsgd: independent over reals", "n levels of f (1 - f)")
 def _qsgd_apart(bench: Bench) -> Iterator[Check]:
-    """Compare the squared error of the sum of n equal reals with n times that of one."""
+    """Compare the squared error of the sum of n equal coordinates with n times that of one."""
     n, level = 50, math.sqrt(1.0 / 50)  # one level: |x_i| / |x|
     rig = _build_rig(bench, {"name": "qsgd", "bits": 2})
     ones = torch.ones(rig.cohort.num_rows, n).to(rig.cohort.weight)
@@ -131,8 +135,10 @@ def _qsgd_apart(bench: Bench) -> Iterator[Check]:
 
 @state_law("codec uniform: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8, 10, 12))
 def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
-    """Compare the error of normal symbols with step^2 / 12, step (max - min) / (2^b - 1); the two
-    ends are exact."""
+    """Compare the error of normal symbols with step^2 / 12; the two ends are exact.
+
+    The step is (max - min) / (2^b - 1).
+    """
     rig = _build_rig(bench, {"name": "uniform", "bits": bits}, bench.scale_size(64))
     x = rig.draw_symbols(2048, 0)
     step = (x.amax(1) - x.amin(1)) / (2**bits - 1)
@@ -142,18 +148,20 @@ def _uniform(bench: Bench, bits: int) -> Iterator[Check]:
 
 @state_law("codec topk: error feedback loses nothing", "Stich et al. 2018, Algorithm 1")
 def _feedback(bench: Bench) -> Iterator[Check]:
-    """Add what is received to what is remembered: it is what came, over 5 rounds, in which about
-    half of the updates are lost."""
+    """Compare the delivered updates and the memory with all updates over 5 rounds.
+
+    About half of the updates are lost.
+    """
     rig = _build_rig(bench, {"name": "topk", "keep": 0.1}, 4)
     memory: Tensors | None = None
     total = sent = torch.zeros_like(rig.draw_symbols(REALS, 0))
     for round in range(5):
         x = rig.draw_symbols(REALS, round)
         coded, memory = _encode(rig, x, round, memory)
-        heard = x[:, :1] > 0
+        delivered = x[:, :1] > 0
         context = Context(rig.cohort, rig.link.codec.hyper, rig.streams, round)
-        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (heard,), context)
-        total, sent = total + x, sent + coded * heard
+        memory = rig.link.codec.on_ack(memory, (Group({"x": coded}),), (delivered,), context)
+        total, sent = total + x, sent + coded * delivered
     assert memory is not None
     yield check_exact(0.0, float((total - sent - memory["rest/0"]).abs().max()), 1e-9)
 
@@ -174,7 +182,7 @@ BITS: dict[str, tuple[dict[str, Any], float]] = {
     "topk": ({"keep": 0.1}, 13 * 32 + min(13 * 7, REALS)),
     "obda": ({}, 1.0 * REALS),
 }
-"""Codec -> its settings, and the bits of 128 reals in one block."""
+"""Codec -> its settings, and the bits of 128 coordinates in one tensor."""
 
 
 @state_law("codec: bits on a digital uplink", "bits a real and side information", "{}", BITS)
@@ -187,8 +195,11 @@ def _bits(bench: Bench, name: str) -> Iterator[Check]:
 
 @state_law("codec obda: error of the majority vote", "Zhu et al. 2021; Q(|v| sqrt(eta / N))")
 def _votes(bench: Bench) -> Iterator[Check]:
-    """Count wrong votes of five devices' signs over channel inversion, P at -8 dB: Q(|v| sqrt(P /
-    N)) by the size of the vote; on both quadratures each has half the power."""
+    """Count wrong votes on the signs of five devices over channel inversion, with P at -8 dB.
+
+    They follow Q(|v| sqrt(P / N)) by the size of the vote. On two quadratures each has half the
+    power.
+    """
     for quadrature in (False, True):
         point = {
             "channel": {"name": "awgn", "snr_db": -8.0},
@@ -221,12 +232,12 @@ def _round_down(real: Any) -> Any:
 
 
 def _one_draw(real: Any) -> Any:
-    """One draw for all reals of a device."""
+    """Use one draw for all coordinates of a device."""
     return lambda self, block, draw: real(self, block, draw[:, :1].expand_as(draw))
 
 
 def _two_levels(codec: Any) -> None:
-    """Magnitudes of none or all of the norm."""
+    """Quantise magnitudes to zero or the norm."""
     codec._levels = 1
 
 
@@ -235,7 +246,7 @@ def _half_the_levels(codec: Any) -> None:
 
 
 def _deliver_all(real: Any) -> Any:
-    return lambda sent, heard, *rest: real(sent, torch.ones_like(heard), *rest)
+    return lambda sent, delivered, *rest: real(sent, torch.ones_like(delivered), *rest)
 
 
 def _smallest(real: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Models that are coded by FedRLR and sent, for the laws of `otafl.laws.linear_coding`."""
+"""Models encoded and sent by FedRLR, for the laws of `otafl.laws.linear_coding`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ F64 = torch.float64
 
 @dataclass(frozen=True)
 class _NoLoss:
-    """Local data whose loss does not count: the sample weights are zero."""
+    """Local data without an effect: the sample weights are zero."""
 
     cohort: Cohort
     inputs: int
@@ -35,7 +35,7 @@ class _NoLoss:
 
 
 def make_cohort(weight: Tensor) -> Cohort:
-    """Make a cohort of all devices, of weights [S, K]."""
+    """Build a cohort of all devices, with weights [S, K]."""
     trials, devices = weight.shape
     row = torch.arange(trials * devices, device=weight.device)
     return Cohort.create(
@@ -44,11 +44,12 @@ def make_cohort(weight: Tensor) -> Cohort:
 
 
 def make_streams(bench: Bench, trials: int) -> Streams:
+    """Return the random streams of trials."""
     return Streams([9] * trials, list(range(trials)), bench.torch_device, F64)
 
 
 def draw_points(bench: Bench, s: Sequence[float], m: int, n: int, models: int) -> LowRank:
-    """Draw bases of so many models with the singular values s."""
+    """Draw models whose weight matrices [M, N] have the singular values s."""
     streams = make_streams(bench, models)
     u, v = (
         torch.linalg.qr(streams.draw_normal(CONFORMANCE / name, 0, (side, len(s))))[0]
@@ -59,16 +60,28 @@ def draw_points(bench: Bench, s: Sequence[float], m: int, n: int, models: int) -
 
 @dataclass(frozen=True)
 class Sent:
-    """Factors [S, K, M or N, R] that devices transmit, and what the server makes of them."""
+    """Factors [S, K, M or N, R] that devices transmit, and their combination at the server."""
 
     algorithm: FedRLR
     cohort: Cohort
     coded: Tensors
 
     def combine(self, streams: Streams, gain: dict[str, Tensor], noise: float = 0.0) -> Tensor:
-        """Compute Theta_0 [S, M, N] from the gains [S, K] of both factors, 0 for a silent device.
+        """Combine the received factors at the server.
 
-        noise: variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
+        Parameters
+        ----------
+        streams : Streams
+            Random streams of the noise.
+        gain : dict of str to Tensor, [S, K]
+            Gains of both factors, 0 for a silent device.
+        noise : float
+            Variance of each entry of a sum whose devices have the weights 1 / sqrt(K).
+
+        Returns
+        -------
+        Tensor, [S, M, N]
+            Recovered model Theta_0.
         """
         received: Tensors = {}
         for name, one in gain.items():
@@ -86,7 +99,24 @@ class Sent:
 def send_models(
     streams: Streams, point: LowRank, devices: int, weight: Tensor | None = None
 ) -> Sent:
-    """Encode the models of K devices, one point for all or K points, in each of S trials."""
+    """Encode the models of K devices in each of S trials.
+
+    Parameters
+    ----------
+    streams : Streams
+        Random streams of the trials.
+    point : LowRank
+        One model for all devices, or K models.
+    devices : int
+        Number of devices K.
+    weight : Tensor, [K], optional
+        Weights of the devices; equal if not given.
+
+    Returns
+    -------
+    Sent
+        Factors that the devices transmit.
+    """
     trials, rank = streams.num_trials, point.s.shape[1]
     m, n = point.u.shape[1], point.v.shape[1]
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (m,), n)

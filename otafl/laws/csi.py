@@ -1,4 +1,4 @@
-"""Check the laws of what devices and server believe the channel to be."""
+"""Laws of channel state information: the channel estimates of devices and server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LENGTHS = (1, 4, 8)
 BUDGETS_DB = (0.0, -8.0, 4.0)
 """Power budgets of three devices."""
 ESTIMATORS = ("ls", "mmse")
-TOLD = {"over_the_air": 1, "digital": 0}
-"""What a device tells beside its pilots, by transport."""
+SIDE = {"over_the_air": 1, "digital": 0}
+"""Side information of a device beside its pilots, by transport."""
 
 SNR_DB = 10.0
 SNR = db_to_linear(SNR_DB)
 ROUNDS = 5
 DELAYS = (1, 4)
-"""Delays are in rounds; the last one is looked at."""
+"""Delays in rounds; the last recorded round is compared."""
 
 
 def _record(bench: Bench, csi: Any, **channel: Any) -> Record:
@@ -52,7 +52,7 @@ def _perfect(bench: Bench) -> Iterator[Check]:
 
 
 def _compute_squared_errors(record: Record) -> np.ndarray:
-    """Return the squared errors of the estimates, [R, S, K]."""
+    """Compute the squared errors of the estimates, [R, S, K]."""
     off: np.ndarray = np.abs(record.h_hat - record.h) ** 2
     return off
 
@@ -75,15 +75,18 @@ def _error_apart(bench: Bench, variance: float) -> Iterator[Check]:
 
 @state_law("csi error: law of the error", "complex normal", "v={:g}", VARIANCES)
 def _error_law(bench: Bench, variance: float) -> Iterator[Check]:
-    """Compare squared errors with the exponential law and their phases with the uniform one; errors
-    of neighbouring devices, rounds and trials have a mean product of 0."""
+    """Compare errors with a complex normal distribution.
+
+    Squared errors are exponential, and phases uniform. Errors of neighbouring devices, rounds and
+    trials have a mean product of 0.
+    """
     record = _error(bench, variance)
     e = (record.h_hat - record.h) / math.sqrt(variance)
     yield from _normal(e)
 
 
 def _normal(e: np.ndarray) -> Iterator[Check]:
-    """Check complex normal errors of unit variance [R, S, K], independent of each other."""
+    """Check complex normal errors of unit variance [R, S, K], which are independent."""
     yield check_distribution(np.abs(e) ** 2, stats.expon.cdf, "power")
     yield check_distribution(np.angle(e) / (2.0 * math.pi) + 0.5, stats.uniform.cdf, "phase")
     pairs = {"rounds": (e[1:], e[:-1]), "trials": (e[:, 1:], e[:, :-1])}
@@ -96,17 +99,21 @@ def _normal(e: np.ndarray) -> Iterator[Check]:
     "csi error: gain of inverted channels", "E Re(h / h_hat) = 1/(1 + v)", "v={:g}", VARIANCES
 )
 def _error_gain(bench: Bench, variance: float) -> Iterator[Check]:
-    """Compare the mean gain with 1 / (1 + v): given h_hat, h is normal about h_hat / (1 + v). It is
-    the same for every h_hat, of which those above 0.5 are taken, as the ratio's spread is then
-    bounded."""
+    """Compare the mean gain with 1 / (1 + v): given h_hat, h is normal about h_hat / (1 + v).
+
+    It is the same for every h_hat. Only those above 0.5 are used, which bounds the spread of the
+    ratio.
+    """
     record = _error(bench, variance)
     yield check_mean(1.0 / (1.0 + variance), record.c[np.abs(record.h_hat) > 0.5])
 
 
 @state_law("csi pilots: error of least squares", "Kay 1993; N0 / (L P)", "L={}", LENGTHS)
 def _least_squares(bench: Bench, length: int) -> Iterator[Check]:
-    """Compare the error of pilots of unequal budgets P with a complex normal one of variance
-    1/(L P), which depends neither on the channel nor on other devices or rounds."""
+    """Compare the error of pilots with unequal budgets P with a complex normal one.
+
+    Its variance is 1/(L P). It depends neither on the channel nor on other devices or rounds.
+    """
     csi = {"name": "pilots", "length": length}
     record = _record(bench, csi, device_budget_db=BUDGETS_DB)
     e = (record.h_hat - record.h) * np.sqrt(length * record.budget)
@@ -127,20 +134,23 @@ def _mmse(bench: Bench, length: int) -> Iterator[Check]:
     yield check_mean(0.0, product.imag, "orthogonal to the estimate, imaginary")
 
 
-@state_law("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", TOLD)
+@state_law("csi pilots: channel uses", "L for each pilot group and coherence block", "{}", SIDE)
 def _uses(bench: Bench, transport: str) -> Iterator[Check]:
-    """Count the side information of five devices in three blocks, of four groups of sub-carriers
-    with a comb of three: two pilots on two groups in each; over the air a mean power beside."""
+    """Count the side information of five devices in three blocks.
+
+    Four groups of sub-carriers with a comb of three have two pilots on two groups in each block.
+    Over the air, a mean power is added.
+    """
     channel = {"name": "tdl-a", "subcarrier_groups": 4, "block_symbols": 8}
     csi = {"name": "pilots", "length": 2, "comb": 3}
     rig = bench.build_rig(5, 2, {"channel": channel, "csi": csi, "transport": transport})
     side = rig.send(rig.draw_symbols(24, 0), 0)[1].side_symbols
-    yield check_exact(5.0 * (2 * 2 * 3 + TOLD[transport]), float(side.mean()))
+    yield check_exact(5.0 * (2 * 2 * 3 + SIDE[transport]), float(side.mean()))
 
 
 FAR_DB = 95.0
 FAR = {"snr_db": None, "path_loss_db": FAR_DB, "tx_power_dbm": 20.0, "bandwidth_hz": 1e6}
-"""Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure, 34 dB received."""
+"""Budgets of 20 dBm over thermal noise of -109 dBm with its noise figure: 34 dB of received SNR."""
 
 
 @state_law("csi pilots: error over a path loss", "Kay 1993; e = N0 / (L P beta)", "{}", ESTIMATORS)
@@ -156,16 +166,20 @@ def _far_pilots(bench: Bench, estimator: str) -> Iterator[Check]:
 
 @state_law("csi phase_feedback: mean gain", "sin(x) / x, x = pi / 2^bits", "{} bits", (1, 2, 4))
 def _feedback(bench: Bench, bits: int) -> Iterator[Check]:
-    """Compare the mean gain of inverted channels with sin(x) / x: the phase's error is uniform in
-    plus or minus x."""
+    """Compare the mean gain of inverted channels with sin(x) / x.
+
+    The phase error is uniform in plus or minus x.
+    """
     x = math.pi / 2**bits
     yield check_mean(math.sin(x) / x, _record(bench, {"name": "phase_feedback", "bits": bits}).c)
 
 
 @state_law("csi delay: correlation with the channel", "Jakes, J0(2 pi f_D tau)", "{} ms", DELAYS)
 def _delay(bench: Bench, rounds: int) -> Iterator[Check]:
-    """Compare 1 - E|h_hat - h|^2 / 2 at 30 km/h and rounds 1 ms apart with J0; devices and trials
-    are independent."""
+    """Compare 1 - E|h_hat - h|^2 / 2 with J0, at 30 km/h and rounds 1 ms apart.
+
+    Devices and trials are independent.
+    """
     record = _record(bench, {"name": "delay", "rounds": rounds}, **MOVING)
     yield check_mean(jakes(rounds), 1.0 - _compute_squared_errors(record)[-1] / 2.0)
 
@@ -190,12 +204,12 @@ def _half_the_pilots(real: Any) -> Any:
 
 
 def _part_of_the_channel(real: Any) -> Any:
-    """Errors that are a part of the channel."""
+    """Use errors that are proportional to the channel."""
     return lambda streams, purpose, round, h, variance: variance.sqrt() * h
 
 
 def _one_error(real: Any) -> Any:
-    """One error for all devices."""
+    """Use the error of the first device for all devices."""
 
     def errors(streams: Any, purpose: Any, round: int, h: Any, variance: Any) -> Any:
         return real(streams, purpose, round, h, variance)[:, :1].expand_as(h)
@@ -204,11 +218,11 @@ def _one_error(real: Any) -> Any:
 
 
 def _round_down(real: Any) -> Any:
-    def rounded(self: Any, h: Any) -> Any:
+    def round_phases(self: Any, h: Any) -> Any:
         step = unsqueeze_like(2.0 * math.pi / 2.0 ** self.hyper["bits"], h)
         return torch.polar(h.abs(), torch.floor(h.angle() / step) * step)
 
-    return rounded
+    return round_phases
 
 
 def _a_round_older(real: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Check the laws of injected faults: how often, of whom, and for how long."""
+"""Laws of injected faults: their frequency, their devices and their duration."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ TRIALS, DEVICES, ROUNDS = 2, 50, 200
 
 PAIRS = "devices, rounds and trials"
 CHANCES = (0.1, 0.4)
-"""Of a fault, in two trials."""
+"""Probabilities of a fault, in two trials."""
 
 
 def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
-    """Return the faults of two trials, whose fields have these values."""
+    """Return the faults of two trials, with the values of their fields."""
     sections = [
         Faults.Settings.model_validate({name: values[s] for name, values in fields.items()})
         for s in range(TRIALS)
@@ -42,15 +42,18 @@ def _faults(bench: Bench, **fields: tuple[float, ...]) -> Faults:
     return Faults(sections, Streams([3] * TRIALS, range(TRIALS), bench.torch_device, torch.float64))
 
 
-def _everyone(bench: Bench) -> Cohort:
+def _make_full_cohort(bench: Bench) -> Cohort:
+    """Build a cohort of all devices."""
     pair = torch.arange(TRIALS * DEVICES, device=bench.torch_device)
     weight = torch.ones(len(pair), dtype=torch.float64, device=bench.torch_device)
     return Cohort.create(pair // DEVICES, pair % DEVICES, weight, (DEVICES,) * TRIALS, DEVICES)
 
 
 def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
-    """Check how often devices are hit [R, S, K], and how often both of two neighbours are, which is
-    the product where draws are independent."""
+    """Check how often devices have a fault [R, S, K], and how often two neighbours do.
+
+    For independent draws the latter is the product.
+    """
     first, second = chances
     yield check_share(first, int(hit[:, 0].sum()), hit[:, 0].size, "trial 0")
     yield check_share(second, int(hit[:, 1].sum()), hit[:, 1].size, "trial 1")
@@ -65,7 +68,7 @@ def _shares(hit: np.ndarray, chances: tuple[float, float]) -> Iterator[Check]:
 
 def _draw_rounds(bench: Bench, draw: Callable[[Cohort, int], Tensor | None]) -> np.ndarray:
     """Draw a fault of all devices in many rounds, [R, S, K]."""
-    cohort = _everyone(bench)
+    cohort = _make_full_cohort(bench)
     rounds = [draw(cohort, round) for round in range(bench.scale_size(4 * ROUNDS))]
     return torch.stack([one for one in rounds if one is not None]).cpu().numpy()
 
@@ -92,13 +95,15 @@ BURSTS: dict[str, tuple[float, float]] = {
     "straggler_factor": (4.0, 2.5),
 }
 SETTLED = 100
-"""Rounds after which nearly every burst has ended that had begun."""
+"""Rounds after which nearly every earlier burst has ended."""
 
 
 @state_law("faults: bursts of slowness", "Gilbert 1960; geometric lengths, p L / (1 + p L) slow")
 def _bursts(bench: Bench) -> Iterator[Check]:
-    """Compare the lengths of bursts, how often they begin, in the first round too, and the share of
-    devices that are slow in the long run."""
+    """Compare the lengths of bursts, their starts, and the share of slow devices in the long run.
+
+    Starts in the first round are compared as well.
+    """
     faults, rounds = _faults(bench, **BURSTS), SETTLED + bench.scale_size(1200)
     trial, device = np.divmod(np.arange(TRIALS * DEVICES), DEVICES)
     drawn = [faults.draw_slowdown(trial, device, round) for round in range(rounds)]
@@ -133,8 +138,11 @@ def _lengths(slow: np.ndarray, begins: np.ndarray, length: float, case: str) -> 
 
 @state_law("faults: deep fades", f"binomial over {PAIRS}; decibels of power")
 def _fades(bench: Bench) -> Iterator[Check]:
-    """Compare the power of a channel of three blocks, two of which come later, with what it was, or
-    with 10 or 30 dB less: in all blocks, antennas and groups of sub-carriers of a device."""
+    """Compare the power of a channel with deep fades with the power before, or 10 or 30 dB less.
+
+    The fade is equal in all three blocks, two of which come later, and in all antennas and groups
+    of sub-carriers of a device.
+    """
     chances, levels_db = (0.2, 0.5), (10.0, 30.0)
     faults = _faults(bench, fade_probability=chances, fade_db=levels_db)
     streams = Streams([0] * TRIALS, range(TRIALS), bench.torch_device, torch.float64)
@@ -157,12 +165,12 @@ def _fades(bench: Bench) -> Iterator[Check]:
 
 
 def _one_for_all(draw: Any) -> Any:
-    """The first device's draw for all."""
+    """Use the first device's draw for all devices."""
     return draw[:1].expand_as(draw)
 
 
 def _longer(bursts: Any) -> None:
-    """Bursts that last a round more on average."""
+    """Make bursts last a round longer on average."""
     bursts._ends = 1.0 / (1.0 / bursts._ends + 1.0)
 
 

@@ -1,7 +1,6 @@
-"""Check the laws of Rayleigh and Rician fading: distributions, what is independent of what, and a
-device's own line of sight.
+"""Laws of Rayleigh and Rician fading: distributions, independence, and the line of sight.
 
-Single precision is what runs use, and what is drawn here.
+Fading is drawn in single precision, which runs use.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from otafl.laws.checks import (
     check_distribution,
     check_exact,
     check_mean,
+    check_uncorrelated,
     state_law,
-    uncorrelated,
 )
 from otafl.laws.mutations import build_mutations, change_result, replace_by
 
 INDEPENDENT_S = 201.3
-"""Between rounds, after which J0 of a moving device is within 0.003 of 0."""
+"""Seconds between rounds, after which J0 of a moving device is within 0.003 of 0."""
 
 K_FACTORS_DB = (-5.0, 0.0, 4.0, 10.0)
 MOTIONS: dict[str, dict[str, Any]] = {"at rest": {}, "moving": MOVING}
 
 
 def _draw(bench: Bench, devices: int, trials: int, rounds: int, **channel: Any) -> np.ndarray:
-    """Return h [R, S, K, A, B] of a flat channel, with as many blocks as `blocks` says."""
+    """Draw h [R, S, K, A, B] of a flat channel, with as many blocks as `blocks`."""
     blocks = channel.pop("blocks", 1)
     point = {"channel": channel, "power": "full"}
     state = bench.build_rig(devices, trials, point, dtype=torch.float32).link.channel.get_state
@@ -52,27 +51,27 @@ def _phase(h: np.ndarray) -> np.ndarray:
 
 
 def _independent(h: np.ndarray, axes: str) -> Iterator[Check]:
-    """Check every pair along each axis of h, the other axes taken for draws."""
+    """Check every pair along each axis of h; the other axes are draws."""
     for axis, name in enumerate(axes.split()):
-        yield uncorrelated(np.moveaxis(h, axis, 0).reshape(h.shape[axis], -1), name)
+        yield check_uncorrelated(np.moveaxis(h, axis, 0).reshape(h.shape[axis], -1), name)
 
 
 @functools.lru_cache(maxsize=2)
 def _rayleigh(bench: Bench) -> np.ndarray:
-    """Return h [R, S, K]."""
+    """Draw h [R, S, K]."""
     return _draw(bench, 70, 10, bench.scale_size(200), name="rayleigh")[..., 0, 0]
 
 
 @functools.lru_cache(maxsize=2)
 def _rayleigh_blocks(bench: Bench) -> np.ndarray:
-    """Return h [R, S, K, A, B]."""
+    """Draw h [R, S, K, A, B]."""
     keys = {"name": "rayleigh", "antennas": 3, "block_symbols": 10, "blocks": 7}
     return _draw(bench, 40, 5, bench.scale_size(40), **keys)
 
 
 @state_law("channel rayleigh: gain", "|h|^2 is exponential")
 def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
-    """Compare the law, and the mean and the mean square of |h|^2."""
+    """Compare the distribution, the mean and the mean square of |h|^2."""
     gain = np.abs(_rayleigh(bench)) ** 2
     yield check_distribution(gain, stats.expon.cdf)
     yield check_mean(1.0, gain, "mean")
@@ -84,7 +83,7 @@ def _rayleigh_gain(bench: Bench) -> Iterator[Check]:
 
 @state_law("channel rayleigh: phase", "uniform")
 def _rayleigh_phase(bench: Bench) -> Iterator[Check]:
-    """Compare the law of the phase, and that of the real part, which is normal."""
+    """Compare the distributions of the phase, and of the real part, which is normal."""
     h = _rayleigh(bench)
     yield check_distribution(_phase(h), stats.uniform.cdf)
     yield check_distribution(h.real * math.sqrt(2.0), stats.norm.cdf, "real part")
@@ -109,8 +108,10 @@ def _moving_independence(bench: Bench) -> Iterator[Check]:
 
 @state_law("channel rician: amplitude", "Rice's law of K", "K={:g} dB", K_FACTORS_DB)
 def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
-    """Compare |h|, its mean and its mean square, and the phase, of a round; K/(K+1) is in line of
-    sight and the rest scattered."""
+    """Compare |h|, its mean and its mean square, and the phase, of a round.
+
+    The line of sight has K/(K + 1) of the power, and the rest is scattered.
+    """
     k = db_to_linear(k_db)
     law = stats.rice(math.sqrt(2.0 * k), scale=math.sqrt(0.5 / (k + 1.0)))
     for case, moving in MOTIONS.items():
@@ -130,8 +131,11 @@ def _rician(bench: Bench, k_db: float) -> Iterator[Check]:
 
 @state_law("channel rician: line of sight", "K/(K + 1) of the power, a device's own")
 def _line_of_sight(bench: Bench) -> Iterator[Check]:
-    """Take the mean of each device over 400 rounds: its power, less what it has left of the rest,
-    and its product with the next device's; what is left scatters."""
+    """Compare the mean of each device over 400 rounds with its line of sight.
+
+    Its power, less that of the remaining scattered part, is K/(K + 1). Its product with that of the
+    next device has a mean of 0.
+    """
     k, rounds = db_to_linear(3.0), 400
     h = _draw(bench, bench.scale_size(300), 1, rounds, name="rician", k_factor_db=3.0)[
         :, 0, :, 0, 0
@@ -145,8 +149,10 @@ def _line_of_sight(bench: Bench) -> Iterator[Check]:
 
 @state_law("channel rician: angles", "arcsine laws of uniform angles")
 def _angles(bench: Bench) -> Iterator[Check]:
-    """Compare the phase step over the array, pi sin(arrival), and the Doppler shift, f_D
-    cos(heading), of the line of sight alone: angles that have nothing to do with each other."""
+    """Compare phase step over the array, pi sin(arrival), and Doppler shift, f_D cos(heading).
+
+    They are those of a line of sight without scattering. The two angles are independent.
+    """
     turns, moving = 0.1, MOVING | {"round_interval_s": 1.0}
     hz = MOVING["speed_kmh"] / 3.6 * MOVING["carrier_hz"] / 299_792_458.0
     keys = {"name": "rician", "k_factor_db": 200.0, "antennas": 2, "block_symbols": 1000}
@@ -164,31 +170,31 @@ def _angles(bench: Bench) -> Iterator[Check]:
 
 
 def _one_stream(real: Any) -> Any:
-    """The same draws for every batch of 32 devices."""
+    """Use the same draws for every batch of 32 devices."""
     return lambda self, first, rounds, kept, purpose, blocks, batches: real(
         self, first, rounds, kept, purpose, blocks, range(1)
     ).repeat(1, 1, len(batches), 1, 1)
 
 
 def _one_antenna(start: Any) -> Any:
-    """The same phases at all antennas."""
+    """Use the same phases at all antennas."""
     return start[:, :, :1].expand_as(start)
 
 
 def _one_device(line: Any) -> Any:
-    """The first device's line of sight for all."""
+    """Use the first device's line of sight for all devices."""
     return line[:, :1].expand_as(line)
 
 
 def _even_slopes(real: Any) -> Any:
-    """Angles whose sine is uniform."""
+    """Draw angles whose sine is uniform."""
 
-    def drawn(*args: Any) -> Any:
+    def draw_fading(*args: Any) -> Any:
         draw = real(*args).clone()
         draw[..., 1] = torch.arcsin(2.0 * draw[..., 1] - 1.0) / (2.0 * math.pi)
         return draw
 
-    return drawn
+    return draw_fading
 
 
 MUTATIONS = build_mutations(

@@ -1,5 +1,4 @@
-"""Check the laws of the counter-based generator: along positions, devices, trials and rounds, bit
-by bit, and of pairs."""
+"""Laws of the counter-based generator: along its dimensions, by bits, and of pairs."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from scipy import stats
 from otafl.core.rng import Streams
 from otafl.laws.bench import CONFORMANCE, Bench
 from otafl.laws.checks import Check, check_distribution, check_mean, counts, largest, state_law
-from otafl.laws.mutations import build_mutations, change_result, replace_by
+from otafl.laws.mutations import build_mutations, replace_by
 
 BITS = 46
-"""Bits of a word that are used; a uniform number uses 23."""
+"""Used bits of a word; a uniform number has 23."""
 
 CELLS = 32
 KEYS = ("devices", "rounds")
@@ -57,7 +56,7 @@ WAYS: dict[str, tuple[Callable[[Bench, str, int], np.ndarray], int]] = {
     "trials": (_over_trials, 8_000),
     "rounds": (_over_rounds, 8_000),
 }
-"""What numbers are read along, as a study reads along all of them, and how many."""
+"""Dimension along which numbers are read -> reader and quantity; a study reads along all."""
 
 
 @state_law("streams: distributions", "Kolmogorov and Smirnov", "{}", WAYS)
@@ -79,8 +78,10 @@ def _neighbours(bench: Bench, way: str) -> Iterator[Check]:
 
 @state_law("streams: pairs of streams", "correlation of normal numbers and of their squares")
 def _pairs(bench: Bench) -> Iterator[Check]:
-    """Correlate every two of 48 streams that differ in seed, trial, purpose, round and device, by
-    single steps."""
+    """Correlate every two of 48 streams.
+
+    They differ in seed, trial, purpose, round and device, by single steps.
+    """
     count, rows = bench.scale_size(20_000), []
     for seed in (0, 1):
         streams = Streams([seed, seed], [0, 1], bench.torch_device)
@@ -114,7 +115,7 @@ def _words(bench: Bench) -> Iterator[Check]:
 
 @state_law("streams: avalanche", "any bit of the key changes half of the bits", "{}", KEYS)
 def _avalanche(bench: Bench, key: str) -> Iterator[Check]:
-    """Flip a bit of the number of a device or a round, and count the bits of its word that stay."""
+    """Flip a bit of the number of a device or round, and count the unchanged bits of its word."""
     count = bench.scale_size(4_000)
     streams = _streams(bench)
     number = torch.arange(count, device=bench.torch_device)
@@ -135,8 +136,10 @@ def _avalanche(bench: Bench, key: str) -> Iterator[Check]:
 
 @state_law("streams: pairs fill the square", "Pearson, 32 x 32 cells")
 def _square(bench: Bench) -> Iterator[Check]:
-    """Count pairs of uniform numbers: neighbours, the two of a word, and those of two devices,
-    rounds and trials."""
+    """Count pairs of uniform numbers in cells.
+
+    The pairs are neighbours, the two of a word, and those of two devices, rounds and trials.
+    """
     count = bench.scale_size(400_000)
     streams = Streams([9, 9], [0, 1], bench.torch_device)
     row = streams.draw_uniform(CONFORMANCE, 0, (2 * count,))[0]
@@ -169,29 +172,34 @@ def _box_muller(bench: Bench) -> Iterator[Check]:
 # Mutations
 
 
-def _twice(halves: Any) -> Any:
-    """One half of a word used for both numbers."""
-    return halves[0], halves[0].clone()
+def _repeat_half(real: Any) -> Any:
+    """Use one half of a word for both numbers."""
+
+    def write(key: Any, counter: Any, upper: Any, lower: Any) -> None:
+        real(key, counter, upper, lower)
+        lower.copy_(upper)
+
+    return write
 
 
-def _unmixed(real: Any) -> Any:
-    """Words that are not mixed with their keys."""
+def _skip_mixing(real: Any) -> Any:
+    """Do not mix words with their keys."""
 
-    def halves(key: Any, counter: Any, dtype: Any) -> Any:
+    def write(key: Any, counter: Any, upper: Any, lower: Any) -> None:
         words = key[:, None] ^ counter
-        upper = (words >> 41).to(dtype).add_(0.5 + (1 << 22)).mul_(2.0**-23)
-        return upper, words.bitwise_and((1 << 23) - 1).to(dtype).add_(0.5).mul_(2.0**-23)
+        upper.copy_((words >> 41).double().add_(0.5 + (1 << 22)).mul_(2.0**-23))
+        lower.copy_(words.bitwise_and((1 << 23) - 1).double().add_(0.5).mul_(2.0**-23))
 
-    return halves
+    return write
 
 
-def _added(real: Any) -> Any:
-    """Keys added up in place of chained."""
+def _add_keys(real: Any) -> Any:
+    """Add keys instead of chaining them."""
     return lambda key, word: key + word
 
 
 def _short(real: Any) -> Any:
-    """Keys whose higher bits are left out."""
+    """Leave out the higher bits of keys."""
     return lambda key, word: real(key, word & 0xFFF)
 
 
@@ -224,15 +232,15 @@ MUTATIONS = build_mutations(
                 "normal pairs",
                 "pairs fill the square",
             },
-            change_result("otafl.core.rng:_make_uniform_pairs", _twice),
+            replace_by("otafl.core.rng:_write_uniform_pairs", _repeat_half),
         ),
         "words that are not mixed": (
             {"independence", "pairs fill the square", "pairs of streams"},
-            replace_by("otafl.core.rng:_make_uniform_pairs", _unmixed),
+            replace_by("otafl.core.rng:_write_uniform_pairs", _skip_mixing),
         ),
         "keys added up": (
             "pairs of streams",
-            replace_by("otafl.core.rng:_extend_key", _added),
+            replace_by("otafl.core.rng:_extend_key", _add_keys),
         ),
         "keys of twelve bits": (
             {"avalanche", "distributions", "neighbours"},

@@ -1,6 +1,7 @@
-"""Check the laws of what goes wrong on an over-the-air uplink beside noise and fading.
+"""Laws of the impairments of an over-the-air uplink beside noise and fading.
 
-Fading is off, so that channel inversion arrives with gain one and what is left is the impairment's.
+There is no fading. Channel inversion then has a gain of one, and the remaining error is that of the
+impairment.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _phase_record(bench: Bench, most: float) -> Record:
 
 
 def _phase_moments(most: float) -> tuple[float, float]:
-    """Return mean and variance of cos(phi), phi uniform in plus or minus `most`."""
+    """Compute mean and variance of cos(phi), phi uniform in plus or minus `most`."""
     first = math.sin(most) / most
     return first, 0.5 + math.sin(2 * most) / (4 * most) - first**2
 
@@ -99,8 +100,10 @@ def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
 
 @state_law("impairment carrier offset: mean gain", "sin(2 pi E i) / (2 pi E i)")
 def _carrier(bench: Bench) -> Iterator[Check]:
-    """Compare the gain of symbol i with the mean of cos(2 pi e i) over offsets e uniform in plus or
-    minus the largest."""
+    """Compare the gain of symbol i with the mean of cos(2 pi e i).
+
+    The offsets e are uniform in plus or minus the largest.
+    """
     most = 0.01
     rig = _build_rig(bench, 4, 64, NOISELESS_DB, carrier_offset=most)
     estimates = _constant(rig, bench.scale_size(64), 61)
@@ -114,36 +117,37 @@ DELAYS = (0.3, 0.9)
 
 
 @functools.lru_cache(maxsize=16)
-def _late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
-    """Send from two devices, whose distance in time is triangular."""
+def _send_late(bench: Bench, receiver: str, most: float, snr_db: float) -> Record:
+    """Record two devices, whose difference of delays is triangular."""
     rig = _build_rig(bench, 2, 64, snr_db, timing_offset=most, timing_receiver=receiver)
     return rig.record(bench.scale_size(32), 64, 1.0)
 
 
 @state_law("impairment timing: matched filter's error", f"{SHAO}; E D^2 / 2", "T={:g}", DELAYS)
 def _matched_filter(bench: Bench, most: float) -> Iterator[Check]:
-    """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6; the first symbol has
-    no one before it."""
+    """Compare the error of two devices D apart with D^2 / 2, E D^2 = T^2 / 6.
+
+    The first symbol has no symbol before it.
+    """
     law = most**2 / 12.0 * (1.0 - 1.0 / 128.0)
-    yield check_mean(law, _late(bench, "matched_filter", most, NOISELESS_DB).error)
+    yield check_mean(law, _send_late(bench, "matched_filter", most, NOISELESS_DB).error)
 
 
 @state_law("impairment timing: aligned sample's noise", f"{SHAO}; N / (1 - D)", "T={:g}", DELAYS)
 def _aligned_sample(bench: Bench, most: float) -> Iterator[Check]:
     """Compare the error with N / (K^2 P) times E[1/(1 - D)] = (2/T^2) [T + (1 - T) ln(1 - T)]."""
     factor = 2.0 / most**2 * (most + (1.0 - most) * math.log1p(-most))
-    yield check_mean(N / 4.0 * factor, _late(bench, "aligned_sample", most, 0.0).error)
+    yield check_mean(N / 4.0 * factor, _send_late(bench, "aligned_sample", most, 0.0).error)
 
 
 @state_law("impairment timing: LMMSE is the best", f"{SHAO}, figures 6 and 7")
 def _lmmse(bench: Bench) -> Iterator[Check]:
-    """Bound the error by those of the other two, which are linear estimators from all samples
-    too."""
+    """Bound the error by those of the other two, which are linear estimators too."""
     for snr_db in (0.0, 10.0, 30.0):
-        lmmse = _late(bench, "lmmse", 0.9, snr_db).error
+        lmmse = _send_late(bench, "lmmse", 0.9, snr_db).error
         for other in ("matched_filter", "aligned_sample"):
             yield check_mean_not_above(
-                _late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}"
+                _send_late(bench, other, 0.9, snr_db).error, lmmse, f"{snr_db:g} dB, {other}"
             )
 
 
@@ -153,7 +157,7 @@ CLIPPED = "2 [(1 + a^2) Q(a) - a phi(a)]"
 
 @functools.lru_cache(maxsize=4)
 def _record_clipped(bench: Bench, clip_db: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return symbols and estimates of one device, normal symbols at full power."""
+    """Return symbols and estimates of one device, with normal symbols at full power."""
     rig = _build_rig(bench, 1, 1, NOISELESS_DB, clip_db=clip_db)
     x = rig.draw_symbols(bench.scale_size(400_000), 0, 1.0)
     estimate, _ = rig.send(x, 0)
@@ -176,8 +180,10 @@ def _clip_error(bench: Bench, clip_db: float) -> Iterator[Check]:
 
 @state_law("impairment ADC: quantisation noise", "step^2 / 12", "{} bits", (4, 6, 8))
 def _converter(bench: Bench, bits: int) -> Iterator[Check]:
-    """Compare the error with that of one uniform over a step, as nothing overloads at a full scale
-    of five root mean squares."""
+    """Compare the error with a uniform one over a step.
+
+    At a full scale of five root mean squares, nothing overloads.
+    """
     rig = _build_rig(bench, 1, 1, NOISELESS_DB, adc_bits=bits, adc_range=5.0)
     x = rig.draw_symbols(bench.scale_size(200_000), 0, 1.0)
     step = 10.0 / 2**bits
@@ -186,7 +192,7 @@ def _converter(bench: Bench, bits: int) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _record_interfered(bench: Bench, power: str) -> Record:
-    """Record two interferers of 6 dB each, independent Rayleigh fading."""
+    """Record two interferers of 6 dB each, with independent Rayleigh fading."""
     rig = _build_rig(bench, 5, 64, 10.0, power, interference_db=6.0, interferers=2)
     return rig.record(bench.scale_size(64), 32, 1.0)
 
@@ -201,16 +207,17 @@ def _interference(bench: Bench) -> Iterator[Check]:
 
 @state_law("impairment interference: error given its fading", "noise / (K^2 eta)")
 def _interference_error(bench: Bench) -> Iterator[Check]:
-    """Compare squared errors with noise / (K^2 eta), over which they are chi-square given the
-    interferers' fading."""
+    """Compare squared errors with noise / (K^2 eta), given the interferers' fading."""
     record = _record_interfered(bench, "ci")
     yield check_normal_errors(record.noise / (25.0 * record.eta), record)
 
 
 @state_law("impairment interference: known to the policy", "full power with N of the mean")
 def _interference_known(bench: Bench) -> Iterator[Check]:
-    """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)), with the
-    interferers' mean in N'."""
+    """Compare full power's receive scaling with sqrt(eta) = (N' + K P) / (K sqrt(P)).
+
+    N' includes the mean of the interferers.
+    """
     record = _record_interfered(bench, "full")
     law = ((KNOWN + 50.0) / (5.0 * math.sqrt(10.0))) ** 2
     yield check_exact(law, float(record.eta.mean()))
@@ -221,8 +228,7 @@ TAILS_DB, TAIL_SCALE = 10.0, math.sqrt(0.5 * N * db_to_linear(10.0))
 
 @functools.lru_cache(maxsize=4)
 def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
-    """Return what a received real is off [R], in units of the noise, and the receive scaling of
-    full power."""
+    """Return errors [R] of received reals over the noise's deviation, and full power's eta."""
     tails = {"interference": "alpha_stable", "interference_db": TAILS_DB, "tail_index": index}
     rig = _build_rig(bench, 2, 1, 10.0, "full", **tails)
     x = rig.draw_symbols(reals, 0, 1.0)
@@ -233,14 +239,16 @@ def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
 
 
 @state_law(
-    "impairment heavy tails: characteristic function",
+    "impairment heavy-tailed interference: characteristic function",
     "Yang et al. 2022; exp(-s^a |t|^a - N t^2 / 2)",
     "alpha={:g}",
     (1.2, 1.6, 2.0),
 )
 def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
-    """Compare the mean of cos(t r) at ten points t, r a received real's noise and interference; the
-    law is symmetric, and sin(t r) has the mean 0."""
+    """Compare the mean of cos(t r) at ten points t, r a received real's noise and interference.
+
+    The distribution is symmetric, so that sin(t r) has the mean 0.
+    """
     received, _ = _tails(bench, index, bench.scale_size(200_000))
     for t in np.arange(1, 11) * 0.25 / TAIL_SCALE:
         law = math.exp(-((TAIL_SCALE * t) ** index) - N * t**2 / 2.0)
@@ -248,7 +256,7 @@ def _characteristic(bench: Bench, index: float) -> Iterator[Check]:
     yield check_mean(0.0, np.sin(received / TAIL_SCALE), "odd part")
 
 
-@state_law("impairment heavy tails: unknown to the policy", "full power with N")
+@state_law("impairment heavy-tailed interference: unknown to the policy", "full power with N")
 def _tails_unknown(bench: Bench) -> Iterator[Check]:
     """Compare full power's receive scaling with that for the noise alone."""
     law = ((N + 20.0) / (2.0 * math.sqrt(10.0))) ** 2
@@ -257,7 +265,7 @@ def _tails_unknown(bench: Bench) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _record_jammed(bench: Bench) -> Record:
-    """Record a jammer of 10 dB, Rayleigh fading."""
+    """Record a jammer of 10 dB with Rayleigh fading."""
     point = {
         "channel": {"name": "awgn", "snr_db": 10.0},
         "power": "full",
@@ -286,7 +294,7 @@ DRAWN = "otafl.uplink.impairments.impairments:Impairments"
 
 
 def _coarse(real: Any) -> Any:
-    """A converter with half the levels."""
+    """Use a converter with half the levels."""
 
     def quantise(self: Any, received: Any) -> Any:
         coarse = copy.copy(self)
@@ -302,7 +310,7 @@ def _half_the_delay(offsets: Any) -> Any:
 
 
 def _more_noise(real: Any) -> Any:
-    """Noise of another variance than is reported."""
+    """Add noise of another variance than the reported one."""
     return lambda self, noise: real(self, 1.1 * noise)
 
 
@@ -311,7 +319,7 @@ def _omit_mean(impairments: Any) -> None:
 
 
 def _know_all(impairments: Any) -> None:
-    """A server that knows of heavy tails and the jammer."""
+    """Make the heavy-tailed interference and the jammer known to the server."""
     heavy = impairments.tail_scale.square() + NOISE_VARIANCE * impairments.jammer
     impairments.known_noise = impairments.known_noise + heavy
 
@@ -347,7 +355,7 @@ MUTATIONS = build_mutations(
             {
                 "clipping: error of normal symbols",
                 "clipping: peak power",
-                "heavy tails: characteristic function",
+                "heavy-tailed interference: characteristic function",
                 "interference: known to the policy",
                 "interference: mean noise",
             },
@@ -367,7 +375,7 @@ MUTATIONS = build_mutations(
         ),
         "a jammer known to the policy": (
             {
-                "heavy tails: unknown to the policy",
+                "heavy-tailed interference: unknown to the policy",
                 "interference: known to the policy",
                 "jammer: unknown to the policy",
             },
@@ -375,7 +383,7 @@ MUTATIONS = build_mutations(
         ),
         "half the jammer": ("jammer: mean noise", change_objects(DRAWN, _weaker_jammer)),
         "wider tails": (
-            "heavy tails: characteristic function",
+            "heavy-tailed interference: characteristic function",
             scale_result(f"{DRAWN}.tails", 1.1),
         ),
     },

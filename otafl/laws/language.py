@@ -114,8 +114,10 @@ def _score_by_source(tokens: np.ndarray) -> np.ndarray:
 
 @state_law("text: entropy rate", MARKOV)
 def _entropy_rate(bench: Bench) -> Iterator[Check]:
-    """Compare the loss of trained models on new sequences with the entropy rate: from above, within
-    the sampling error of the source's own loss, and near it for a model that sees one token."""
+    """Compare the loss of trained models on new sequences with the entropy rate.
+
+    It approaches the rate from above. The sampling error is that of the source's own loss.
+    """
     entropy, tokens = build_source().entropy, draw_sequences(bench.scale_size(40_000), 99)
     own = _score_by_source(tokens)
     error = float(own.std(ddof=1)) / math.sqrt(len(own))

@@ -188,7 +188,7 @@ def _unequal_models(bench: Bench) -> Iterator[Check]:
 
 
 def _compute_noise(nuclear: float, rank: int, m: int, n: int, noise: float) -> float:
-    """Compute what noise of variance v in each entry of both sums adds to the squared error."""
+    """Compute the squared error by noise of variance v in each entry of both sums."""
     return noise * nuclear * (m + n) + m * n * rank * noise**2
 
 

@@ -1,4 +1,4 @@
-"""Check approximate message passing against its state evolution."""
+"""Laws of approximate message passing: its state evolution."""
 
 from __future__ import annotations
 
@@ -42,22 +42,28 @@ SETTINGS = [
     (0.5, 0.2, 0.05, 1.3),
     (0.3, 0.05, 0.02, 1.8),
 ]
-"""Measurements and non-zero numbers a coordinate, standard deviation of the noise, threshold."""
+"""Measurements and non-zero numbers per coordinate, standard deviation of the noise, threshold."""
 
 
 @functools.lru_cache(maxsize=8)
 def _problem(
     bench: Bench, runs: int, delta: float, sparsity: float, sigma: float, length: int = LENGTH
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x [S, 1, n] with as many normal numbers as `sparsity` says, of mean square one, the
-    others 0; a normal matrix [S, m, n] for each, with columns of mean square norm one; and the
-    measurements y [S, 1, m]."""
+    """Draw a problem.
+
+    Returns
+    -------
+    x : Tensor, [S, 1, n]
+        A share `sparsity` of normal numbers with mean square one; the others are 0.
+    matrix : Tensor, [S, m, n]
+        Normal matrix whose columns have a mean square norm of one.
+    y : Tensor, [S, 1, m]
+        Measurements.
+    """
     streams = Streams([0] * runs, list(range(runs)), bench.torch_device, torch.float64)
     m, some = round(delta * length), max(1, round(sparsity * length))
     matrix = streams.draw_normal(AMP, 0, (m, length)) / math.sqrt(m)
-    values = streams.draw_normal(
-        AMP / "values", 0, (some,)
-    )  # which columns they meet does not matter
+    values = streams.draw_normal(AMP / "values", 0, (some,))  # their columns are exchangeable
     values = values / values.square().mean(1, keepdim=True).sqrt()
     x = torch.nn.functional.pad(values, (0, length - some))[:, None]
     noise = streams.draw_normal(AMP / "noise", 0, (m,))[:, None]
@@ -68,11 +74,11 @@ def _problem(
     "codec compressed_sensing: state evolution", DMM_2009, "m/n={0[0]:g}, {0[1]:g}", SETTINGS
 )
 def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
-    """Compare the errors of twelve steps, and the noise that each step sees, with their laws.
+    """Compare the errors of twelve steps, and the noise of each step, with their laws.
 
-    The error of a step follows from the noise that it sees. With measurement noise, the noise of
-    every step also follows from the start alone. Both laws are exact for large problems: 3 % is
-    left for the size, and 1 % for each step before.
+    The error of a step follows from its noise. With measurement noise, the noise of every step also
+    follows from the start. Both laws are exact for large problems: 3 % is allowed for the size, and
+    1 % for each step before.
     """
     delta, sparsity, sigma, a = setting
     x, matrix, y = _problem(bench, bench.scale_size(96), delta, sparsity, sigma)
@@ -89,10 +95,14 @@ def _evolution(bench: Bench, setting: tuple[float, ...]) -> Iterator[Check]:
         law = sigma**2 + _soft_error(law, sparsity, a) / delta
 
 
-@state_law("codec compressed_sensing: what a step sees", f"{DMM_2009}; the truth and normal noise")
-def _seen(bench: Bench) -> Iterator[Check]:
-    """Take x + A^T z less the truth after five steps: normal noise of variance |z|^2 / m, and its
-    product with the truth."""
+@state_law(
+    "codec compressed_sensing: noise that a step sees", f"{DMM_2009}; the truth and normal noise"
+)
+def _check_state(bench: Bench) -> Iterator[Check]:
+    """Compare x + A^T z less the truth, after five steps, with normal noise.
+
+    Its variance is |z|^2 / m, and its product with the truth has a mean of 0.
+    """
     x, matrix, y = _problem(bench, 1, 0.5, 0.2, 0.05, 2000)
     guess, residual = torch.zeros_like(x), y
     for _ in range(5):
@@ -104,8 +114,11 @@ def _seen(bench: Bench) -> Iterator[Check]:
 
 @state_law("codec compressed_sensing: phase transition", "Donoho and Tanner: 0.386 at m/n = 1/2")
 def _transition(bench: Bench) -> Iterator[Check]:
-    """Recover numbers of which 12 % are not zero to 1e-3 of their power in 60 steps, and 30 %,
-    above the 19 % of the transition, not; three problems of 2,000 each."""
+    """Recover sparse numbers to 1e-3 of their power in 60 steps.
+
+    This succeeds with 12 % of non-zero numbers, and fails with 30 %, above the transition at 19 %.
+    There are three problems of 2,000 each.
+    """
     for sparsity, recovered in ((0.12, True), (0.3, False)):
         x, matrix, y = _problem(bench, 3, 0.5, sparsity, 0.0, 2000)
         for trial in range(3):
@@ -121,14 +134,14 @@ def _transition(bench: Bench) -> Iterator[Check]:
 
 
 RATIOS = (0.027, 0.05, 0.1, 0.2, 0.5, 0.8)
-"""Measurements a coordinate."""
+"""Measurements per coordinate."""
 
 THRESHOLDS = np.linspace(0.8, 3.2, 13)
-"""From below the default one at m/n = 1 to above that at 0.01."""
+"""Thresholds, from below the default one at m/n = 1 to above that at 0.01."""
 
 
 def _default(bench: Bench, ratio: float) -> float:
-    """Return the codec's own threshold for so many measurements a coordinate."""
+    """Return the codec's own threshold for a number of measurements per coordinate."""
     codec = bench.build_rig(1, 1, {"codec": "compressed_sensing", "transport": "ideal"}).link.codec
     settings: Any = codec.settings
     streams = Streams([0], [0], bench.torch_device, torch.float64)
@@ -137,15 +150,19 @@ def _default(bench: Bench, ratio: float) -> float:
 
 @state_law("codec compressed_sensing: default threshold", DMM_2011, "m/n={:g}", RATIOS)
 def _threshold(bench: Bench, ratio: float) -> Iterator[Check]:
-    """Bound the error at the default threshold by 1 dB above the least error over thresholds, both
-    by state evolution of 30 steps from 0, for one normal number in ten measurements and a noise 20
-    dB below what is measured."""
-    least = min(_evolved(ratio, float(a)) for a in THRESHOLDS)
-    yield check_at_most(db_to_linear(1.0) * least, _evolved(ratio, _default(bench, ratio)))
+    """Bound the error at the default threshold by 1 dB above the least error over thresholds.
+
+    Both are by state evolution of 30 steps from 0. One number in ten measurements is non-zero, and
+    the noise is 20 dB below the measurements.
+    """
+    least = min(_iterate_evolution(ratio, float(a)) for a in THRESHOLDS)
+    yield check_at_most(
+        db_to_linear(1.0) * least, _iterate_evolution(ratio, _default(bench, ratio))
+    )
 
 
 SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3, 0.5))]
-"""Measurements a coordinate, and non-zero numbers a measurement."""
+"""Measurements per coordinate, and non-zero numbers per measurement."""
 
 
 @state_law(
@@ -154,10 +171,13 @@ SIGNALS = [*product(RATIOS, (0.1,)), *product((0.027, 0.1, 0.5, 0.8), (0.03, 0.3
     "m/n={0[0]:g}, {0[1]:g} not zero a measurement",
     SIGNALS,
 )
-def _recovered(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
-    """Recover 48 signals in 30 steps, 20 dB over the noise, at the default threshold and at those
-    of a grid: within 0.2 dB for one non-zero number in ten measurements, 2 dB for others, 4 dB
-    where nearly all is measured. A quick run has one in ten only."""
+def _check_recovery(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
+    """Compare the error at the default threshold with the least error over a grid of thresholds.
+
+    48 signals are recovered in 30 steps, 20 dB over the noise. The difference is at most 0.2 dB for
+    one non-zero number in ten measurements, 2 dB for others, and 4 dB if nearly all is measured. A
+    quick run has only the first.
+    """
     ratio, non_zeros = signal
     if bench.quick and non_zeros != 0.1:
         return
@@ -173,7 +193,10 @@ def _recovered(bench: Bench, signal: tuple[float, float]) -> Iterator[Check]:
 
 
 def _sparse(ratio: float, non_zeros: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return 48 signals x [48, n], of few measurements longer ones, a matrix [m, n], and y."""
+    """Draw 48 signals x [48, n], a matrix [m, n] and measurements y.
+
+    n is larger for few measurements per coordinate.
+    """
     n = 2048 if ratio < 0.1 else 512
     m, random = round(ratio * n), np.random.default_rng(0)
     x = np.zeros((48, n))
@@ -187,8 +210,8 @@ def _sparse(ratio: float, non_zeros: float) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(x), torch.from_numpy(matrix), torch.from_numpy(y)
 
 
-def _evolved(ratio: float, a: float) -> float:
-    """Return the least mean squared error of 30 steps, over the power of what is sent."""
+def _iterate_evolution(ratio: float, a: float) -> float:
+    """Compute the least mean squared error of 30 steps, over the power of the signal."""
     sparsity = 0.1 * ratio
     tau2, errors = sparsity / ratio * 1.01, [sparsity]
     for _ in range(30):
@@ -200,8 +223,11 @@ def _evolved(ratio: float, a: float) -> float:
 
 
 def _soft_error(tau2: float, sparsity: float, a: float) -> float:
-    """Return E[(soft(X + tau Z, a tau) - X)^2]: for X = 0 in closed form, for a normal X given r =
-    X + tau Z normal, with X given r normal about r / (1 + tau^2)."""
+    """Compute E[(soft(X + tau Z, a tau) - X)^2].
+
+    It has a closed form for X = 0. For a normal X it is an integral over r = X + tau Z, given which
+    X is normal about r / (1 + tau^2).
+    """
     tau = math.sqrt(tau2)
     zero = 2.0 * tau2 * ((1.0 + a * a) * _tail(a) - a * _density(a))
     r = _GRID * math.sqrt(1.0 + tau2)
@@ -237,7 +263,7 @@ def _no_onsager(real: Any) -> Any:
 
 
 def _last(real: Any) -> Any:
-    """One step only."""
+    """Take only one step."""
     return lambda y, matrix, iterations, a: real(y, matrix, 1, a)
 
 
@@ -245,7 +271,7 @@ MUTATIONS = build_mutations(
     "codec compressed_sensing: ",
     {
         "no Onsager term": (
-            {"state evolution", "what a step sees"},
+            {"state evolution", "noise that a step sees"},
             replace_by("otafl.laws.message_passing:take_amp_step", _no_onsager),
         ),
         "one threshold for all ratios": (

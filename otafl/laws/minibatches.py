@@ -1,5 +1,4 @@
-"""Check the laws of the minibatches of local work: uniform draws without replacement, independent
-of each other."""
+"""Laws of the minibatches of local work: independent uniform draws without replacement."""
 
 from __future__ import annotations
 
@@ -24,8 +23,10 @@ ROUNDS = 4000
 def _minibatches(
     bench: Bench, count: int, batch: int, devices: int = 1, steps: int = 1
 ) -> np.ndarray:
-    """Return the numbers of the samples drawn [R, steps, devices, batch], of devices that all have
-    the samples 0 to count - 1."""
+    """Draw minibatches of devices that all have the samples 0 to count - 1.
+
+    The drawn samples are [R, steps, devices, batch].
+    """
     device = torch.arange(devices, device=bench.torch_device)
     label = torch.arange(count, device=bench.torch_device)
     index = label.expand(1, devices, count)
@@ -40,14 +41,17 @@ def _minibatches(
 
 
 SHARES = ((20, 6), (150, 6), (40, 32), (6, 1))
-"""Samples of a device, and those of a minibatch."""
+"""Samples of a device and of a minibatch."""
 
 
 @state_law("minibatches: uniform over samples", "chi-square", "{0[1]} of {0[0]}", SHARES)
 def _uniform(bench: Bench, shares: tuple[int, int]) -> Iterator[Check]:
-    """Count how often each of n samples is in a minibatch of B: (n - 1) / n of Pearson's statistic
-    with the variance R p (1 - p), p = B / n, is chi-square with n - 1 degrees of freedom, since
-    inclusions are correlated by -1 / (n - 1). No sample is in one twice."""
+    """Count how often each of n samples is in a minibatch of B, with p = B / n.
+
+    (n - 1) / n of Pearson's statistic with the variance R p (1 - p) is chi-square with n - 1
+    degrees of freedom. The factor is due to the correlation -1 / (n - 1) of inclusions. No sample
+    is in a minibatch twice.
+    """
     count, batch = shares
     drawn = np.sort(_minibatches(bench, count, batch))
     times = np.bincount(drawn.ravel(), minlength=count)
@@ -71,7 +75,7 @@ def _subsets(bench: Bench) -> Iterator[Check]:
 
 @state_law("minibatches: independence", "hypergeometric overlap of steps, rounds, devices")
 def _independent(bench: Bench) -> Iterator[Check]:
-    """Count what two minibatches of 5 out of 12 have in common."""
+    """Count the common samples of two minibatches of 5 out of 12."""
     drawn = _minibatches(bench, 12, 5, devices=2, steps=2)
     pairs = {
         "steps": (drawn[:, 0, 0], drawn[:, 1, 0]),
@@ -88,7 +92,7 @@ def _independent(bench: Bench) -> Iterator[Check]:
 
 
 def _first_ones(real: Any) -> Any:
-    """Low numbers more often than high ones."""
+    """Draw low numbers more often than high ones."""
     return lambda uniform, count: real(uniform.square(), count)
 
 

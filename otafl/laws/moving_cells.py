@@ -1,6 +1,4 @@
-"""Check the laws of devices that move through a 3GPP cell: where they are, and path loss and
-shadowing on their way.
-"""
+"""Laws of devices that move through a 3GPP cell: positions, path loss and shadowing."""
 
 from __future__ import annotations
 
@@ -37,16 +35,16 @@ from otafl.laws.checks import (
 from otafl.laws.mutations import build_mutations, change_objects, replace_by
 
 WALKED = ("umi", "rma")
-"""Cells that devices move in."""
+"""Cells in which devices move."""
 
 APART_M = {"umi": (10.0, 13.0), "rma": (37.0, 120.0)}
-"""Correlation distances of shadowing with a line of sight, and without."""
+"""Correlation distances of shadowing, with and without a line of sight."""
 
 STEPS = 60
 
 
 def list_laws() -> Iterator[Law]:
-    """List the laws of each cell that devices move in."""
+    """List the laws of each cell in which devices move."""
     for name in WALKED:
         yield cell_law(name, "even over the ground", "devices by area", _even)
         yield cell_law(name, "path loss of moving devices", "table 7.4.1-1", _moving_loss)
@@ -54,8 +52,8 @@ def list_laws() -> Iterator[Law]:
 
 
 @functools.lru_cache(maxsize=4)
-def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
-    """Draw outdoor devices that walk; none is near the server, where path loss hardly changes."""
+def _build_moved(bench: Bench, name: str, shadowing: bool) -> Rig:
+    """Draw moving outdoor devices; none is near the server, where the path loss hardly changes."""
     way = {"mobility": "linear", "speed_kmh": SPEED_KMH, "round_interval_s": 1.0}
     size = {"cell_radius_m": RADIUS_M[name], "min_distance_m": DISTANCE_M[name]}
     trials = 8 if bench.quick else 16
@@ -65,16 +63,18 @@ def _moved(bench: Bench, name: str, shadowing: bool) -> Rig:
 
 @functools.lru_cache(maxsize=4)
 def _distances(bench: Bench, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distances [3, S, K] of rounds 0 to 2 that explain the path losses, and who cannot
-    have come to the edge of the cell until then, [S, K] bool."""
-    rig = _moved(bench, name, False)
+    """Return the distances [3, S, K] of rounds 0 to 2 that explain the path losses.
+
+    The mask [S, K] is that of devices that cannot have reached the edge of the cell.
+    """
+    rig = _build_moved(bench, name, False)
     seen = part_of(rig, "line_of_sight")
-    far = np.stack([_inverted(name, -level_db(rig, round), seen) for round in range(3)])
+    far = np.stack([_invert_path_loss(name, -level_db(rig, round), seen) for round in range(3)])
     return far, far[0] < RADIUS_M[name] - 2.0 * SPEED_KMH / 3.6
 
 
-def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Return the distances of path losses, which grow with it, by halving."""
+def _invert_path_loss(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Solve for the distances of path losses, which increase with them, by bisection."""
     low, high = np.full_like(loss, 1.0), np.full_like(loss, 2.0 * RADIUS_M[name])
     for _ in range(STEPS):
         middle = (low + high) / 2.0
@@ -85,24 +85,25 @@ def _inverted(name: str, loss: np.ndarray, seen: np.ndarray) -> np.ndarray:
 
 
 def _even(bench: Bench, name: str) -> Iterator[Check]:
-    """Work the distances out of the path losses: their squares are uniform."""
+    """Compare the squares of the distances that explain the path losses with a uniform law."""
     far, _ = _distances(bench, name)
     least, most = DISTANCE_M[name] ** 2, RADIUS_M[name] ** 2
     yield check_distribution(far[0] ** 2, stats.uniform(least, most - least).cdf)
 
 
 def _moving_loss(bench: Bench, name: str) -> Iterator[Check]:
-    """Invert the path loss: who walks straight on at v has d^2 grow by 2 v^2 more in a second than
-    in the one before."""
+    """Compare the second difference of d^2 with 2 v^2, for devices that move straight at v.
+
+    The distances d are those that explain the path losses.
+    """
     far, inside = _distances(bench, name)
     bend = (far[2] ** 2 - 2.0 * far[1] ** 2 + far[0] ** 2)[inside]
     yield check_ratios(bend, np.full_like(bend, 2.0 * (SPEED_KMH / 3.6) ** 2), 1e-5)
 
 
 def _moving_shadowing(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the shadowing of a place d away from the first with exp(-d / d_cor), and its power
-    there with what it was."""
-    rig, plain = _moved(bench, name, True), _moved(bench, name, False)
+    """Compare the correlation of shadowing at a distance d with exp(-d / d_cor), and its power."""
+    rig, plain = _build_moved(bench, name, True), _build_moved(bench, name, False)
     _, inside = _distances(bench, name)
     first, later = (level_db(rig, round) - level_db(plain, round) for round in (0, 2))
     seen, way = part_of(rig, "line_of_sight"), 2.0 * SPEED_KMH / 3.6
@@ -126,14 +127,14 @@ def _kmh_for_mps(real: Any) -> Any:
 
 
 def _over_the_radius(real: Any) -> Any:
-    def placed(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
+    def place_devices(pairs: Any, inner: float, outer: float, *args: Any) -> Any:
         position, indoor = real(pairs, inner, outer, *args)
         far = position[..., :2].norm(dim=-1, keepdim=True)
         share = (far**2 - inner**2) / (outer**2 - inner**2)
         position[..., :2] *= (inner + share * (outer - inner)) / far
         return position, indoor
 
-    return placed
+    return place_devices
 
 
 def _forget_the_start(field: Any) -> None:

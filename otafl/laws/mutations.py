@@ -1,8 +1,8 @@
-"""Mutations: named mistakes in the code, each of which must make the laws fail that it names.
+"""Mutations: named mistakes in the code, each of which makes certain laws fail.
 
 Every module of laws lists those of its laws in `MUTATIONS`. `tests/laws/test_mutations.py` puts
-them into the code one by one: of the laws that a mutation is tried on, those that it names fail and
-the others hold.
+them into the code one by one. Among the laws on which a mutation is tried, those that it names
+fail, and the others hold.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Replacement:
-    """What is replaced, and by what.
+    """Replacement of a part of the code.
 
-    path: `module:name` or `module:Class.name`. make: returns the replacement of what is there.
+    Parameters
+    ----------
+    path : str
+        Place of the part, `module:name` or `module:Class.name`.
+    make : callable
+        Function from the part to its replacement.
     """
 
     path: str
@@ -26,10 +31,20 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A mistake that laws notice.
+    """Mistake that laws detect.
 
-    name: what is wrong. family: how the names of the laws begin that it is tried on. laws: the rest
-    of the names of those that fail. quick: whether they fail with the quick samples too.
+    Parameters
+    ----------
+    name : str
+        Description of the mistake.
+    family : str
+        Beginning of the names of the laws on which the mutation is tried.
+    laws : frozenset of str
+        Rest of the names of those that fail.
+    replacement : Replacement
+        The mistake.
+    quick : bool
+        Whether they also fail with quick samples.
     """
 
     name: str
@@ -40,16 +55,23 @@ class Mutation:
 
     @property
     def failing_laws(self) -> frozenset[str]:
-        """Return the whole names of the laws that fail."""
+        """Full names of the laws that fail."""
         return frozenset(self.family + law for law in self.laws)
 
     def find(self) -> tuple[Any, str]:
-        """Return the module or class and the name of the attribute that is replaced.
+        """Find the replaced attribute.
+
+        Returns
+        -------
+        owner : Any
+            Module or class that has it.
+        name : str
+            Its name.
 
         Raises
         ------
         LookupError
-            If there is none: the code has been renamed, or the path is mistyped.
+            If it does not exist, because the code was renamed or the path is mistyped.
         """
         module, _, names = self.replacement.path.partition(":")
         try:
@@ -62,17 +84,17 @@ class Mutation:
             laws = ", ".join(sorted(self.failing_laws))
             raise LookupError(
                 f"mutation '{self.name}' of the laws {laws}: nothing is at "
-                f"{self.replacement.path} ({error}); give the path that the code has now"
+                f"{self.replacement.path} ({error}); give the current path"
             ) from error
         return owner, name
 
 
 Row = tuple[str | set[str], Replacement]
-"""The law or laws that fail, without the family, and what is replaced."""
+"""Law or laws that fail, without the family, and the replaced part."""
 
 
 def build_mutations(family: str, table: Mapping[str, Row], quick: bool = True) -> list[Mutation]:
-    """List the mutations of a table: name -> the laws that fail, and what is replaced."""
+    """List the mutations of a table: name -> laws that fail, and the replaced part."""
     return [
         Mutation(name, family, frozenset({laws} if isinstance(laws, str) else laws), mistake, quick)
         for name, (laws, mistake) in table.items()
@@ -80,12 +102,12 @@ def build_mutations(family: str, table: Mapping[str, Row], quick: bool = True) -
 
 
 def replace_by(path: str, make: Callable[[Any], Any]) -> Replacement:
-    """Replace a function, method or value by what `make` makes of it."""
+    """Replace a function, method or value by the result of `make` on it."""
     return Replacement(path, make)
 
 
 def replace_by_value(path: str, value: Any) -> Replacement:
-    """Replace by a value, whatever was there."""
+    """Replace a part by a value."""
     return Replacement(path, lambda real: value)
 
 
@@ -95,7 +117,7 @@ def change_result(path: str, change: Callable[[Any], Any]) -> Replacement:
 
 
 def scale_result(path: str, factor: float) -> Replacement:
-    """Multiply the result of a function or method, or the first of its results; None stays."""
+    """Multiply the result of a function or method, or the first of its results; None stays None."""
 
     def change(out: Any) -> Any:
         if out is None:
@@ -119,5 +141,5 @@ def change_after(path: str, change: Callable[[Any], None]) -> Replacement:
 
 
 def change_objects(path: str, change: Callable[[Any], None]) -> Replacement:
-    """Change objects of a class, `module:Class`, once they are made."""
+    """Change the objects of a class, `module:Class`, after their construction."""
     return change_after(f"{path}.__init__", change)

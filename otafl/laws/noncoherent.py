@@ -1,4 +1,4 @@
-"""Check the laws of the uplinks without phase: votes by energy, and energies added up."""
+"""Laws of non-coherent aggregation: votes by energy, and sums of energies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from otafl.uplink.base import deliver
 SNR_DB = 5.0
 P = db_to_linear(SNR_DB)
 X = (2.0, 1.0, 0.5, -1.0, -0.3)
-"""What five devices send: three on +, two on -."""
+"""Values of five devices: three votes for +, two for -."""
 
 SAHIN = "Sahin, Everette, Hoque 2021; I_x(A, A)"
 CHEN = "Chen, Bozorgasl 2026"
@@ -39,14 +39,13 @@ def _build_rig(bench: Bench, transport: Any, trials: int, channel: Any, **sectio
 
 
 def _draw_estimates(bench: Bench, transport: Any, antennas: int) -> np.ndarray:
-    """Draw independent estimates of 80 trials, 32,000 in all."""
+    """Draw 32,000 independent estimates in 80 trials."""
     rig = _build_rig(bench, transport, bench.scale_size(80), INDEPENDENT | {"antennas": antennas})
     return _send_round(rig, COORDINATES)
 
 
 def _send_round(rig: Rig, reals: int) -> np.ndarray:
-    """Return the estimates [S, P] of a round in which each device sends its number so many
-    times."""
+    """Return the estimates [S, P] of a round in which each device repeats its number."""
     x = torch.tensor(X).to(rig.cohort.weight).repeat(rig.num_trials)[:, None].expand(-1, reals)
     return rig.send(x.contiguous(), 0)[0].cpu().numpy()
 
@@ -61,7 +60,7 @@ def _wrong_votes(bench: Bench, antennas: int) -> Iterator[Check]:
 
 @state_law("transport fsk_majority_vote: gains weigh votes", SAHIN)
 def _near_votes(bench: Bench) -> Iterator[Check]:
-    """Count votes for two devices of a stronger budget against three."""
+    """Count votes for two devices with a larger budget against three."""
     trials, powers = bench.scale_size(8_000), np.array([1.0, 1.0, 1.0, 4.0, 4.0])
     rig = _build_rig(bench, FSK, trials, {})
     rig.link.budget.budget.copy_(torch.from_numpy(P * powers).expand(trials, -1))
@@ -71,7 +70,7 @@ def _near_votes(bench: Bench) -> Iterator[Check]:
 
 
 @state_law("transport reed: unbiased", CHEN, "A={}", (1, 4))
-def _unbiased(bench: Bench, antennas: int) -> Iterator[Check]:
+def _check_mean(bench: Bench, antennas: int) -> Iterator[Check]:
     """Average estimates of the mean under Rayleigh fading."""
     yield check_mean(sum(X) / len(X), _draw_estimates(bench, REED, antennas))
 
@@ -86,7 +85,7 @@ def _variance(bench: Bench, antennas: int) -> Iterator[Check]:
 
 @state_law("transport reed: variance given the channels", "(S + sigma^2)^2 - sum (a g x)^2")
 def _conditional_error(bench: Bench) -> Iterator[Check]:
-    """Compare estimates about their mean over many reals of the same channels."""
+    """Compare estimates about their mean over many coordinates of the same channels."""
     rig = _build_rig(bench, REED, bench.scale_size(64), {})
     h = rig.link.channel.get_state(0).h.abs().square().flatten(1).cpu().numpy()
     a = 2.0 * P / max(np.abs(X))
@@ -102,7 +101,7 @@ def _conditional_error(bench: Bench) -> Iterator[Check]:
     "transport reed: gains weigh devices without calibration", CHEN, "calibrate={}", (False, True)
 )
 def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
-    """Average estimates of devices of unequal large-scale gains."""
+    """Average estimates of devices with unequal large-scale gains."""
     gains = np.array([4.0, 2.0, 1.0, 1.0, 0.5])
     rig = _build_rig(
         bench, {"name": REED, "calibrate": calibrate}, bench.scale_size(80), INDEPENDENT
@@ -116,10 +115,12 @@ def _weights(bench: Bench, calibrate: bool) -> Iterator[Check]:
     yield check_mean(law, received.mean[0]["x"].cpu().numpy())
 
 
-@state_law("transports without phase: symbols and energy", "two uses a real; P x airtime at most")
+@state_law("non-coherent transports: symbols and energy", "two uses a real; P x airtime at most")
 def _cost(bench: Bench) -> Iterator[Check]:
-    """Send 50 reals from every device at its 0.1 W: a vote takes it all, REED where |x| is
-    largest."""
+    """Check channel uses and energy of 50 reals from every device at 0.1 W.
+
+    A vote takes all the energy, and REED takes it for the largest |x|.
+    """
     channel = {"tx_power_dbm": 20.0, "bandwidth_hz": 2e6}
     for transport, name in ((FSK, "votes"), (REED, "energies")):
         rig = _build_rig(bench, transport, 4, channel)
@@ -140,7 +141,7 @@ def _cost(bench: Bench) -> Iterator[Check]:
 
 
 def _double(real: Any) -> Any:
-    """Amplitudes that ought to be half."""
+    """Double the amplitudes."""
 
     def transmit(*args: Any) -> Any:
         made = real(*args)
@@ -150,7 +151,7 @@ def _double(real: Any) -> Any:
 
 
 def _swap_uses(real: Any) -> Any:
-    """Energies of the other channel use of each pair."""
+    """Swap the energies of the two channel uses of each pair."""
 
     def receive(*args: Any) -> Iterator[Any]:
         for columns, energy, sums in real(*args):
@@ -184,7 +185,9 @@ MUTATIONS = (
             ),
             "votes for the wrong use": (
                 {"gains weigh votes", "wrong votes"},
-                replace_by("otafl.uplink.noncoherent.energies:Energies.received", _swap_uses),
+                replace_by(
+                    "otafl.uplink.noncoherent.energies:Energies.receive_symbols", _swap_uses
+                ),
             ),
         },
     )
@@ -213,7 +216,7 @@ MUTATIONS = (
         },
     )
     + build_mutations(
-        "transports without phase: ",
+        "non-coherent transports: ",
         {
             "one use a real": (
                 "symbols and energy",

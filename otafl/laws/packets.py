@@ -1,4 +1,4 @@
-"""Check the laws of the digital uplink: what channels carry, what that costs, what arrives."""
+"""Laws of orthogonal digital transmission: rates, their cost, and the packets that arrive."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ ACCESS = ("tdma", "ofdma")
 OUTAGE = "(1 + sqrt(v/(v + 4))) / 2"
 
 SCHEMES = {9: 2 * 679.0 / 1024.0, 24: 6 * 772.0 / 1024.0}
-"""Bits a channel use of schemes of table 5.1.3.1-1, QPSK and 64-QAM."""
+"""Bits per channel use of schemes in table 5.1.3.1-1, QPSK and 64-QAM."""
 
 BELOW_DB, ABOVE_DB = -1.0, 2.5
-"""Over the SNR whose capacity a scheme has. With codewords of thousands of channel uses, no code
-gets through a decibel below (Polyanskiy, Poor, Verdu 2010: seven deviations); those of 5G do 2.5 dB
-above (Richardson, Kudekar 2018)."""
+"""Offsets from the SNR whose capacity a scheme has.
+
+With codewords of thousands of channel uses, no code succeeds a decibel below (Polyanskiy, Poor,
+Verdu 2010: seven deviations). Those of 5G succeed 2.5 dB above (Richardson, Kudekar 2018).
+"""
 
 
 def _build_rig(bench: Bench, transport: Any = None, channel: Any = None, **sections: Any) -> Rig:
@@ -65,21 +67,22 @@ def _send_round(rig: Rig) -> LinkReport:
 
 
 def _gains(rig: Rig) -> np.ndarray:
-    """Return |h|^2 [S, K, F] of round 0, summed over the antennas, which are combined by maximum
-    ratio."""
+    """Return |h|^2 [S, K, F] of round 0, summed over the antennas by maximum-ratio combining."""
     h = rig.link.channel.get_state(0).h[:, :, :, 0]
     return (h.abs() ** 2).sum(2).cpu().numpy()
 
 
 def _rates(snr: np.ndarray) -> np.ndarray:
-    """Return the bits a second [S, K] of a band with SNRs [S, K, F]."""
+    """Compute the rates [S, K] in bit/s of a band with SNRs [S, K, F]."""
     return np.asarray(BANDWIDTH_HZ * np.log2(1.0 + snr).mean(-1))
 
 
 @state_law("transport digital: airtime", "Shannon 1948; bits / (B log2(1 + SNR))", "{}", ACCESS)
 def _airtime(bench: Bench, access: str) -> Iterator[Check]:
-    """Compare the seconds with sum_k bits / (B log2(1 + SNR_k)) in turns, and side by side with the
-    slowest of bits / (B/n log2(1 + n SNR_k))."""
+    """Compare the airtime with sum_k bits / (B log2(1 + SNR_k)) for TDMA.
+
+    For OFDMA it is the largest of bits / (B/n log2(1 + n SNR_k)).
+    """
     rig = _build_rig(bench, {"access": access})
     law = (BITS / _rates(SNR * _gains(rig))).sum(1)
     if access == "ofdma":
@@ -106,8 +109,7 @@ def _short(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport digital: radiated energy", "P x own time on air", "{}", ACCESS)
 def _energy(bench: Bench, access: str) -> Iterator[Check]:
-    """Compare the joules with 0.1 W for the seconds of a device's own turn, or for those that its
-    part of the band takes."""
+    """Compare the energy with 0.1 W during a device's own turn, or on its part of the band."""
     rig = _build_rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
     parts = DEVICES if access == "ofdma" else 1
     law = parts * BITS / _rates(parts * SNR * _gains(rig))
@@ -118,13 +120,13 @@ def _energy(bench: Bench, access: str) -> Iterator[Check]:
 
 @state_law("transport digital: free of error with perfect CSI", "capacity")
 def _exact(bench: Bench) -> Iterator[Check]:
-    """Find no error."""
+    """Check that there is no error."""
     yield check_exact(0.0, float(_send_round(_build_rig(bench)).nmse.max()), 1e-12)
 
 
 @state_law("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
 def _scheme(bench: Bench) -> Iterator[Check]:
-    """Send by scheme 10 of table 5.1.3.1-1, 16-QAM at rate 340/1024."""
+    """Compare the airtime of scheme 10 in table 5.1.3.1-1, 16-QAM at rate 340/1024."""
     transport = {"rate": "mcs", "mcs_index": 10, "outage": True}
     report = _send_round(_build_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
     law = DEVICES * BITS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
@@ -133,8 +135,10 @@ def _scheme(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport digital: fastest scheme supported", "TS 38.214, table 5.1.3.1-1")
 def _fastest(bench: Bench) -> Iterator[Check]:
-    """Choose for SNRs just above and just below what scheme 24, 64-QAM at rate 772/1024, needs:
-    it, or the one before, 719/1024."""
+    """Check the choice for SNRs just above and just below the need of scheme 24.
+
+    It is scheme 24, 64-QAM at rate 772/1024, or the one before, at 719/1024.
+    """
     needed_db = _compute_needed_db(SCHEMES[24])
     budgets = {"device_budget_db": (0.01, -0.01), "name": "awgn", "snr_db": needed_db}
     report = _send_round(_build_rig(bench, {"rate": "mcs"}, budgets))
@@ -144,8 +148,10 @@ def _fastest(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport digital: outage with imperfect CSI", OUTAGE, "variance={:g}", (0.01, 0.3))
 def _outage(bench: Bench, variance: float) -> Iterator[Check]:
-    """Count the updates whose rate, by an estimate with error variance v, is above what the channel
-    carries: P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2 of correlated exponential gains."""
+    """Count the updates whose rate, by an estimate with error variance v, exceeds the channel's.
+
+    For correlated exponential gains P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2.
+    """
     rig = _build_rig(bench, csi={"name": "error", "variance": variance})
     sent = [
         rig.send(rig.draw_symbols(4, round), round)[1] for round in range(bench.scale_size(128))
@@ -159,8 +165,10 @@ def _outage(bench: Bench, variance: float) -> Iterator[Check]:
     "transport digital: LDPC at capacity", "Shannon 1948; 3GPP TS 38.212", "scheme {}", SCHEMES
 )
 def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
-    """Send real bits from devices below the SNR whose capacity the scheme's bits a channel use are,
-    and from devices above it: none of the former arrive, and all of the latter."""
+    """Send coded bits below and above the SNR whose capacity the scheme has.
+
+    None of the packets below arrive, and all of those above.
+    """
     channel = {"name": "awgn", "snr_db": _compute_needed_db(SCHEMES[index])}
     channel["device_budget_db"] = (BELOW_DB, ABOVE_DB)
     transport = {"name": "digital", "rate": "mcs", "mcs_index": index, "coding": "ldpc"}
@@ -168,13 +176,13 @@ def _ldpc(bench: Bench, index: int) -> Iterator[Check]:
     point = {"channel": channel, "transport": transport, "codec": codec}
     rig = bench.build_rig(DEVICES, 1, point)
     report = rig.send(rig.draw_symbols(400, 0), 0)[1]
-    heard = report.delivered_mask_fns[0]().double().cpu().numpy()
-    yield check_exact(0.0, float(heard[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
-    yield check_exact(1.0, float(heard[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
+    delivered = report.delivered_mask_fns[0]().double().cpu().numpy()
+    yield check_exact(0.0, float(delivered[:, 0::2].mean()), case=f"{BELOW_DB:g} dB")
+    yield check_exact(1.0, float(delivered[:, 1::2].mean()), case=f"{ABOVE_DB:g} dB")
 
 
 def _compute_needed_db(bits_a_use: float) -> float:
-    """Return the SNR that carries so many bits a channel use."""
+    """Compute the SNR in dB with a capacity of so many bits per channel use."""
     return 10.0 * math.log10(2.0**bits_a_use - 1.0)
 
 
@@ -182,8 +190,10 @@ def _compute_needed_db(bits_a_use: float) -> float:
     "transport digital: fitted rounding", "unbiased; f (1 - f) step^2", "{} bits", (1, 3, 10)
 )
 def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
-    """Round 4,000 copies of a vector to 2^bits levels between its extremes, which are exact: the
-    error of each other coordinate, and the squared error of all."""
+    """Round 4,000 copies of a vector to 2^bits levels between its extremes, which are exact.
+
+    The mean error of each other coordinate, and the squared error of all, are compared.
+    """
     copies, size = bench.scale_size(4000), 30
     streams = Streams([2], [0], bench.torch_device, torch.float64)
     x = streams.draw_normal(CONFORMANCE, 0, (size,))[0]
@@ -203,14 +213,14 @@ def _rounding(bench: Bench, bits: int) -> Iterator[Check]:
 
 
 def _noise(factor: Callable[[Any], Any]) -> Replacement:
-    """Noise of another amplitude than the demapper is told."""
+    """Change the amplitude of the noise, but not the variance that the demapper gets."""
 
     def make(real: Any) -> Any:
-        def linked(plan: Any, device: Any) -> Any:
+        def link_packets(plan: Any, device: Any) -> Any:
             link = real(plan, device)
             return lambda bits, noise, variance: link(bits, factor(variance) * noise, variance)
 
-        return linked
+        return link_packets
 
     return replace_by("otafl.uplink.digital.coded_bits:_sionna_link", make)
 
@@ -220,7 +230,7 @@ def _rounded_down(real: Any) -> Any:
 
 
 def _part_of_the_power(real: Any) -> Any:
-    """A part of the power for a part of the band, where all of it is radiated."""
+    """Charge a share of the power for a part of the band, although all of it is radiated."""
 
     def charge(self: Any, turns: Any, arrived: Any, blocks: int) -> None:
         load = dataclasses.replace(turns.load, budget=turns.load.budget / turns.load.parts)
@@ -238,7 +248,7 @@ def _no_margin(capacity: Any) -> None:
 
 
 def _first_lost(real: Any) -> Any:
-    """The packet of the first device is lost, whatever its rate."""
+    """Lose the packet of the first device, whatever its rate."""
 
     def hand_over(delivery: Any, read: Any, arrived: Any) -> None:
         lost = torch.ones_like(delivery.channel.gain, dtype=torch.bool)

@@ -1,7 +1,7 @@
-"""Check the laws that every registered power policy keeps under Rayleigh fading.
+"""Laws of every registered power policy under Rayleigh fading.
 
-Symbol powers and budgets are unequal. They hold at three signal-to-noise ratios and three device
-counts, where only some of the devices send, and where devices are far away.
+Symbol powers and budgets are unequal. The laws hold at three signal-to-noise ratios and three
+device counts, with only some devices transmitting, and over a path loss.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ BUDGETS_DB = (0.0, -3.0, 2.0)
 REALS = 64
 TRIALS = 32
 SMCV_VARIATION = 2.0
-"""Given, so that the scalars do not depend on the symbols beyond their powers."""
+"""Given variation, with which the scalars do not depend on the symbols beyond their powers."""
 
 SHEET = "(1/K^2) [sum m (c - 1)^2 + N / eta]"
 
 SENDERS, POPULATION = (1, 2, 4, 7, 8), 10
-"""Devices that send, of so many."""
+"""Transmitters, and number of devices."""
 
 PATH_LOSS_DB = 115.0
-"""At 0.1 W in 1 MHz over thermal noise and its figure of 5 dB: an SNR of 14 dB."""
+"""Path loss at which 0.1 W in 1 MHz have an SNR of 14 dB, with a noise figure of 5 dB."""
 
 
 def list_laws() -> Iterator[Law]:
-    """List the laws that every registered policy keeps."""
+    """List the laws of every registered policy."""
     for name in registry.list_names("power"):
         cited = registry.read_info("power", name).citation
         laws = [
             ("error given the channel", SHEET, _error),
             ("power within its budget", cited or "budget on |p|^2 m", _power),
             ("NMSE follows from h, p, c, eta", "a^H Gram a + N / eta", _nmse),
-            ("K is that of who sends", SHEET, _check_partial_participation),
+            ("K counts the transmitters", SHEET, _check_partial_participation),
             ("path loss", cited or SHEET, _check_path_loss),
         ]
         if name in sheet.RULES:
@@ -67,8 +67,10 @@ def list_laws() -> Iterator[Law]:
 
 
 def build_settings(policy: str) -> dict[str, Any]:
-    """Return the section of a policy, at its defaults but for what keeps it quick and makes its
-    scalars independent of the symbols beyond their powers."""
+    """Return the section of a policy with few changes of its defaults.
+
+    They make it quick, and its scalars independent of the symbols beyond their powers.
+    """
     return {"name": policy, **registry.load_settings_class("power", policy).small}
 
 
@@ -78,7 +80,7 @@ def _build_policy(policy: str) -> PowerPolicy:
 
 
 def _antennas(policy: str) -> int:
-    """Return the server's antennas, more than one for a policy that is made for them."""
+    """Return the number of the server's antennas, several for a policy that is made for them."""
     return 4 if "channel.antennas" in registry.load_settings_class("power", policy).example else 1
 
 
@@ -88,26 +90,36 @@ def _point(policy: str, snr_db: float) -> dict[str, Any]:
     if _antennas(policy) > 1:
         channel["antennas"] = _antennas(policy)
         if registry.load_component("power", policy).receiver == "uniform_forcing":
-            # laws hold for any f, so a rough search will do
+            # laws hold for any f, so a rough search is enough
             point["receiver"] = {"name": "uniform_forcing", "iterations": 5}
     return point
 
 
 @functools.lru_cache(maxsize=64)
 def _record(bench: Bench, policy: str, devices: int) -> Record:
-    """Measure all signal-to-noise ratios in one stack, point by point."""
+    """Record all signal-to-noise ratios in one stack, point by point."""
     points = [_point(policy, snr_db) for snr_db in SNRS_DB]
     rig = bench.build_rig(devices, TRIALS, points)
-    # combiners take time for each round, hardly more for more trials
+    # the time of combiners is per round, and hardly depends on the number of trials
     return rig.record(bench.scale_size(4 if _antennas(policy) > 1 else 16), REALS)
 
 
 @dataclass(frozen=True)
 class _Case:
-    """Hold what was measured for a device count at a signal-to-noise ratio.
+    """Measurement for a device count at a signal-to-noise ratio.
 
-    states are over rounds and trials, chosen is what the policy chose in them, and wanted what the
-    sheet would choose, where it has the policy.
+    Parameters
+    ----------
+    name : str
+        Name of the case.
+    record : Record
+        The measurement.
+    states : sheet.States
+        Fading states over rounds and trials.
+    chosen : sheet.Scalars
+        Scalars of the policy.
+    wanted : sheet.Scalars, optional
+        Scalars of the formula sheet, if it has the policy.
     """
 
     name: str
@@ -141,11 +153,13 @@ def _scalars(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _compare_with_reference(policy: str, case: _Case) -> Check:
-    """Compare who is on air, and the objective at the saved c and eta with that at the sheet's,
-    where they differ most. For a rule that is an optimum this is its minimum."""
+    """Compare the active devices, and the objective at the saved c and eta with that of the sheet.
+
+    It is compared at the largest difference. For an optimal rule the sheet has its minimum.
+    """
     assert case.wanted is not None
     if (case.wanted.active != case.chosen.active).any():
-        return check_exact(1.0, math.nan, case=f"{case.name}, who is on air")
+        return check_exact(1.0, math.nan, case=f"{case.name}, transmitters")
     on = case.wanted.active.any(1)
     found, law = (_objective(policy, one, case.states)[on] for one in (case.chosen, case.wanted))
     return check_ratios(found, law, 1e-5, case.name)
@@ -164,15 +178,19 @@ def _error(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _check_error(case: _Case) -> Check:
-    """Compare the squared error of every real with its closed form, chi-square, which for a policy
-    that the sheet does not have is that of the c and eta that it chose."""
+    """Compare the squared error of every coordinate with its closed form, which is chi-square.
+
+    For a policy that the sheet does not have, it is that of the chosen c and eta.
+    """
     law = sheet.compute_error(case.wanted or case.chosen, case.states.m, case.states.noise)
     return check_normal_errors(law, case.record, case.name)
 
 
 def _power(bench: Bench, policy: str) -> Iterator[Check]:
-    """Bound the largest share of the budget used in any round; for an average budget the mean over
-    rounds and devices, trial by trial."""
+    """Bound the largest share of the budget in any round.
+
+    For an average budget it is the mean over rounds and devices, trial by trial.
+    """
     keeps = _build_policy(policy).power_constraint
     for case in _cases(bench, policy):
         record = case.record
@@ -181,13 +199,13 @@ def _power(bench: Bench, policy: str) -> Iterator[Check]:
             yield check_at_most(1.0, float(used.max()), case=case.name)
         elif keeps == "average":
             yield check_mean_at_most(1.0, used.mean((0, 2)), case.name)
-        else:  # no budget is kept, and the report says what was used
+        else:  # there is no budget, and the report has the used power
             spent = np.abs(record.p) ** 2 * record.m / record.budget
             yield check_ratios(used, spent, case=case.name)
 
 
 def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
-    """Compute the NMSE with imperfect estimates, residual phases and unequal weights."""
+    """Compare the reported NMSE with imperfect estimates, residual phases and unequal weights."""
     devices = 6
     weights = [1.0 + k for k in range(devices)]
     point = _point(policy, 10.0) | {
@@ -207,7 +225,7 @@ def _nmse(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _check_partial_participation(bench: Bench, policy: str) -> Iterator[Check]:
-    """Take scalars and error where five of ten devices send, and look whether the others do not."""
+    """Check scalars and error if five of ten devices transmit, and that the others are silent."""
     rig = bench.build_rig(POPULATION, TRIALS, _point(policy, 10.0), senders=SENDERS)
     yield from _scalars_and_error(bench, rig, policy)
     silent = [device for device in range(POPULATION) if device not in SENDERS]
@@ -216,7 +234,7 @@ def _check_partial_participation(bench: Bench, policy: str) -> Iterator[Check]:
 
 
 def _check_path_loss(bench: Bench, policy: str) -> Iterator[Check]:
-    """Take scalars and error over a path loss, where budgets are watts over thermal noise."""
+    """Check scalars and error over a path loss, with budgets in watts over thermal noise."""
     point = _point(policy, 0.0)
     point["channel"] |= {"snr_db": None, "path_loss_db": PATH_LOSS_DB}
     yield from _scalars_and_error(bench, bench.build_rig(len(SENDERS), TRIALS, point), policy)
@@ -233,7 +251,7 @@ def _scalars_and_error(bench: Bench, rig: Rig, policy: str) -> Iterator[Check]:
 
 
 def _change_link(policy: str, change: Any) -> Replacement:
-    """A policy that sees another link."""
+    """Change the link that a policy gets."""
 
     def make(real: Any) -> Any:
         return lambda self, state, link: real(self, state, change(link))
@@ -254,7 +272,7 @@ def _drop_gain(link: Any) -> Any:
 
 
 def _mean_of_all(real: Any) -> Any:
-    """The mean over the population, in place of who sends."""
+    """Average over the population instead of the transmitters."""
 
     def common(cost: Any, link: Any, reference: str) -> Any:
         if reference == "max":
@@ -275,7 +293,7 @@ def _no_gain(real: Any) -> Any:
 
 
 def _k_of_the_population(real: Any) -> Any:
-    """A mean over all devices of the trial, in place of who sends."""
+    """Average over all devices of the trial instead of the transmitters."""
 
     def unit(self: Any) -> Any:
         cohort = self.sent.cohort
@@ -285,7 +303,7 @@ def _k_of_the_population(real: Any) -> Any:
 
 
 def _one_too_many(real: Any) -> Any:
-    """One device too many at full power: a known public mistake."""
+    """Put one device too many at full power, a known public mistake."""
 
     def threshold(reach: Any, power: Any, noise: Any, there: Any) -> Any:
         order = reach.argsort(-1)
@@ -359,12 +377,12 @@ MUTATIONS = (
         "power ci: ",
         {
             "K of the population": (
-                "K is that of who sends",
+                "K counts the transmitters",
                 replace_by("otafl.uplink.on_air:OnAir.unit", _k_of_the_population),
             ),
             "less than the weakest device has": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "scalars as on the formula sheet",
@@ -373,7 +391,7 @@ MUTATIONS = (
             ),
             "twice the power": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "power within its budget",
@@ -388,7 +406,7 @@ MUTATIONS = (
         {
             "another receive scaling": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "scalars as on the formula sheet",
@@ -406,7 +424,7 @@ MUTATIONS = (
         {
             "one device too many at full power": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "scalars as on the formula sheet",
@@ -420,7 +438,7 @@ MUTATIONS = (
         {
             "smaller deviations": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "scalars as on the formula sheet",

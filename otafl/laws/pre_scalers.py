@@ -1,7 +1,8 @@
-"""Check what pre-scalers planned on channel statistics promise over Rayleigh fading.
+"""Laws of pre-scalers planned on channel statistics, over Rayleigh fading.
 
-Formulas are written down a second time. A plan is read off what devices send, gamma_k = |h_k p_k|
-of symbols of power one, with devices of unequal budgets; its strengths are s_k = Lambda_k P_k.
+The formulas are written independently of the policy. A plan is read from the transmissions, gamma_k
+= |h_k p_k| of symbols of power one, for devices with unequal budgets. Its strengths are s_k =
+Lambda_k P_k.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ def _record(bench: Bench, plan: str, snr_db: float = SNR_DB) -> Record:
 
 
 def _gamma(record: Record) -> np.ndarray:
-    """Return gamma_k [K] of whom was on air."""
+    """Return gamma_k [K] of the active devices."""
     found: np.ndarray = np.abs(record.h * record.p).max((0, 1))
     return found
 
 
 def _alpha(gamma: np.ndarray, strength: np.ndarray = STRENGTH) -> np.ndarray:
-    """Return the mean gains [K]."""
+    """Compute the mean gains [K]."""
     alpha: np.ndarray = gamma * np.exp(-(gamma**2) / strength)
     return alpha
 
 
 def _cost(gamma: np.ndarray, weight: float) -> float:
-    """Return bias and variance, each as in the paper's bound."""
+    """Compute the weighted sum of bias and variance in the paper's bound."""
     alpha, devices = _alpha(gamma), len(gamma)
     p = alpha / alpha.sum()
     bias = devices * ((p - 1.0 / devices) ** 2).sum()
@@ -69,8 +70,8 @@ def _cost(gamma: np.ndarray, weight: float) -> float:
 
 
 @state_law("power pre_scaler: least bias and variance", NON_CONVEX, "weight {:g}", (1.0, 0.1))
-def _least(bench: Bench, weight: float) -> Iterator[Check]:
-    """Compare the cost of the plan with the least that a search without derivatives finds."""
+def _check_least_error(bench: Bench, weight: float) -> Iterator[Check]:
+    """Compare the cost of the plan with the least cost of a search without derivatives."""
     most = np.sqrt(STRENGTH / 2.0)
     random = np.random.default_rng(0)
     found = [
@@ -96,8 +97,10 @@ def _zero_bias(bench: Bench) -> Iterator[Check]:
 
 
 def _alike_error(alpha: float, strength: np.ndarray) -> float:
-    """Return silence and noise of devices that all have a mean gain, on the branch of less power,
-    which is found by bisection."""
+    """Compute the error by silence and noise of devices with one mean gain.
+
+    Of the two solutions, the one with less power is found by bisection.
+    """
     low, high = np.zeros_like(strength), np.sqrt(strength / 2.0)
     for _ in range(100):
         middle = (low + high) / 2.0
@@ -109,8 +112,10 @@ def _alike_error(alpha: float, strength: np.ndarray) -> float:
 
 @state_law("power pre_scaler: best common gain", "least silence and noise without bias")
 def _best_common_gain(bench: Bench) -> Iterator[Check]:
-    """Compare the gain, and the error at it, with those that a search along the common gain finds,
-    at an SNR of 30 dB of the nearest device, and each device's gain with it."""
+    """Compare the gain and its error with those of a search along the common gain.
+
+    The SNR of the nearest device is 30 dB. Each device's gain is compared as well.
+    """
     record = _record(bench, "best common gain", HIGH_SNR_DB)
     alpha = _alpha(_gamma(record), HIGH_STRENGTH)
     most = math.sqrt(HIGH_STRENGTH.min() / (2.0 * math.e))
@@ -132,8 +137,10 @@ def _best_common_gain(bench: Bench) -> Iterator[Check]:
     "power pre_scaler: error without bias", "(mean exp(gamma^2 / s) - 1) / K + N / (K alpha)^2"
 )
 def _error_without_bias(bench: Bench) -> Iterator[Check]:
-    """Compare the squared error of symbols of power one, at the largest common gain and at the
-    best, at an SNR of 30 dB of the nearest device."""
+    """Compare the squared error of symbols of power one, at the largest and the best common gain.
+
+    The SNR of the nearest device is 30 dB.
+    """
     for plan in ("zero bias", "best common gain"):
         record = _record(bench, plan, HIGH_SNR_DB)
         alpha = math.sqrt(float(record.eta.mean()))
@@ -166,7 +173,7 @@ POLICY = "otafl.power.pre_scaler:PreScaler.compute_coefficients"
 
 
 def _noise_alone(real: Any) -> Any:
-    """Every alpha as large as can be."""
+    """Use the largest possible alpha for every device."""
     return lambda strength, *_: (strength / 2.0) ** 0.5
 
 
@@ -174,13 +181,13 @@ def _of_the_mean_device(real: Any) -> Any:
     return lambda strength, *part: real(strength, *part) * (0.8 + 0.0 * strength)
 
 
-def _always(real: Any) -> Any:
-    """A chance of one to be on air in the receive scaling."""
+def _reach_always(real: Any) -> Any:
+    """Use a probability of one to transmit in the receive scaling."""
     return lambda *args: dataclasses.replace(real(*args), prob_gain_above=torch.ones_like)
 
 
 def _threshold_amplitude(real: Any) -> Any:
-    """|h| where the threshold is on |h|^2: who sends is decided on another channel."""
+    """Compare |h| with the threshold on |h|^2, so that transmitters follow from another channel."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         gamma = state[0]
@@ -195,7 +202,7 @@ def _threshold_amplitude(real: Any) -> Any:
 
 
 def _average_over_active(real: Any) -> Any:
-    """The mean over who is on air, with the scale of who sends."""
+    """Average over the active devices, with the scale of all transmitters."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         new, got = real(self, state, link)
@@ -205,7 +212,7 @@ def _average_over_active(real: Any) -> Any:
 
 
 def _noise_twice(real: Any) -> Any:
-    """A common gain for the noise of a complex symbol."""
+    """Choose the common gain for the noise of a complex symbol."""
     return lambda strength, noise, few: real(strength, 2.0 * noise, few)
 
 
@@ -233,7 +240,7 @@ MUTATIONS = build_mutations(
         ),
         "silence left out of the receive scaling": (
             {"best common gain", "error without bias", "mean gain", "zero bias"},
-            replace_by("otafl.uplink:compute_statistics", _always),
+            replace_by("otafl.uplink:compute_statistics", _reach_always),
         ),
         "a threshold on |h|": (
             {"error without bias", "mean gain", "power within its budget", "silent fraction"},

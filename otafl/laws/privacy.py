@@ -1,5 +1,6 @@
-"""Check the laws of the privacy that an over-the-air uplink's noise gives, with an attacker who
-tells two neighbouring inputs apart by what the server gets.
+"""Laws of the privacy by an over-the-air uplink's noise.
+
+An attacker tells two neighbouring inputs apart by the signals that the server gets.
 """
 
 from __future__ import annotations
@@ -51,14 +52,33 @@ ANTENNAS, DEVICES = 3, 5
 
 
 def integrate_delta(density: np.ndarray, other: np.ndarray, epsilon: float, step: float) -> float:
-    """Return delta(epsilon) of two densities on a grid, the integral of (p - e^epsilon q)+."""
+    r"""Integrate delta(epsilon) of two densities.
+
+    Parameters
+    ----------
+    density, other : ndarray, [n]
+        Densities p and q on a grid.
+    epsilon : float
+        Bound on the privacy loss.
+    step : float
+        Step of the grid.
+
+    Returns
+    -------
+    float
+        Probability delta.
+
+    Notes
+    -----
+    .. math:: \delta(\epsilon) = \int \max(p - e^\epsilon q, 0)
+    """
     return float(np.clip(density - np.exp(epsilon) * other, 0.0, None).sum() * step)
 
 
 def _build_rig(
     bench: Bench, trials: int, power: Any = "full", rounds: int = 4, **sections: Any
 ) -> Rig:
-    """Make an uplink whose payloads are clipped."""
+    """Build an uplink whose payloads are clipped."""
     channel = {"name": "rayleigh", "snr_db": -14.0} | sections.pop("channel", {})
     section = {"clip": CLIP, "delta": DELTA} | sections.pop("privacy", {})
     point = {
@@ -86,9 +106,11 @@ def _gaussian(bench: Bench, mu: float) -> Iterator[Check]:
 
 @state_law("privacy: clipped norms", f"{LIU}; x min(1, C / |x|)")
 def _check_clipping(bench: Bench) -> Iterator[Check]:
-    """Compare norms and inner products of what five devices send with those of their payloads,
-    scaled down to norm C where theirs is larger: norms from C / 10 to 10 C, a full-power uplink and
-    one of two reals a symbol. The estimate without noise and fading is the mean of the same."""
+    """Compare norms, and the estimate, with those of payloads that are scaled down to norm C.
+
+    Norms are from C / 10 to 10 C, with one real per symbol or two. The estimate without noise and
+    fading is the mean of the clipped payloads.
+    """
     norms = np.geomspace(0.1, 10.0, DEVICES) * CLIP
     powers = torch.from_numpy(norms**2 / REALS)
     channel = {"name": "awgn", "snr_db": 200.0}
@@ -109,7 +131,7 @@ def _check_clipping(bench: Bench) -> Iterator[Check]:
 
 
 def _compute_mu(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndarray:
-    """Return mu [S] of so many rounds, from the channels and the scalars that were sent with."""
+    """Compute mu [S] of several rounds, from the channels and the transmit scalars."""
     total = np.zeros((rig.num_trials, rig.num_devices))
     for round in range(rounds):
         _, report = rig.send(rig.draw_symbols(REALS, round, 1.0), round)
@@ -117,16 +139,19 @@ def _compute_mu(rig: Rig, rounds: int, honest: bool, distance: float) -> np.ndar
         state = rig.link.channel.get_state(round)
         h = state.extend_to(REALS).cpu().numpy()[..., 0]  # [S, K, A, B]
         h = h * np.sqrt(state.gain.cpu().numpy())[..., None, None]
-        heard = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
+        receive_power = (np.abs(h) ** 2).sum(2) * np.abs(saved["p/0"].swapaxes(1, 2)) ** 2
         if honest:
-            heard = (saved["h/0"] * saved["p/0"]).real.swapaxes(1, 2) ** 2
-        total += (distance * CLIP) ** 2 * heard.max(2) / N
+            receive_power = (saved["h/0"] * saved["p/0"]).real.swapaxes(1, 2) ** 2
+        total += (distance * CLIP) ** 2 * receive_power.max(2) / N
     return np.asarray(np.sqrt(total.max(1)))
 
 
-@state_law("privacy: mu of what is sent", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
+@state_law("privacy: mu of the transmissions", f"{LIU}; sum_t (2 C g_kt)^2 / N, max_k")
 def _check_accounting(bench: Bench) -> Iterator[Check]:
-    """Compare dp_mu with the fades and transmit scalars of three rounds of two coherence blocks."""
+    """Compare dp_mu with that of the fades and transmit scalars of three rounds.
+
+    Each round has two coherence blocks.
+    """
     channel = {"antennas": ANTENNAS, "block_symbols": REALS // 2}
     for adversary in ("curious", "honest"):
         for adjacency, distance in (("replace", 2.0), ("add_remove", 1.0)):
@@ -138,8 +163,10 @@ def _check_accounting(bench: Bench) -> Iterator[Check]:
 
 
 def _run_attacker(rig: Rig, rounds: int, worst: np.ndarray, sign: float) -> np.ndarray:
-    """Return what an attacker makes of the estimates of all rounds, [S]: their weighted mean over
-    its standard deviation, where device `worst` [S] sends C, or -C, along one direction."""
+    """Compute an attacker's score [S]: the weighted mean of the estimates over its deviation.
+
+    Device `worst` [S] sends C, or -C, along one direction in all rounds.
+    """
     x = torch.zeros(rig.num_trials, rig.num_devices, REALS, dtype=rig.cohort.weight.dtype)
     direction = np.full(REALS, REALS**-0.5)
     x[torch.arange(rig.num_trials), torch.from_numpy(worst)] = torch.from_numpy(
@@ -162,8 +189,11 @@ def _run_attacker(rig: Rig, rounds: int, worst: np.ndarray, sign: float) -> np.n
 
 @state_law("privacy: an attacker is on the curve", f"{DONG}; N(0, 1) from N(mu, 1)", "T={}", (1, 4))
 def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
-    """Let the server tell whether the worst device sent one payload or its opposite, by the best
-    test of all that it gets, under Rayleigh fading: its score is N(mu/2, 1) or N(-mu/2, 1)."""
+    """Compare the score of the best test between a payload and its opposite with its law.
+
+    The test uses all signals of the worst device under Rayleigh fading. Its score is N(mu/2, 1) or
+    N(-mu/2, 1).
+    """
     trials = bench.scale_size(1024)
     probe = _build_rig(bench, trials)
     for round in range(rounds):
@@ -179,7 +209,7 @@ def _attack(bench: Bench, rounds: int) -> Iterator[Check]:
 
 @state_law("privacy: hits at 5 % false alarms", f"{DONG}; Phi(Phi^-1(0.05) + mu)")
 def _hits(bench: Bench) -> Iterator[Check]:
-    """Count hits of the same attack without fading, where all trials have one mu."""
+    """Count hits of the same attack without fading, with which all trials have one mu."""
     trials, rounds = bench.scale_size(4096), 3
     flat = {"name": "awgn", "snr_db": -14.0}
     worst = np.zeros(trials, np.int64)
@@ -197,8 +227,7 @@ def _hits(bench: Bench) -> Iterator[Check]:
     "privacy: a bound is kept", f"{LIU}; dp_mu <= mu(epsilon, delta)", "{}", ("even", "left")
 )
 def _check_bound(bench: Bench, split: str) -> Iterator[Check]:
-    """Bound dp_mu after all rounds by the mu of epsilon; at full power, what is left of the bound
-    is spent to the last."""
+    """Bound dp_mu after all rounds by the mu of epsilon, which full power reaches."""
     section = {"epsilon": 0.7, "split": split}
     bound = compute_mu(0.7, DELTA)
     for power in ("full", "gbma", "cotaf", {"name": "tci", "constraint": "peak"}):
@@ -215,8 +244,11 @@ def _check_bound(bench: Bench, split: str) -> Iterator[Check]:
 
 @state_law("privacy: all servers count", f"{LIU}; sum_c |h_ck|^2", "{}", ("curious", "honest"))
 def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
-    """Compare dp_mu of seven servers with the gains that reach all of them: without fading those
-    are known, honest servers have less by their phases; and with fading a bound is kept."""
+    """Compare dp_mu of seven servers with the gains to all of them.
+
+    Without fading the gains are known, and honest servers have less by their phases. With fading a
+    bound is kept.
+    """
     cells = {"name": "cells", "servers": 7, "cross_gain_db": -10.0}
     flat = {"name": "awgn", "snr_db": -14.0}
     section: dict[str, Any] = {"adversary": adversary}
@@ -239,17 +271,19 @@ def _servers(bench: Bench, adversary: str) -> Iterator[Check]:
 
 
 def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
-    """Hold the package's epsilon of a round against delta(epsilon), integrated; and that of a round
-    that all take part in against mu-GDP."""
+    """Compare the package's epsilon of a round with the integral delta(epsilon).
+
+    If all devices take part, it is compared with mu-GDP.
+    """
     x, step = np.linspace(-14.0, 14.0, 400_001, retstep=True)
     level = LEVELS - 1 - LEVELS_AN_OCTAVE
-    mu, nobody = get_level_mu(level), stats.norm.pdf(x)
+    mu, absent = get_level_mu(level), stats.norm.pdf(x)
     for replace in (True, False):
         epsilon = compute_sampled_epsilon(((level, 1),), probability, 1e-3, replace)
         half = mu / 2.0 if replace else mu
-        one = (1.0 - probability) * nobody + probability * stats.norm.pdf(x - half)
-        other = (1.0 - probability) * nobody
-        other = other + probability * (stats.norm.pdf(x + half) if replace else nobody)
+        one = (1.0 - probability) * absent + probability * stats.norm.pdf(x - half)
+        other = (1.0 - probability) * absent
+        other = other + probability * (stats.norm.pdf(x + half) if replace else absent)
         delta = max(
             integrate_delta(one, other, epsilon, float(step)),
             integrate_delta(other, one, epsilon, float(step)),
@@ -262,17 +296,17 @@ def _check_sampling(bench: Bench, probability: float) -> Iterator[Check]:
 
 
 def list_left_out() -> str:
-    """Say which laws are left out, and why; nothing if none is."""
+    """Return a note on the laws that are left out, and the reason; empty if none is."""
     if importlib.util.find_spec("dp_accounting") is not None:
         return ""
     return (
-        "not checked: 'privacy: sampled devices', which needs a package; pip install "
-        "'otafl[privacy]' would do"
+        "not checked: 'privacy: sampled devices', which needs a package; use pip install "
+        "'otafl[privacy]'"
     )
 
 
 def list_laws() -> Iterator[Law]:
-    """Give the laws of what needs a package, where it is there."""
+    """List the laws that need a package, if it is installed."""
     if importlib.util.find_spec("dp_accounting") is not None:
         source = "(1 - q) N(0, 1) + q N(mu, 1), one round"
         yield state_law("privacy: sampled devices", source, "q={:g}", (0.1, 0.6))(_check_sampling)
@@ -305,7 +339,7 @@ def _forgetful(real: Any) -> Any:
 
 
 def _mean_fade(real: Any) -> Any:
-    """The bound looks at the mean of the antennas."""
+    """Bound the mean over the antennas."""
 
     def limit(self: Any, slot: Any, *args: Any) -> Any:
         h = slot.h * slot.h.shape[2] ** -0.5
@@ -317,18 +351,18 @@ def _mean_fade(real: Any) -> Any:
 
 
 def _entry_by_entry(real: Any) -> Any:
-    """Reals clipped one by one, in the place of their norm."""
+    """Clip coordinates one by one, instead of their norm."""
     return lambda self, sent: dataclasses.replace(sent, x=sent.x.clamp(-self._clip, self._clip))
 
 
 def _always_to_the_norm(real: Any) -> Any:
-    """Payloads that are smaller than C scaled up to it."""
+    """Scale payloads smaller than C up to it."""
 
-    def clipped(self: Any, sent: Any) -> Any:
+    def clip_entries(self: Any, sent: Any) -> Any:
         norm = sent.x.norm(dim=1).clamp_min(1e-9)
         return dataclasses.replace(sent, x=sent.x * (self._clip / norm)[:, None])
 
-    return clipped
+    return clip_entries
 
 
 def _own_server(real: Any) -> Any:
@@ -351,7 +385,7 @@ MUTATIONS = build_mutations(
                 "all servers count",
                 "an attacker is on the curve",
                 "hits at 5 % false alarms",
-                "mu of what is sent",
+                "mu of the transmissions",
             },
             change_objects(f"{MODULE}:Privacy", _one_way),
         ),
@@ -360,12 +394,12 @@ MUTATIONS = build_mutations(
                 "all servers count",
                 "an attacker is on the curve",
                 "hits at 5 % false alarms",
-                "mu of what is sent",
+                "mu of the transmissions",
             },
             replace_by_value(f"{MODULE}:NOISE_VARIANCE", 1.0),
         ),
         "one antenna listens": (
-            {"a bound is kept", "mu of what is sent"},
+            {"a bound is kept", "mu of the transmissions"},
             replace_by(f"{MODULE}:Privacy.spend", _first_antenna),
         ),
         "one round counts": (
@@ -374,7 +408,7 @@ MUTATIONS = build_mutations(
                 "all servers count",
                 "an attacker is on the curve",
                 "hits at 5 % false alarms",
-                "mu of what is sent",
+                "mu of the transmissions",
             },
             replace_by(f"{MODULE}:Privacy.spend", _forgetful),
         ),

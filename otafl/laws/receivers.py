@@ -1,4 +1,4 @@
-"""Check the laws of receivers, which combine the server's antennas and scale what it receives."""
+"""Laws of receivers, which combine the server's antennas and scale the received signal."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ DEVICES = 5
 BUDGETS_DB = (0.0, -3.0, 2.0)
 RANDOM = 1000
 TIGHT = 0.02
-"""How far above the weakest device those are, of power, that count as weak, and how much of the
-combiner they may leave unexplained."""
+"""Relative power above the weakest device up to which a device counts as weak.
+
+It is also the largest norm of the combiner that such devices leave unexplained.
+"""
 
 INVERTED = "N / (K^2 eta) of inverted channels"
 BOUNDED = "|f| = 1, so |f^H h| <= |h|"
@@ -71,7 +73,7 @@ def _reach(rig: Rig) -> np.ndarray:
 
 
 def _weakest(reach: np.ndarray, combiner: np.ndarray) -> np.ndarray:
-    """Return min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
+    """Compute min_k P_k |f^H h_k|^2 [S, n] of unit f [n, A]."""
     return (np.abs(reach @ combiner.conj().T) ** 2).min(1)
 
 
@@ -87,7 +89,7 @@ def _random_combiners() -> np.ndarray:
     "receiver: noise is that of one antenna", INVERTED, "{}", registry.list_names("receiver")
 )
 def _noise(bench: Bench, name: str) -> Iterator[Check]:
-    """Compare the error of inverted channels with noise alone, N / (K^2 eta), as of one antenna."""
+    """Compare the error of inverted channels with the noise of one antenna, N / (K^2 eta)."""
     record = _build_rig(bench, name, "ci", trials=bench.scale_size(128)).record(4, 32)
     yield check_normal_errors(N / (DEVICES**2 * record.eta), record)
 
@@ -106,7 +108,7 @@ def _record(rig: Rig) -> Record:
 
 @state_law("receiver mrc: sum of channels", "Amiri, Duman, Gunduz 2021")
 def _mrc(bench: Bench) -> Iterator[Check]:
-    """Add up the scalar channels to |sum h|, as f = sum h / |sum h|."""
+    """Compare the sum of the scalar channels with |sum h|, because f = sum h / |sum h|."""
     rig = _build_rig(bench, "mrc")
     law = np.linalg.norm(_channel(rig).sum(1), axis=-1)
     yield check_ratios(_record(rig).h[0].sum(-1).real, law)
@@ -124,8 +126,11 @@ def _eigen(bench: Bench) -> Iterator[Check]:
 
 @state_law("receiver eigen: above random combiners", "largest eigenvalue; trace / A on average")
 def _eigen_above(bench: Bench) -> Iterator[Check]:
-    """Bound the received power by that with the best of 1,000 random combiners, in the state where
-    it is least above it, and compare the mean over random combiners with the trace over A."""
+    """Bound the received power from below by that of the best of 1,000 random combiners.
+
+    The state with the smallest difference counts. The mean over random combiners is the trace over
+    A.
+    """
     rig = _build_rig(bench, "eigen")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].sum(-1)
@@ -137,8 +142,11 @@ def _eigen_above(bench: Bench) -> Iterator[Check]:
 
 @state_law("receiver uniform_forcing: the weakest device", "Chen, Qin, Li 2018")
 def _uniform_forcing(bench: Bench) -> Iterator[Check]:
-    """Bound the weakest device's received power by that with the best of 1,000 random combiners and
-    with the first eigenvector, in the state where it is least above them."""
+    """Bound the weakest device's received power by those of other combiners.
+
+    They are the best of 1,000 random ones and the first eigenvector. The state with the smallest
+    difference counts.
+    """
     rig = _build_rig(bench, "uniform_forcing")
     record, reach = _record(rig), _reach(rig)
     ours = (record.budget * np.abs(record.h) ** 2)[0].min(-1)
@@ -151,20 +159,22 @@ def _uniform_forcing(bench: Bench) -> Iterator[Check]:
 
 @state_law("receiver uniform_forcing: optimality", "Karush, Kuhn, Tucker; f = sum l_k a_k a_k^H f")
 def _optimal(bench: Bench) -> Iterator[Check]:
-    """Fit f by a_k a_k^H f, a_k = sqrt(P_k) h_k, of the devices received as weakly as the weakest,
-    with weights of at least 0, and bound the norm that is left of unit f in the worst state. At an
-    optimum of the least |f|^2 with all |f^H a_k|^2 >= 1 nothing is left."""
+    """Fit f by a_k a_k^H f, a_k = sqrt(P_k) h_k, of the weakest devices with weights of at least 0.
+
+    The norm of the remainder of unit f is bounded in the worst state. At an optimum of the least
+    |f|^2 with all |f^H a_k|^2 >= 1, the remainder is 0.
+    """
     for antennas in (2, ANTENNAS):
         rig = _build_rig(bench, "uniform_forcing", antennas=antennas)
         record, reach = _record(rig), _reach(rig)
         arrives = record.h[0] * np.sqrt(record.budget[0])  # f^H a_k
-        rest = [_unexplained(*one) for one in zip(reach, arrives, strict=True)]
+        rest = [_compute_residual(*one) for one in zip(reach, arrives, strict=True)]
         yield check_at_most(TIGHT, max(rest), case=f"{antennas} antennas")
 
 
-def _unexplained(reach: np.ndarray, arrives: np.ndarray) -> float:
-    """Return the norm that the weakest devices leave of f, from a_k [K, A] and f^H a_k [K]."""
-    f = np.linalg.pinv(reach.conj()) @ arrives.conj()  # in the span of a, where it is
+def _compute_residual(reach: np.ndarray, arrives: np.ndarray) -> float:
+    """Return the norm of f that the weakest devices leave, from a_k [K, A] and f^H a_k [K]."""
+    f = np.linalg.pinv(reach.conj()) @ arrives.conj()  # f is in the span of a
     power = np.abs(arrives) ** 2
     tight = power <= power.min() * (1.0 + TIGHT)
     pulls = reach[tight] * arrives[tight, None].conj()  # a_k a_k^H f
@@ -186,8 +196,7 @@ def _one_antenna(bench: Bench) -> Iterator[Check]:
 
 @state_law("receiver: MMSE scaling", MMSE, "{}", registry.list_names("power"))
 def _mmse(bench: Bench, power: str) -> Iterator[Check]:
-    """Compare sqrt(eta) with (N + sum m a^2) / sum m a of arriving amplitudes a, for every policy's
-    p."""
+    """Compare sqrt(eta) with (N + sum m a^2) / sum m a of amplitudes a, for every policy's p."""
     record = _build_rig(bench, {"name": "auto", "scale": "mmse"}, build_settings(power), 1).record(
         4, 8
     )
@@ -202,7 +211,7 @@ def _mmse(bench: Bench, power: str) -> Iterator[Check]:
 
 
 def _last_eigenvector(real: Any) -> Any:
-    """The eigenvector that receives the least power of the devices."""
+    """Return the eigenvector with the least received power."""
 
     def first(reach: Any) -> Any:
         products = reach.mT @ reach.conj()
@@ -216,7 +225,7 @@ def _drop_budgets(real: Any) -> Any:
 
 
 def _of_the_first_device(real: Any) -> Any:
-    """The channel of one device for the sum of all."""
+    """Use the channel of one device instead of the sum of all."""
     return lambda self, h, sends, budget: normalise_combiner(h[:, :, 0])
 
 

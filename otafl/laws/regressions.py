@@ -78,8 +78,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Course:
-    """A problem, and its models: models [R, S, P] after each round, personal [S, K, P] at the
-    end."""
+    """A problem and the models of a run.
+
+    models: [R, S, P] after each round. personal: [S, K, P] at the end.
+    """
 
     problem: Problem
     models: np.ndarray
@@ -185,8 +187,11 @@ def _stationary_risk(bench: Bench, gamma: float) -> Iterator[Check]:
 
 @state_law("regression: noise floor", GBMA, "K={0[0]}, gamma={0[1]}", ((5, 30), (5, 120), (10, 30)))
 def _noise_floor(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
-    """Compare the floor without fading with (N / E K^2) sum_i lambda_i / (2 (1 - (1 - b
-    lambda_i)^2)), which depends on the devices by K alone, as the mean Hessian is prescribed."""
+    """Compare the floor without fading with a closed form of the eigenvalues of H.
+
+    It is (N / E K^2) sum_i lambda_i / (2 (1 - (1 - b lambda_i)^2)). The mean Hessian is prescribed,
+    so the floor depends on the devices only by their number.
+    """
     devices, gamma = case
     course = run_course(bench, 120, bench.scale_size(240), devices, **_link("awgn", gamma))
     values = np.geomspace(1.0, 1.0 / 3.0, FEATURES)
@@ -196,8 +201,11 @@ def _noise_floor(bench: Bench, case: tuple[int, float]) -> Iterator[Check]:
 
 @state_law("regression: fading floor", GBMA, "K={}", (5, 20))
 def _fading_floor(bench: Bench, devices: int) -> Iterator[Check]:
-    """Compare the floor without noise with its leading order (b / mu)^2 v_h mean_k |g_k|^2 / K in
-    each direction, up to the order after it; it is 0 if the devices share the optimum."""
+    """Compare the floor without noise with its leading order, 1/K.
+
+    The leading order of S is (b / mu)^2 v_h mean_k |g_k|^2 / K in each direction. The floor is 0 if
+    the devices share the optimum.
+    """
     course = run_course(bench, 140, bench.scale_size(240), devices, **_link("rayleigh", 1e9))
     problem = course.problem
     values, turn = np.linalg.eigh(problem.hessian)
@@ -333,8 +341,10 @@ def _run_precoded(bench: Bench) -> Course:
 
 @state_law("regression: precoding", COTAF)
 def _precoding(bench: Bench) -> Iterator[Check]:
-    """Compare the risk at four times the rounds: a quarter with a precoding that follows the
-    updates' power, and no less than before without, where the noise stays."""
+    """Compare the risk at four times the rounds, with and without precoding.
+
+    It is a quarter with a precoding that follows the updates' power. Without, the noise stays.
+    """
     trials = bench.scale_size(TRIALS)
     yield _falls(_run_precoded(bench), "with precoding")
     plain = run_course(bench, ROUNDS, trials, algorithm=FALLING, **_link("awgn", 100.0))
@@ -343,8 +353,10 @@ def _precoding(bench: Bench) -> Iterator[Check]:
 
 @state_law("regression: whole models", WEI_SHEN)
 def _whole_models(bench: Bench) -> Iterator[Check]:
-    """Compare increments at a constant SNR with whole models, sent up and down, at a constant one
-    and at one that grows as t^2."""
+    """Compare increments with whole models, which devices and server send.
+
+    Increments need a constant SNR, and whole models one that grows as t^2.
+    """
     trials, models = bench.scale_size(TRIALS), FALLING | {"sends": "model"}
     yield _falls(_run_precoded(bench), "increments")
     for growth, check in ((0.0, _stays), (2.0, _falls)):
@@ -358,7 +370,7 @@ def _whole_models(bench: Bench) -> Iterator[Check]:
 
 
 def _fixed_power(real: Any) -> Any:
-    """A precoding that does not follow the updates."""
+    """Return a precoding that does not follow the updates."""
     return lambda link, reference: torch.full_like(real(link, reference), 100.0)
 
 

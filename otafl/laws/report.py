@@ -1,4 +1,4 @@
-"""Show what came of the laws, as a table for the terminal and as rows for files."""
+"""Results of the laws, as a table for the terminal and as rows for files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ COLUMNS = ("law", "source", "case", "expected", "measured", "low", "high", "pass
 
 
 def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Print a line a law, with the case nearest to the end of its interval, or every case that
-    failed.
+    """Print a line for each law, and the reasons why laws could not be checked.
 
-    Why laws could not be checked follows.
+    The line has the case nearest to the end of its interval. If cases failed, each has a line.
     """
     table = Table(box=None, pad_edge=False)
     table.add_column("law", overflow="fold")
@@ -53,7 +52,7 @@ def print_table(outcomes: Sequence[Outcome], console: Console) -> None:
 
 
 def format_summary(outcomes: Sequence[Outcome]) -> str:
-    """Say in one sentence how many passed, and how likely false alarms are."""
+    """Return one sentence with the number of laws that hold, and the false-alarm level."""
     count = sum(len(outcome.checks) for outcome in outcomes)
     failed = sum(not outcome.is_passed for outcome in outcomes)
     result = f"{failed} of {len(outcomes)} laws failed" if failed else f"{len(outcomes)} laws hold"
@@ -64,12 +63,12 @@ def format_summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def write_json(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write a list of objects, one a check; numbers that are not finite are null."""
+    """Write a list of objects, one for each check; numbers that are not finite are null."""
     write_text(path, json.dumps(build_rows(outcomes), indent=1) + "\n")
 
 
 def write_checks(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write a line a check as CSV."""
+    """Write a line for each check as CSV."""
     write_csv(path, COLUMNS, ([row.get(name) for name in COLUMNS] for row in build_rows(outcomes)))
 
 
@@ -90,10 +89,12 @@ def build_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def _to_finite(value: float) -> float | None:
+    """Return a number, None if it is not finite."""
     return float(value) if abs(value) < float("inf") else None
 
 
 def _format_numbers(check: Check) -> tuple[str, str, str]:
+    """Format the expected value, the measured value and the interval."""
     below, above = check.expected - check.low, check.high - check.expected
     interval = f"{_format_short(check.low)} .. {_format_short(check.high)}"
     if abs(above - below) <= 1e-3 * abs(above):
@@ -106,4 +107,5 @@ def _format_numbers(check: Check) -> tuple[str, str, str]:
 
 
 def _format_short(value: float) -> str:
+    """Format a number with four digits."""
     return f"{value:.4g}"

@@ -1,9 +1,8 @@
-"""Write the formulas of power control down a second time, in NumPy and independent of
-`otafl.power`.
+"""Reference formulas of power control, in NumPy and independent of `otafl.power`.
 
 For each policy they give the gains c and the receive scaling eta that it should choose, from the
-channels alone. Optima are where a derivative crosses zero, found by bisection, where the policies
-solve for them.
+channels alone. Optima that the policies solve for are found here by bisection, as the zero of a
+derivative.
 
 K devices send symbols of mean power m_k over gains g_k = |h_k|^2 with budgets P_k on |p_k|^2 m_k,
 q_k = P_k g_k / m_k, N is the noise variance of one received real, and
@@ -22,16 +21,27 @@ import numpy as np
 from scipy import special, stats
 
 BISECTIONS = 60
-"""So many halvings find a zero to rounding."""
+"""Number of bisections that find a zero to rounding."""
 
 
 @dataclass(frozen=True)
 class States:
-    """Hold fading states.
+    """Fading states.
 
-    h: [T, K] complex scalar channels; m, budget, gain: [T, K], gain the large-scale one; noise:
-    [T]. antennas: A. config: the policy's settings. linear: whether the mean of the gains is to be
-    one, or that of their squares.
+    Parameters
+    ----------
+    h : ndarray, complex128 [T, K]
+        Scalar channels.
+    m, budget, gain : ndarray, float64 [T, K]
+        Symbol powers, power budgets and large-scale gains.
+    noise : ndarray, float64 [T]
+        Noise variance.
+    antennas : int
+        Number of antennas A.
+    config : PowerPolicy
+        Settings of the policy.
+    linear : bool
+        Whether the mean of the gains is to be one, or otherwise that of their squares.
     """
 
     h: np.ndarray
@@ -45,13 +55,23 @@ class States:
 
     @property
     def root_q(self) -> np.ndarray:
-        """Return sqrt(q_k)."""
+        """Amplitudes sqrt(q_k)."""
         return np.abs(self.h) * np.sqrt(self.budget / self.m)
 
 
 @dataclass(frozen=True)
 class Scalars:
-    """Hold c [T, K], 0 of silent devices; eta [T]; active [T, K] bool."""
+    """Gains and receive scaling.
+
+    Parameters
+    ----------
+    c : ndarray, float64 [T, K]
+        Effective gains, 0 for silent devices.
+    eta : ndarray, float64 [T]
+        Receive scaling.
+    active : ndarray, bool [T, K]
+        Mask of the devices that transmit.
+    """
 
     c: np.ndarray
     eta: np.ndarray
@@ -62,9 +82,21 @@ Rule = Callable[[States], Scalars]
 
 
 def compute_error(scalars: Scalars, m: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Return the mean squared error [T] of a real about the mean over the K_a devices on air.
+    """Compute the mean squared error per coordinate, about the mean over the active devices.
 
-    Symbols are independent. It is infinite where all are silent.
+    Parameters
+    ----------
+    scalars : Scalars
+        Gains c, receive scaling eta and active devices.
+    m : ndarray, [T, K]
+        Symbol powers of independent symbols.
+    noise : ndarray, [T]
+        Noise variance N.
+
+    Returns
+    -------
+    ndarray, [T]
+        MSE of the module's equation for the K_a active devices, infinite if all are silent.
     """
     on_air = scalars.active.sum(1)
     total = (m * (scalars.c - 1.0) ** 2 * scalars.active).sum(1) + noise / scalars.eta
@@ -76,19 +108,19 @@ def _build_scalars(c: np.ndarray, eta: np.ndarray) -> Scalars:
 
 
 def _least_error(root_q: np.ndarray, states: States) -> Scalars:
-    """Receive devices that arrive with sqrt(q_k) by the scaling of least error."""
+    """Compute the receive scaling of least error for devices that arrive with sqrt(q_k)."""
     energy = (states.m * root_q**2).sum(1) + states.noise
     root = energy / (states.m * root_q).sum(1)
     return _build_scalars(root_q / root[:, None], root**2)
 
 
 def full_reference(states: States) -> Scalars:
-    """Send |p_k| = sqrt(P_k / m_k) and receive by sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
+    """Transmit |p_k| = sqrt(P_k / m_k) and receive by sqrt(eta) = (N + sum m q) / sum m sqrt(q)."""
     return _least_error(states.root_q, states)
 
 
 def open_loop(states: States) -> Scalars:
-    """Send with power min(P_k, P_0 / gain_k^alpha), and receive by the scaling of least error."""
+    """Transmit with power min(P_k, P_0 / gain_k^alpha), and receive with the least error."""
     target = 10.0 ** (states.config.p0_db / 10.0) * states.gain**-states.config.alpha
     power = np.minimum(states.budget, target)
     return _least_error(np.abs(states.h) * np.sqrt(power / states.m), states)
@@ -100,13 +132,13 @@ def ci_reference(states: States) -> Scalars:
 
 
 def genie_reference(states: States) -> Scalars:
-    """Make c_k = 1 at the received power of the average device."""
+    """Set c_k = 1 at the received power of the average device."""
     received = (states.budget * np.abs(states.h) ** 2).mean(1)
     return _build_scalars(np.ones_like(states.m), received / states.m.mean(1))
 
 
 def tci_reference(states: States) -> Scalars:
-    """Invert to c_k = 1 where g_k >= g_th, which is over the mean large-scale gain if `relative`.
+    """Invert to c_k = 1 if g_k >= g_th, which is relative to the mean gain with `relative`.
 
     rho follows from E1(g_th / beta), with the largest m_k at its budget, or from g_th itself for a
     budget on the peak.
@@ -121,8 +153,10 @@ def tci_reference(states: States) -> Scalars:
 
 
 def cotaf_reference(states: States) -> Scalars:
-    """Invert to c_k = 1 where |h_k| >= h_min, which is over the root of the mean large-scale gain
-    if `relative`; eta = alpha h_min^2, alpha = min_k P_k / m_k."""
+    """Invert to c_k = 1 if |h_k| >= h_min; eta = alpha h_min^2, alpha = min_k P_k / m_k.
+
+    With `relative`, h_min is relative to the root of the mean large-scale gain.
+    """
     least = states.config.h_min * np.sqrt(_reference(states))
     active = np.abs(states.h) >= least
     eta = (states.budget / states.m).min(1) * least[:, 0] ** 2
@@ -130,13 +164,13 @@ def cotaf_reference(states: States) -> Scalars:
 
 
 def _reference(states: States) -> np.ndarray:
-    """Return the gain [T, 1] that a threshold is over."""
+    """Return the gain [T, 1] to which a threshold is relative."""
     mean = states.gain.mean(1, keepdims=True)
     return mean if states.config.relative else np.ones_like(mean)
 
 
 def gbma_reference(states: States) -> Scalars:
-    """Send |p_k| = sqrt(E), E = min_k P_k / m_k.
+    """Transmit |p_k| = sqrt(E), E = min_k P_k / m_k.
 
     sqrt(eta) = sqrt(E) E|h|, with E|h| = sqrt(pi beta) / 2, or sqrt(E E|h|^2).
     """
@@ -146,7 +180,7 @@ def gbma_reference(states: States) -> Scalars:
 
 
 def blind_reference(states: States) -> Scalars:
-    """Send one real amplitude sqrt(E) from all.
+    """Transmit one real amplitude sqrt(E) from all devices.
 
     sqrt(eta) = A beta sqrt(E) / |sum_k h_ka| over the antennas, which is sum_k f^H h_k.
     """
@@ -172,8 +206,8 @@ def cao_static_reference(states: States) -> Scalars:
 def smcv_reference(states: States) -> Scalars:
     """Minimise beta sum d^2 + (sum d)^2 + (1 + beta) N / eta, d = sqrt(m) (c - 1), same bounds.
 
-    Given eta, uncapped devices share d = -sum d / beta, and the others' bounds have the slope beta
-    d + sum d.
+    Given eta, devices below their bounds share d = -sum d / beta. The bounds of the others have the
+    slope beta d + sum d.
     """
     reach, root_m, beta = states.root_q, np.sqrt(states.m), states.config.variation
 
@@ -193,7 +227,7 @@ def smcv_reference(states: States) -> Scalars:
 
 
 def smcv_objective(d: np.ndarray, noise: np.ndarray, beta: float) -> np.ndarray:
-    """Return the objective [T] of deviations d [T, K] and N / eta [T]."""
+    """Compute the objective [T] of deviations d [T, K] and N / eta [T]."""
     return beta * (d**2).sum(1) + d.sum(1) ** 2 + (1.0 + beta) * noise
 
 
@@ -213,14 +247,14 @@ RULES: Mapping[str, Rule] = {
     rule.__name__.removesuffix("_reference"): rule for rule in _WRITTEN
 } | {
     "multi_antenna_ci": ci_reference,
-    "none": genie_reference,
+    "genie": genie_reference,
 }
 
 
 def _find_zero(
     rising: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Find where a function of [T], rising in each, crosses zero from low to high."""
+    """Find the zero of a function of [T], increasing in each element, between low and high."""
     for _ in range(BISECTIONS):
         middle = (low + high) / 2.0
         above = rising(middle) > 0
@@ -229,21 +263,67 @@ def _find_zero(
 
 
 def wrong_vote_probability(right: float, wrong: float, antennas: int) -> float:
-    """Return the chance that the sum of A exponential energies of mean `wrong` is above that of
-    mean `right`: I_x(A, A), x = wrong / (right + wrong)."""
+    r"""Compute the probability that a majority vote by energy is wrong.
+
+    Parameters
+    ----------
+    right, wrong : float
+        Mean energies of the right and the wrong channel use.
+    antennas : int
+        Number of antennas A.
+
+    Returns
+    -------
+    float
+        Probability that A exponential energies of mean `wrong` exceed those of mean `right`.
+
+    Notes
+    -----
+    .. math:: I_x(A, A), \qquad x = \mathrm{wrong} / (\mathrm{right} + \mathrm{wrong})
+
+    with the regularised incomplete beta function I.
+    """
     return float(stats.beta.cdf(wrong / (right + wrong), antennas, antennas))
 
 
 def energy_variance(x: np.ndarray, a: float, antennas: int) -> float:
-    """Return the variance of (e+ - e-) / (a A) under Rayleigh fading with noise of energy one, for
-    what devices send [K]."""
+    """Compute the variance of an energy difference under Rayleigh fading.
+
+    Parameters
+    ----------
+    x : ndarray, [K]
+        Values of the devices.
+    a : float
+        Energy of a value of one.
+    antennas : int
+        Number of antennas A.
+
+    Returns
+    -------
+    float
+        Variance of (e+ - e-) / (a A), with noise of energy one.
+    """
     plus, minus = np.maximum(x, 0.0).sum(), np.maximum(-x, 0.0).sum()
     return float(((a * plus + 1.0) ** 2 + (a * minus + 1.0) ** 2) / (a**2 * antennas))
 
 
 def energy_variance_given(x: np.ndarray, a: float, h: np.ndarray) -> np.ndarray:
-    """Return the variance of (e+ - e-) / a with one antenna given the channels' powers h [S, K],
-    random phases and noise of energy one."""
+    """Compute the variance of an energy difference given the channels.
+
+    Parameters
+    ----------
+    x : ndarray, [K]
+        Values of the devices.
+    a : float
+        Energy of a value of one.
+    h : ndarray, [S, K]
+        Powers of the channels to one antenna.
+
+    Returns
+    -------
+    ndarray, [S]
+        Variance of (e+ - e-) / a, with random phases and noise of energy one.
+    """
     total = np.zeros(len(h))
     for part in (np.maximum(x, 0.0), np.maximum(-x, 0.0)):
         total = total + ((a * h * part).sum(1) + 1.0) ** 2 - ((a * h * part) ** 2).sum(1)

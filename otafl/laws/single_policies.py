@@ -1,4 +1,4 @@
-"""Check what single power policies promise over fading."""
+"""Laws of single power policies over fading."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ CAO = "Cao, Zhu, Xu, Huang 2020"
 SERY = "Sery and Cohen 2020"
 
 ERROR = 0.25
-"""Variance of what estimates are off."""
+"""Variance of the error of estimates."""
 
 GBMA_MEAN = {"amplitude": 1.0, "energy": math.sqrt(math.pi) / 2.0}
-"""The mean gain by `gain_target`."""
+"""Mean gain by `gain_target`."""
 
 EACH_THRESHOLD = ("g_th={:g}", (0.1, 0.5))
 """Case and values of the laws over the threshold of truncated inversion."""
@@ -49,7 +49,7 @@ EACH_THRESHOLD = ("g_th={:g}", (0.1, 0.5))
 
 @functools.lru_cache(maxsize=16)
 def _rayleigh(bench: Bench, devices: int, policy: str, **keys: Any) -> Record:
-    """Measure a policy with keys of its section changed, and equal symbol powers of one."""
+    """Record a policy with some keys of its section, and equal symbol powers of one."""
     point = {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": {"name": policy} | keys}
     return bench.build_rig(devices, 32, point).record(bench.scale_size(64), 16, 1.0)
 
@@ -76,8 +76,10 @@ def _gbma_variance(bench: Bench, target: str) -> Iterator[Check]:
 
 @state_law("power gbma: error over fading", f"{SERY}; FedRLR eq. 29", "K={}", COUNTS)
 def _gbma_error(bench: Bench, devices: int) -> Iterator[Check]:
-    """Compare the error about the mean with (1/(K mu^2)) [1 - pi/4 + N / (K E)], of symbols of unit
-    power, over fading."""
+    """Compare the error about the mean with (1/(K mu^2)) [1 - pi/4 + N / (K E)], over fading.
+
+    The symbols have unit power.
+    """
     law = (1.0 - math.pi / 4.0 + 0.5 / (devices * 10.0)) / devices / (math.pi / 4.0)
     yield check_mean(law, _rayleigh(bench, devices, "gbma").error)
 
@@ -96,7 +98,7 @@ def _tci_power(bench: Bench, threshold: float) -> Iterator[Check]:
 
 @functools.lru_cache(maxsize=4)
 def _record_estimated(bench: Bench, threshold: float) -> Record:
-    """Measure truncated inversion by estimates with errors, of devices with unequal symbols."""
+    """Record truncated inversion with errors of estimates, for devices with unequal symbols."""
     channel = {"name": "rayleigh", "snr_db": 10.0}
     csi = {"name": "error", "variance": ERROR}
     power = {"name": "tci", "threshold": threshold}
@@ -132,8 +134,10 @@ def _tci_scale(bench: Bench, threshold: float) -> Iterator[Check]:
 
 @state_law("power cotaf: noise falls with updates", "Sery et al. 2021, eq. 8-10")
 def _cotaf_noise(bench: Bench) -> Iterator[Check]:
-    """Compare the noise with N / (K_a^2 alpha h_min^2), alpha = P / m: it is a quarter for updates
-    of half the size."""
+    """Compare the noise with N / (K_a^2 alpha h_min^2), alpha = P / m.
+
+    It is a quarter for updates of half the size.
+    """
     rig = bench.build_rig(
         10, 16, {"channel": {"name": "rayleigh", "snr_db": 10.0}, "power": "cotaf"}
     )
@@ -145,8 +149,7 @@ def _cotaf_noise(bench: Bench) -> Iterator[Check]:
 
 @state_law("power blind: error falls as 1/A", f"{AMIRI}, eq. 12", "A={}", (1, 4, 16, 64))
 def _blind(bench: Bench, antennas: int) -> Iterator[Check]:
-    """Compare the error with [(K + 1)/2 + 1/(2 P)] / (K A), unit symbols, P over sigma^2; it falls
-    as 1/A."""
+    """Compare the error with [(K + 1)/2 + 1/(2 P)] / (K A), unit symbols, P over sigma^2."""
     devices = 8
     channel = {"name": "rayleigh", "snr_db": 3.0, "antennas": antennas}
     rig = bench.build_rig(devices, 32, {"channel": channel, "power": "blind"})
@@ -156,8 +159,11 @@ def _blind(bench: Bench, antennas: int) -> Iterator[Check]:
 
 @state_law("power blind: scaling by the large-scale gain", f"{AMIRI}, eq. 12")
 def _blind_gain(bench: Bench) -> Iterator[Check]:
-    """Compare sqrt(eta) in a cell, where gains differ, with A beta sqrt(E) / |sum_k h_k| over the
-    antennas, beta the mean gain and E the least budget over symbol power of who sends."""
+    """Compare sqrt(eta) in a cell, where gains differ, with A beta sqrt(E) / |sum_k h_k|.
+
+    The norm is over the antennas, beta is the mean gain, and E the least budget over symbol power
+    of the transmitters.
+    """
     antennas, senders = 4, (0, 2, 3, 6)
     channel = {"name": "umi", "subcarrier_groups": 1, "antennas": antennas}
     point = {"channel": channel, "power": "blind"}
@@ -173,7 +179,7 @@ def _blind_gain(bench: Bench) -> Iterator[Check]:
 
 @state_law("power gbma: budget of the mean device", "FedRLR; mean of |p|^2 m / P = 1")
 def _mean_device(bench: Bench) -> Iterator[Check]:
-    """Take the mean over who sends, of whom there are fewer than devices."""
+    """Average over the transmitters, which are fewer than the devices."""
     channel = {"name": "rayleigh", "snr_db": 10.0, "device_budget_db": (0.0, -3.0, 2.0)}
     point = {"channel": channel, "power": {"name": "gbma", "reference": "mean"}}
     record = bench.build_rig(8, 4, point, senders=(0, 2, 3, 6)).record(4, 16)
@@ -183,7 +189,7 @@ def _mean_device(bench: Bench) -> Iterator[Check]:
 
 @state_law("power gbma: power of gamma", "FedRLR; |p|^2 = gamma, K gamma of a factor of a product")
 def _gamma(bench: Bench) -> Iterator[Check]:
-    """Send as much as gamma says from four of eight devices, whatever the budget."""
+    """Check the power of four of eight devices against gamma, whatever the budget."""
     point = {"power": {"name": "gbma", "gamma": 0.3}}
     rig = bench.build_rig(8, 4, point, senders=(0, 2, 3, 6))
     for weighting, law in (("mean", 0.3), ("none", 4 * 0.3)):
@@ -194,7 +200,7 @@ def _gamma(bench: Bench) -> Iterator[Check]:
 
 PLANNED = 512
 MOST_POWER = PLANNED / 16.0
-"""Over the budget: that of a state that came up 16 times among those planned on."""
+"""Largest power over the budget: that of a state that is 16 times among the planned ones."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -206,7 +212,7 @@ def _average(bench: Bench) -> Record:
 
 
 def _multiplier(record: Record) -> np.ndarray:
-    """Return lambda_k [R, S, K] of sqrt(eta) |h| / (g + eta lambda) = |p|; nan where silent."""
+    """Solve sqrt(eta) |h| / (g + eta lambda) = |p| for lambda_k [R, S, K], nan if silent."""
     size, eta = np.abs(record.h), record.eta[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         found = (np.sqrt(eta) * size / np.abs(record.p) - size**2) / eta
@@ -214,8 +220,10 @@ def _multiplier(record: Record) -> np.ndarray:
 
 
 def _find_capped(record: Record) -> np.ndarray:
-    """Return the states so rare that the plan holds a device to its largest power, where the closed
-    form is left, [R, S] bool."""
+    """Return the mask [R, S] of rare states in which a device is at its largest power.
+
+    The closed form does not hold there.
+    """
     held: np.ndarray = (record.power / record.budget > 0.999 * MOST_POWER).any(-1)
     return held
 
@@ -224,7 +232,7 @@ def _find_capped(record: Record) -> np.ndarray:
     "power cao_average: regularised inversion", f"{CAO}, |p| = sqrt(eta)|h| / (g + eta lambda)"
 )
 def _average_form(bench: Bench) -> Iterator[Check]:
-    """Find one multiplier a device that explains its transmit scalars in all states."""
+    """Check that one multiplier per device explains its transmit scalars in all states."""
     record = _average(bench)
     found = np.where(_find_capped(record)[..., None], np.nan, _multiplier(record))
     spread = (np.nanmax(found, 0) - np.nanmin(found, 0)) / np.nanmax(found, 0)
@@ -243,8 +251,10 @@ def _average_root(bench: Bench) -> Iterator[Check]:
 
 @state_law("power cao_average: average power", f"{CAO}, budget met with equality")
 def _average_budget(bench: Bench) -> Iterator[Check]:
-    """Compare the mean power of each kind of device with its budget; the states planned on are a
-    sample too, and trials have plans of their own."""
+    """Compare the mean power of each kind of device with its budget.
+
+    The planned states are a sample too, and each trial has its own plan.
+    """
     record = _average(bench)
     used = (record.power / record.budget).mean(0)
     for kind, name in enumerate(("full budget", "a quarter of it")):
@@ -262,7 +272,7 @@ def _half_the_antennas(real: Any) -> Any:
 
 
 def _louder_plan(real: Any) -> Any:
-    """Three times the power where some devices do not transmit."""
+    """Transmit with three times the power if some devices do not transmit."""
 
     def coefficients(self: Any, state: Any, link: Any) -> Any:
         state, made = real(self, state, link)
@@ -273,7 +283,7 @@ def _louder_plan(real: Any) -> Any:
 
 
 def _louder(real: Any) -> Any:
-    """Amplitudes that the receive scaling does not know of."""
+    """Increase amplitudes without the receive scaling."""
     return lambda root_eta, link: 1.01 * real(root_eta, link)
 
 
@@ -283,7 +293,7 @@ MUTATIONS = (
         {
             "inversion to another gain": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "exact mean without noise",
                     "path loss",
                     "power within its budget",
@@ -298,7 +308,7 @@ MUTATIONS = (
         {
             "the mean gain left out": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "error over fading",
                     "mean gain over fading",
@@ -315,7 +325,7 @@ MUTATIONS = (
         {
             "half of E1": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "long-term power",
                     "long-term power by estimates",
@@ -327,7 +337,7 @@ MUTATIONS = (
             ),
             "twice the threshold": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "path loss",
                     "scalars as on the formula sheet",
@@ -344,7 +354,7 @@ MUTATIONS = (
         {
             "power of the updates for its root": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error given the channel",
                     "noise falls with updates",
                     "path loss",
@@ -362,7 +372,7 @@ MUTATIONS = (
         {
             "half the antennas": (
                 {
-                    "K is that of who sends",
+                    "K counts the transmitters",
                     "error falls as 1/A",
                     "error given the channel",
                     "path loss",

@@ -1,6 +1,6 @@
-"""Check the laws of random numbers and of stacking.
+"""Laws of random numbers and of stacking.
 
-A result is a function of its seed and its trial, and of nothing that it is computed with.
+A result is a function of its seed and its trial. It does not depend on what it is computed with.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POINT = {
 
 
 def _estimates(rig: Rig, rounds: range) -> torch.Tensor:
-    """Return the estimates [R, S, P] of so many rounds."""
+    """Return the estimates [R, S, P] of several rounds."""
     sent = [rig.send(rig.draw_symbols(20, round), round)[0] for round in rounds]
     return torch.stack(sent)
 
@@ -52,7 +52,7 @@ def _compare_batched(bench: Bench, power: str) -> Iterator[Check]:
 
 @state_law("streams: rounds do not depend on those before", "counter-based streams")
 def _compare_rounds(bench: Bench) -> Iterator[Check]:
-    """Compare round 70 after the 70 before it with round 70 at once."""
+    """Compare round 70 after the 70 rounds before it with round 70 alone."""
     one = _estimates(bench.build_rig(5, 2, POINT), range(71))[-1]
     other = _estimates(bench.build_rig(5, 2, POINT), range(70, 71))[-1]
     yield check_exact(0.0, float((one - other).abs().max()), 0.0)
@@ -60,14 +60,14 @@ def _compare_rounds(bench: Bench) -> Iterator[Check]:
 
 @state_law("streams: devices do not depend on how many", "counter-based streams")
 def _compare_devices(bench: Bench) -> Iterator[Check]:
-    """Compare the fading of the first 5 of 5 devices with that of the first 5 of 50."""
+    """Compare the fading of 5 devices with that of the first 5 of 50."""
     few, many = (bench.build_rig(count, 2, POINT).draw_fading(3) for count in (5, 50))
     yield check_exact(0.0, float(np.abs(few - many[:, :, :5]).max()), 0.0)
 
 
 @state_law("streams: independence", "mean products")
 def _independence(bench: Bench) -> Iterator[Check]:
-    """Take mean products of standard normal numbers."""
+    """Compute mean products of standard normal numbers."""
     streams = Streams([0, 0, 1], [0, 1, 0], bench.torch_device, torch.float64)
     count = bench.scale_size(400_000)
     one = streams.draw_normal(CONFORMANCE, 0, (count,))
@@ -93,7 +93,7 @@ def _global_generator(real: Any) -> Any:
 
 
 def _one_after_the_other(real: Any) -> Any:
-    """Noise of the draws so far, not of the round."""
+    """Draw noise by the number of draws so far, not by the round."""
 
     def normal(self: Any, purpose: str, round: int, shape: tuple[int, ...]) -> Any:
         self.calls = getattr(self, "calls", -1) + 1
@@ -103,7 +103,7 @@ def _one_after_the_other(real: Any) -> Any:
 
 
 def _by_the_last_device(real: Any) -> Any:
-    """Fading in the order of the last device."""
+    """Order the fading by the last device."""
     return lambda self, *rest: real(self, *rest).flip(2)
 
 

@@ -1,4 +1,4 @@
-"""Collect all laws, and run them."""
+"""Collection of all laws, and its run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ NAMES = (
     "channels flat_fading cells moving_cells antennas surfaces csi policies single_policies "
     "average_budgets pre_scalers impairments receivers transports types waveforms topologies "
     "co_channel noncoherent packets downlinks codecs message_passing streams generator "
-    "minibatches privacy clocks faults linear_coding regressions language"
+    "minibatches privacy clocks faults robust linear_coding regressions language"
 )
 MODULES = [importlib.import_module(f"otafl.laws.{name}") for name in NAMES.split()]
-"""The modules that state laws: each as a value, those of several components by `each()`."""
+"""Modules that state laws, as values, or by `list_laws()` for those of several components."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Hold a law's checks, at least one; none where it could not be checked, and then why
-    (`fault`).
+    """Outcome of a law: at least one check, or the reason why it could not be checked.
+
+    Parameters
+    ----------
+    law : Law
+        The law.
+    checks : tuple of Check
+        Its checks.
+    fault : str
+        Reason without checks, otherwise empty.
     """
 
     law: Law
@@ -33,18 +41,32 @@ class Outcome:
 
     @property
     def is_passed(self) -> bool:
+        """Whether all checks passed."""
         return bool(self.checks) and all(check.is_passed for check in self.checks)
 
     @property
     def hardest(self) -> Check | None:
-        """Return the check nearest to the end of its interval, or farthest beyond it."""
+        """Check nearest to the end of its interval, or farthest beyond it."""
         return max(self.checks, key=lambda check: (not check.is_passed, check.strain), default=None)
 
 
 def list_laws(only: str | None = None) -> list[Law]:
-    """List every law of the installed uplink, or those whose name contains a text.
+    """List the laws of the installed uplink.
 
-    Raises UserError if none does.
+    Parameters
+    ----------
+    only : str, optional
+        Text that a law's name must contain; all laws if not given.
+
+    Returns
+    -------
+    list of Law
+        Laws in the order of their modules.
+
+    Raises
+    ------
+    UserError
+        If no name contains the text.
     """
     every: list[Law] = []
     for module in MODULES:
@@ -55,17 +77,17 @@ def list_laws(only: str | None = None) -> list[Law]:
     chosen = [law for law in every if only.lower() in law.name.lower()]
     if not chosen:
         families = ", ".join(dict.fromkeys(law.name.split(" ")[0].rstrip(":") for law in every))
-        raise UserError(f"--only {only}: no law's name contains this; names begin with {families}")
+        raise UserError(f"--only {only}: no name of a law contains it; names begin with {families}")
     return chosen
 
 
 def list_mutations() -> list[Mutation]:
-    """List every mutation that a law is there to notice."""
+    """List every mutation that a law is expected to detect."""
     return [one for module in MODULES for one in getattr(module, "MUTATIONS", ())]
 
 
 def clear_caches() -> None:
-    """Forget what laws have measured and keep for each other, as the code is another one now."""
+    """Clear the measurements that laws share, because the code has changed."""
     for module in MODULES:
         for value in vars(module).values():
             if hasattr(value, "cache_clear"):
@@ -75,7 +97,22 @@ def clear_caches() -> None:
 def run(
     bench: Bench, chosen: Sequence[Law], progress: Callable[[int, int, str], None] | None = None
 ) -> list[Outcome]:
-    """Check the laws one after the other. What goes wrong in one is its fault, and fails it."""
+    """Check laws one after the other.
+
+    Parameters
+    ----------
+    bench : Bench
+        Amount and place of the computation.
+    chosen : Sequence of Law
+        The laws.
+    progress : callable, optional
+        Function that is called with the index of a law, their number and its name.
+
+    Returns
+    -------
+    list of Outcome
+        Outcome of each law. An error in a law is its fault, and fails it.
+    """
     outcomes = []
     for index, law in enumerate(chosen):
         if progress is not None:

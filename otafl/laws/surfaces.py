@@ -1,5 +1,7 @@
-"""Check the laws of a reflecting surface, one more path h = sqrt(1 - b) d + sqrt(r) sum of M
-elements' paths, each of two Rayleigh fading ones.
+"""Laws of a reconfigurable intelligent surface.
+
+The channel is h = sqrt(1 - b) d + sqrt(r) times the sum of the paths of M elements, each of which
+is the product of two Rayleigh fading paths.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ REFLECTED_DB = -10.0
 
 DIRECT, R = math.sqrt(1.0 - BLOCKED), db_to_linear(REFLECTED_DB)
 AMPLITUDE = math.sqrt(math.pi) / 2.0
-"""E|d| of a path."""
+"""Mean amplitude E|d| of a path."""
 
 ROUNDS = 8
 COUNTS = (1, 4)
 APART = (("at rest", ELEMENTS), ("at rest", 1), ("moving", 1))
-"""Motion of the devices, and elements."""
+"""Motion of the devices, and number of elements."""
 RULES = ("align_weakest", "align_sum")
 
 
@@ -54,9 +56,11 @@ def _paths(
     elements: int = ELEMENTS,
     moving: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return h with a surface and d without one, [R, S, K, A] each. Trials are independent; the
-    surface's path to the server is the same in all of their rounds. bits: of the phases that are
-    known, all if 0."""
+    """Draw h with a surface and d without one, [R, S, K, A] each.
+
+    Trials are independent. The path from the surface to the server is equal in all rounds of a
+    trial. `bits` is the number of bits of the known phases, which are exact if it is 0.
+    """
     surface = {"elements": elements, "reflected_db": REFLECTED_DB, "blocked": BLOCKED, "rule": rule}
     fading = {"name": "rayleigh", "antennas": antennas, "antenna_correlation": neighbours}
     fading |= MOVING if moving else {}
@@ -76,8 +80,8 @@ def _random(bench: Bench, antennas: int) -> Iterator[Check]:
 
 
 @state_law("surface random: no phase of its own", "E Re(h d^*) = sqrt(1 - b)")
-def _apart(bench: Bench) -> Iterator[Check]:
-    """Take the mean product with the direct path: the reflected one is independent of it."""
+def _check_separation(bench: Bench) -> Iterator[Check]:
+    """Compare the mean product with the direct path, of which the reflected one is independent."""
     h, d = _paths(bench, "random", 4)
     yield check_mean(DIRECT, (h * d.conj()).real.mean((0, 2, 3)))
 
@@ -89,7 +93,7 @@ def _apart(bench: Bench) -> Iterator[Check]:
     APART,
 )
 def _power_apart(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
-    """Take the mean product of the powers of the direct path and the reflected one."""
+    """Compare the mean product of the powers of the direct and the reflected path."""
     motion, elements = case
     h, d = _paths(bench, "random", 4, elements=elements, moving=motion == "moving")
     product = np.abs(d) ** 2 * np.abs(h - DIRECT * d) ** 2
@@ -97,9 +101,11 @@ def _power_apart(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
 
 
 @state_law("surface align_weakest: power of the others", "M r of random phases")
-def _others(bench: Bench) -> Iterator[Check]:
-    """Take the reflected power of the devices that the surface is not aimed at, and see that the
-    sum of channels is larger with a surface that is aimed at it."""
+def _check_others(bench: Bench) -> Iterator[Check]:
+    """Compare the reflected power of the devices to which the surface is not aligned.
+
+    The sum of channels is larger with a surface that is aligned to it.
+    """
     h, d = _paths(bench, "align_weakest", 4)
     weakest = np.arange(4) == np.abs(d).argmin(2)  # [R, S, K]
     power = (np.abs(h - DIRECT * d) ** 2)[..., 0] * ~weakest
@@ -112,7 +118,7 @@ def _others(bench: Bench) -> Iterator[Check]:
 
 @state_law("surface random: elements apart", "a correlation of antennas is not one of elements")
 def _elements(bench: Bench) -> Iterator[Check]:
-    """Compare h at one antenna with that where antennas are correlated, which one is not."""
+    """Compare h at one antenna with that of correlated antennas, which has no effect on it."""
     h, _ = _paths(bench, "random", 4)
     other, _ = _paths(bench, "random", 4, neighbours=0.9)
     yield check_exact(0.0, float(np.abs(h - other).max()), 1e-12)
@@ -139,8 +145,10 @@ def _sum_phase(bench: Bench, devices: int) -> Iterator[Check]:
     "surface aligned: amplitude", f"{WU}; M pi/4", "{0[0]}, M={0[1]}", [*product(RULES, SIZES)]
 )
 def _amplitude(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
-    """Compare E|h| with sqrt(1 - b) sqrt(pi)/2 + sqrt(r) M pi/4; of the sum of K devices it is
-    sqrt(K) times as much."""
+    """Compare E|h| with sqrt(1 - b) sqrt(pi)/2 + sqrt(r) M pi/4.
+
+    For the sum of K devices it is sqrt(K) times as much.
+    """
     rule, elements = case
     devices = 4 if rule == "align_sum" else 1
     h, _ = _paths(bench, rule, devices, elements=elements)
@@ -150,8 +158,10 @@ def _amplitude(bench: Bench, case: tuple[str, int]) -> Iterator[Check]:
 
 @state_law("surface align_weakest: phase errors", f"{BADIU}; (sin(x)/x)^2", "{} bits", (1, 3))
 def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
-    """Compare the amplitude along the direct path, where phases are known to so many bits: of those
-    of direct path and cascade each is off by a uniform x = pi / 2^bits at most."""
+    """Compare the amplitude along the direct path if phases are known to some bits.
+
+    The phases of direct path and cascade each have an error that is uniform within x = pi / 2^bits.
+    """
     h, d = _paths(bench, "align_weakest", 1, bits=bits)
     x = math.pi / 2**bits
     reflected = math.sqrt(R) * ELEMENTS * AMPLITUDE**2 * (math.sin(x) / x) ** 2
@@ -161,7 +171,7 @@ def _phase_errors(bench: Bench, bits: int) -> Iterator[Check]:
 
 @state_law("surface align_weakest: power grows as M^2", f"{WU}, Proposition 2", "M={}", SIZES)
 def _power(bench: Bench, elements: int) -> Iterator[Check]:
-    """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and what both paths make together."""
+    """Compare E|h|^2 with 1 - b + r [M + M (M - 1) (pi/4)^2] and the product of both paths."""
     h, _ = _paths(bench, "align_weakest", 1, elements=elements)
     surface = R * (elements + elements * (elements - 1) * AMPLITUDE**4)
     both = 2.0 * DIRECT * AMPLITUDE * math.sqrt(R) * elements * AMPLITUDE**2
@@ -176,7 +186,7 @@ def _share_for_its_root(surface: Any) -> None:
 
 
 def _one_stream(real: Any) -> Any:
-    """The surface's fading from the stream of the direct path."""
+    """Draw the surface's fading from the stream of the direct path."""
     return lambda channel, antennas=None, *purpose: real(channel, antennas)
 
 
@@ -195,13 +205,13 @@ def _strongest(direct: Any, to_surface: Any, gain: Any) -> Any:
 
 
 def _a_phase_for_all(real: Any) -> Any:
-    """Elements that all turn by the phase that the first one needs."""
+    """Turn all elements by the phase that the first one needs."""
 
-    def aligned(*args: Any) -> Any:
+    def align_elements(*args: Any) -> Any:
         phasors = real(*args)
         return phasors[:, :1].expand_as(phasors)
 
-    return aligned
+    return align_elements
 
 
 ALIGNED = {
@@ -210,7 +220,7 @@ ALIGNED = {
     "align_weakest: power of the others",
     "aligned: amplitude",
 }
-"""Laws of how strong the paths are that a surface aligns."""
+"""Laws of the strength of aligned paths."""
 
 MUTATIONS = build_mutations(
     "surface ",

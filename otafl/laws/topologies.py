@@ -1,4 +1,4 @@
-"""Check the laws of several servers: what they hear of each other, and what they agree on."""
+"""Laws of several servers: their interference, and their agreement."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ REACH = 0.4
 
 
 def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -> np.ndarray:
-    """Return the power of what each of three servers hears of the others, over its law
-    sum g |p|^2 m / 2, [rounds, S C]."""
+    """Return the interference of each of three servers over its law sum g |p|^2 m / 2.
+
+    The result is [rounds, S C].
+    """
     cells = {"name": "cells", "servers": 3, "cross_gain_db": cross_gain_db}
     points = {"channel": channel, "power": "full", "topology": cells}
     rig = bench.build_rig(DEVICES, 32, points)
@@ -50,9 +52,12 @@ def _interference(bench: Bench, channel: dict[str, Any], cross_gain_db: float) -
 @state_law(
     "topology cells: interference", f"{FRONTIER}; sum g |p|^2 m / 2", "{:g} dB", (-10.0, 0.0)
 )
-def _heard(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
-    """Measure it on two channels; a trial's three servers hear some of the same devices, over
-    channels of their own, so that only their mean is taken for one number."""
+def _interference_level(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
+    """Compare the interference on two channels.
+
+    A trial's three servers receive some of the same devices, over channels of their own. Only their
+    mean therefore counts as one number.
+    """
     for name in ("rayleigh", "rician"):
         found = _interference(bench, {"name": name, "snr_db": 10.0}, cross_gain_db)
         yield check_mean(1.0, found.reshape(len(found), -1, 3).mean(2), name)
@@ -60,7 +65,7 @@ def _heard(bench: Bench, cross_gain_db: float) -> Iterator[Check]:
 
 @state_law("topology cells: co-channel distance", f"{MACDONALD}; D^2 = r", "{}", ((21, 3), (12, 4)))
 def _far(bench: Bench, sites: tuple[int, int]) -> Iterator[Check]:
-    """Measure the way to the nearest server with the same part of the band, in site distances."""
+    """Compare the distance to the nearest co-channel server with D^2 = r, in site distances."""
     layout = build_hexagons(*sites)
     assert layout is not None
     nearest = [
@@ -92,22 +97,24 @@ def _by_distance(bench: Bench) -> Iterator[Check]:
 
 @state_law("topology graph: contraction", f"{CONSENSUS}; at most the squared modulus", *GRAPHS)
 def _contracts(bench: Bench, shape: str) -> Iterator[Check]:
-    """Average normal models with the graph's weights, and look at how far they are from their
-    mean, which stays."""
+    """Average normal models with the graph's weights, and compare their distance from the mean.
+
+    The mean does not change.
+    """
     weights = mixing.metropolis_weights(getattr(mixing, f"{shape}_edges")(NODES))
     streams = Streams([0], [0], bench.torch_device, torch.float64)
     models = streams.draw_normal(CONFORMANCE, 1, (NODES, REALS))[0].cpu().numpy()
     after = weights @ models
     spread = [np.square(x - x.mean(0)).sum() for x in (models, after)]
     modulus = np.sort(np.abs(np.linalg.eigvals(weights)))[-2]
-    rounding = 1e-24  # of the complete graph, whose modulus is 0
+    rounding = 1e-24  # for the complete graph, whose modulus is 0
     yield check_at_most(float(modulus**2) + rounding, float(spread[1] / spread[0]), 1e-9)
     yield check_exact(0.0, float(np.abs(after.mean(0) - models.mean(0)).max()), 1e-12, "mean")
 
 
 @state_law("topology graph: Metropolis weights", METROPOLIS)
 def _metropolis(bench: Bench) -> Iterator[Check]:
-    """Count the neighbours of each node of random graphs, and of the nodes at the other ends."""
+    """Count the neighbours of each node in random graphs, and those of its neighbours."""
     places = np.random.default_rng(0).random((bench.scale_size(20), NODES, 2))
     for number, each in enumerate(places):
         edges = np.linalg.norm(each[:, None] - each, axis=2) < REACH
@@ -130,14 +137,14 @@ POINTS = f"{TOPOLOGY}.cell_free:AccessPoints"
 
 
 def _one_band(real: Any) -> Any:
-    """The band of a site's number, whatever its place."""
+    """Assign the band by the number of a site, whatever its place."""
     return lambda *given: dataclasses.replace(
         real(*given), band=np.arange(given[0]) % given[3] if given[3] > 1 else real(*given).band
     )
 
 
 def _amplitudes(real: Any) -> Any:
-    """The gain of points as that of amplitudes."""
+    """Use the gain of points as that of amplitudes."""
 
     def init(self: Any, own: Any, each: Any, gain: Any, *rest: Any) -> None:
         real(self, own, each, None if gain is None else gain.sqrt(), *rest)
@@ -146,29 +153,29 @@ def _amplitudes(real: Any) -> Any:
 
 
 def _lazy(real: Any) -> Any:
-    """Weights of degrees that leave a node itself out."""
+    """Compute weights from degrees without the node itself."""
     return lambda edges: 0.5 * np.eye(len(edges)) + 0.5 * edges / edges.sum(1).max() ** 0.5
 
 
 def _nearest(real: Any) -> Any:
-    """Each other co-channel site at its nearest place only."""
+    """Show each other co-channel site only at its nearest place."""
     return lambda site, others, near, tiers: real(site, others, near, [])
 
 
 def _turned_round(real: Any) -> Any:
-    """Ways from a server to another for those back."""
+    """Reverse the vectors from a server to another."""
     return lambda row_index, shift_m, **rest: real(row_index=row_index, shift_m=-shift_m, **rest)
 
 
 def _whole_noise(real: Any) -> Any:
-    """A part of the band with the noise of the whole."""
+    """Use the noise of the whole band on a part of it."""
 
-    def of_server(self: Any, scenario: Any) -> Any:
+    def get_server_noise(self: Any, scenario: Any) -> Any:
         made, snr_db = real(self, scenario), scenario.channel.snr_db
         channel = made.channel.model_copy(update={"snr_db": snr_db})
         return made.model_copy(update={"channel": channel})
 
-    return of_server
+    return get_server_noise
 
 
 MUTATIONS = (

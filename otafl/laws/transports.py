@@ -1,5 +1,6 @@
-"""Check the laws of the uplinks that do not tell devices apart: one receiver has one noise, and
-symbols, seconds and joules follow from powers.
+"""Laws of uplinks that do not distinguish devices: noise, symbols, airtime and energy.
+
+One receiver has one noise. Symbols, seconds and joules follow from powers.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ def _rig(
 
 
 def _report(bench: Bench, transport: Any, *channel: Any, **sections: Any) -> LinkReport:
-    """Return the report of a round in which all send REALS."""
-    return _sent(_rig(bench, transport, *channel, **sections))
+    """Return the report of a round in which all devices send REALS."""
+    return _transmit(_rig(bench, transport, *channel, **sections))
 
 
-def _sent(rig: Rig) -> LinkReport:
+def _transmit(rig: Rig) -> LinkReport:
     return rig.send(rig.draw_symbols(REALS, 0), 0)[1]
 
 
 def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
-    """Return what the plain sums of so many rounds are off, [R, S, 64]."""
+    """Return the errors [R, S, 64] of the plain sums of several rounds."""
     off = []
     for round in range(rounds):
         x = rig.draw_symbols(64, round, 1.0)
@@ -62,8 +63,10 @@ def _sum_errors(rig: Rig, rounds: int) -> np.ndarray:
 
 @state_law("transport over_the_air: one receiver has one noise", ONE_NOISE, "K={}", (1, 5, 50))
 def _one_noise(bench: Bench, devices: int) -> Iterator[Check]:
-    """Compare the noise of the plain sum of K devices, channel inversion at gain P = 10, with N /
-    P, whatever K."""
+    """Compare the noise of the plain sum of K devices with N / P, whatever K.
+
+    Channel inversion has the gain P = 10.
+    """
     ratios = _sum_errors(bench.build_rig(devices, 16, INVERSION), bench.scale_size(16)) ** 2 / (
         N / 10.0
     )
@@ -72,7 +75,7 @@ def _one_noise(bench: Bench, devices: int) -> Iterator[Check]:
 
 @state_law("transport over_the_air: noise is white", "independent over symbols, rounds, trials")
 def _noise_is_white(bench: Bench) -> Iterator[Check]:
-    """Take mean products of neighbouring symbols, rounds and trials, over the variance."""
+    """Compute mean products of neighbouring symbols, rounds and trials, over the variance."""
     z = _sum_errors(bench.build_rig(2, 64, INVERSION), 16) / math.sqrt(N / 10.0)
     pairs = {
         "symbols": (z[:, :, :-1], z[:, :, 1:]),
@@ -96,7 +99,7 @@ def _ideal(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport over_the_air: airtime", "channel uses / bandwidth")
 def _airtime(bench: Bench) -> Iterator[Check]:
-    """Send one real a channel use, or two, at one channel use a second and hertz."""
+    """Check the time of one real per channel use, or two, at one use per second and hertz."""
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
         report = _report(bench, {"name": "over_the_air", "quadrature": quadrature})
         case = "two quadratures" if quadrature else "one real"
@@ -105,15 +108,18 @@ def _airtime(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport over_the_air: radiated energy", "P x airtime at full power")
 def _energy(bench: Bench) -> Iterator[Check]:
-    """Send from every device at its 0.1 W for the whole slot."""
+    """Check the energy of every device at 0.1 W during the whole slot."""
     report = _report(bench, "over_the_air", {"tx_power_dbm": 20.0}, power="full")
     yield check_exact(0.1 * REALS / BANDWIDTH_HZ, float(report.energy_j.max()))
 
 
 @state_law("transport over_the_air: physical SNR", "-174 dBm/Hz, noise figure, path loss")
 def _physical(bench: Bench) -> Iterator[Check]:
-    """Send 20 dBm over 100 dB of path loss, with thermal noise in the band and a noise figure of
-    7 dB: channel inversion receives eta."""
+    """Compare the receive scaling of channel inversion with the physical SNR.
+
+    20 dBm are sent over 100 dB of path loss, with thermal noise in the band and a noise figure of 7
+    dB.
+    """
     channel = {"name": "awgn", "path_loss_db": 100.0, "tx_power_dbm": 20.0, "noise_figure_db": 7.0}
     rig = _rig(bench, "over_the_air", channel | {"snr_db": None}, power="ci")
     record = rig.record(1, REALS, 1.0)
@@ -125,24 +131,29 @@ def _physical(bench: Bench) -> Iterator[Check]:
     "transport over_the_air: total energy", "FedRLR; P of the payload, P / symbols of a symbol"
 )
 def _total_energy(bench: Bench) -> Iterator[Check]:
-    """Bound the energy of the payload: channel inversion has the SNR P over its symbols, and the
-    joules are those of 0.1 W for one symbol."""
+    """Compare SNR and energy of the payload under the total-energy convention.
+
+    Channel inversion has the SNR P over its symbols, and the energy is that of 0.1 W for one
+    symbol.
+    """
     for quadrature, symbols in ((False, REALS), (True, REALS // 2)):
         transport = {"snr_convention": "total_energy", "quadrature": quadrature}
         channel = {"name": "awgn", "tx_power_dbm": 20.0}
         rig = _rig(bench, {"name": "over_the_air"} | transport, channel, power="ci")
         case = "two quadratures" if quadrature else "one real"
         record = rig.record(4, REALS, 1.0)
-        power = 1.0 if not quadrature else 2.0  # of a symbol, of unit reals
+        power = 1.0 if not quadrature else 2.0  # power of a symbol with unit reals
         yield check_exact(10.0 / symbols / power, float(record.eta.mean()), case=f"{case}, SNR")
-        report = _sent(rig)
+        report = _transmit(rig)
         yield check_exact(0.1 / BANDWIDTH_HZ, float(report.energy_j.max()), case=f"{case}, joules")
 
 
 @state_law("transport over_the_air: coherence blocks", "symbol i in block i // L, groups in order")
 def _cells(bench: Bench) -> Iterator[Check]:
-    """Send ones from one device by GBMA without noise: each symbol arrives with the amplitude of
-    its own block and group of sub-carriers, over E|h|."""
+    """Send ones from one device by GBMA without noise.
+
+    Each symbol arrives with the amplitude of its own block and group of sub-carriers, over E|h|.
+    """
     channel = {"name": "tdl-a", "subcarrier_groups": 2, "block_symbols": 8, "snr_db": 200.0}
     rig = bench.build_rig(1, 8, {"channel": channel, "power": "gbma"})
     ones = torch.ones(8, 24).to(rig.cohort.weight)
@@ -166,7 +177,7 @@ def _precisions(bench: Bench) -> Iterator[Check]:
 
 
 def ignore_total_energy(real: Any) -> Any:
-    """The energy of the payload in each of its symbols."""
+    """Spend the energy of the payload in each of its symbols."""
 
     def slot(delivery: Any, settings: Any, csi: Any) -> Any:
         made = real(delivery, settings, csi)
@@ -181,19 +192,19 @@ def _one_block_late(real: Any) -> Any:
     return lambda self, h, symbols: [stop + 1 for stop in real(self, h, symbols)]
 
 
-def _coloured(real: Any) -> Any:
-    """Noise that a symbol shares with the one before."""
+def _colour_noise(real: Any) -> Any:
+    """Share half of the noise with the symbol before."""
     return lambda self, noise: real(self, (noise + noise.roll(1, -1)) * 0.5**0.5)
 
 
 def _coarse_single(real: Any) -> Any:
-    """Single precision that is one of half precision."""
+    """Compute in half precision instead of single precision."""
 
-    def superposed(self: Any, noise: Any) -> Any:
+    def superpose_twice(self: Any, noise: Any) -> Any:
         estimate, exact = real(self, noise)
         return (estimate.half().float() if noise.dtype == torch.float32 else estimate), exact
 
-    return superposed
+    return superpose_twice
 
 
 def _twice_the_symbols(real: Any) -> Any:
@@ -240,7 +251,7 @@ MUTATIONS = build_mutations(
         ),
         "coloured noise": (
             {"noise is white"},
-            replace_by("otafl.uplink.coherent.over_the_air:superpose", _coloured),
+            replace_by("otafl.uplink.coherent.over_the_air:superpose", _colour_noise),
         ),
         "half precision": (
             {"single precision"},

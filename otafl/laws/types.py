@@ -1,6 +1,6 @@
-"""Check the laws of type-based access: a channel use a level, of which the server counts devices.
+"""Laws of type-based multiple access: a channel use per level, in which the server counts devices.
 
-Values are on the levels, so that only noise is in the way, but where rounding is the law. Devices
+Values are on the levels, so that only noise disturbs them, except for the law of rounding. Devices
 invert a channel without fading at the budget P, so that N / eta = N / (M P).
 """
 
@@ -52,7 +52,7 @@ def _rig(bench: Bench, devices: int, snr_db: float, **keys: Any) -> Rig:
 
 
 def _errors(rig: Rig, rows: Tensor, rounds: int) -> np.ndarray:
-    """Return what the means of rows [n, P] are off in so many rounds, [R, S, P]."""
+    """Return the errors [R, S, P] of the means of rows [n, P] in several rounds."""
     x = rows.repeat(rig.num_trials, 1).to(rig.cohort.weight)
     exact = x.view(rig.num_trials, rig.num_devices, -1).mean(1)
     found = [(rig.send(x, round)[0] - exact).cpu().numpy() for round in range(rounds)]
@@ -60,19 +60,19 @@ def _errors(rig: Rig, rows: Tensor, rounds: int) -> np.ndarray:
 
 
 def _deviation(levels: int, snr_db: float) -> float:
-    """Return the standard deviation of a count."""
+    """Compute the standard deviation of a count."""
     return math.sqrt(N / (levels * db_to_linear(snr_db)))
 
 
 def _on_levels(devices: int, levels: int) -> Tensor:
-    """Return rows [n, P] on the levels, of which each has as many devices in turn."""
+    """Return rows [n, P] on the levels, with the devices on each level in turn."""
     place = (torch.arange(devices)[:, None] + torch.arange(REALS)) % levels
     return RANGE * (2.0 * place / (levels - 1) - 1.0)
 
 
 @state_law("transport type_based: error", f"{TYPES}; (N/eta) sum v^2 / K^2", "M={}", (2, 5, 16))
 def _error(bench: Bench, levels: int) -> Iterator[Check]:
-    """Take the counts as they are."""
+    """Compare the error with the counts as they are."""
     devices, snr_db = 8, 3.0
     v = np.linspace(-RANGE, RANGE, levels)
     law = _deviation(levels, snr_db) ** 2 * (v**2).sum() / devices**2
@@ -81,9 +81,11 @@ def _error(bench: Bench, levels: int) -> Iterator[Check]:
 
 
 @state_law("transport type_based: rounded counts", "2 Q(1/(2 sqrt(N/eta))) wrong", *EACH_SNR)
-def _rounded(bench: Bench, snr_db: float) -> Iterator[Check]:
-    """Count two levels of five devices each: the mean is right where both counts are, or are wrong
-    by the same."""
+def _check_rounding(bench: Bench, snr_db: float) -> Iterator[Check]:
+    """Count correct means of two levels with five devices each.
+
+    The mean is correct if both counts are, or if both have the same error.
+    """
     deviation = _deviation(2, snr_db)
     wrong = 2.0 * stats.norm.sf(0.5 / deviation)
     by = np.arange(1, 6)
@@ -96,16 +98,19 @@ def _rounded(bench: Bench, snr_db: float) -> Iterator[Check]:
 
 @state_law("transport type_based: lattice", f"{LATTICE}; nearest counts of sum K", *EACH_SNR)
 def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
-    """Compare the mean squared error with that of a simulation that gives units away one by one,
-    and with that of rounded counts under the same noise, below which it lies. (In more noise the
-    bounds 0 .. K do more for rounded counts than the sum does.)"""
+    """Compare the mean squared error with that of a simulation, and with that of rounded counts.
+
+    The simulation assigns units one by one. Rounded counts have a larger error under the same
+    noise. (With more noise, the bounds 0 .. K help rounded counts more than the sum helps the
+    lattice.)
+    """
     devices, levels = 6, 4
     rows = _on_levels(devices, levels)
     squared = {}
     for project in ("round", "lattice"):
         rig = _rig(bench, devices, snr_db, levels=levels, project=project)
         squared[project] = _errors(rig, rows, bench.scale_size(16)) ** 2
-    simulated = _simulated(rows[:, :levels].numpy(), levels, snr_db)
+    simulated = _simulate_counts(rows[:, :levels].numpy(), levels, snr_db)
     found = squared["lattice"]
     spread = simulated.var() / simulated.size + found.var() / found.size
     yield check_normal(
@@ -115,8 +120,8 @@ def _lattice(bench: Bench, snr_db: float) -> Iterator[Check]:
         yield check_mean_not_above(squared["round"], found, "not above rounding")
 
 
-def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
-    """Return squared errors of the nearest types, for columns of rows [n, C] in turn."""
+def _simulate_counts(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
+    """Return squared errors of the nearest types, for the columns of rows [n, C] in turn."""
     devices, columns = rows.shape
     v = np.linspace(-RANGE, RANGE, levels)
     counts = (np.abs(rows[:, :, None] - v) < 1e-6).sum(0)  # [C, M]
@@ -124,7 +129,7 @@ def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
     random = np.random.default_rng(0)
     y = counts + _deviation(levels, snr_db) * random.standard_normal(counts.shape)
     near = np.zeros_like(y)
-    for _ in range(devices):  # the next unit goes where it costs least
+    for _ in range(devices):  # assign the next unit at the least cost
         best = (2.0 * (near - y) + 1.0).argmin(1)
         near[np.arange(len(y)), best] += 1.0
     squared: np.ndarray = ((near - counts) @ v / devices) ** 2
@@ -133,7 +138,7 @@ def _simulated(rows: np.ndarray, levels: int, snr_db: float) -> np.ndarray:
 
 @state_law("transport type_based: rounding to levels", "unbiased; f (1 - f) step^2 / K")
 def _rounding(bench: Bench) -> Iterator[Check]:
-    """Round values anywhere between the levels up or down, without noise."""
+    """Compare errors of values between the levels, which are rounded up or down, without noise."""
     devices, levels = 8, 5
     rig = _rig(bench, devices, 200.0, levels=levels)
     draw = rig.streams.draw_uniform(CONFORMANCE / "values", 0, (devices, REALS))[0].cpu()
@@ -148,9 +153,9 @@ def _rounding(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport type_based: channel uses and power", "M a real, one of them at M P")
 def _uses(bench: Bench) -> Iterator[Check]:
-    """Send at full power, 0.1 W, and tell the range where it is not given."""
+    """Check channel uses and power at full power, 0.1 W, with a given range or a sent one."""
     devices, levels = 6, 5
-    for wanted, told in ((RANGE, 0.0), ("payload", float(devices))):
+    for wanted, side in ((RANGE, 0.0), ("payload", float(devices))):
         rig = _rig(bench, devices, 10.0, levels=levels, range=wanted)
         report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
         case = f"range {wanted}"
@@ -161,7 +166,7 @@ def _uses(bench: Bench) -> Iterator[Check]:
         yield check_exact(0.1 * airtime_s, float(report.energy_j.max()), case=f"{case}, joules")
         pulse = report.saved_tensors["p/0"].abs().square().max()
         yield check_exact(10.0 * levels, float(pulse), case=f"{case}, power of the pulse")
-        yield check_exact(told, float(report.side_symbols.mean()), case=f"{case}, side information")
+        yield check_exact(side, float(report.side_symbols.mean()), case=f"{case}, side information")
 
 
 # Mutations
@@ -170,13 +175,13 @@ def _uses(bench: Bench) -> Iterator[Check]:
 TYPES = "otafl.uplink.type_based.type_based"
 
 
-def _down(real: Any) -> Any:
-    """Whole numbers below, for the nearest."""
+def _round_down(real: Any) -> Any:
+    """Round counts down instead of to the nearest whole number."""
     return lambda y, senders, how: y.floor() if how == "round" else real(y, senders, how)
 
 
-def _apart(real: Any) -> Any:
-    """Each count by itself, whatever their sum."""
+def _place_apart(real: Any) -> Any:
+    """Round each count by itself, whatever their sum."""
     return lambda y, total: y.round().clamp_min(0.0)
 
 
@@ -185,7 +190,7 @@ def _always_up(real: Any) -> Any:
 
 
 def _one_use(real: Any) -> Any:
-    """The power of a pulse as if it were sent on every channel use of a real."""
+    """Report the power of a pulse as if it were sent on every channel use of a real."""
 
     def pulses(self: Any, slot: Any, *rest: Any) -> Any:
         sent, made = real(self, slot, *rest)
@@ -201,10 +206,10 @@ MUTATIONS = build_mutations(
             {"error", "lattice", "rounded counts"},
             scale_result("otafl.uplink.impairments.impairments:Impairments.noise", 2.0),
         ),
-        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _down)),
+        "counts rounded down": ("rounded counts", replace_by(f"{TYPES}:project", _round_down)),
         "counts that need not add up to K": (
             "lattice",
-            replace_by(f"{TYPES}:nearest_type", _apart),
+            replace_by(f"{TYPES}:nearest_type", _place_apart),
         ),
         "values rounded up": ("rounding to levels", replace_by(f"{TYPES}:_levels", _always_up)),
         "a pulse at the power of a use": (

@@ -1,7 +1,8 @@
-"""Check the laws of OFDM samples: they are the symbols of `over_the_air` where nothing is in the
-way; delays, carrier offsets, amplifiers and short prefixes do to them what the sheet says.
+"""Laws of OFDM samples.
 
-Estimates are complex: of two reals a symbol (`quadrature`).
+Without impairments they are equal to the symbols of `over_the_air`. The laws also cover delays,
+carrier offsets, amplifiers and short prefixes. Estimates are complex, with two reals per symbol
+(`quadrature`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from otafl.uplink.impairments.amplifier import peaks
 CARRIERS = 64
 PREFIX = 16
 QUIET_DB = 200.0
-"""Where noise is next to nothing."""
+"""SNR at which noise is negligible."""
 
 BANDWIDTH_HZ = 5e6
 WIDE = {"name": "tdl-c", "subcarrier_groups": CARRIERS, "bandwidth_hz": BANDWIDTH_HZ}
@@ -67,7 +68,7 @@ def _complex(reals: Tensor) -> np.ndarray:
 
 
 def _rows(rig: Rig, symbols: int, round: int = 0) -> Tensor:
-    """Draw rows [S * n, P] of so many OFDM symbols."""
+    """Draw rows [S * n, P] of several OFDM symbols."""
     return rig.draw_symbols(2 * symbols * CARRIERS, round, 1.0)
 
 
@@ -78,7 +79,7 @@ def _frequencies() -> np.ndarray:
 
 @state_law("transport ofdm: no impairment", "equal to over_the_air", "{}", BESIDE)
 def _symbols(bench: Bench, channel: str) -> Iterator[Check]:
-    """Send the same over both, in noise, by the same seed."""
+    """Compare both transports with the same symbols, noise and seed."""
     sections: dict[str, Any] = {"channel": BESIDE[channel] | {"snr_db": 10.0}, "power": "tci"}
     sections["impairments"] = {"residual_phase_rad": 0.3}
     wave = _rig(bench, 5, 4, **sections)
@@ -112,7 +113,7 @@ def _delays(bench: Bench) -> Iterator[Check]:
 
 @state_law("transport ofdm: carrier offset", "Dirichlet kernel; phase 2 pi e (1 + prefix/n)")
 def _carriers(bench: Bench) -> Iterator[Check]:
-    """Send one sub-carrier of each OFDM symbol, and see where it arrives."""
+    """Compare the power that one sub-carrier of each OFDM symbol has on all sub-carriers."""
     symbols, own, trials = 4, 20, 16
     rig = _rig(bench, 1, trials, impairments={"carrier_offset": 0.1})
     rows = torch.zeros(trials, 2, symbols, CARRIERS, dtype=torch.float64)
@@ -120,14 +121,14 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     estimate, report = rig.send(rows.flatten(1).to(rig.cohort.weight), 0)
     transport: Any = rig.link.transport
     e = transport.alignment.impairments.offsets(1, 0)[0].cpu().numpy()[:, 0]
-    heard = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
-    gain, turn = heard[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
+    received = _complex(estimate) / report.saved_tensors["c/0"][:, :1].cpu().numpy()
+    gain, turn = received[..., own], math.pi * e * (CARRIERS - 1) / CARRIERS
     kernel = np.sin(math.pi * e) / (CARRIERS * np.sin(math.pi * e / CARRIERS))
     yield check_ratios(np.abs(gain), np.broadcast_to(kernel[:, None], gain.shape), case="own gain")
     step = np.arange(symbols) * (1.0 + PREFIX / CARRIERS)
     turned = np.exp(1j * (turn[:, None] + 2.0 * math.pi * e[:, None] * step))
     yield check_exact(0.0, float(np.abs(gain / np.abs(gain) - turned).max()), case="phase")
-    total = (np.abs(heard) ** 2).sum(2)
+    total = (np.abs(received) ** 2).sum(2)
     yield check_ratios(total, np.ones_like(total), case="power of all sub-carriers")
     lost = 1.0 - np.abs(gain[:, 0]) ** 2
     near = (math.pi * e) ** 2 / 3.0
@@ -138,8 +139,10 @@ def _carriers(bench: Bench) -> Iterator[Check]:
     "transport ofdm: peaks", "1 - (1 - exp(-g))^n of CN(0, 1) sub-carriers", "n={}", (16, 64)
 )
 def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
-    """Take the peaks of normal sub-carriers, and the mean of what a run reports, whose law is the
-    harmonic number of n."""
+    """Compare the peaks of normal sub-carriers, and the reported mean.
+
+    The mean follows the harmonic number of n.
+    """
     streams = _rig(bench, 1, 1).streams
     draw = streams.draw_normal(
         CONFORMANCE / "peaks", carriers, (bench.scale_size(8192), carriers, 2)
@@ -155,29 +158,32 @@ def _peaks(bench: Bench, carriers: int) -> Iterator[Check]:
 
 @state_law("transport ofdm: amplifier", "Bussgang; Rapp 1991", "{:g} dB", (0.0, 3.0, 8.0))
 def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
-    """Send normal symbols at the budget through a Rapp amplifier, and integrate its gain and what
-    it adds over the exponential law of a sample's power."""
+    """Compare the gain and distortion of a Rapp amplifier with integrals.
+
+    The symbols are normal, at the budget. The integrals are over the exponential law of a sample's
+    power.
+    """
     smoothness = 1.5
     keys = {"amplifier": "rapp", "backoff_db": backoff_db, "smoothness": smoothness}
     level = db_to_linear(backoff_db)
 
-    def out(power: float) -> float:
+    def amplify(power: float) -> float:
         return math.sqrt(power) / (1.0 + (power / level) ** smoothness) ** (0.5 / smoothness)
 
     def over(value: Any) -> float:
         return float(integrate.quad(lambda g: value(g) * math.exp(-g), 0.0, 60.0, limit=200)[0])
 
-    gain = over(lambda g: out(g) * math.sqrt(g))
-    power = over(lambda g: out(g) ** 2)
+    gain = over(lambda g: amplify(g) * math.sqrt(g))
+    power = over(lambda g: amplify(g) ** 2)
     rig = _rig(bench, 1, 32, transport=keys)
     found = []
     for round in range(bench.scale_size(8)):
         x = _rows(rig, 16, round)
         estimate, report = rig.send(x, round)
         ideal = report.saved_tensors["c/0"][:, :1].cpu().numpy() * _complex(x)
-        heard = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
-        found.append(heard / (np.abs(ideal) ** 2).sum((1, 2)))
-    finite = 0.5 / (16 * CARRIERS)  # a payload of a mean power that does not vary
+        received = (_complex(estimate) * ideal.conj()).sum((1, 2)).real
+        found.append(received / (np.abs(ideal) ** 2).sum((1, 2)))
+    finite = 0.5 / (16 * CARRIERS)  # because the mean power of a payload does not vary
     yield check_mean(gain, np.array(found), "Bussgang gain", bias=finite)
     vector = rig.link.transport.compute_metrics()["evm"].cpu().numpy() ** 2
     law = power / gain**2 - 1.0
@@ -187,9 +193,11 @@ def _amplifier(bench: Bench, backoff_db: float) -> Iterator[Check]:
 @state_law(
     "transport ofdm: beyond the prefix", "2 sum E J / n of the paths outside", "{}", (0, 4, 8)
 )
-def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
-    """Compare what is off, without noise, with what the paths' waves bring, and that with the
-    energy of the paths outside, each times the samples J that it misses."""
+def _check_beyond_prefix(bench: Bench, prefix: int) -> Iterator[Check]:
+    """Compare the error without noise with that of the paths beyond the prefix.
+
+    It is computed from their waves, and from their energies times the samples J that each misses.
+    """
     symbols, trials = bench.scale_size(64), 32
     channel = WIDE | {"snr_db": QUIET_DB, "delay_spread_s": 2e-7}
     rig = _rig(bench, 1, trials, channel=channel, transport={"prefix": prefix})
@@ -197,15 +205,18 @@ def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
     estimate, report = rig.send(x, 0)
     saved = {name: value.cpu().numpy() for name, value in report.saved_tensors.items()}
     sent = np.stack([_at_carriers(row) for row in x.cpu().numpy()])
-    heard = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
-    off = heard - saved["c/0"][:, None, :, 0] * sent
+    received = np.stack([_at_carriers(row) for row in estimate.cpu().numpy()])
+    off = received - saved["c/0"][:, None, :, 0] * sent
     paths = rig.link.channel.get_state(0).paths_fn
     assert paths is not None
     found = paths(1)
     a = found.a[:, 0, 0, 0].cpu().numpy()
     delay = found.delay_s.expand(trials, -1, -1, -1)[:, 0, 0].cpu().numpy() * BANDWIDTH_HZ
     scale = saved["p/0"][..., 0] / np.sqrt(saved["eta/0"])  # [S, n]
-    laws = [_outside(*select_trial, prefix) for select_trial in zip(a, delay, scale, strict=True)]
+    laws = [
+        _compute_outside(*select_trial, prefix)
+        for select_trial in zip(a, delay, scale, strict=True)
+    ]
     exact, simple = np.array(laws).T
     measured = (np.abs(off[:, 1:]) ** 2).mean((1, 2)) / (np.abs(sent) ** 2).mean((1, 2))
     yield check_mean(1.0, measured / exact, "from the waves")
@@ -213,18 +224,31 @@ def _beyond(bench: Bench, prefix: int) -> Iterator[Check]:
 
 
 def _at_carriers(row: np.ndarray) -> np.ndarray:
-    """Return reals [2 L] of a channel with a group a sub-carrier as symbols [M, n]."""
+    """Return reals [2 L] of a channel with a group per sub-carrier as symbols [M, n]."""
     one, two = row.reshape(2, CARRIERS, -1)
     symbols: np.ndarray = (one + 1j * two).T
     return symbols
 
 
-def _outside(
+def _compute_outside(
     a: np.ndarray, delay: np.ndarray, scale: np.ndarray, prefix: int
 ) -> tuple[float, float]:
-    """Return the mean squared error that paths a [L] with delays [L] in samples leave of a
-    sub-carrier of independent symbols of power one, sent with scale [n]: from the waves of the
-    samples that they miss, and from their energy alone."""
+    """Compute the mean squared error of a sub-carrier by paths beyond the prefix.
+
+    Parameters
+    ----------
+    a, delay : ndarray, [L]
+        Paths, and their delays in samples.
+    scale : ndarray, [n]
+        Scale of the independent symbols of power one.
+    prefix : int
+        Samples of the prefix.
+
+    Returns
+    -------
+    tuple of float
+        Error from the waves of the missed samples, and from their energy only.
+    """
     missing = np.maximum(np.ceil(delay - prefix), 0.0)
     wave = np.exp(-2j * math.pi * np.outer(delay, _frequencies()) / CARRIERS)
     through = np.zeros((CARRIERS, CARRIERS), dtype=complex)  # from sub-carrier to sub-carrier
@@ -239,7 +263,7 @@ def _outside(
 
 @state_law("transport ofdm: channel uses and power", "(n + prefix) samples at P")
 def _uses(bench: Bench) -> Iterator[Check]:
-    """Count whole OFDM symbols with their prefixes, and what they radiate."""
+    """Count whole OFDM symbols with their prefixes, and their energy."""
     for reals, prefix in itertools.product((640, 650), (0, PREFIX)):
         case = f"{reals} reals, prefix {prefix}"
         rig = _rig(
@@ -268,7 +292,7 @@ SAMPLES = "otafl.uplink.coherent.ofdm_samples"
 
 
 def _without_prefixes(real: Any) -> Any:
-    """Time that stands still while a prefix is sent."""
+    """Stop the time during a prefix."""
     return lambda offset, first, stop, grid: real(
         offset, first, stop, dataclasses.replace(grid, prefix=0)
     )
@@ -279,12 +303,12 @@ def _harder(real: Any) -> Any:
 
 
 def _one_more(real: Any) -> Any:
-    """Prefixes that cover one sample more than they have."""
+    """Make prefixes cover one sample more than they have."""
     return lambda late, prefix: real(late, prefix + 1)
 
 
 def _wider(real: Any) -> Any:
-    """Sub-carriers of a group one after the other in the next group's place."""
+    """Put consecutive sub-carriers of a group at the positions of the next groups."""
     return lambda stops, groups, *rest: real(stops, 1, *rest)
 
 

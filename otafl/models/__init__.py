@@ -1,5 +1,7 @@
-"""Train models, which are functions of parameters with a leading row dimension. `Model` and
-`LayeredModel` are the bases for one's own."""
+"""Models: functions of parameters with a leading row dimension.
+
+`Model` and `LayeredModel` are the base classes of user-defined models.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,29 @@ __all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_side
 def build(
     section: Any, input_shape: tuple[int, ...], classes: int, loss: Loss | None = None
 ) -> Model:
-    """Make the model that a section of a scenario names, for samples of a shape and so many classes
-    (or values, or tokens). Raises UserError if the model does not fit them, or not the loss."""
+    """Make the model that a section of a scenario names.
+
+    Parameters
+    ----------
+    section : Settings
+        Section `model` of a scenario.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes, of values or of tokens.
+    loss : Loss, optional
+        Loss that the model is trained with; cross-entropy if not given.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    UserError
+        If the model does not fit the samples or the loss.
+    """
     model: Model = registry.make_component("model", section, input_shape, classes)
     if loss is not None:
         if loss.scores_positions != model.scores_positions:
@@ -32,12 +55,22 @@ def build(
 def list_layer_sides(
     section: Any, input_shape: tuple[int, ...], classes: int
 ) -> list[tuple[int, int]] | None:
-    """Return (inputs, outputs) of each layer's weight, before there are any parameters.
+    """List the sides of each layer's weight without drawing parameters.
+
+    Parameters
+    ----------
+    section : Settings
+        Section `model` of a scenario.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
 
     Returns
     -------
-    None where the model is no chain of layers, where it does not fit the samples, and of a model
-    of the user's own.
+    list of tuple of int, or None
+        (inputs, outputs) of each layer; None if the model is not a chain of layers, does not fit
+        the samples, or is user-defined.
     """
     if isinstance(section, CustomPart):
         return None

@@ -1,7 +1,7 @@
-"""Say what a model is: pure functions of parameters that carry a leading row dimension.
+"""Contract of a model: pure functions of parameters with a leading row dimension.
 
-One row is one (trial, device) pair with parameters of its own; x is [n, B, *input], or
-[1, B, *input] where all rows see the same samples.
+A row is one (trial, device) pair with its own parameters. Samples x are [n, B, *input], or [1, B,
+*input] if all rows have the same samples.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
-"""(name, shape) -> [S, *shape] uniform in (0, 1): where a model's start comes from."""
+"""Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
+start."""
 
 Shapes = dict[str, tuple[int, ...]]
+"""Shapes of parameters by name."""
 
 Count = Annotated[int, Field(ge=1)]
 
 Number = TypeVar("Number", float, np.ndarray)
-"""So many samples, or an array of such numbers."""
+"""A number of samples, or an array of such numbers."""
 
 
 OutputChannels = Annotated[
@@ -43,32 +45,37 @@ HiddenWidths = Annotated[
 
 
 LOSS = 4
-"""Operations a class of the cross-entropy: less the largest, exponential, sum, quotient."""
+"""Operations of the cross-entropy per class.
+
+Subtraction of the largest, exponential, sum, quotient.
+"""
 
 NORMALISING = 6
-"""Operations a number of a normalisation: mean and variance (3), the rest (3)."""
+"""Operations of a normalisation per number: mean and variance (3), the rest (3)."""
 
 
 class Model(Renamed, ABC):
-    """A model has any batched forward pass; gradients come by autograd where it does not write
-    them.
+    """A model with a batched forward pass.
 
-    A model that a scenario names is made as `Class(settings, input_shape, classes)`, of the
-    section's settings (a nested class `Settings`), the shape of one sample and the number of
-    classes. It raises UserError where it does not fit the samples.
+    Gradients come from autograd, if the class does not define them. A model that a scenario names
+    is made as `Class(settings, input_shape, classes)`. The arguments are the settings of the
+    section (a nested class `Settings`), the shape of one sample and the number of classes. It
+    raises UserError if it does not fit the samples.
     """
 
     shapes: Shapes
-    """The parameters: name -> shape in one row."""
+    """Shape of each parameter in one row."""
     macs: int
-    """Multiplications of a forward pass of one sample."""
+    """Multiply-accumulate operations of a forward pass of one sample."""
     first_macs: int = 0
-    """Those whose input takes no gradient, as it depends on no parameter: the sample itself."""
+    """MACs whose input is the sample itself, so that it needs no gradient."""
     elementwise: int = 0
-    """Operations of a forward pass of one sample beside its multiplications, as many as backward:
-    biases, activations, normalisation, pooling, the loss."""
+    """Operations of a forward pass of one sample besides MACs, the same number as backward.
+
+    Biases, activations, normalisation, pooling, and the loss.
+    """
     saved_activations: int = 0
-    """Real numbers that one sample adds to the memory of a training step, where they are many."""
+    """Real numbers that one sample adds to the memory of a training step, if they are many."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
     loss: Loss = CrossEntropy()
@@ -82,7 +89,7 @@ class Model(Renamed, ABC):
     ridge: float = 0.0
     """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
-    """Whether it normalises by statistics of the batch; `moments` gives them."""
+    """Whether the model normalises by statistics of the batch, which `moments` gives."""
 
     @abstractmethod
     def init(self, draw: Draw) -> Tensors:
@@ -90,37 +97,73 @@ class Model(Renamed, ABC):
 
     @abstractmethod
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return scores [n, B, classes] of classes or values, or [n, B, length, tokens].
+        """Compute the scores of samples.
 
         Parameters
         ----------
-        params : name -> [n, *shape].
-        x : samples [n, B, *input], or [1, B, *input] that all rows share.
+        params : dict of str to Tensor [n, *shape]
+            Parameters of the rows.
+        x : Tensor [n, B, *input], or [1, B, *input]
+            Samples of each row, or of all rows.
+
+        Returns
+        -------
+        Tensor [n, B, classes]
+            Scores.
         """
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
-        """Return the statistics [n, *shape] of batch normalisations on a batch, which `logits` uses
-        where it finds them in its `params`."""
+        """Compute the statistics [n, *shape] of batch normalisations on a batch.
+
+        `logits` uses them if it finds them in its `params`.
+        """
         return {}
 
     def training_logits(
         self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
     ) -> Tensor:
-        """Return scores as they are in training.
+        """Compute class scores in training.
 
         Parameters
         ----------
-        weight : of the samples, [n, B]; those of weight 0 are padding, which changes nothing.
+        params : dict of str to Tensor [n, *shape]
+            Parameters of the rows.
+        x : Tensor [n, B, *input], or [1, B, *input]
+            Samples.
+        weight : Tensor [n, B], optional
+            Weights of the samples; those of weight 0 are padding without any effect.
+
+        Returns
+        -------
+        Tensor [n, B, classes]
+            Scores.
         """
         return self.logits(params, x)
 
     def copy_trainable(self, params: Tensors) -> Tensors:
-        """Copy parameters [n, *shape] to be trained in place, laid out as `take_sgd_step_` is
-        fastest with; methods may lay them out otherwise."""
+        """Copy parameters [n, *shape] to train in place, in the best layout for `take_sgd_step_`.
+
+        Methods may use other layouts.
+        """
         return copy_params(params)
 
     def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
-        """Return the loss [n] of each row and its gradient [n, *shape]."""
+        """Compute the loss and its gradient.
+
+        Parameters
+        ----------
+        params : dict of str to Tensor [n, *shape]
+            Parameters of the rows.
+        batch : Batch
+            Minibatch of each row.
+
+        Returns
+        -------
+        Tensor [n]
+            Loss.
+        dict of str to Tensor [n, *shape]
+            Gradients.
+        """
 
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             scores = self.training_logits(leaves, batch.x, batch.weight)
@@ -130,41 +173,84 @@ class Model(Renamed, ABC):
         return differentiate(compute_objective, params, batch)
 
     def take_sgd_step_(self, params: Tensors, batch: Batch, step: Tensor) -> Tensor:
-        """Take one SGD step of size step [n] in place; return the loss [n] before it."""
+        """Take one SGD step in place.
+
+        Parameters
+        ----------
+        params : dict of str to Tensor [n, *shape]
+            Parameters of the rows, changed in place.
+        batch : Batch
+            Minibatch of each row.
+        step : Tensor [n]
+            Step size.
+
+        Returns
+        -------
+        Tensor [n]
+            Loss before the step.
+        """
         loss, grads = self.compute_gradients(params, batch)
         descend_(params, grads, step)
         return loss
 
     def describe(self) -> dict[str, Any] | None:
-        """Return what the model is as plain data, of which `otafl.models.modules` makes a torch
-        module; None if it has no such description."""
+        """Return the model as plain data, from which `otafl.models.modules` makes a torch module.
+
+        None if the model has no such description.
+        """
         return None
 
     @property
     def num_params(self) -> int:
-        """Count the parameters."""
+        """The number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def count_forward_flops(self, samples: Number) -> Number:
-        """Return the operations of forward passes: a multiplication and an addition a MAC."""
+        """Count the operations of forward passes, a multiplication and an addition for each MAC."""
         return (2.0 * self.macs + self.elementwise) * samples
 
     def count_training_flops(self, samples: Number) -> Number:
-        """Return the operations of forward and backward passes. A backward pass multiplies by the
-        weights and by what each layer saw, twice the MACs, but for the first layers, which hand no
-        gradient on."""
+        """Count the operations of forward and backward passes.
+
+        A backward pass multiplies by the weights and by each layer's input, twice the MACs. The
+        first layers need no gradient by their input.
+        """
         products = 6.0 * self.macs - 2.0 * self.first_macs
         return (products + 2.0 * self.elementwise) * samples
 
 
 def flatten(tensors: Tensors) -> Tensor:
-    """Put blocks [n, *shape] side by side as [n, P]; makes no copy if there is only one."""
+    """Concatenate tensors.
+
+    Parameters
+    ----------
+    tensors : dict of str to Tensor [n, *shape]
+        Tensors.
+
+    Returns
+    -------
+    Tensor [n, P]
+        Tensors side by side; a single tensor is not copied.
+    """
     columns = [block.flatten(1) for block in tensors.values()]
     return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
 
 
 def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
-    """Return views [n, *shape] into flat [n, P], in the order of `shapes`."""
+    """Split concatenated tensors.
+
+    Parameters
+    ----------
+    flat : Tensor [n, P]
+        Tensors side by side.
+    shapes : dict of str to tuple of int
+        Shapes, in order.
+
+    Returns
+    -------
+    dict of str to Tensor [n, *shape]
+        Views of `flat`.
+    """
     parts = flat.split([math.prod(shape) for shape in shapes.values()], 1)
     return {
         name: part.view(len(flat), *shape)
@@ -173,12 +259,20 @@ def unflatten(flat: Tensor, shapes: Shapes) -> Tensors:
 
 
 def copy_params(params: Tensors) -> Tensors:
-    """Copy parameters, contiguous as batched products in place need them."""
+    """Copy parameters in contiguous memory, as batched products in place need it."""
     return {name: b.clone(memory_format=torch.contiguous_format) for name, b in params.items()}
 
 
 def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:
-    """Take a step of size step [n] against the gradients [n, *shape] in place."""
+    """Take a step against the gradients in place.
+
+    Parameters
+    ----------
+    params, grads : dict of str to Tensor [n, *shape]
+        Parameters, changed in place, and gradients.
+    step : Tensor [n]
+        Step size.
+    """
     for name, grad in grads.items():
         params[name].addcmul_(grad, unsqueeze_like(step, grad), value=-1.0)
 
@@ -186,8 +280,25 @@ def descend_(params: Tensors, grads: Tensors, step: Tensor) -> None:
 def differentiate(
     objective: Callable[[Tensors, Batch], tuple[Tensor, Tensor]], params: Tensors, batch: Batch
 ) -> tuple[Tensor, Tensors]:
-    """Return the loss [n] and the gradient [n, *shape] by the parameters of what is lowered, [n]:
-    of a copy of the parameters and of the batch the objective returns both."""
+    """Compute gradients by autograd.
+
+    Parameters
+    ----------
+    objective : callable
+        Function of parameters and batch that returns the loss [n] and the objective [n]. Its
+        arguments are copies.
+    params : dict of str to Tensor [n, *shape]
+        Parameters.
+    batch : Batch
+        Minibatch of each row.
+
+    Returns
+    -------
+    Tensor [n]
+        Loss.
+    dict of str to Tensor [n, *shape]
+        Gradients of the objective.
+    """
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()

@@ -1,10 +1,10 @@
-"""Classify images by convolutions with max-pooling, then fully connected layers.
+"""Convolutions with max-pooling, then fully connected layers, for images (CNN).
 
-Each convolution has max-pooling and ReLU (or leaky ReLU, as in the layers that follow). Samples are
+Each convolution has max-pooling and ReLU (or leaky ReLU, as the layers that follow). Samples are
 images: [height, width], [channels, height, width], or a square number of grey pixels. Every weight
-is a matrix: a convolution's has a row for each number of its window (height, width, channel) and a
-column for each output channel. The last images are read in the order height, width, channel.
-Weights start uniform in +-1/sqrt(fan_in), fan_in being k k C in a convolution.
+is a matrix: that of a convolution has a row for each number of its window (height, width, channel)
+and a column for each output channel. The last images are read in the order height, width, channel.
+Weights start uniform in +-1/sqrt(fan_in), where fan_in is k k C for a convolution.
 
 On 28x28 pixels, channels [6, 16], padding valid and hidden [120, 84] are LeNet-5 (LeCun et al.
 1998) with max-pooling and ReLU, 44,426 parameters (62,006 on CIFAR-10); channels [32, 64] and
@@ -36,10 +36,10 @@ from otafl.models.network import Network, to_network
 
 
 class WindowSettings(ActivationSettings):
-    """Hold the settings of convolutions, which `vgg8` shares."""
+    """Settings of convolutions, also of `vgg8`."""
 
     pools_all: ClassVar[bool] = True
-    """Every image must be large enough to be pooled; else one that is not is left as it is."""
+    """Whether every image must be large enough for pooling; otherwise a small one is not pooled."""
 
     name: str
     channels: tuple[Count, ...]
@@ -48,8 +48,8 @@ class WindowSettings(ActivationSettings):
     stride: int = Field(1, ge=1)
     """step of the convolutions' windows in pixels"""
     padding: Literal["same", "valid"] = "same"
-    """zeros around an image, so that the window has a place at every pixel (of every stride), or
-    none"""
+    """zeros around an image: same, so that the window has a position at every pixel (of every
+    stride); valid, none"""
     pool: int = Field(2, ge=1)
     """side of the max-pooling after each convolution in pixels; 1 for none"""
     hidden: tuple[Count, ...]
@@ -57,12 +57,12 @@ class WindowSettings(ActivationSettings):
     def find_conflicts(self) -> Iterator[str]:
         if self.padding == "same" and self.kernel % 2 == 0:
             yield (
-                f"padding: 'same' needs a window with a middle pixel, and kernel is {self.kernel}; "
-                f"kernel: {self.kernel + 1} or padding: valid would do"
+                f"padding: 'same' needs an odd kernel; got kernel: {self.kernel}, use kernel: "
+                f"{self.kernel + 1} or padding: valid"
             )
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Say whether the data set's samples are images that every convolution can see."""
+        """Check that the data set's samples are images of a sufficient size."""
         data = scenario.data
         if data.input_shape is None:
             return ()
@@ -75,7 +75,14 @@ class WindowSettings(ActivationSettings):
 
 
 class Cnn(LayeredModel):
-    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
+    """Convolutional network.
+
+    The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    Examples
+    --------
+    `scenarios/papers/fedrlr_cnn.yaml` trains it.
+    """
 
     class Settings(WindowSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -101,8 +108,27 @@ class Cnn(LayeredModel):
 def build_layers(
     settings: WindowSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Layer, ...]:
-    """Return convolutions and fully connected layers. Raises UserError if they do not fit the
-    samples."""
+    """Build convolutions and fully connected layers.
+
+    Parameters
+    ----------
+    settings : WindowSettings
+        Settings.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    tuple of Layer
+        The layers.
+
+    Raises
+    ------
+    UserError
+        If they do not fit the samples.
+    """
     windows = _build_windows(settings, input_shape)
     front = [(one.inputs, n) for one, n in zip(windows, settings.channels, strict=True)]
     widths = [windows[-1].features * settings.channels[-1], *settings.hidden, classes]
@@ -110,6 +136,7 @@ def build_layers(
 
 
 def _build_windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> list[Window]:
+    """Build the windows of the convolutions."""
     inputs, height, width = find_image_shape(input_shape, settings.name)
     kernel, pool = settings.kernel, settings.pool
     padding = kernel // 2 if settings.padding == "same" else 0
@@ -118,17 +145,16 @@ def _build_windows(settings: WindowSettings, input_shape: tuple[int, ...]) -> li
         window = Window(inputs, height, width, kernel, settings.stride, padding, pool)
         if min(height, width) + 2 * padding < kernel:
             raise UserError(
-                f"model.kernel: got {kernel}, but convolution {number} sees an image of "
-                f"only {height}x{width}; a smaller kernel, fewer convolutions or padding: same "
-                "would do"
+                f"model.kernel: got {kernel}, but convolution {number} has an image of only "
+                f"{height}x{width}; use a smaller kernel, fewer convolutions or padding: same"
             )
         if min(window.pooled) < 1 and not settings.pools_all:
             window = replace(window, pool=1)
         if min(window.pooled) < 1:
             raise UserError(
                 f"model.pool: got {pool}, but convolution {number} leaves an image of only "
-                f"{window.positions_high}x{window.positions_wide}; a smaller pool or fewer "
-                "convolutions would do"
+                f"{window.positions_high}x{window.positions_wide}; use a smaller pool or fewer "
+                "convolutions"
             )
         out.append(window)
         inputs, (height, width) = outputs, window.pooled

@@ -1,6 +1,6 @@
-"""Classify images by a small network of 3x3 convolutions with normalisation and max-pooling.
+"""Small network of 3x3 convolutions with normalisation and max-pooling, for images.
 
-Each convolution has normalisation, ReLU and 2x2 max-pooling; then come fully connected layers with
+Each convolution has normalisation, ReLU and 2x2 max-pooling. Then come fully connected layers with
 ReLU. Samples are images: [height, width], [channels, height, width], or a square number of grey
 pixels.
 """
@@ -18,8 +18,15 @@ from otafl.models.normalised_networks import NormedSettings, make_convolution
 
 
 class ConvNet(Network):
-    """Has convolutions "conv1", ..; their norms "norm1", ..; hidden layers "linear1", ..; and the
-    last layer "classifier"."""
+    """Convolutional network with normalisation.
+
+    Convolutions are "conv1", ..., their norms "norm1", ..., hidden layers "linear1", ..., and the
+    last layer "classifier".
+
+    Examples
+    --------
+    `docs/models.md` has a scenario with `model: conv_net`.
+    """
 
     class Settings(NormedSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}
@@ -27,7 +34,7 @@ class ConvNet(Network):
         name: Literal["conv_net"] = "conv_net"
         channels: OutputChannels = (16, 32, 64)
         last_pool: bool = True
-        """max-pooling after the last convolution too"""
+        """whether the last convolution has max-pooling too"""
         hidden: HiddenWidths = ()
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
@@ -39,7 +46,7 @@ class ConvNet(Network):
                 settings, "", width, outputs, number=str(number), cut=number > 1
             )
             if number < len(settings.channels) or settings.last_pool:
-                steps.append(MaxPool(2))  # before ReLU, which then has less to do
+                steps.append(MaxPool(2))  # before ReLU, which then has fewer numbers
                 high, wide = high // 2, wide // 2
             steps.append(Relu())
             width = outputs

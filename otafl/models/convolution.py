@@ -1,10 +1,10 @@
-"""Convolve n rows with kernels of their own, forward and backward, in two forms.
+"""Convolutions of n rows with their own kernels, forward and backward, in two forms.
 
 Dense weights act in one grouped convolution on the rows' images side by side, [B, n C, H, W]. A
-factored weight acts on patches, the rows of a matrix [n, B positions, k k C]. Measured on a CPU
-core (10 rows of 6 images): the grouped form is 2 to 3 times faster than dense products with
-patches, most of which goes to making patches and adding them up again. Images of both forms keep
-their channels last in memory, where pooling is fastest.
+factored weight acts on patches, the rows of a matrix [n, B positions, k k C]. On a CPU core (10
+rows of 6 images) the grouped form is 2 to 3 times faster than dense products with patches. Most of
+the time of patches goes into making and adding them. Images of both forms have their channels last
+in memory, where pooling is fastest.
 """
 
 from __future__ import annotations
@@ -19,10 +19,19 @@ from otafl.models.geometry import Window
 
 
 class ConvolutionCache(NamedTuple):
-    """Hold what the backward pass of a convolution needs of the forward one. image: what it saw;
-    inputs: that as its weight met it (the image itself, or its patches); z: its output before
-    pooling;
-    winners: where in z each pooled number comes from, None without pooling."""
+    """Values of the forward pass of a convolution that its backward pass needs.
+
+    Parameters
+    ----------
+    image : Tensor
+        Input image.
+    inputs : Tensor
+        Input of the weight, the image or its patches.
+    z : Tensor
+        Output before pooling.
+    winners : Tensor, int64, or None
+        Position in z of each pooled number; None without pooling.
+    """
 
     image: Tensor
     inputs: Tensor
@@ -31,51 +40,49 @@ class ConvolutionCache(NamedTuple):
 
 
 def to_images(x: Tensor, window: Window) -> Tensor:
-    """Return samples [n, B, *input] as images [n B, C, H, W]."""
+    """Reshape samples [n, B, *input] to images [n B, C, H, W]."""
     shape = (window.channels, window.height, window.width)
     return x.reshape(-1, *shape).contiguous(memory_format=torch.channels_last)
 
 
 def to_grouped_images(x: Tensor, window: Window) -> Tensor:
-    """Return samples [n, B, *input] as images [B, n C, H, W]."""
+    """Reshape samples [n, B, *input] to images [B, n C, H, W]."""
     n, b = x.shape[:2]
     x = x.view(n, b, window.channels, window.height, window.width).transpose(0, 1).flatten(1, 2)
     return x.contiguous(memory_format=torch.channels_last)
 
 
 def to_features(image: Tensor, n: int) -> Tensor:
-    """Return images [n B, C, H, W] as long vectors [n, B, H W C]."""
+    """Reshape images [n B, C, H, W] to vectors [n, B, H W C]."""
     last = image.permute(0, 2, 3, 1)
     return last.reshape(n, -1, last[0].numel())
 
 
 def to_grouped_features(image: Tensor, n: int) -> Tensor:
-    """Return images [B, n C, H, W] as long vectors [n, B, H W C]."""
+    """Reshape images [B, n C, H, W] to vectors [n, B, H W C]."""
     return image.unflatten(1, (n, -1)).permute(1, 0, 3, 4, 2).flatten(2)
 
 
 def to_score_images(z: Tensor, window: Window) -> Tensor:
-    """Return what a weight made of patches, z [n, B positions, out], as images [n B, out, H',
-    W']."""
+    """Reshape outputs of patches [n, B positions, out] to images [n B, out, H', W']."""
     high, wide = window.positions_high, window.positions_wide
     return z.reshape(-1, high, wide, z.shape[2]).permute(0, 3, 1, 2)
 
 
 def to_gradient_images(g: Tensor, window: Window) -> Tensor:
-    """Return gradients [n, B, H W C] by `to_features` as images [n B, C, H, W] that the pooling
-    gave."""
+    """Reshape gradients [n, B, H W C] of `to_features` to pooled images [n B, C, H, W]."""
     return g.reshape(-1, *window.pooled, g.shape[2] // window.features).permute(0, 3, 1, 2)
 
 
 def to_grouped_gradient_images(g: Tensor, window: Window) -> Tensor:
-    """Return gradients [n, B, H W C] by `to_grouped_features` as images [B, n C, H, W]."""
+    """Reshape gradients [n, B, H W C] of `to_grouped_features` to images [B, n C, H, W]."""
     n, b, size = g.shape
     g = g.view(n, b, *window.pooled, size // window.features).permute(1, 2, 3, 0, 4)
     return g.flatten(3).permute(0, 3, 1, 2)
 
 
 def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
-    """Return the largest of each size x size window of images [..., H, W], and where it is."""
+    """Return the maximum of each size x size window of images [..., H, W], and its position."""
     if size == 1:
         return z, None
     pooled, winners = functional.max_pool2d(z, size, return_indices=True)
@@ -83,8 +90,22 @@ def pool(z: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
 
 
 def unpool(g: Tensor, cache: ConvolutionCache, size: int) -> Tensor:
-    """Return the gradient by z, from g by the pooled images: at the largest of each window (the
-    first of equal ones), 0 elsewhere."""
+    """Compute the gradient before pooling.
+
+    Parameters
+    ----------
+    g : Tensor [..., H', W']
+        Gradient by the pooled images.
+    cache : ConvolutionCache
+        Values of the forward pass.
+    size : int
+        Side of the windows.
+
+    Returns
+    -------
+    Tensor [..., H, W]
+        Gradient at the largest number of each window (the first of equal ones), and 0 elsewhere.
+    """
     if cache.winners is None:
         return g
     s = [size, size]
@@ -94,15 +115,31 @@ def unpool(g: Tensor, cache: ConvolutionCache, size: int) -> Tensor:
 
 
 def to_kernels(weight: Tensor, window: Window) -> Tensor:
-    """Return matrices [n, k k C, out] as the kernels of a grouped convolution, [n out, C, k, k]."""
+    """Reshape matrices [n, k k C, out] to the kernels [n out, C, k, k] of a grouped convolution."""
     k = window.kernel
     out = weight.unflatten(1, (k, k, -1)).permute(0, 4, 1, 2, 3).contiguous()
     return out.flatten(0, 1).permute(0, 3, 1, 2)
 
 
 def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Tensor:
-    """Convolve images [B, n C, H, W], or [B, C, H, W] shared by all rows, by weights [n, k k C,
-    out] and biases [n, out]; return [B, n out, H', W']."""
+    """Convolve the images of n rows with their own weights.
+
+    Parameters
+    ----------
+    image : Tensor [B, n C, H, W], or [B, C, H, W]
+        Images of each row, or of all rows.
+    weight : Tensor [n, k k C, out]
+        Weights.
+    bias : Tensor [n, out]
+        Biases.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [B, n out, H', W']
+        Output.
+    """
     groups = image.shape[1] // window.channels
     z = functional.conv2d(
         image, to_kernels(weight, window), bias.flatten(), window.stride, window.padding, 1, groups
@@ -113,8 +150,30 @@ def convolve(image: Tensor, weight: Tensor, bias: Tensor, window: Window) -> Ten
 def convolve_backward(
     g: Tensor, image: Tensor, weight: Tensor, window: Window, by_image: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Return gradients by image (if asked for), weight [n, k k C, out] and bias [n, out], from g by
-    the output of `convolve`."""
+    """Compute the gradients of `convolve`.
+
+    Parameters
+    ----------
+    g : Tensor [B, n out, H', W']
+        Gradient by the output.
+    image : Tensor [B, n C, H, W]
+        Input.
+    weight : Tensor [n, k k C, out]
+        Weights.
+    window : Window
+        Sizes.
+    by_image : bool
+        Whether to compute the gradient by the image.
+
+    Returns
+    -------
+    Tensor [B, n C, H, W], or None
+        Gradient by the image.
+    Tensor [n, k k C, out]
+        Gradient by the weight.
+    Tensor [n, out]
+        Gradient by the bias.
+    """
     n, k, out = weight.shape[0], window.kernel, weight.shape[2]
     by_x, by_kernel, by_bias = torch.ops.aten.convolution_backward(
         g,
@@ -134,19 +193,45 @@ def convolve_backward(
 
 
 def extract_patches(image: Tensor, n: int, window: Window) -> Tensor:
-    """Return what the window sees at each position of images [n B, C, H, W], [n, B positions, k k
-    C]."""
+    """Extract the numbers in the window at each position.
+
+    Parameters
+    ----------
+    image : Tensor [n B, C, H, W]
+        Images.
+    n : int
+        Number of rows.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [n, B positions, k k C]
+        Patches.
+    """
     k, s, p = window.kernel, window.stride, window.padding
     seen = functional.pad(image, (p, p, p, p)).unfold(2, k, s).unfold(3, k, s)
     seen = seen.unflatten(0, (n, -1))  # [n, B, C, H', W', k, k]
-    if window.channels == 1:  # long runs of neighbours to copy, where below they are of length k
+    if window.channels == 1:  # copies long contiguous runs, below runs of length k
         return seen.permute(0, 5, 6, 2, 1, 3, 4).reshape(n, k * k, -1).mT
     return seen.permute(0, 1, 3, 4, 5, 6, 2).reshape(n, -1, window.inputs)
 
 
 def fold_patches(p: Tensor, window: Window) -> Tensor:
-    """Add up patches [n, B positions, k k C] where they overlap, as images [n B, C, H, W]: what
-    `extract_patches` does, transposed. First along the height, then along the width."""
+    """Add patches where they overlap, as transpose of `extract_patches`.
+
+    Parameters
+    ----------
+    p : Tensor [n, B positions, k k C]
+        Patches.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [n B, C, H, W]
+        Images, added first along the height, then along the width.
+    """
     k, s, pad = window.kernel, window.stride, window.padding
     rows, columns = window.positions_high, window.positions_wide
     high, wide = window.height + 2 * pad, window.width + 2 * pad

@@ -1,9 +1,9 @@
-"""Apply layers whose weight is in CP form, contracted without ever being rebuilt (TDPFed, Wang,
-Jin, Liu, Zong, Shao, Li, eqs. (5)-(6), (9)-(12)).
+"""Layers with a weight in CP form, contracted without forming the weight (TDPFed).
 
-Factors are [n, R, I_n] (see `factorised.cp`), in the order of a weight's modes as it lies: inputs,
-outputs of a dense layer (the paper's A2, A1), kernel height, kernel width, input and output
-channels of a convolution (its A1 .. A4).
+Equations are those of Wang, Jin, Liu, Zong, Shao, Li, (5)-(6), (9)-(12). Factors are [n, R, I_n]
+(see `factorised.cp`), in the order of the weight's modes in memory: inputs, outputs of a dense
+layer (the paper's A2, A1); kernel height, kernel width, input and output channels of a convolution
+(the paper's A1, ..., A4).
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ from otafl.models.layered import PATCHES_AT_ONCE, Layer, LayeredModel
 
 
 def get_modes(layer: Layer) -> tuple[int, ...]:
-    """Return I_1 .. I_N of a layer's weight: 2 of a dense one, 4 of a convolution."""
+    """Return the modes I_1, ..., I_N of a layer's weight, 2 if dense, 4 of a convolution."""
     if layer.window is None:
         return layer.inputs, layer.outputs
     return layer.window.kernel, layer.window.kernel, layer.window.channels, layer.outputs
 
 
 class CpMap:
-    """Acts as a dense layer's weight (`require_layers.LinearMap`), by R (M + N) multiplications a
-    sample in place of M N. Eq. (6)."""
+    """Weight of a dense layer in CP form (`models.layered.LinearMap`), eq. (6).
+
+    It takes R (M + N) multiplications a sample instead of M N.
+
+    Parameters
+    ----------
+    factors : sequence of Tensor [n, R, I_n]
+        Factors of inputs and outputs.
+    """
 
     def __init__(self, factors: Sequence[Tensor]) -> None:
         self._inputs, self._outputs = factors
@@ -43,9 +50,26 @@ class CpMap:
 
 
 def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Window) -> Tensor:
-    """Convolve images [B, n C, H, W], or [B, C, H, W] shared by all rows, by n weights with biases
-    [n, T]; return [B, n T, H', W']. Zero padding and strides split exactly, since only the last
-    stage has a bias."""
+    """Convolve the images of n rows with weights in CP form, eqs. (9)-(12).
+
+    Zero padding and strides split exactly, because only the last stage has a bias.
+
+    Parameters
+    ----------
+    image : Tensor [B, n C, H, W], or [B, C, H, W]
+        Images of each row, or of all rows.
+    factors : sequence of Tensor [n, R, I_n]
+        Factors of height, width, input and output channels.
+    bias : Tensor [n, T]
+        Biases.
+    window : Window
+        Sizes.
+
+    Returns
+    -------
+    Tensor [B, n T, H', W']
+        Output.
+    """
     high, wide, channels, outputs = factors
     n, rank, k = high.shape
     step, pad, all_ranks = window.stride, window.padding, n * rank
@@ -62,8 +86,22 @@ def convolve(image: Tensor, factors: Sequence[Tensor], bias: Tensor, window: Win
 
 
 def compute_logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return class scores [n, B, classes] of x [n or 1, B, *input]. params: factors and biases, by
-    the names that the model gives its weights and biases."""
+    """Compute class scores from factors and biases.
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Model.
+    params : mapping of str to list of Tensor, or Tensor
+        Factors and biases by the names of the model's weights and biases.
+    x : Tensor [n or 1, B, *input]
+        Samples.
+
+    Returns
+    -------
+    Tensor [n, B, classes]
+        Scores.
+    """
     front = [layer for layer in model.layers if layer.window is not None]
     if front:
         n = len(params[front[0].bias])
@@ -81,7 +119,7 @@ def compute_logits(model: LayeredModel, params: Mapping[str, Any], x: Tensor) ->
 
 
 def _compute_features(front: Sequence[Layer], params: Mapping[str, Any], x: Tensor) -> Tensor:
-    """Return what the fully connected layers see of x, [n, B, M]."""
+    """Compute the inputs [n, B, M] of the fully connected layers."""
     assert front[0].window is not None
     image = convolution.to_grouped_images(x, front[0].window)
     for layer in front:

@@ -1,8 +1,7 @@
-"""Train a model of the user's own, which a callable named `module:callable` returns.
+"""Adapter for a user-defined model, which a callable named `module:callable` returns.
 
-It is called with `input_shape` (of one sample), `classes` and the section's other keys, and returns
-a `torch.nn.Module`, or an `otafl.models.Model`, which is written for a leading row dimension and
-is faster.
+It is called with `input_shape` (of one sample), `classes` and the section's other keys. It returns
+a `torch.nn.Module`, or an `otafl.models.Model`, which has a leading row dimension and is faster.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _NORM_LAYERS = (
 
 
 class CustomModel(CustomFunction):
-    """The section names a function of the user's, which makes the model."""
+    """Section of a user-defined function that makes the model."""
 
     table: ClassVar = "model"
     extra_keys: ClassVar = ("input_shape", "classes")
@@ -43,30 +42,39 @@ class CustomModel(CustomFunction):
                 return ModuleModel(model, input_shape, classes, origin)
         if not isinstance(model, Model):
             self.refuse(
-                f"returned a {type(model).__name__}; a torch.nn.Module or an otafl.models.Model "
-                "would do"
+                f"returned a {type(model).__name__}; expected a torch.nn.Module or an "
+                "otafl.models.Model"
             )
         return model
 
 
 class ModuleModel(Model):
-    """Wraps a module that maps x [B, *input] to scores [B, classes]: by vmap over rows, with
-    gradients by autograd.
+    """Model of a module that maps x [B, *input] to scores [B, classes].
 
-    The module's own random start is not used, since it comes from torch's global generator. Every
-    trial starts from uniform weights in +-1/sqrt(fan_in) for parameters of two or more dimensions
-    (fan_in: elements of one output); smaller ones keep a constant start, as of norm layers, and are
-    zero otherwise.
+    Rows are batched by vmap, and gradients come from autograd. The module's own random start is not
+    used, because it comes from torch's global generator. Every trial starts from uniform weights in
+    +-1/sqrt(fan_in) for parameters of two or more dimensions (fan_in: elements of one output).
+    Smaller parameters keep a constant start, as of normalisation layers, and are zero otherwise.
 
     Parameters
     ----------
-    origin : the "name" and the "options" of the user's callable, by which it is made again.
+    module : torch.nn.Module
+        Module.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+    origin : mapping of str to any, optional
+        The "name" and the "options" of the user's callable, which can make it again.
 
     Raises
     ------
-    UserError : if the module has buffers (batch-norm statistics cannot be averaged as parameters
-        are), draws random numbers, as dropout does, or gives scores of another shape.
+    UserError
+        If the module has buffers (batch-norm statistics cannot be averaged like parameters), draws
+        random numbers, as dropout does, or gives scores of another shape.
 
+    Notes
+    -----
     A module that maps tokens [B, length] to [B, length, classes] scores every position.
     """
 
@@ -80,8 +88,8 @@ class ModuleModel(Model):
         buffers = [name for name, _ in module.named_buffers()]
         if buffers:
             raise UserError(
-                f"model: the module has the buffer '{buffers[0]}', whose running statistics have "
-                "no place in federated averaging; use a layer without buffers, such as GroupNorm"
+                f"model: expected a module without buffers, got the buffer '{buffers[0]}', whose "
+                "running statistics cannot be averaged; use another layer, such as GroupNorm"
             )
         self._module, self._origin = module, origin
         self._start = {name: p.detach().clone() for name, p in module.named_parameters()}
@@ -100,7 +108,7 @@ class ModuleModel(Model):
         if tuple(scores.shape) != (1, classes) and not self.scores_positions:
             raise UserError(
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
-                f"[1, {classes}] would do"
+                f"expected [1, {classes}]"
             )
         self._check_deterministic(probe)
         with FlopCounterMode(display=False) as backward:
@@ -123,8 +131,8 @@ class ModuleModel(Model):
             raise UserError(
                 f"model: {error_origin.format_place(error).removeprefix(' at ') or 'the module'} "
                 f"draws random numbers{''.join(f' (dropout {name!r})' for name in layers)}, which "
-                "come from no stream of a trial and would not repeat; leave dropout out, or return "
-                "the module in eval mode (module.eval()), in which dropout passes everything on"
+                "come from no stream of a trial and are not reproducible; leave dropout out, or "
+                "return the module in eval mode (module.eval())"
             ) from error
 
     def init(self, draw: Draw) -> Tensors:

@@ -1,5 +1,4 @@
-"""Say how models are kept while they are trained from minibatch to minibatch: the contracts of
-`otafl.models.span`."""
+"""Contracts of `otafl.models.span`: representations of parameters in training."""
 
 from __future__ import annotations
 
@@ -14,26 +13,50 @@ from otafl.models.layered import Pair
 
 
 class FormParams(NamedTuple):
-    """Hold the parameters of n models. wide: the first layer's weight [n, M, N], None in the plain
-    form. rest: [n, P] all others side by side."""
+    """Parameters of n models.
+
+    Parameters
+    ----------
+    rest : Tensor [n, P]
+        All parameters except `wide`, side by side.
+    wide : Tensor [n, M, N], or None
+        Weight of the first layer; None in the plain form.
+    """
 
     rest: Tensor
     wide: Tensor | None
 
 
 class InPlaceDifference(NamedTuple):
-    """Hold the direction end - start, which is to be made in the place of start."""
+    """Direction end - start, to compute in the memory of start.
+
+    Parameters
+    ----------
+    start, end : FormParams
+        Models.
+    """
 
     start: FormParams
     end: FormParams
 
 
 Direction = FormParams | InPlaceDifference
+"""Direction along which points of a span can move."""
 
 
 class Gradient(NamedTuple):
-    """Hold a gradient and the loss [n] where it was taken. grads: a pair for each layer (x, g), or
-    in the plain form the gradient by each parameter. x: what the first layer saw."""
+    """Gradient at a point.
+
+    Parameters
+    ----------
+    loss : Tensor [n]
+        Loss at the point.
+    grads : list of Pair, or dict of str to Tensor
+        Factors (x, g) of each layer's gradient, or in the plain form the gradient of each
+        parameter.
+    x : Tensor
+        Input of the first layer.
+    """
 
     loss: Tensor
     grads: list[Pair] | Tensors
@@ -41,57 +64,62 @@ class Gradient(NamedTuple):
 
 
 class Span(ABC):
-    """A span is the points around a model `origin` on one minibatch, rows [n, Q]."""
+    """Points [n, Q] around the model `origin` on one minibatch."""
 
     origin: Tensor
     directions: list[Tensor]
 
     @abstractmethod
     def compute_second_gradient(self) -> Gradient:
-        """Return the gradient at the origin on the minibatch beside."""
+        """Compute the gradient at the origin on the second minibatch."""
 
     @abstractmethod
     def compute_gradient(self, point: Tensor) -> Gradient:
-        """Return the gradient of the loss at a point."""
+        """Compute the gradient of the loss at a point."""
 
     @abstractmethod
     def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:
-        """Take point -= step [n] * gradient in place. A slope of another minibatch does as well,
-        but such a point can be asked for its slope only, not be written."""
+        """Take point -= step [n] * gradient in place.
+
+        A gradient of another minibatch is possible. At such a point only gradients can be computed;
+        it cannot be written.
+        """
 
     @abstractmethod
     def write_each_(self, *writes: tuple[Tensor, FormParams]) -> None:
-        """Write the models at points, each over its `out`: the origin's memory, some other, or, as
-        the last that is written, that of the only direction."""
+        """Write the models at points, each to its `out`.
+
+        An `out` is the origin's memory, other memory, or, for the last of the writes, that of the
+        only direction.
+        """
 
     def write_(self, point: Tensor, out: FormParams) -> None:
-        """Write the model at a point over `out`: see `write_each_`."""
+        """Write the model at a point to `out`, as `write_each_`."""
         self.write_each_((point, out))
 
     @abstractmethod
     def subtract_points(self, start: Tensor, end: Tensor) -> FormParams:
-        """Return the difference end - start of two points in new memory."""
+        """Compute the difference end - start of two points in new memory."""
 
 
 class Form(ABC):
-    """A form is how the parameters of a model are kept while it is trained."""
+    """Representation of the parameters of a model in training."""
 
     @abstractmethod
     def copy_params(self, params: Tensors) -> FormParams:
-        """Copy the parameters into this form."""
+        """Copy parameters into this representation."""
 
     @abstractmethod
     def adopt_params(self, params: Tensors) -> FormParams:
-        """Bring parameters that are not used otherwise into this form: their own memory, or a
-        copy."""
+        """Bring parameters without other use into this representation, with or without a copy."""
 
     @abstractmethod
     def to_params(self, form_params: FormParams) -> Tensors:
-        """Return the parameters by name: the same memory or a copy of it."""
+        """Return the parameters by name, the same memory or a copy."""
 
     @abstractmethod
     def take_step_(self, form_params: FormParams, slope: Gradient, step: Tensor) -> None:
-        """Take held -= step [n] * gradient in place, where points are not needed."""
+        """Take form_params -= step [n] * gradient in place, if no points are needed."""
 
     @abstractmethod
     def make_span(
@@ -101,20 +129,30 @@ class Form(ABC):
         *directions: Direction,
         second_batch: Batch | None = None,
     ) -> Span:
-        """Return the span of a minibatch around a model.
+        """Make the span of a minibatch around a model.
 
         Parameters
         ----------
-        origin : the model.
-        directions : others that points can move along.
-        second_batch : another minibatch, on which the gradient at the origin is wanted.
+        batch : Batch
+            Minibatch of each row.
+        origin : FormParams
+            Model.
+        directions : FormParams or InPlaceDifference
+            Directions along which points can move.
+        second_batch : Batch, optional
+            Another minibatch, for a gradient at the origin.
+
+        Returns
+        -------
+        Span
+            The span.
         """
 
 
 def subtract_params(
     end: FormParams, start: FormParams, out: FormParams | None = None
 ) -> FormParams:
-    """Return end - start in new memory or over `out`."""
+    """Compute end - start in new memory or in `out`."""
     rest = torch.sub(end.rest, start.rest, out=None if out is None else out.rest)
     if end.wide is None or start.wide is None:
         return FormParams(rest, None)

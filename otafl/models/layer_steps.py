@@ -1,6 +1,7 @@
-"""Say which steps a network makes its scores by, what parameters they have and what they cost.
+"""Steps of a network, their parameters and their costs.
 
-A side of a parameter that follows hidden channels can be cut (`Axis`); weights can be low-rank.
+Axes of a parameter that follow hidden channels can be narrowed (`Axis`), and weights can be
+low-rank.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from otafl.core.errors import UserError
 from otafl.models.base import LOSS, NORMALISING
 
 Unroll = Literal["vertical_first", "horizontal_first"]
+"""Order of the windows of a low-rank convolution."""
 Image = tuple[int, int, int]
-"""Channels, height, width."""
+"""Channels, height and width of an image."""
 Channels = Callable[[int], int]
-"""How many of a layer's channels are kept."""
+"""Function of a layer's number of channels that returns how many a narrower network has."""
 
 
 class Axis(NamedTuple):
-    """An axis is a side of a parameter that follows a layer's channels: so many, each `repeat`
-    times in a row (the pixels of a flattened image)."""
+    """Axis of a parameter that follows a layer's channels.
+
+    Parameters
+    ----------
+    channels : int
+        Number of channels.
+    repeat : int
+        Entries of each channel, the pixels of a flattened image.
+    """
 
     channels: int
     repeat: int = 1
@@ -30,8 +39,24 @@ class Axis(NamedTuple):
 
 @dataclass(frozen=True)
 class Conv:
-    """Convolve by a weight [outputs, inputs, kernel, kernel]; low-rank if it has a rank. cut:
-    whether its inputs are channels that a narrower network has fewer of (not the image's)."""
+    """Convolution with a weight [outputs, inputs, kernel, kernel].
+
+    Parameters
+    ----------
+    name : str
+        Name of the step.
+    inputs, outputs : int
+        Numbers of channels.
+    kernel, stride, padding : int
+        Side and step of the window, and zeros around the image, in pixels.
+    bias : bool
+        Whether it has a bias.
+    cut : bool
+        Whether its inputs are hidden channels, of which a narrower network has fewer, not the
+        image's.
+    rank : int, optional
+        Rank of the weight; dense if not given.
+    """
 
     name: str
     inputs: int
@@ -46,8 +71,23 @@ class Conv:
 
 @dataclass(frozen=True)
 class Linear:
-    """Map linearly, y = x W + b with W [inputs * repeat, outputs], x a flattened image of so many
-    channels and `repeat` pixels; low-rank if it has a rank. last: its outputs are the classes."""
+    """Linear layer y = x W + b with W [inputs * repeat, outputs].
+
+    Parameters
+    ----------
+    name : str
+        Name of the step.
+    inputs, outputs : int
+        Numbers of channels.
+    repeat : int
+        Pixels of each input channel, of a flattened image.
+    cut : bool
+        Whether its inputs are hidden channels.
+    last : bool
+        Whether its outputs are the classes.
+    rank : int, optional
+        Rank of the weight; dense if not given.
+    """
 
     name: str
     inputs: int
@@ -60,8 +100,18 @@ class Linear:
 
 @dataclass(frozen=True)
 class Norm:
-    """Normalise the batch, or groups of channels where it has groups, of which there are
-    gcd(groups, channels); scale and shift are learnt."""
+    """Batch or group normalisation with learnt scale and shift.
+
+    Parameters
+    ----------
+    name : str
+        Name of the step.
+    channels : int
+        Number of channels.
+    groups : int, optional
+        Groups of channels, of which gcd(groups, channels) are used; batch normalisation if not
+        given.
+    """
 
     name: str
     channels: int
@@ -70,38 +120,39 @@ class Norm:
 
 @dataclass(frozen=True)
 class Relu:
-    """Cut off below zero, or multiply by a slope there."""
+    """ReLU, or leaky ReLU with a slope below zero."""
 
     slope: float = 0.0
 
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Take the largest of windows of size x size pixels; what is left over at the far edge is
-    dropped."""
+    """Max-pooling of windows of size x size pixels; a remainder at the far edge is dropped."""
 
     size: int
 
 
 @dataclass(frozen=True)
 class MeanPool:
-    """Take the mean over all pixels."""
+    """Mean over all pixels."""
 
 
 @dataclass(frozen=True)
 class Residual:
-    """Add body(x) + shortcut(x); an empty shortcut is x itself."""
+    """Residual block, body(x) + shortcut(x); an empty shortcut is x itself."""
 
     body: tuple[Step, ...]
     shortcut: tuple[Step, ...] = ()
 
 
 Step = Conv | Linear | Norm | Relu | MaxPool | MeanPool | Residual
+"""A step of a network."""
 KINDS: dict[str, type[Any]] = {one.__name__: one for one in get_args(Step)}
+"""Classes of the steps by name."""
 
 
 def describe(steps: Sequence[Step]) -> list[dict[str, Any]]:
-    """Return steps as plain data, of which `parse_steps` makes them again."""
+    """Return steps as plain data for `parse_steps`."""
     out: list[dict[str, Any]] = []
     for step in steps:
         fields: dict[str, Any]
@@ -114,7 +165,7 @@ def describe(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def parse_steps(descriptions: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Make the steps again of what `descriptions` says."""
+    """Make steps from the result of `describe`."""
     out: list[Step] = []
     for one in descriptions:
         fields = {name: value for name, value in one.items() if name != "step"}
@@ -125,7 +176,7 @@ def parse_steps(descriptions: Sequence[Mapping[str, Any]]) -> tuple[Step, ...]:
 
 
 def iterate_steps(steps: Sequence[Step]) -> Iterator[Step]:
-    """Go through all steps, those of residual blocks in their place, body first."""
+    """Yield all steps, those of residual blocks in their position, body first."""
     for step in steps:
         if isinstance(step, Residual):
             yield from iterate_steps(step.body)
@@ -135,7 +186,7 @@ def iterate_steps(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[Step, ...]:
-    """Return the steps after a change of each, those of residual blocks included."""
+    """Return the steps after a change of each, including those of residual blocks."""
     return tuple(
         Residual(map_steps(step.body, change), map_steps(step.shortcut, change))
         if isinstance(step, Residual)
@@ -145,7 +196,20 @@ def map_steps(steps: Sequence[Step], change: Callable[[Step], Step]) -> tuple[St
 
 
 def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step, ...]:
-    """Return the steps, those of these names low-rank."""
+    """Make weights low-rank.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Steps.
+    ranks : mapping of str to int
+        Rank by the name of the step.
+
+    Returns
+    -------
+    tuple of Step
+        Steps.
+    """
 
     def change(step: Step) -> Step:
         if isinstance(step, Conv | Linear) and step.name in ranks:
@@ -156,8 +220,20 @@ def replace_ranks(steps: Sequence[Step], ranks: Mapping[str, int]) -> tuple[Step
 
 
 def replace_widths(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...]:
-    """Return the steps with channels(c) in the place of every hidden layer's c; the image's
-    channels and the classes stay."""
+    """Change the number of channels of every hidden layer.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Steps.
+    channels : callable
+        Function of a number of channels that returns the new number.
+
+    Returns
+    -------
+    tuple of Step
+        Steps; the image's channels and the classes stay.
+    """
 
     def change(step: Step) -> Step:
         if isinstance(step, Norm):
@@ -173,8 +249,10 @@ def replace_widths(steps: Sequence[Step], channels: Channels) -> tuple[Step, ...
 
 
 def list_factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
-    """List the steps whose weights may be low-rank, in the order in which they act: convolutions
-    but 1x1 ones, and linear layers but the last."""
+    """List the steps that can have low-rank weights, in their order.
+
+    These are convolutions except 1x1 ones, and linear layers except the last.
+    """
     names = []
     for step in iterate_steps(steps):
         if (isinstance(step, Conv) and step.kernel > 1) or (
@@ -185,8 +263,17 @@ def list_factorisable(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 class Parameter(NamedTuple):
-    """Hold a parameter's name, its shape, and the axis of each side, None where it follows no
-    hidden channels."""
+    """A parameter of a step.
+
+    Parameters
+    ----------
+    name : str
+        Name.
+    shape : tuple of int
+        Shape in one row.
+    axes : tuple of Axis or None
+        Channels of each axis; None if it does not follow hidden channels.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -194,7 +281,10 @@ class Parameter(NamedTuple):
 
 
 def list_parameters(step: Step) -> Iterator[Parameter]:
-    """List a step's parameters. (Factors have no axes: width and rank are cut one at a time.)"""
+    """List a step's parameters.
+
+    Factors have no axes, because a network is reduced in width or in rank, not in both.
+    """
     if isinstance(step, Norm):
         for part in ("weight", "bias"):
             yield Parameter(f"{step.name}.{part}", (step.channels,), (Axis(step.channels),))
@@ -218,9 +308,19 @@ def list_parameters(step: Step) -> Iterator[Parameter]:
 
 
 def compute_start_bound(step: Step) -> float:
-    """Return the bound b of weights that start uniform in +-b: sqrt(6 / fan_in) (He et al. 2015),
-    1/sqrt(fan_in) in the last layer. The factors of a low-rank step have a bound by which their
-    product has the same variance."""
+    """Compute the bound b of weights that start uniform in +-b.
+
+    Parameters
+    ----------
+    step : Conv or Linear
+        Step.
+
+    Returns
+    -------
+    float
+        sqrt(6 / fan_in) (He et al. 2015), and 1/sqrt(fan_in) in the last layer. The product of the
+        factors of a low-rank step has the same variance.
+    """
     assert isinstance(step, Conv | Linear)
     fan_in = step.inputs * (step.kernel**2 if isinstance(step, Conv) else step.repeat)
     square = (1.0 if isinstance(step, Linear) and step.last else 6.0) / fan_in
@@ -230,9 +330,20 @@ def compute_start_bound(step: Step) -> float:
 
 
 class Costs(NamedTuple):
-    """Hold what one sample costs. macs: multiplications of convolutions and linear layers;
-    first_macs: those whose input depends on no parameter; elementwise: other operations of a
-    forward pass; saved_activations: numbers that a training step keeps; image: after the last step.
+    """Costs of one sample.
+
+    Parameters
+    ----------
+    macs : int
+        Multiply-accumulate operations of convolutions and linear layers.
+    first_macs : int
+        Those whose input depends on no parameter.
+    elementwise : int
+        Other operations of a forward pass.
+    saved_activations : int
+        Numbers that a training step keeps.
+    image : tuple of int
+        Size of the image after the last step.
     """
 
     macs: int
@@ -245,8 +356,29 @@ class Costs(NamedTuple):
 def count_costs(
     steps: Sequence[Step], image: Image, unroll: Unroll = "vertical_first", first: bool = True
 ) -> Costs:
-    """Count what a sample costs; first: the steps see the sample itself. Raises UserError if the
-    image is too small."""
+    """Count the costs of one sample.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Steps of a network.
+    image : tuple of int
+        Channels, height and width of the input.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows of a low-rank convolution.
+    first : bool
+        Whether the input is the sample itself.
+
+    Returns
+    -------
+    Costs
+        The costs.
+
+    Raises
+    ------
+    UserError
+        If the image is too small for the steps.
+    """
     macs = first_macs = elementwise = kept = 0
     for step in steps:
         c, h, w = image
@@ -282,8 +414,8 @@ def count_costs(
             if isinstance(step, Conv):
                 kind = f"convolution with windows of {step.kernel}x{step.kernel} pixels"
             raise UserError(
-                f"model.name: images of {h}x{w} pixels reach a {kind}, which leaves nothing "
-                "of them; larger images, or fewer convolutions or poolings, would do"
+                f"model.name: images of {h}x{w} pixels are too small for a {kind}; use larger "
+                "images, or fewer convolutions or poolings"
             )
         first = first and not isinstance(step, Conv | Linear | Norm | Residual)
         elementwise += _count_elementwise(step, c * h * w, math.prod(image))
@@ -292,8 +424,10 @@ def count_costs(
 
 
 def _count_elementwise(step: Step, num_inputs: int, num_outputs: int) -> int:
-    """Count the operations of a step that are no multiplications by a weight; before, num_outputs:
-    the numbers that it sees and gives."""
+    """Count the operations of a step besides multiplications by a weight.
+
+    num_inputs, num_outputs: numbers of the input and the output.
+    """
     if isinstance(step, Linear):
         return (1 + LOSS) * num_outputs if step.last else num_outputs
     if isinstance(step, Conv):
@@ -304,14 +438,16 @@ def _count_elementwise(step: Step, num_inputs: int, num_outputs: int) -> int:
 
 
 def _count_convolution(step: Conv, image: Image, unroll: Unroll) -> tuple[Image, list[int], int]:
-    """Return the image after a convolution, its multiplications, of a low-rank one those of the two
-    that it consists of, and the numbers between these."""
+    """Return the image after a convolution, its MACs, and the numbers within a low-rank one.
+
+    A low-rank convolution consists of two, with one number of MACs each.
+    """
     c, h, w = image
     k, s, p = step.kernel, step.stride, step.padding
     high, wide = (h + 2 * p - k) // s + 1, (w + 2 * p - k) // s + 1
     after = step.outputs, high, wide
     if step.rank is None:
         return after, [step.outputs * c * k * k * high * wide], 0
-    # the first of the two leaves one side at its length
+    # the first of the two keeps one side of the image
     between = step.rank * (high * w if unroll == "vertical_first" else h * wide)
     return after, [between * c * k, step.outputs * step.rank * k * high * wide], between

@@ -1,4 +1,4 @@
-"""Chain linear layers to a model, which methods that factor weights can look into."""
+"""Models that are chains of linear layers, which methods can factorise."""
 
 from __future__ import annotations
 
@@ -19,60 +19,74 @@ from otafl.models.convolution import ConvolutionCache
 from otafl.models.geometry import Window
 
 BiasStart = Literal["zero", "uniform"]
+"""Start of biases."""
 
 NARROW = 32
-"""Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory: products
-with matrices of few columns are two to five times slower than with matrices of few rows."""
+"""Outputs up to which the weight of a layer is trained transposed, [n, N, M] in memory.
+
+Products with matrices of few columns are two to five times slower than with matrices of few rows.
+"""
 
 PATCHES_AT_ONCE = 1 << 21
-"""Numbers in the largest matrix of patches, all rows together, that scores are computed from at a
-time: 25 times its images at a kernel of 5."""
+"""Numbers of the largest matrix of patches, all rows together, in the computation of scores.
+
+At a kernel of 5 this is 25 times the images.
+"""
 
 
 class ActivationSettings(Settings):
-    """Hold the settings that models of linear layers share."""
+    """Settings that models of linear layers share."""
 
     activation: Literal["relu", "leaky_relu"] = "relu"
-    """what follows each layer but the last"""
+    """activation after each layer except the last"""
     leaky_slope: float = Field(0.1, gt=0, lt=1)
     """slope of leaky_relu below zero; relu has none"""
     bias_start: BiasStart = "zero"
-    """biases start at zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
+    """start of biases: zero, or uniform in +-1/sqrt(fan_in) as in PyTorch"""
 
     @property
     def slope(self) -> float:
-        """Return the slope of the activation below zero."""
+        """The slope of the activation below zero."""
         return self.leaky_slope if self.activation == "leaky_relu" else 0.0
 
 
 class LinearMap(Protocol):
-    """A linear map acts like a weight [n, M, N] but is not stored dense (factored, say)."""
+    """Linear map that acts like a weight [n, M, N] without its dense form."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return x W [n, B, N] for x [n, B, M]."""
+        """Compute x W [n, B, N] for x [n, B, M]."""
 
     def backward(self, g: Tensor) -> Tensor:
-        """Return g W^T [n, B, M] for g [n, B, N]."""
+        """Compute g W^T [n, B, M] for g [n, B, N]."""
 
 
 def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:
-    """Return x W [n, B, N] for x [n or 1, B, M]."""
+    """Compute x W [n, B, N] for x [n or 1, B, M]."""
     if not isinstance(weight, Tensor):
         return weight.forward(x)
     return torch.bmm(x.expand(weight.shape[0], -1, -1), weight)
 
 
 def apply_transposed(weight: Tensor | LinearMap, g: Tensor) -> Tensor:
-    """Return g W^T [n, B, M] for g [n, B, N]."""
+    """Compute g W^T [n, B, M] for g [n, B, N]."""
     return torch.bmm(g, weight.mT) if isinstance(weight, Tensor) else weight.backward(g)
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer is linear, y = x W + b with W [inputs, outputs].
+    """Linear layer y = x W + b with W [inputs, outputs].
 
-    weight, bias: names of its parameters. With a window it is a convolution: linear in the k k C
-    numbers that the window sees at a position, by the same weight and bias at all of them.
+    With a window it is a convolution: linear in the k k C numbers of the window at a position, with
+    the same weight and bias at all positions.
+
+    Parameters
+    ----------
+    weight, bias : str
+        Names of the parameters.
+    inputs, outputs : int
+        Sides of the weight.
+    window : Window, optional
+        Sizes of a convolution.
     """
 
     weight: str
@@ -83,17 +97,17 @@ class Layer:
 
     @property
     def positions(self) -> int:
-        """Count how often the weight is applied to one sample."""
+        """The number of products with the weight for one sample."""
         return 1 if self.window is None else self.window.positions
 
     @property
     def macs(self) -> int:
-        """Count the multiplications of one sample."""
+        """The number of MACs for one sample."""
         return self.positions * self.inputs * self.outputs
 
     @property
     def elementwise(self) -> int:
-        """Count what is done once a number that it puts out: bias, pooling, activation."""
+        """The number of operations of bias, pooling and activation for one sample."""
         if self.window is None:
             return 2 * self.outputs
         pooling = self.positions if self.window.pool > 1 else 0
@@ -103,7 +117,20 @@ class Layer:
 def number_layers(
     sides: Iterable[tuple[int, int]], windows: Sequence[Window] = ()
 ) -> tuple[Layer, ...]:
-    """Make layers "weight0", "bias0", .. of these sides, the first ones with windows."""
+    """Make layers "weight0", "bias0", ... of given sides.
+
+    Parameters
+    ----------
+    sides : iterable of tuple of int
+        (inputs, outputs) of each layer.
+    windows : sequence of Window
+        Windows of the first layers, which are convolutions.
+
+    Returns
+    -------
+    tuple of Layer
+        Layers.
+    """
     return tuple(
         Layer(f"weight{i}", f"bias{i}", *one, windows[i] if i < len(windows) else None)
         for i, one in enumerate(sides)
@@ -111,7 +138,22 @@ def number_layers(
 
 
 def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "zero") -> Tensors:
-    """Start weights uniform in +-1/sqrt(fan_in), biases at zero or uniform in the same range."""
+    """Draw weights uniform in +-1/sqrt(fan_in).
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        Layers.
+    draw : Draw
+        Source of uniform numbers.
+    bias : {"zero", "uniform"}
+        Start of biases, zero or uniform in the same range.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Parameters.
+    """
     params = {}
     for layer in layers:
         uniform = draw(layer.weight, (layer.inputs, layer.outputs))
@@ -125,31 +167,41 @@ def draw_uniform_start(layers: Sequence[Layer], draw: Draw, bias: BiasStart = "z
 
 
 class Pair(NamedTuple):
-    """Hold the gradient of a layer in the form it arises: x [n, B, M] and g [n, B, N], the dense
-    gradient being x^T g [n, M, N]. Sample weights are in g. Of a convolution B counts the positions
-    of each sample one by one."""
+    """Factors of the gradient of a layer.
+
+    Parameters
+    ----------
+    x : Tensor [n, B, M]
+        Input of the layer. For a convolution B counts the positions of each sample.
+    g : Tensor [n, B, N]
+        Gradient by the output, with the weights of the samples. The dense gradient is x^T g [n, M,
+        N].
+    """
 
     x: Tensor
     g: Tensor
 
 
 class LayeredModel(Model):
-    """A layered model is a chain of linear layers with an activation between them, the first ones
-    possibly convolutions with max-pooling.
+    """Chain of linear layers with an activation between them.
 
-    The backward pass is written out: it fuses a gradient with its SGD step, and it hands the
-    factors of each gradient to methods that never form a dense one. A weight may be any
-    `LinearMap`.
+    The first layers can be convolutions with max-pooling. The backward pass is written explicitly:
+    it fuses a gradient with its SGD step, and gives the factors of each gradient to methods that
+    form no dense gradient. A weight can be any `LinearMap`.
 
     Parameters
     ----------
-    layers : in the order in which they act; convolutions before the others.
-    leaky_slope : of a leaky ReLU below zero; 0 is ReLU.
-    bias_start : how `init` starts biases, see `draw_uniform_start`.
+    layers : tuple of Layer
+        Layers in their order, convolutions before the others.
+    leaky_slope : float
+        Slope of the activation below zero; 0 is ReLU.
+    bias_start : {"zero", "uniform"}
+        Start of biases, as in `draw_uniform_start`.
 
     Raises
     ------
-    ValueError : for a negative slope, or a convolution after a fully connected layer.
+    ValueError
+        For a negative slope, or a convolution after a fully connected layer.
     """
 
     def __init__(
@@ -159,12 +211,12 @@ class LayeredModel(Model):
         bias_start: BiasStart = "zero",
     ) -> None:
         if leaky_slope < 0:
-            raise ValueError(f"leaky_slope: {leaky_slope}, must not be negative")
+            raise ValueError(f"leaky_slope must not be negative; got {leaky_slope}")
         self.layers, self.leaky_slope, self.bias_start = layers, leaky_slope, bias_start
         self.is_affine = len(layers) == 1 and layers[0].window is None
         self.macs, self.first_macs = sum(layer.macs for layer in layers), layers[0].macs
         self.elementwise = sum(layer.elementwise for layer in layers)
-        self.elementwise += (LOSS - 1) * layers[-1].outputs  # in the place of an activation
+        self.elementwise += (LOSS - 1) * layers[-1].outputs  # instead of an activation
         self.shapes = {}
         for layer in layers:
             self.shapes[layer.weight] = (layer.inputs, layer.outputs)
@@ -173,7 +225,9 @@ class LayeredModel(Model):
         self._front = tuple(front)
         self._linear = layers[len(front) :]
         if not self._linear or any(layer.window is not None for layer in self._linear):
-            raise ValueError("convolutions come before the fully connected layers, one at least")
+            raise ValueError(
+                "layers must be convolutions, if any, and then at least one fully connected layer"
+            )
         self.saved_activations = sum(w.positions * (one.inputs + one.outputs) for one, w in front)
 
     def init(self, draw: Draw) -> Tensors:
@@ -197,13 +251,28 @@ class LayeredModel(Model):
         return functional.leaky_relu_(z, self.leaky_slope) if self.leaky_slope else z.relu_()
 
     def backpropagate_activation(self, g: Tensor, out: Tensor) -> Tensor:
-        """Return the gradient by what the activation saw, from g by what it gave, `out`."""
+        """Compute the gradient by the input of the activation, from g by its output `out`."""
         if self.leaky_slope:  # the outputs have the signs of the inputs
             return torch.ops.aten.leaky_relu_backward(g, out, self.leaky_slope, True)
         return torch.ops.aten.threshold_backward(g, out, 0)
 
     def compute_pairs(self, params: Mapping[str, Any], batch: Batch) -> tuple[Tensor, list[Pair]]:
-        """Return the loss [n] and each layer's gradient as a pair."""
+        """Compute the loss and the factors of each layer's gradient.
+
+        Parameters
+        ----------
+        params : mapping of str to Tensor or LinearMap
+            Parameters.
+        batch : Batch
+            Minibatch of each row.
+
+        Returns
+        -------
+        Tensor [n]
+            Loss.
+        list of Pair
+            Factors of each layer.
+        """
         if not self._front:
             loss, out, _ = self._compute_linear_pairs(params, batch.x.flatten(2), batch)
             return loss, out
@@ -240,7 +309,7 @@ class LayeredModel(Model):
     def _compute_dense_gradients(
         self, params: Tensors, batch: Batch
     ) -> tuple[Tensor, list[Pair], Tensors]:
-        """Return the loss, pairs of the fully connected layers, gradients of the convolutions."""
+        """Compute loss, pairs of the fully connected layers, and gradients of the convolutions."""
         if not self._front:
             return *self._compute_linear_pairs(params, batch.x.flatten(2), batch)[:2], {}
         x, kept = self._convolve_grouped(params, batch.x)
@@ -250,8 +319,10 @@ class LayeredModel(Model):
     def _compute_linear_pairs(
         self, params: Mapping[str, Any], x: Tensor, batch: Batch
     ) -> tuple[Tensor, list[Pair], Tensor]:
-        """Return the loss [n], pairs of the fully connected layers over x [n, B, M], and what goes
-        on to the convolutions: the gradient [n, B, M] by their scores, past the activation."""
+        """Compute the loss [n], pairs of the fully connected layers, and the gradient below them.
+
+        This gradient [n, B, M] is by the scores of the last convolution, before its activation.
+        """
         inputs = [x]
         for layer in self._linear[:-1]:
             z = apply(params[layer.weight], inputs[-1])
@@ -272,7 +343,7 @@ class LayeredModel(Model):
         return self.loss.compute_gradient_(z, batch)
 
     def _compute_features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Return what the fully connected layers see of x, so many samples at a time."""
+        """Compute the inputs of the fully connected layers, a part of the samples at a time."""
         dense = all(isinstance(params[layer.weight], Tensor) for layer, _ in self._front)
         see = self._convolve_grouped if dense else self._convolve_patches
         rows = params[self._front[0][0].bias].shape[0]
@@ -285,8 +356,7 @@ class LayeredModel(Model):
     def _convolve_grouped(
         self, params: Mapping[str, Any], x: Tensor
     ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply the convolutions with dense weights; return features [n, B, M] and what each
-        convolution keeps."""
+        """Apply convolutions with dense weights; return features [n, B, M] and the caches."""
         image, kept = convolution.to_grouped_images(x, self._front[0][1]), []
         for layer, window in self._front:
             bias = params[layer.bias]
@@ -299,7 +369,7 @@ class LayeredModel(Model):
     def _compute_grouped_gradients(
         self, params: Tensors, caches: list[ConvolutionCache], g: Tensor
     ) -> Tensors:
-        """Return gradients of the convolutions from g [n, B, M] by the scores of the last one."""
+        """Compute gradients of the convolutions from g [n, B, M] by the scores of the last one."""
         grads = {}
         above: Tensor | None = convolution.to_grouped_gradient_images(g, self._front[-1][1])
         for index in range(len(caches) - 1, -1, -1):
@@ -316,7 +386,7 @@ class LayeredModel(Model):
     def _convolve_patches(
         self, params: Mapping[str, Any], x: Tensor
     ) -> tuple[Tensor, list[ConvolutionCache]]:
-        """Apply the convolutions with weights of any kind; return as `_convolve_grouped`."""
+        """Apply convolutions with weights of any kind; return features and caches."""
         image, kept = convolution.to_images(x, self._front[0][1]), []
         n = x.shape[0]
         for layer, window in self._front:
@@ -332,7 +402,7 @@ class LayeredModel(Model):
     def _compute_patch_pairs(
         self, params: Mapping[str, Any], caches: list[ConvolutionCache], g: Tensor
     ) -> list[Pair]:
-        """Return pairs of the convolutions from g [n, B, M] by the scores of the last one."""
+        """Compute pairs of the convolutions from g [n, B, M] by the scores of the last one."""
         n, out = g.shape[0], []
         above = convolution.to_gradient_images(g, self._front[-1][1])
         for index in range(len(caches) - 1, -1, -1):
@@ -347,7 +417,7 @@ class LayeredModel(Model):
 
 
 def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
-    """Make the layers again of what `LayeredModel.describe` says."""
+    """Make layers from the result of `LayeredModel.describe`."""
     out = []
     for one in description["layers"]:
         window = one["window"]

@@ -29,7 +29,9 @@ WEIGHT, BIAS = "weight0", "bias0"
 
 
 class Linear(Model):
-    """Has the parameters "weight0" [inputs, outputs] and, with a bias, "bias0" [outputs].
+    """Affine layer.
+
+    The parameters are "weight0" [inputs, outputs] and, with a bias, "bias0" [outputs].
 
     Examples
     --------

@@ -1,19 +1,11 @@
-"""Classify sequences by long short-term memory (LSTM), then fully connected layers.
-
-With forget gates, all rows at once:
-
-    i, f, o = sigmoid(.), g = tanh(.) of x W + b + h U + b'
-    c <- f c + i g
-    h <- o tanh(c)
-
-with two biases as in torch.nn.LSTM, each of which a step of SGD moves. The directions of a layer
-are rows as well, so that a bidirectional one takes as many operations as one direction does.
+"""Long short-term memory, then fully connected layers, for sequences (LSTM).
 
 It is the sentiment model of Shi et al. 2023, appendix C, and (bidirectional, classifier [5000]) of
-its code. Samples are sequences [length, features], or [length] of single numbers. The classifier,
-with leaky ReLU between its layers, sees the last state of the upper layer; with two directions it
-sees both at the last position and both at the end of their way, the forward one twice then. Weights
-and biases start uniform, +-1/sqrt(hidden) in the LSTM and +-1/sqrt(fan_in) in the classifier.
+its code. Samples are sequences [length, features], or [length] of single numbers. The classifier
+has leaky ReLU between its layers. Its input is the last state of the upper layer. With two
+directions it is both states at the last position and the final states of both directions, so the
+forward one occurs twice. Weights and biases start uniform, in +-1/sqrt(hidden) in the LSTM and
++-1/sqrt(fan_in) in the classifier.
 
 References
 ----------
@@ -42,9 +34,28 @@ from otafl.models.layered import draw_uniform_start, number_layers
 
 
 class Lstm(Model):
-    """Has, of layer l in direction d ("ahead", "back"), the parameters "input{l}_{d}" W [features,
-    4 hidden] and "hidden{l}_{d}" U [hidden, 4 hidden], their columns in the order i, f, g, o, and
-    "input_bias{l}_{d}", "hidden_bias{l}_{d}" [4 hidden]; "weight{i}", "bias{i}" of the classifier.
+    r"""LSTM with forget gates.
+
+    Layer l has in direction d, "ahead" or "back", the parameters "input{l}_{d}" W [features, 4
+    hidden] and "hidden{l}_{d}" U [hidden, 4 hidden], with columns in the order i, f, g, o, and
+    "input_bias{l}_{d}" and "hidden_bias{l}_{d}" [4 hidden]. The classifier has "weight{i}" and
+    "bias{i}".
+
+    Notes
+    -----
+    The gates i, f, o are logistic and g is tanh of x W + b + h U + b', with two biases as in
+    torch.nn.LSTM, of which SGD moves each:
+
+    .. math::
+
+        c \leftarrow f c + i g, \quad h \leftarrow o \tanh(c)
+
+    Directions of a layer are rows too, so that a bidirectional layer takes as many calls as one
+    direction.
+
+    Examples
+    --------
+    `docs/models.md` has a scenario with `model: lstm`.
     """
 
     class Settings(settings.Settings):
@@ -56,11 +67,11 @@ class Lstm(Model):
 
         name: Literal["lstm"] = "lstm"
         hidden: int = Field(50, ge=1)
-        """units of a layer, in each direction"""
+        """units of a layer in each direction"""
         layers: int = Field(2, ge=1)
-        """LSTM layers, one above the other"""
+        """number of LSTM layers"""
         bidirectional: bool = False
-        """read the sequence in both directions"""
+        """whether the sequence is read in both directions"""
         classifier: HiddenWidths = (100,)
         leaky_slope: float = Field(0.1, ge=0, lt=1)
         """slope below zero between the classifier's layers; 0 is ReLU"""
@@ -90,11 +101,11 @@ class Lstm(Model):
         self.macs = self.length * steps + sum(one.macs for one in self._classifier)
         at_start = settings.layers * settings.hidden  # the states before the first position
         self.first_macs = ways * wide * (self.length * features + at_start)
-        # At a position a gate's four have two biases and h U added, three are logistic (3 each) and
-        # one a tanh; then f c + i g and o tanh(c).
+        # At a position two biases and h U are added to the four gates, of which three are logistic
+        # (3 each) and one is tanh; then f c + i g and o tanh(c).
         units = self.length * settings.layers * ways * settings.hidden
         self.elementwise = 23 * units + sum(one.elementwise for one in self._classifier)
-        self.elementwise += (LOSS - 1) * classes  # in the place of an activation
+        self.elementwise += (LOSS - 1) * classes  # instead of an activation
         # Of each step autograd keeps the four gates before and after, both states and tanh(c).
         self.saved_activations = self.length * settings.layers * ways * 11 * settings.hidden
 
@@ -122,8 +133,7 @@ class Lstm(Model):
         return torch.baddbmm(params[top.bias][:, None], last, params[top.weight])
 
     def _run_layer(self, params: Mapping[str, Any], layer: int, x: Tensor) -> Tensor:
-        """Return the states [n, B, length, directions hidden] at each position of x [n, B, length,
-        M]."""
+        """Compute the states [n, B, length, directions hidden] of x [n, B, length, M]."""
         w, u, b, c = (
             torch.cat([params[f"{kind}{layer}_{way}"] for way in self._directions])
             for kind in ("input", "hidden", "input_bias", "hidden_bias")
@@ -138,8 +148,10 @@ class Lstm(Model):
 
 
 def compute_states(z: Tensor, u: Tensor) -> Tensor:
-    """Return states [n, B, length, hidden] from what the inputs give to the gates, z [n, B, length,
-    4 hidden], and the recurrent weights u [n, hidden, 4 hidden]."""
+    """Compute states [n, B, length, hidden] from the gates' inputs and recurrent weights.
+
+    z: [n, B, length, 4 hidden]. u: [n, hidden, 4 hidden].
+    """
     h = c = z.new_zeros(*z.shape[:2], u.shape[1])
     states = []
     for at_step in z.unbind(2):
@@ -151,13 +163,28 @@ def compute_states(z: Tensor, u: Tensor) -> Tensor:
 
 
 def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Return length and features of samples of this shape. Raises UserError if they are no
-    sequences."""
+    """Return length and features of samples.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one sample.
+
+    Returns
+    -------
+    tuple of int
+        Length and features.
+
+    Raises
+    ------
+    UserError
+        If the samples are not sequences.
+    """
     if len(shape) == 2:
         return shape[0], shape[1]
     if len(shape) == 1:
         return shape[0], 1
     raise UserError(
-        f"model.name: 'lstm' needs sequences, but a sample of the data set has shape "
-        f"{list(shape)}; [length, features] or [length] would do"
+        "model.name: 'lstm' needs sequences of shape [length, features] or [length]; a sample of "
+        f"the data set has shape {list(shape)}"
     )

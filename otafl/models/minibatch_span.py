@@ -1,4 +1,4 @@
-"""Keep models in the span of a minibatch's gradients: the quick form of `otafl.models.span`."""
+"""Models in the span of a minibatch's gradients, the fast form of `otafl.models.span`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from otafl.models.forms import Direction, Form, FormParams, Gradient, InPlaceDif
 from otafl.models.layered import LayeredModel
 
 TILE_BYTES = 2 << 20
-"""Size of the whole weights that are worked on at a time; they should fit the cache of a core."""
+"""Bytes of the whole weights of a tile, which should fit the cache of a core."""
 
 
 class SpanForm(Form):
-    """Keeps a layered model whose first layer is fully connected. (This is of use while a minibatch
-    has fewer samples than twice the layer's inputs.)"""
+    """Form of a layered model whose first layer is fully connected.
+
+    It is faster if a minibatch has fewer samples than twice the layer's inputs.
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Model.
+    """
 
     def __init__(self, model: LayeredModel) -> None:
         self.model = model
@@ -62,21 +69,23 @@ class SpanForm(Form):
         return MinibatchSpan(self, batch, origin, directions, second_batch)
 
     def descend_rest_(self, parts: Tensors, slope: Gradient, step: Tensor) -> Tensor:
-        """Take a step -= step [n] * gradient of all parameters but the first layer's weight; return
-        step * g [n, B, N] of the first layer."""
+        """Take a step -= step [n] * gradient of all parameters except the first layer's weight.
+
+        Returns step * g [n, B, N] of the first layer.
+        """
         assert isinstance(slope.grads, list)
         by_first = slope.grads[0].g * step[:, None, None]
         parts[self.first.bias].sub_(by_first.sum(1))
         for layer, (x, g) in zip(self.others, slope.grads[1:], strict=True):
             along = g * step[:, None, None]
-            # baddbmm_ would loop over the rows of a view; few outputs are quicker in front
+            # baddbmm_ loops over the rows of a view; few outputs are faster as the first side
             parts[layer.weight].sub_(torch.bmm(along.mT, x).mT)
             parts[layer.bias].sub_(along.sum(1))
         return by_first
 
 
 class _Scores:
-    """Stands for the first layer's weight, of which only z = x W is known."""
+    """Weight of the first layer, of which only z = x W is known."""
 
     def __init__(self, z: Tensor) -> None:
         self.z = z
@@ -85,11 +94,11 @@ class _Scores:
         return self.z.clone()  # its caller adds the bias in place
 
     def backward(self, g: Tensor) -> Tensor:
-        raise NotImplementedError("nothing is before the first layer")
+        raise NotImplementedError("the first layer has no gradient by its input")
 
 
 class _Parts(NamedTuple):
-    """Hold views of a point: rest [n, P], z and H [n, B, N], c [n, J]."""
+    """Views of a point: rest [n, P], z and H [n, B, N], c [n, J]."""
 
     rest: Tensor
     z: Tensor
@@ -98,7 +107,7 @@ class _Parts(NamedTuple):
 
 
 class MinibatchSpan(Span):
-    """A point of this span is [rest | z | H | c], Q = P + 2 B N + J."""
+    """Span whose points are [rest | z | H | c], with Q = P + 2 B N + J."""
 
     def __init__(
         self,
@@ -116,7 +125,7 @@ class MinibatchSpan(Span):
         )
         self._directions = [d.start if isinstance(d, InPlaceDifference) else d for d in directions]
         self._origin_parts: _Parts | None = (
-            None  # of the point that the origin's memory holds after a write
+            None  # of the point in the origin's memory after a write
         )
         self._last_evaluated: tuple[Tensor, _Parts, Tensors] | None = None
         self.x = batch.x.flatten(2)
@@ -149,7 +158,7 @@ class MinibatchSpan(Span):
         self._second_z = z[-1]
 
     def _to_row(self, rest: Tensor, z: Tensor, direction_index: int | None = None) -> Tensor:
-        """Return a known model, or direction number `direction_index`, as a row."""
+        """Return a known model, or the direction of this index, as a row."""
         z = z.flatten(1)
         c = z.new_zeros(len(z), len(self._directions))
         if direction_index is not None:
@@ -157,12 +166,15 @@ class MinibatchSpan(Span):
         return torch.cat([rest, z, torch.zeros_like(z), c], 1)
 
     def _split(self, point: Tensor) -> _Parts:
+        """Split a point into its parts."""
         rest, z, h, c = point.split(self._parts, 1)
         return _Parts(rest, z.unflatten(1, self._scores), h.unflatten(1, self._scores), c)
 
     def _evaluate_point(self, point: Tensor) -> tuple[_Parts, Tensors]:
-        """Return the parts of a point, and the parameters in `rest`. Those of the last point are
-        kept: a solver steps one point in place."""
+        """Return the parts of a point, and the parameters in `rest`.
+
+        Those of the last point are kept, because a solver moves one point in place.
+        """
         if self._last_evaluated is None or self._last_evaluated[0] is not point:
             parts = self._split(point)
             self._last_evaluated = point, parts, unflatten(parts.rest, self._form.shapes)
@@ -170,6 +182,7 @@ class MinibatchSpan(Span):
 
     @functools.cached_property
     def _gram(self) -> Tensor:
+        """The Gram matrix [n, B, B] of the samples."""
         return torch.bmm(self.x, self.x.mT)
 
     def compute_gradient(self, point: Tensor) -> Gradient:
@@ -226,12 +239,13 @@ class MinibatchSpan(Span):
 
 
 def _get_wide(form_params: FormParams) -> Tensor:
+    """Return the weight of the first layer."""
     assert form_params.wide is not None
     return form_params.wide
 
 
 def _split_tiles(wide: Tensor, count: int) -> list[slice]:
-    """Cut the rows of so many weights [n, M, N] into slices that fit the cache of a processor."""
+    """Split the rows of several weights [n, M, N] into slices that fit the cache of a processor."""
     rows = len(wide)
     if wide.device.type == "cpu":
         rows = max(1, TILE_BYTES // (count * wide[0].numel() * wide.element_size()))

@@ -1,7 +1,7 @@
-"""Classify by fully connected layers with ReLU between them (multilayer perceptron).
+"""Fully connected layers with ReLU between them (multilayer perceptron, MLP).
 
-Weights start uniform in +-1/sqrt(fan_in), whose standard deviation is 1/sqrt(3 fan_in); biases
-start at zero, or as the weights do.
+Weights start uniform in +-1/sqrt(fan_in), with standard deviation 1/sqrt(3 fan_in). Biases start at
+zero, or like the weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from otafl.models.network import Network, to_network
 
 
 class Mlp(LayeredModel):
-    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
+    """Multilayer perceptron.
+
+    The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    Examples
+    --------
+    `scenarios/studies/waveform.yaml` trains it.
+    """
 
     class Settings(ActivationSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.hidden": [4]}

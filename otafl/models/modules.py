@@ -1,8 +1,8 @@
-"""Make ordinary `torch.nn.Module`s of trained models, in eval mode: [batch, *input_shape] -> scores
-[batch, classes].
+"""Trained models as ordinary `torch.nn.Module`s in eval mode.
 
-A low-rank weight is two thin layers in a row, one in CP form two (dense) or four (convolution), so
-the module is as small and as fast as the method made the model.
+A module maps [batch, *input_shape] to scores [batch, classes]. A low-rank weight is two thin layers
+in a row, one in CP form two (dense) or four (convolution). So the module has the size and speed of
+the method's model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Layered = TypeVar("Layered", nn.Linear, nn.Conv2d)
 
 
 class Sum(nn.Module):
-    """Adds body(x) + shortcut(x)."""
+    """Module of body(x) + shortcut(x)."""
 
     def __init__(self, body: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
@@ -43,7 +43,10 @@ class Sum(nn.Module):
 
 
 class Mixture(nn.Module):
-    """Gives log-probabilities of sum_m pi_m h_m(x) of models h_m; the buffer log_pi is [M]."""
+    """Module of the log-probabilities of sum_m pi_m h_m(x), for models h_m.
+
+    The buffer log_pi is [M].
+    """
 
     log_pi: Tensor
 
@@ -74,7 +77,7 @@ class WeightedMean(nn.Module):
 
 
 class Mean(nn.Module):
-    """Gives the mean of several models' scores."""
+    """Module of the mean of several models' scores."""
 
     def __init__(self, parts: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -85,8 +88,25 @@ class Mean(nn.Module):
 
 
 def build_module(recipe: Recipe, params: Params) -> nn.Module:
-    """Return the module of one model's parameters, name -> [*shape], in memory of its own. Raises
-    UserError where the recipe says why there is none."""
+    """Build the module of one model.
+
+    Parameters
+    ----------
+    recipe : dict of str to any
+        Recipe of the model.
+    params : mapping of str to Tensor [*shape]
+        Parameters, which are copied.
+
+    Returns
+    -------
+    torch.nn.Module
+        Module in eval mode.
+
+    Raises
+    ------
+    UserError
+        If the recipe gives a reason why the module does not exist.
+    """
     if "refused" in recipe:
         raise UserError(recipe["refused"])
     with torch.inference_mode(False), torch.no_grad():
@@ -101,21 +121,33 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
 
 
 def count_macs(module: nn.Module, x: Tensor) -> int:
-    """Count multiplications of convolutions and linear layers for one sample x [1, *input]."""
+    """Count the MACs of convolutions and linear layers.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Module.
+    x : Tensor [1, *input]
+        One sample.
+
+    Returns
+    -------
+    int
+        Multiply-accumulate operations.
+    """
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         module(x)
     return int(counter.get_total_flops()) // 2
 
 
 def count_numbers(module: nn.Module) -> int:
-    """Count the real numbers that a model has to store: parameters, and statistics of
-    normalisations."""
+    """Count the real numbers of a stored model: parameters, and statistics of normalisations."""
     every = [*module.parameters(), *module.buffers()]
     return sum(one.numel() for one in every if one.is_floating_point())
 
 
 def _split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
-    """Return the parameters of each of the models that are combined."""
+    """Yield the parameters of each of the combined models."""
     if recipe["flat"] is None:
         yield params
         return
@@ -128,6 +160,7 @@ def _split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
 
 
 def _build_single(recipe: Recipe, params: Params) -> nn.Module:
+    """Build the module of one of the combined models."""
     model, shape = recipe["model"], tuple(recipe["input_shape"])
     if model["kind"] == "module":
         return _build_custom(model, params)
@@ -145,26 +178,26 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
 
 
 def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:
-    """Return the user's own module with the trained parameters."""
+    """Build the user-defined module with the trained parameters."""
     options = {n: tuple(v) if n == "input_shape" else v for n, v in model["options"].items()}
     module = loading.call(model["name"], "model.name", options)
     if not isinstance(module, nn.Module):
         raise UserError(
-            f"model.name: '{model['name']}' gives a {type(module).__name__}; a torch.nn.Module "
-            "class, or a function that returns one, would do"
+            f"model.name: '{model['name']}' gives a {type(module).__name__}; expected a "
+            "torch.nn.Module class, or a function that returns one"
         )
     try:
         module.load_state_dict(dict(params))
     except RuntimeError as error:
         raise UserError(
-            f"model.name: '{model['name']}' gives a module with other parameters than those that "
-            f"were trained ({' '.join(str(error).split())}); it must be what it was in the run"
+            f"model.name: '{model['name']}' gives a module with other parameters than the trained "
+            f"ones ({' '.join(str(error).split())}); use the module of the run"
         ) from error
     return module
 
 
 def _build_image_layers(shape: tuple[int, ...], image: tuple[int, int, int]) -> NamedModules:
-    """Turn samples of any shape into images [channels, height, width]."""
+    """Yield layers that reshape samples of any shape to images [channels, height, width]."""
     if shape == image:
         return
     if len(shape) > 1:
@@ -173,6 +206,7 @@ def _build_image_layers(shape: tuple[int, ...], image: tuple[int, int, int]) -> 
 
 
 def _build_network(network: Network, steps: Sequence[Step], params: Params) -> NamedModules:
+    """Yield the modules of a network's steps."""
     flat = False
     for place, step in enumerate(steps):
         if isinstance(step, Conv | Linear | Norm):
@@ -186,6 +220,7 @@ def _build_network(network: Network, steps: Sequence[Step], params: Params) -> N
 
 
 def _build_step(network: Network, step: Step, params: Params, flat: bool) -> nn.Module:
+    """Build the module of a step."""
     if isinstance(step, Conv):
         return _build_conv(network, step, params)
     if isinstance(step, Linear):
@@ -208,6 +243,7 @@ def _build_step(network: Network, step: Step, params: Params, flat: bool) -> nn.
 
 
 def _build_conv(network: Network, step: Conv, params: Params) -> nn.Module:
+    """Build the module of a convolution, or two for a low-rank one."""
     bias = params[f"{step.name}.bias"] if step.bias else None
     s, p = step.stride, step.padding
     if step.rank is None:
@@ -221,6 +257,7 @@ def _build_conv(network: Network, step: Conv, params: Params) -> nn.Module:
 
 
 def _build_norm(step: Norm, params: Params, flat: bool) -> nn.Module:
+    """Build the module of a normalisation."""
     weight, bias = params[f"{step.name}.weight"], params[f"{step.name}.bias"]
     module: nn.Module
     if step.groups is not None:
@@ -239,7 +276,7 @@ def _build_norm(step: Norm, params: Params, flat: bool) -> nn.Module:
 def _build_chain(
     layers: Sequence[Layer], form: str, slope: float, params: Params, shape: tuple[int, ...]
 ) -> NamedModules:
-    """Make the modules of a chain of layers; images are channels first, as PyTorch has them."""
+    """Yield the modules of a chain of layers, with images channels first as in PyTorch."""
     front = [layer.window for layer in layers if layer.window is not None]
     if front:
         first = front[0]
@@ -267,8 +304,26 @@ def _build_chain(
 
 
 def get_weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[Tensor], Tensor]:
-    """Return a layer's weight as the matrices [outputs, inputs] that act one after the other, and
-    its bias; of a convolution in CP form the factors [R, I_n] as they are."""
+    """Return the matrices of a layer's weight, and its bias.
+
+    Parameters
+    ----------
+    form : str
+        Representation of the weights.
+    i : int
+        Index of the layer.
+    layer : Layer
+        Layer.
+    params : mapping of str to Tensor
+        Parameters.
+
+    Returns
+    -------
+    list of Tensor [outputs, inputs]
+        Matrices that act one after the other; of a convolution in CP form the factors [R, I_n].
+    Tensor [outputs]
+        Bias.
+    """
     if form == "dense":
         return [params[layer.weight].mT], params[layer.bias]
     if form == "cp":
@@ -287,8 +342,10 @@ def get_weights(form: str, i: int, layer: Layer, params: Params) -> tuple[list[T
 def _build_windowed_conv(
     thin: Sequence[Tensor], bias: Tensor, window: Window, form: str
 ) -> nn.Module:
-    """Make a convolution whose first matrix sees the numbers of its window in the order height,
-    width, channel; further ones act on channels."""
+    """Build a convolution whose first matrix has columns in the order height, width, channel.
+
+    Further matrices act on channels.
+    """
     k, s, p = window.kernel, window.stride, window.padding
     if form == "cp":
         high, wide, channels, outputs = thin
@@ -307,22 +364,23 @@ def _build_windowed_conv(
 
 
 def _to_channels_first(weight: Tensor, window: Window) -> Tensor:
-    """Return a weight [N, H W C] over the last images as [N, C H W]."""
+    """Reorder a weight [N, H W C] on the last images to [N, C H W]."""
     high, wide = window.pooled
     return weight.unflatten(1, (high, wide, -1)).permute(0, 3, 1, 2).flatten(1)
 
 
 def _append_module(modules: list[nn.Linear], last: nn.Linear) -> nn.Module:
+    """Append a layer, in a sequence if there are others."""
     return nn.Sequential(*modules, last) if modules else last
 
 
 def make_activation(slope: float) -> nn.Module:
-    """Make the activation of a slope below zero."""
+    """Make the activation with a slope below zero."""
     return nn.LeakyReLU(slope) if slope else nn.ReLU()
 
 
 def make_linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Make a linear layer of a weight [outputs, inputs]."""
+    """Make a linear layer with a weight [outputs, inputs]."""
     outputs, inputs = weight.shape
     return _fill_params(nn.Linear(inputs, outputs, bias is not None, device="meta"), weight, bias)
 
@@ -334,7 +392,24 @@ def make_conv(
     padding: tuple[int, int],
     groups: int = 1,
 ) -> nn.Conv2d:
-    """Make a convolution of a weight [outputs, inputs / groups, height, width]."""
+    """Make a convolution with given parameters.
+
+    Parameters
+    ----------
+    weight : Tensor [outputs, inputs / groups, height, width]
+        Weight, which is copied.
+    bias : Tensor [outputs], or None
+        Bias.
+    stride, padding : tuple of int
+        Steps and zeros along height and width.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    torch.nn.Conv2d
+        The convolution.
+    """
     outputs, inputs, *kernel = weight.shape
     module = nn.Conv2d(
         inputs * groups,
@@ -344,13 +419,13 @@ def make_conv(
         padding,
         groups=groups,
         bias=bias is not None,
-        device="meta",  # draws no start, which would move torch's global random state
+        device="meta",  # draws no start, so that torch's global random state stays
     )
     return _fill_params(module, weight, bias)
 
 
 def _fill_params(module: Layered, weight: Tensor, bias: Tensor | None) -> Layered:
-    """Give a layer its parameters, in memory of its own that is as large as they are."""
+    """Set a layer's parameters to copies."""
     module.weight = nn.Parameter(weight.clone(memory_format=torch.contiguous_format))
     if bias is not None:
         module.bias = nn.Parameter(bias.clone())

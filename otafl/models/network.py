@@ -1,15 +1,14 @@
-"""Run networks of convolutions, normalisation and residual blocks whose width and rank can be cut,
-for methods that give devices models of different size. `otafl.models.layer_steps` has what they
-consist of.
+"""Networks of convolutions, normalisation and residual blocks with variable width and rank.
 
-The images of n rows lie side by side, [B, n C, H, W]: a convolution of all rows is one grouped
-convolution, and a channel of the batch normalisation belongs to one row, so that rows share no
-statistics. Gradients come by autograd. (A call for each row takes 0.8 to 3.1 times as long as a
-grouped one: benchmarks/network.py.)
+They serve methods that give devices models of different size. `otafl.models.layer_steps` has their
+steps. The images of n rows are side by side, [B, n C, H, W]. A convolution of all rows is one
+grouped convolution. A channel of the batch normalisation belongs to one row, so that rows share no
+statistics. Gradients come from autograd. (One call for each row takes 0.8 to 3.1 times as long as a
+grouped call: benchmarks/network.py.)
 
-A low-rank convolution is two of them with nothing between (FedHM, section 2.2): its kernel W
-[out, in, k1, k2] as the matrix M of `unroll_weight` is L R; first the kernels of R, then those of
-L.
+A low-rank convolution is two convolutions with nothing between them (FedHM, section 2.2): its
+kernel W [out, in, k1, k2], as the matrix of `unroll_weight`, is L R. First come the kernels of R,
+then those of L.
 """
 
 from __future__ import annotations
@@ -30,30 +29,36 @@ from otafl.models.base import Draw, Model, Shapes
 from otafl.models.layered import LayeredModel
 
 EPSILON = 1e-5
-"""What normalisation adds to a variance, as in PyTorch."""
+"""Number that normalisation adds to a variance, as in PyTorch."""
 
 
 class Network(Model):
-    """A network is the steps that its scores are made by.
+    """Network of steps.
 
-    Parameters of a step named a: "a.weight", "a.bias"; of a low-rank one "a.left" [k outputs, r]
-    and "a.right" [r, k inputs] in the place of its weight (k = 1 for a linear one). Weights start
-    uniform as `steps.start_bound` says, biases at 0. A model is trained on the statistics of its
-    minibatch; tested on those that `params` has under `moments` names, on its test batch's where
-    it has none.
+    Parameters of a step named a are "a.weight" and "a.bias". Those of a low-rank step are "a.left"
+    [k outputs, r] and "a.right" [r, k inputs] instead of its weight (k = 1 for a linear step).
+    Weights start uniform as in `layer_steps.compute_start_bound`, biases at 0. Training uses the
+    statistics of the minibatch. Tests use those in `params` with the names of `moments`, or those
+    of the test batch without them.
 
     Parameters
     ----------
-    image : channels, height and width of a sample.
-    steps : in the order in which they act.
-    unroll : how a kernel becomes the matrix that low-rank factors approximate.
-    scale : what outputs of convolutions are divided by in training (HeteroFL's scaler).
-    dense_prefix : how many of the `factorisable_names` steps, at the front, low-rank methods leave
-        dense; by default one of a network of convolutions, and none of another.
+    image : tuple of int
+        Channels, height and width of a sample.
+    steps : tuple of Step
+        Steps in their order.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order in which a kernel becomes the matrix of low-rank factors.
+    scale : float
+        Divisor of outputs of convolutions in training (HeteroFL's scaler).
+    dense_prefix : int, optional
+        Number of the first `factorisable_names` that low-rank methods leave dense; by default one
+        of a network of convolutions, and none of another.
 
     Raises
     ------
-    UserError : if the image is too small for the steps.
+    UserError
+        If the image is too small for the steps.
     """
 
     def __init__(
@@ -90,14 +95,14 @@ class Network(Model):
         self.elementwise = costs.elementwise
 
     def replace_ranks(self, ranks: Mapping[str, int]) -> Network:
-        """Return the network with the steps of these names low-rank."""
+        """Return the network with low-rank steps of these names."""
         return self._replace_steps(plan.replace_ranks(self.steps, ranks))
 
     def build_network(self, channels: plan.Channels) -> Network:
         return self._replace_steps(plan.replace_widths(self.steps, channels))
 
     def _replace_steps(self, steps: tuple[plan.Step, ...]) -> Network:
-        """Return the same network of other steps."""
+        """Return the same network with other steps."""
         return self._copy(Network(self.image, steps, self.unroll, self.scale, self.dense_prefix))
 
     def rescale(self, scale: float) -> Network:
@@ -114,8 +119,7 @@ class Network(Model):
 
     @property
     def factorisable_names(self) -> tuple[str, ...]:
-        """List the steps whose weights may be low-rank, in the order in which they act, without the
-        classifier and 1x1 shortcuts."""
+        """The steps that can have low-rank weights, without the classifier and 1x1 shortcuts."""
         return plan.list_factorisable(self.steps)
 
     def describe(self) -> dict[str, Any]:
@@ -145,24 +149,32 @@ class Network(Model):
     def training_logits(
         self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
     ) -> Tensor:
-        """Return scores as they are in training: on the batch's own statistics, with the scaler.
-        Samples of weight 0 (padding) are in no statistics."""
+        """Compute scores in training, on the batch's own statistics and with the scaler.
+
+        Samples of weight 0 (padding) are in no statistics.
+        """
         present = None if weight is None else weight > 0
         return self._run(params, x, _Mode(training=True, present=present))
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
-        """Return "a.mean" and "a.variance" (unbiased) [n, C] of what each batch normalisation sees
-        in a batch x [n or 1, B, *input]; nothing where the network has none."""
+        """Compute the statistics of each batch normalisation on a batch x [n or 1, B, *input].
+
+        They are "a.mean" and "a.variance" (unbiased) [n, C]; empty for a network without batch
+        normalisation.
+        """
         found: Tensors = {}
         self._run(params, x, _Mode(found=found))
         return found
 
     def lay_out(self, images: Tensor) -> Tensor:
-        """Put images channels last in memory on a processor, in the order height, width, channel,
-        which makes small networks up to 1.8 times faster (benchmarks/network.py)."""
+        """Place images channels last in memory on a CPU, in the order height, width, channel.
+
+        This makes small networks up to 1.8 times faster (benchmarks/network.py).
+        """
         return images if images.is_cuda else images.contiguous(memory_format=torch.channels_last)
 
     def _run(self, params: Mapping[str, Any], x: Tensor, mode: _Mode) -> Tensor:
+        """Run all steps on samples."""
         n = next(iter(params.values())).shape[0]
         if x.shape[0] != n:
             x = x.expand(n, *x.shape[1:])
@@ -173,8 +185,11 @@ class Network(Model):
 
 @dataclass(frozen=True)
 class _Mode:
-    """Say what a forward pass is for. present: [n, B] bool, the samples that are no padding; None
-    for all. found: where to put the statistics of batch normalisations; None for nowhere."""
+    """Purpose of a forward pass.
+
+    present: samples that are not padding, bool [n, B]; None for all. found: destination of the
+    statistics of batch normalisations; None for no statistics.
+    """
 
     training: bool = False
     present: Tensor | None = None
@@ -183,7 +198,7 @@ class _Mode:
 
 @dataclass(frozen=True)
 class _Flow:
-    """Take images [B, n C, H, W], and vectors [B, n M] after a linear layer, through steps."""
+    """Forward pass of images [B, n C, H, W], and of vectors [B, n M] after a linear layer."""
 
     build_network: Network
     params: Mapping[str, Any]
@@ -191,11 +206,13 @@ class _Flow:
     mode: _Mode
 
     def run(self, steps: Sequence[plan.Step], x: Tensor) -> Tensor:
+        """Run steps."""
         for step in steps:
             x = self.step(step, x)
         return x
 
     def step(self, step: plan.Step, x: Tensor) -> Tensor:
+        """Run a step."""
         if isinstance(step, plan.Conv):
             x = self.convolve(step, x)
             scale = self.build_network.scale
@@ -213,6 +230,7 @@ class _Flow:
         return self.run(step.body, x) + self.run(step.shortcut, x)
 
     def convolve(self, step: plan.Conv, x: Tensor) -> Tensor:
+        """Run a convolution, or two for a low-rank one."""
         bias = self.params[f"{step.name}.bias"].flatten() if step.bias else None
         s, p = step.stride, step.padding
         if step.rank is None:
@@ -233,6 +251,7 @@ class _Flow:
         return functional.conv2d(x, second, bias, *two, groups=self.n)
 
     def apply_linear(self, step: plan.Linear, x: Tensor) -> Tensor:
+        """Run a linear layer."""
         x = x.flatten(1).unflatten(1, (self.n, -1)).transpose(0, 1)  # [n, B, M]
         bias = self.params[f"{step.name}.bias"][:, None]
         if step.rank is None:
@@ -243,6 +262,7 @@ class _Flow:
         return y.transpose(0, 1).flatten(1)
 
     def normalise(self, step: plan.Norm, x: Tensor) -> Tensor:
+        """Run a normalisation."""
         weight = self.params[f"{step.name}.weight"].flatten()
         bias = self.params[f"{step.name}.bias"].flatten()
         if step.groups is not None:
@@ -262,14 +282,14 @@ class _Flow:
         return functional.batch_norm(x, None, None, weight, bias, training=True, eps=EPSILON)
 
     def normalise_batch(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Normalise a batch in training, [B, n C, ..]."""
+        """Normalise a batch [B, n C, ..] in training."""
         if x.numel() == x.shape[1]:
             raise UserError(
-                "training.batch_size: batch normalisation of a single sample that has one pixel "
-                "left gives 0 whatever the sample; at least 2, or model.norm: group would do"
+                "training.batch_size: batch normalisation of a single sample with one pixel gives "
+                "0 for any sample; use at least 2, or model.norm: group"
             )
         if self.mode.present is not None:
-            # what is no padding, centred, in units in which the whole batch has its variance
+            # samples without padding, centred, scaled so that the whole batch has their variance
             present = self.mode.present.T.to(x.dtype).repeat_interleave(x.shape[1] // self.n, 1)
             count = present.sum(0).clamp_min(1.0)
             unit = (count / len(x)).sqrt()
@@ -282,8 +302,26 @@ class _Flow:
 
 
 def to_kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tuple[Tensor, Tensor]:
-    """Return the first kernels [n, r, in, k, 1] and the second [n, out, r, 1, k] (1 x k and k x 1
-    with horizontal_first) of factors left [n, out k, r], right [n, r, in k]."""
+    """Return the two kernels of a low-rank convolution.
+
+    Parameters
+    ----------
+    left : Tensor [n, out k, r]
+        Left factor.
+    right : Tensor [n, r, in k]
+        Right factor.
+    k : int
+        Side of the window.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows.
+
+    Returns
+    -------
+    Tensor [n, r, in, k, 1]
+        First kernels, [n, r, in, 1, k] for horizontal_first.
+    Tensor [n, out, r, 1, k]
+        Second kernels, [n, out, r, k, 1] for horizontal_first.
+    """
     n, _, r = left.shape
     first = right.view(n, r, -1, k)
     second = left.view(n, -1, k, r).transpose(2, 3)
@@ -293,9 +331,20 @@ def to_kernels(left: Tensor, right: Tensor, k: int, unroll: plan.Unroll) -> tupl
 
 
 def unroll_weight(weight: Tensor, unroll: plan.Unroll) -> Tensor:
-    """Return a step's weight as matrices M: [.., out, in, k1, k2] as [.., out k, in k], rows
-    (out, k2) and columns (in, k1) (k1 and k2 change places with horizontal_first); a linear one
-    [.., in, out] as [.., out, in]."""
+    """Reshape a step's weight to matrices.
+
+    Parameters
+    ----------
+    weight : Tensor [n, out, in, k1, k2], or [n, in, out]
+        Weight of a convolution or a linear layer.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows.
+
+    Returns
+    -------
+    Tensor [n, out k, in k], or [n, out, in]
+        Matrices with rows (out, k2) and columns (in, k1); k1 and k2 exchanged for horizontal_first.
+    """
     if weight.dim() < 5:  # one leading dimension
         return weight.mT
     n, out, inputs, k, _ = weight.shape
@@ -304,7 +353,22 @@ def unroll_weight(weight: Tensor, unroll: plan.Unroll) -> Tensor:
 
 
 def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Tensor:
-    """Return the weight [n, *shape] whose `unroll_weight` is the matrix [n, out k, in k]."""
+    """Reshape matrices to a step's weight, inverting `unroll_weight`.
+
+    Parameters
+    ----------
+    matrix : Tensor [n, out k, in k], or [n, out, in]
+        Matrices.
+    shape : sequence of int
+        Shape of the weight.
+    unroll : {"vertical_first", "horizontal_first"}
+        Order of the windows.
+
+    Returns
+    -------
+    Tensor [n, *shape]
+        Weight.
+    """
     if len(shape) < 4:
         return matrix.mT
     out, inputs, k, _ = shape
@@ -315,18 +379,31 @@ def roll_weight(matrix: Tensor, shape: Sequence[int], unroll: plan.Unroll) -> Te
 
 @runtime_checkable
 class ResizableModel(Protocol):
-    """A sized model can be had as a `Network` of any width."""
+    """Model that can be made as a `Network` of any width."""
 
     def build_network(self, channels: plan.Channels) -> Network:
-        """Return the model with channels(c) in the place of every hidden layer's c."""
+        """Return the model with channels(c) instead of c channels in every hidden layer."""
 
 
 def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
-    """Return a chain of layers as a network of another width.
+    """Convert a chain of layers to a network of another width.
 
-    These are the same functions of the samples, convolutions and linear layers "layer0", .. with
-    other parameters: a convolution's by output, input, height, width, and the last images read in
-    the order channel, height, width. Weights start uniform in +-sqrt(6 / fan_in).
+    It has the same functions of the samples, but other parameters. Convolutions and linear layers
+    are "layer0", "layer1", .... A convolution's weight is by output, input, height, width, and the
+    last images are read in the order channel, height, width. Weights start uniform in +-sqrt(6 /
+    fan_in).
+
+    Parameters
+    ----------
+    model : LayeredModel
+        Chain of layers.
+    channels : callable
+        Function of a number of channels that returns the new number.
+
+    Returns
+    -------
+    Network
+        The network.
     """
     first = model.layers[0]
     if first.window is None:

@@ -28,7 +28,14 @@ from otafl.models.sequences import require_tokens
 
 
 class NGram(LayeredModel):
-    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
+    """Neural n-gram model.
+
+    The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    Examples
+    --------
+    `docs/objectives.md` has a scenario with `model: ngram`.
+    """
 
     scores_positions = True
 

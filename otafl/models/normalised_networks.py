@@ -1,4 +1,4 @@
-"""Share what networks of convolutions with normalisation have in common."""
+"""Settings and steps of networks of convolutions with normalisation."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from otafl.models.layer_steps import Conv, Norm, Step
 
 
 class NormedSettings(Settings):
-    """Hold the settings of networks of convolutions with normalisation."""
+    """Settings of networks of convolutions with normalisation."""
 
     norm: Literal["batch", "group", "none"] = "batch"
-    """after each convolution: batch normalisation, group normalisation (Wu and He 2018), or none,
-    where convolutions have biases"""
+    """normalisation after each convolution: batch, group (Wu and He 2018), or none, with biases in
+    the convolutions"""
     groups: int = Field(2, ge=1)
-    """groups of channels of a group normalisation, two as in Reddi et al. 2021; where they do not
-    divide a layer's channels, their greatest common divisor"""
+    """groups of channels of a group normalisation, two as in Reddi et al. 2021; the greatest common
+    divisor with a layer's channels if they do not divide them"""
 
 
 class StagesSettings(NormedSettings):
-    """Hold the settings of networks of stages."""
+    """Settings of networks of stages."""
 
     blocks: tuple[Count, ...]
     channels: tuple[Count, ...]
@@ -34,7 +34,7 @@ class StagesSettings(NormedSettings):
         if len(self.blocks) != len(self.channels):
             yield (
                 f"channels: got {len(self.channels)} numbers for {len(self.blocks)} stages of "
-                "blocks; a number for each would do"
+                "blocks; give one number for each stage"
             )
 
 
@@ -53,8 +53,26 @@ def make_convolution(
     kernel: int = 3,
     cut: bool = True,
 ) -> tuple[Step, ...]:
-    """Return a convolution that keeps the image's size (of every stride), with its
-    normalisation."""
+    """Make a convolution with its normalisation.
+
+    Parameters
+    ----------
+    settings : NormedSettings
+        Settings of the normalisation.
+    name, number : str
+        Parts of the names of the steps, "NAMEconvNUMBER" and "NAMEnormNUMBER".
+    inputs, outputs : int
+        Numbers of channels.
+    stride, kernel : int
+        Step and side of the window; the padding keeps the size of the image, over the stride.
+    cut : bool
+        Whether the inputs are hidden channels, of which a narrower network has fewer.
+
+    Returns
+    -------
+    tuple of Step
+        Convolution, and normalisation if the settings have one.
+    """
     bias = settings.norm == "none"
     conv = Conv(
         f"{name}conv{number}", inputs, outputs, kernel, stride, (kernel - 1) // 2, bias, cut

@@ -1,18 +1,19 @@
-"""A recipe says what a view's parameters are the parameters of, as plain data kept beside them.
+"""Descriptions of evaluated models as plain data, which are stored with the parameters.
 
-`modules.module_of` follows it, with neither the scenario nor the method at hand. It is a mapping of
+`modules.build_module` makes a torch module of a recipe and parameters, without the scenario or the
+method. A recipe is a mapping with the keys
 
-    model     "layers" (a chain of `require_layers.Layer`), "network" (steps of
-    `otafl.models.layer_steps`) or
-              "module" (the user's own), and what describes it: see `Model.describe`
-    form      how the weights are kept: "dense", "low_rank" (blocks u, s, v, b of FedRLR),
-              "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
-    flat      name -> shape of the parameters that lie side by side in the block "model", or None
-    parts     how many models are combined
-    together  how: a "mixture" (FedEM; of values "weighted_mean"), the "mean" of scores
-              (Split-Mix), or None
-    refused   why there is no module, if there is none
-    input_shape, classes : of the samples
+model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`) or "module"
+(user-defined), and its description, see `Model.describe`
+form         representation of the weights: "dense", "low_rank" (u, s, v, b of FedRLR),
+"low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
+flat         name -> shape of the parameters that are side by side in the tensor "model", or None
+parts        number of combined models
+together     combination of the models: "mixture" or, of values, "weighted_mean" (FedEM), "mean" of
+scores (Split-Mix), or None
+refused      reason why a torch module cannot be made, if so
+input_shape  shape of a sample
+classes      number of classes
 """
 
 from __future__ import annotations
@@ -24,20 +25,34 @@ from otafl.core.contracts import MODEL, Tensors, View
 from otafl.models.base import Model
 
 Recipe = dict[str, Any]
+"""Recipe of an evaluated model."""
 
 PI = "mixing"
-"""The block of a mixture's weights, [n, M]: their logarithm up to a constant."""
+"""Name of the tensor of a mixture's weights, [n, M], their logarithm up to a constant."""
 
 
 def build_recipe(
     model: Model, view: View, name: str, input_shape: Sequence[int], classes: int
 ) -> Recipe:
-    """Return the recipe of a view.
+    """Build the recipe of a view.
 
     Parameters
     ----------
-    model : whose parameters the view has; of several that are combined, one of them.
-    name : of the model in the scenario.
+    model : Model
+        Model of the view's parameters; one of several that are combined.
+    view : View
+        View.
+    name : str
+        Name of the model in the scenario.
+    input_shape : sequence of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    dict of str to any
+        The recipe.
     """
     recipe: Recipe = {
         "input_shape": list(input_shape),
@@ -53,8 +68,8 @@ def build_recipe(
     described = model.describe()
     if described is None:
         recipe["refused"] = (
-            f"model.name: '{name}' cannot be had as a plain PyTorch module; mlp, cnn, resnet, "
-            "vgg, conv_net, softmax_regression or a torch.nn.Module of your own would do"
+            f"model.name: '{name}' cannot be exported as a plain PyTorch module; use mlp, cnn, "
+            "resnet, vgg, conv_net, softmax_regression or a torch.nn.Module of your own"
         )
     else:
         recipe["model"] = described
@@ -62,13 +77,14 @@ def build_recipe(
 
 
 def select_params(recipe: Recipe, params: Tensors) -> Tensors:
-    """Return the parameters that the recipe needs, of all that a view has."""
+    """Return those of a view's parameters that the recipe needs."""
     if recipe["form"] == "dense":
         return params
     return {name: block for name, block in params.items() if name != "weight"}
 
 
 def _detect_form(params: Tensors) -> str:
+    """Detect the representation of the weights."""
     if any(name.endswith(".A1") for name in params):
         return "cp"
     if not {"u0", "s0", "v0"} <= params.keys():

@@ -1,9 +1,9 @@
-"""Classify small images by a residual network: ResNet-18, ResNet-34, or one of any size.
+"""Residual networks for small images: ResNet-18, ResNet-34, or one of any size.
 
-Basic blocks in the form for small images: a 3x3 convolution, no pooling after it, then stages of
-blocks of two 3x3 convolutions, the first of each stage but the first with stride 2 and a 1x1
-convolution with normalisation beside it where sizes change; the mean over all pixels, and a linear
-layer. On 3x32x32 pixels and 10 classes ResNet-18 has 11,173,962 parameters, ResNet-34 has
+Basic blocks in the form for small images: a 3x3 convolution without pooling, then stages of blocks
+of two 3x3 convolutions. The first block of each stage except the first stage has stride 2, and a
+parallel 1x1 convolution with normalisation if sizes change. Then come the mean over all pixels and
+a linear layer. On 3x32x32 pixels and 10 classes ResNet-18 has 11,173,962 parameters, ResNet-34 has
 21,282,122 parameters; each is a `resnet` with these defaults.
 
 References
@@ -26,24 +26,31 @@ from otafl.models.normalised_networks import StageChannels, StagesSettings, make
 
 BlockCounts = Annotated[
     tuple[Count, ...],
-    Field(min_length=1, description="blocks of each stage; two convolutions each"),
+    Field(min_length=1, description="number of blocks of two convolutions in each stage"),
 ]
 
 
 class ResidualSettings(StagesSettings):
-    """Hold the settings of residual networks."""
+    """Settings of residual networks."""
 
     dense_prefix: ClassVar[int] = 3
-    """The first convolutions, which FedHM leaves as they are (Table 5: the stem and a block)."""
+    """Number of the first convolutions that FedHM leaves dense (Table 5: the stem and a block)."""
 
     stem_stride: int = Field(1, ge=1)
     """step in pixels of the first convolution, which has channels[0]"""
 
 
 class ResNet(Network):
-    """Has convolutions "stem.conv", "stage1.block1.conv1", ..; their norms "stem.norm",
-    "stage1.block1.norm1", ..; shortcuts "stage2.block1.shortcut.conv"; and the last layer
-    "classifier"."""
+    """Residual network of any size.
+
+    Convolutions are "stem.conv", "stage1.block1.conv1", ..., their norms "stem.norm",
+    "stage1.block1.norm1", ..., shortcuts "stage2.block1.shortcut.conv", and the last layer
+    "classifier".
+
+    Examples
+    --------
+    `scenarios/studies/fedhm_fair.yaml` trains it.
+    """
 
     class Settings(ResidualSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 1], "model.channels": [2, 3]}
@@ -57,7 +64,12 @@ class ResNet(Network):
 
 
 class ResNet18(Network):
-    """Has the parameters of ResNet-18, named as in `ResNet`."""
+    """ResNet-18, with parameters named as in `ResNet`.
+
+    Examples
+    --------
+    `model: resnet18` in a scenario with images.
+    """
 
     class Settings(ResidualSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [2, 1], "model.channels": [2, 3]}
@@ -71,7 +83,12 @@ class ResNet18(Network):
 
 
 class ResNet34(Network):
-    """Has the parameters of ResNet-34, named as in `ResNet`."""
+    """ResNet-34, with parameters named as in `ResNet`.
+
+    Examples
+    --------
+    `model: resnet34` in a scenario with images.
+    """
 
     class Settings(ResidualSettings):
         dense_prefix: ClassVar[int] = 15  # FedHM's Table 6: stages 1 and 2
@@ -92,8 +109,27 @@ class ResNet34(Network):
 def build_residual(
     settings: ResidualSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Step, ...], Unroll, float, int]:
-    """Return what a residual network is made of, as `Network` takes it. Raises UserError if the
-    samples are no images."""
+    """Build the arguments of `Network` for a residual network.
+
+    Parameters
+    ----------
+    settings : ResidualSettings
+        Settings.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    tuple
+        Image, steps, unroll, scale and dense prefix.
+
+    Raises
+    ------
+    UserError
+        If the samples are not images.
+    """
     image = find_image_shape(input_shape, settings.name)
     width = settings.channels[0]
     steps = [*make_convolution(settings, "stem.", image[0], width, settings.stem_stride, cut=False)]
@@ -111,6 +147,7 @@ def build_residual(
 def _build_block(
     settings: ResidualSettings, name: str, inputs: int, outputs: int, stride: int
 ) -> tuple[Step, ...]:
+    """Build the steps of a block."""
     body = (
         *make_convolution(settings, name, inputs, outputs, stride, "1"),
         Relu(),

@@ -1,4 +1,4 @@
-"""Classify by one fully connected layer: softmax or multinomial logistic regression (MCLR).
+"""One fully connected layer: softmax or multinomial logistic regression (MCLR).
 
 The problem is convex, so all parameters start at zero, or uniform in +-1/sqrt(inputs).
 """
@@ -17,12 +17,19 @@ from otafl.models.layered import LayeredModel, number_layers
 
 
 class SoftmaxRegression(LayeredModel):
-    """Has the parameters "weight0" and "bias0"."""
+    """Softmax regression.
+
+    The parameters are "weight0" and "bias0".
+
+    Examples
+    --------
+    `scenarios/studies/majority_votes.yaml` trains it.
+    """
 
     class Settings(settings.Settings):
         name: Literal["softmax_regression"] = "softmax_regression"
         start: Literal["zero", "uniform"] = "zero"
-        """weights and biases start at zero, or uniform in +-1/sqrt(inputs) as in PyTorch"""
+        """start of weights and biases: zero, or uniform in +-1/sqrt(inputs) as in PyTorch"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         sides = math.prod(input_shape), classes

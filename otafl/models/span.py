@@ -1,32 +1,31 @@
-"""Take several gradient steps on the same samples without forming the first layer's weight.
+"""Several gradient steps on the same samples without forming the first layer's weight.
 
-All gradients of a fully connected first layer on one minibatch x [B, M] are x^T g with g [B, N]. So
-whatever is reached from a model W0 by such gradients, and by affine combinations with other known
-models W0 + D_j, is
+All gradients of a fully connected first layer on one minibatch x [B, M] are x^T g with g [B, N]. A
+model that is reached from W0 by such gradients, and by affine combinations with other known models
+W0 + D_j, has
 
-    W = W0 + sum_j c_j D_j + x^T H,        x W = x W0 + sum_j c_j x D_j + (x x^T) H,
+    W = W0 + sum_j c_j D_j + x^T H,        x W = x W0 + sum_j c_j x D_j + (x x^T) H
 
-and only c [J], H [B, N] and the scores z = x W [B, N] have to be kept. With the products x W0, x
-D_j and the Gram matrix x x^T [B, B] computed once, a gradient step costs B B N multiplications in
-the first layer in place of 2 B M N; W is formed at the end, by one product of rank B. This is exact
-but for rounding. `choose_form` chooses it where a model's first layer suits, and otherwise the
-plain form, all parameters side by side. Both are used alike:
+so only c [J], H [B, N] and the scores z = x W [B, N] need to be stored. The products x W0, x D_j
+and the Gram matrix x x^T [B, B] are computed once. A gradient step then costs B B N multiplications
+in the first layer instead of 2 B M N. One product of rank B forms W at the end. This is exact
+except for rounding. `choose_form` chooses this form for a suitable first layer, and otherwise the
+plain form, all parameters side by side. Both have the same interface:
 
-    form = form_of(model)
-    w, theta = form.hold(params), form.hold(others)         # copies, [n, ...]
-    span = form.span(batch, w, difference(theta, w))        # origin w, directions theta - w, ...
-    point = torch.lerp(span.origin, span.origin + span.directions[0], t)  # rows [n, Q] of numbers
-    slope = span.slope(point)                               # gradient (in factors) and loss
-    span.descend_(point, slope, step)                       # point -= step [n] * gradient
-    span.write_(point, w)                                   # the model, in place of w
-    params = form.blocks(w)
+    form = choose_form(model)
+    w, theta = form.copy_params(params), form.copy_params(others)      # [n, ...]
+    span = form.make_span(batch, w, subtract_params(theta, w))         # origin w, one direction
+    point = torch.lerp(span.origin, span.origin + span.directions[0], t)   # rows [n, Q]
+    slope = span.compute_gradient(point)                               # gradient and loss
+    span.descend_(point, slope, step)                                  # point -= step * gradient
+    span.write_(point, w)                                              # w is now the model
+    params = form.to_params(w)
 
-Points are rows [n, Q] to calculate with: any affine combination of points is a point, and a point
-plus any combination of directions and differences of points.
+Points are rows [n, Q]. Any affine combination of points is a point, and so is a point plus any
+combination of directions and differences of points.
 
-What touches a whole weight is done for a few rows at a time, so that they stay in the processor's
-cache from one product to the next (`InPlaceDifference`, `to_grouped_images` and `write_each_` are
-there for it).
+Operations on a whole weight are done for a few rows at a time. So these stay in the processor's
+cache from one product to the next (`InPlaceDifference` and `write_each_` serve this).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ __all__ = [
 
 
 def choose_form(model: Model) -> Form:
-    """Return the form that suits a model."""
+    """Return the suitable form of a model."""
     if isinstance(model, LayeredModel) and not model.scores_positions:
         first = model.layers[0]
         if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
@@ -73,7 +72,13 @@ def choose_form(model: Model) -> Form:
 
 
 class PlainForm(Form):
-    """Keeps all parameters of any model side by side, with gradients as the model computes them."""
+    """Form of any model: all parameters side by side, with gradients as the model computes them.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -104,7 +109,7 @@ class PlainForm(Form):
 
 
 class PlainSpan(Span):
-    """A point of this span is the model itself, [n, P]."""
+    """Span whose points are the parameters [n, P]."""
 
     def __init__(
         self,
@@ -142,6 +147,7 @@ class PlainSpan(Span):
 
 
 def _materialise(direction: Direction) -> FormParams:
+    """Compute a difference in its memory, and return other directions as they are."""
     if isinstance(direction, InPlaceDifference):
         return subtract_params(direction.end, direction.start, out=direction.start)
     return direction

@@ -31,9 +31,12 @@ from otafl.models.sequences import require_tokens
 
 
 class TokenLstm(Model):
-    """Has the parameters "embedding" [tokens, embedding]; of layer l "input{l}" [features,
-    4 hidden], "hidden{l}" [hidden, 4 hidden], "input_bias{l}", "hidden_bias{l}" [4 hidden];
-    "weight0" [hidden, tokens] and "bias0" [tokens]."""
+    """Embedding, LSTM layers and a fully connected layer that scores the next token.
+
+    The parameters are "embedding" [tokens, embedding]; of layer l "input{l}" [features, 4 hidden],
+    "hidden{l}" [hidden, 4 hidden], "input_bias{l}" and "hidden_bias{l}" [4 hidden]; and
+    "weight0" [hidden, tokens] and "bias0" [tokens].
+    """
 
     scores_positions = True
 

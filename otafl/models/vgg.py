@@ -1,10 +1,10 @@
-"""Classify small images by VGG with normalisation: VGG11, VGG16, or one of any size.
+"""VGG with normalisation for small images: VGG11, VGG16, or one of any size.
 
 Stages of 3x3 convolutions, each with normalisation and ReLU, and 2x2 max-pooling after each stage
-(left out where the image is of one pixel already); then the mean over the pixels that are left, and
-one linear layer in the place of three, as is usual on small images. On 3x32x32 pixels and 10
-classes VGG11 (configuration A) has 9,228,362 parameters, VGG16 (configuration D) has 14,724,042
-parameters; each is a `vgg` with these defaults.
+(left out for an image of one pixel). Then come the mean over the remaining pixels, and one linear
+layer instead of three, as is usual for small images. On 3x32x32 pixels and 10 classes VGG11
+(configuration A) has 9,228,362 parameters, VGG16 (configuration D) has 14,724,042 parameters; each
+is a `vgg` with these defaults.
 
 References
 ----------
@@ -26,13 +26,20 @@ from otafl.models.network import Network
 from otafl.models.normalised_networks import StageChannels, StagesSettings, make_convolution
 
 ConvolutionCounts = Annotated[
-    tuple[Count, ...], Field(min_length=1, description="convolutions of each stage")
+    tuple[Count, ...], Field(min_length=1, description="number of convolutions of each stage")
 ]
 
 
 class Vgg(Network):
-    """Has convolutions "stage1.conv1", .., their norms "stage1.norm1", .. and the last layer
-    "classifier"."""
+    """VGG of any size.
+
+    Convolutions are "stage1.conv1", ..., their norms "stage1.norm1", ..., and the last layer
+    "classifier".
+
+    Examples
+    --------
+    `docs/models.md` has a scenario with `model: vgg`.
+    """
 
     class Settings(StagesSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.blocks": [1, 2], "model.channels": [2, 3]}
@@ -46,7 +53,12 @@ class Vgg(Network):
 
 
 class Vgg11(Network):
-    """Has the parameters of VGG11, named as in `Vgg`."""
+    """VGG11, with parameters named as in `Vgg`.
+
+    Examples
+    --------
+    `model: vgg11` in a scenario with images.
+    """
 
     class Settings(StagesSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -64,7 +76,12 @@ class Vgg11(Network):
 
 
 class Vgg16(Network):
-    """Has the parameters of VGG16, named as in `Vgg`."""
+    """VGG16, with parameters named as in `Vgg`.
+
+    Examples
+    --------
+    `model: vgg16` in a scenario with images.
+    """
 
     class Settings(StagesSettings):
         example: ClassVar[Mapping[str, Any]] = {
@@ -84,7 +101,29 @@ class Vgg16(Network):
 def build_stages(
     settings: StagesSettings, input_shape: tuple[int, ...], classes: int
 ) -> tuple[Image, tuple[Step, ...]]:
-    """Return the image and the steps of a VGG. Raises UserError if the samples are no images."""
+    """Build the image and the steps of a VGG.
+
+    Parameters
+    ----------
+    settings : StagesSettings
+        Settings.
+    input_shape : tuple of int
+        Shape of one sample.
+    classes : int
+        Number of classes.
+
+    Returns
+    -------
+    tuple of int
+        Channels, height and width of the image.
+    tuple of Step
+        Steps of the network.
+
+    Raises
+    ------
+    UserError
+        If the samples are not images.
+    """
     image = find_image_shape(input_shape, settings.name)
     width, side = image[0], min(image[1:])
     steps: list[Step] = []
@@ -95,7 +134,7 @@ def build_stages(
                 settings, name, width, outputs, number=number, cut=stage + block > 0
             )
             if block == blocks - 1 and side > 1:
-                steps.append(MaxPool(2))  # before ReLU, which then has less to do
+                steps.append(MaxPool(2))  # before ReLU, which then has fewer numbers
                 side //= 2
             steps.append(Relu())
             width = outputs

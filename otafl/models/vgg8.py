@@ -1,9 +1,9 @@
-"""Classify images by five 3x3 convolutions and three fully connected layers (VGG8).
+"""Five 3x3 convolutions and three fully connected layers, for images (VGG8).
 
-Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling, then
-fully connected layers of 256, 256 and the classes; no batch normalisation. On 3x32x32 pixels
-1,112,650 parameters. It is a `cnn` with these defaults, but an image too small to be pooled is
-left as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
+Five convolutions of 32, 64, 128, 256 and 256 channels, each with ReLU and 2x2 max-pooling. Then
+come fully connected layers of 256, 256 and the classes, without batch normalisation. On 3x32x32
+pixels it has 1,112,650 parameters. It is a `cnn` with these defaults, except that an image too
+small for pooling stays as it is: 28x28 pixels end, like 32x32, as one pixel of 256 channels.
 
 References
 ----------
@@ -26,7 +26,14 @@ from otafl.models.network import Network, to_network
 
 
 class Vgg8(LayeredModel):
-    """Has the parameters "weight0", "bias0", .. of the layers in their order."""
+    """VGG8.
+
+    The parameters are "weight0", "bias0", ... of the layers in their order.
+
+    Examples
+    --------
+    `model: vgg8` in a scenario with images.
+    """
 
     class Settings(WindowSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.channels": [2, 3], "model.hidden": [4]}

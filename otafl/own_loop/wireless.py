@@ -227,21 +227,21 @@ class WirelessUplink:
 
     def _list_transmitters(self, senders: Any, count: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the device [n] of each transmitted row, and the rows, or None for all."""
-        everyone = np.arange(self.devices)
+        all_devices = np.arange(self.devices)
         if senders is None:
             if count != self.devices:
                 raise UserError(
                     f"{self._caller}: got {count} updates of {self.devices} devices; say which by "
                     "senders"
                 )
-            return everyone, None
+            return all_devices, None
         try:
             given = np.asarray(senders.cpu() if isinstance(senders, Tensor) else senders)
         except (TypeError, ValueError):
             given = np.array(None)
         if given.dtype == bool and given.shape == (self.devices,) and count == self.devices:
             if given.any():
-                return everyone[given], everyone[given]
+                return all_devices[given], all_devices[given]
         elif given.dtype.kind in "iu" and given.shape == (count,):
             inside = ((given >= 0) & (given < self.devices)).all()
             if inside and len(np.unique(given)) == count:
@@ -289,8 +289,10 @@ class WirelessUplink:
         received, report = deliver(link.transport, coded, cohort, state, round)
         if link.codec.has_memory:
             context = Context(cohort, link.codec.hyper, self._streams, round)
-            heard = acknowledgement.get_delivered_masks(report, coded, cohort)
-            acknowledgement.acknowledge_memory(link.codec, coded, self._memory, heard, context)
+            delivered_masks = acknowledgement.get_delivered_masks(report, coded, cohort)
+            acknowledgement.acknowledge_memory(
+                link.codec, coded, self._memory, delivered_masks, context
+            )
         return link.codec.decode(received), self._signalling.charge(report)
 
     def _report(self, report: LinkReport) -> UplinkReport:
@@ -321,15 +323,15 @@ class WirelessUplink:
     def _order_rows(self, received: Received, sent: Updates, places: np.ndarray) -> list[Any]:
         """Return the received rows of the cohort, in the order of `places` [n]."""
         assert received.per_device is not None
-        came = np.ones(len(places), dtype=bool)
+        delivered = np.ones(len(places), dtype=bool)
         if received.delivered_mask is not None and received.delivered_mask[0] is not None:
-            came = _to_plain(received.delivered_mask[0])
+            delivered = _to_plain(received.delivered_mask[0])
         own = np.eye(len(places))
         return [
             sent.to_input_kind(
                 {name: block[k] for name, block in received.per_device[0].items()}, own[k]
             )
-            if came[k]
+            if delivered[k]
             else None
             for k in places.tolist()
         ]

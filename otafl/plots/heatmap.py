@@ -111,15 +111,15 @@ def describe(data: xr.Dataset) -> str:
     said += f"{format_split(data)}."
     if not bool(mean.notnull().any()):
         return said
-    told = []
+    phrases = []
     for word, flat in (("Highest", mean.argmax(...)), ("lowest", mean.argmin(...))):
         one = mean.isel(flat)
         at = (
             f"{format_label(data[dim], str(dim))} {format_value(one[dim].values)}"
             for dim in mean.dims
         )
-        told.append(f"{word} {format_number(float(one), 3)} at {', '.join(at)}")
-    return f"{said} {'; '.join(told)}."
+        phrases.append(f"{word} {format_number(float(one), 3)} at {', '.join(at)}")
+    return f"{said} {'; '.join(phrases)}."
 
 
 def list_free_axes(ds: xr.Dataset, z: str) -> list[str]:

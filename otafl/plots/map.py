@@ -171,14 +171,14 @@ def _draw_panel(ax: Axes, part: xr.Dataset, norm: Normalize) -> None:
         ax.pcolormesh(*at, roofs, cmap=ListedColormap(["0.82"]), **style)
     known = part["snr_db"].notnull().values
     east, north, snr = (part[name].values[known] for name in ("east_m", "north_m", "snr_db"))
-    heard = np.isfinite(snr)
+    is_finite = np.isfinite(snr)
     edge: dict[str, Any] = {"edgecolors": "black", "linewidths": 0.6, "zorder": 3}
-    dots: dict[str, Any] = {"c": snr[heard], "norm": norm, "cmap": COLOURS, "s": 26}
-    ax.scatter(east[heard], north[heard], label="device", **dots, **edge)
-    if not heard.all():
+    dots: dict[str, Any] = {"c": snr[is_finite], "norm": norm, "cmap": COLOURS, "s": 26}
+    ax.scatter(east[is_finite], north[is_finite], label="device", **dots, **edge)
+    if not is_finite.all():
         ax.scatter(
-            east[~heard],
-            north[~heard],
+            east[~is_finite],
+            north[~is_finite],
             label="device without a path",
             marker="x",
             c="#D55E00",
@@ -222,11 +222,11 @@ def _collect_legend(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], li
 def describe(data: xr.Dataset) -> str:
     """Say what the map shows."""
     snr = data["snr_db"].values
-    heard = snr[np.isfinite(snr)]
+    is_finite = snr[np.isfinite(snr)]
     far = np.hypot(data["east_m"].values, data["north_m"].values)
     said = f"Map of {data.sizes['device']} devices around a base station{format_split(data)}."
-    if heard.size:
-        said += f" SNR at full power from {heard.min():.0f} to {heard.max():.0f} dB,"
+    if is_finite.size:
+        said += f" SNR at full power from {is_finite.min():.0f} to {is_finite.max():.0f} dB,"
     said += f" {np.nanmin(far):.0f} to {np.nanmax(far):.0f} m away."
     lost = int(np.isneginf(snr).sum())
     return f"{said} {lost} without a path." if lost else said

@@ -114,13 +114,13 @@ def describe(data: xr.Dataset) -> str:
     attrs = data.attrs
     count = int(np.isfinite(data["x"]).sum())
     said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
-    told = []
+    phrases = []
     for one in _list_front(data)[:MAX_PANELS]:
         name = ", ".join(format_value(one[dim].values) for dim in data["x"].dims)
-        told.append(
+        phrases.append(
             f"{name} ({format_number(float(one['x']), 3)}, {format_number(float(one['y']), 3)})"
         )
-    return f"{said} Pareto front: {'; '.join(told)}." if told else said
+    return f"{said} Pareto front: {'; '.join(phrases)}." if phrases else said
 
 
 def find_main_cost(ds: xr.Dataset) -> str:

@@ -1,1 +1,1 @@
-"""Scale what devices send, and what the server receives of it (power policies)."""
+"""Power policies, which set the transmit scalars of the devices and the receive scaling."""

@@ -1,15 +1,16 @@
-"""Solve the two problems of average power budgets (see `cao_average.py`).
+"""Solution of the two problems of average power budgets (see `cao_average.py`).
 
-Numbers are without dimension: q_k = P_k g_k, l_k = lambda_k P_k, s = 1 / eta, so that a device's
-power over its budget is u_k = q_k s / (q_k s + l_k)^2.
+Numbers are dimensionless: q_k = P_k g_k, l_k = lambda_k P_k, s = 1 / eta, so that a device's power
+over its budget is u_k = q_k s / (q_k s + l_k)^2.
 
-In every fading state, s solves G(s) = sum_k w_k l_k q_k / (q_k s + l_k)^2 = N. G^(-1/2) is a power
-mean of linear functions of s, so concave, and Newton's steps from s = 0 never pass the root.
+In every fading state, s solves G(s) = sum_k w_k l_k q_k / (q_k s + l_k)^2 = N. Because G^(-1/2) is
+a power mean of linear functions of s, it is concave, and Newton's steps from s = 0 never pass the
+root.
 
-Offline, the multipliers maximise the dual function, mean over states of the least Lagrangian less
-sum_k l_k: concave, with gradient mean(u_k) - 1 and a Hessian that is a diagonal and one rank a
-state. A primal-dual interior-point method keeps l_k >= 0; its Newton systems are solved by
-conjugate gradients, so that memory and time grow with states times devices.
+Offline, the multipliers maximise the dual function, which is the mean over states of the smallest
+Lagrangian minus sum_k l_k. It is concave, with gradient mean(u_k) - 1 and a Hessian of a diagonal
+and one rank for each state. A primal-dual interior-point method keeps l_k >= 0. Conjugate gradients
+solve its Newton systems, so that memory and time grow with states times devices.
 """
 
 from __future__ import annotations
@@ -20,26 +21,32 @@ from torch import Tensor
 from otafl.power.scalars import compute_threshold
 
 STATE_STEPS = 12
-"""Newton steps in a fading state; to the last bit in eight with multipliers over eight decades."""
+"""Newton steps in a fading state.
+
+Eight give the last bit with multipliers over eight decades.
+"""
 
 NEAR_STEPS = 4
-"""The steps begin at a neighbour's s: the first may pass the root, the others do not."""
+"""Newton steps from the solution for similar multipliers.
+
+The first step may pass the root, the others do not.
+"""
 
 DUAL_STEPS = 60
-"""Most steps of the interior-point method; it needs 10 to 40."""
+"""Largest number of steps of the interior-point method, which needs 10 to 40."""
 
 GRADIENT_STEPS = 8
-"""Steps of conjugate gradients for each; after the diagonal's preconditioning, one direction
+"""Steps of conjugate gradients in each Newton system; after diagonal preconditioning, one direction
 dominates."""
 
 TOLERANCE = 1e-9
-"""Budgets are met to this share of them, on the states planned for."""
+"""Relative deviation from the budgets on the states of the plan."""
 
 NUMBERS = 1 << 17
-"""Most states times trials times devices worked on at a time: what a processor's cache holds."""
+"""Largest number of states times trials times devices at a time, which fits a processor's cache."""
 
 UNUSED = 1e-6
-"""A multiplier so far below the usual price is zero: the budget is not needed."""
+"""Multiplier over the usual price below which it is zero: the budget is not needed."""
 
 _SMALL = 1e-300
 
@@ -51,11 +58,31 @@ def inverse_scaling(
     noise: Tensor,
     near: Tensor | None = None,
 ) -> Tensor:
-    """Return s = 1 / eta [...] of the states' q, l, w [..., K] and N [...]; 0 where all are silent.
+    r"""Compute s = 1 / eta in each fading state by Newton's method.
 
-    near: s of slightly other multipliers, from where a few steps are enough.
+    Parameters
+    ----------
+    quality, multiplier, weight : Tensor, float [..., K]
+        q, l and w of the devices.
+    noise : Tensor, float [...]
+        Noise variance N.
+    near : Tensor, float [...], optional
+        s of similar multipliers, from which a few steps suffice.
+
+    Returns
+    -------
+    Tensor, float [...]
+        s; 0 if all devices are silent.
+
+    Notes
+    -----
+    s solves
+
+    .. math::
+
+        \sum_k \frac{w_k l_k q_k}{(q_k s + l_k)^2} = N
     """
-    on = multiplier > 0  # a device without multiplier inverts at any s, and is not in the equation
+    on = multiplier > 0  # a device with multiplier 0 inverts at any s, and is not in the equation
     q, w = torch.where(on, quality, 0.0), torch.where(on, weight, 0.0)
     multiplier = torch.where(on, multiplier, 1.0)
     s = torch.zeros_like(quality[..., 0]) if near is None else near
@@ -70,8 +97,20 @@ def inverse_scaling(
 
 
 def solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
-    """Return l [S, K] of n equally likely states q [n, S, K] with noise N [S], all in float64, such
-    that mean u_k = 1, or l_k = 0 and mean u_k <= 1."""
+    """Compute multipliers l with which every device meets its budget on average.
+
+    Parameters
+    ----------
+    quality : Tensor, float64 [n, S, K]
+        q of n equally likely states.
+    noise : Tensor, float64 [S]
+        Noise variance N.
+
+    Returns
+    -------
+    Tensor, float64 [S, K]
+        l, such that mean u_k = 1, or l_k = 0 and mean u_k <= 1.
+    """
     states, _, devices = quality.shape
     together = max(1, NUMBERS // (states * devices))
     parts = zip(quality.split(together, 1), noise.split(together), strict=True)
@@ -79,8 +118,9 @@ def solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
 
 
 def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
+    """Compute l [S, K] by a primal-dual interior-point method."""
     level, price = _start(quality.mean(0), noise)
-    slack = torch.full_like(level, 0.3)  # 1 - mean u, a variable apart until the end
+    slack = torch.full_like(level, 0.3)  # 1 - mean u, a separate variable until convergence
     weight = torch.ones_like(level)
     s = None
     for _ in range(DUAL_STEPS):
@@ -91,7 +131,7 @@ def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
         unmet = torch.maximum(excess, torch.minimum(excess.abs(), level / price))
         if bool((unmet < TOLERANCE).all()):
             break
-        # second derivatives of the least Lagrangian of a state: in l, and through s
+        # second derivatives of the smallest Lagrangian of a state: in l, and through s
         diagonal = (2.0 * used / y).mean(0)
         bend = (2.0 * level * quality.square() / y**3).sum(-1, keepdim=True)
         through = quality * (y - 2.0 * level) / y**3 / bend.clamp_min(_SMALL).sqrt()
@@ -99,7 +139,7 @@ def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
         barrier = 0.1 * (level * slack).mean(-1, keepdim=True)
         rise = _solve(excess + barrier / level, diagonal + slack / level, through)
         loosen = barrier / level - slack - slack / level * rise
-        # never to the boundary, and not far up either
+        # steps neither reach the boundary nor increase an entry much
         level = level + _limit_step(torch.maximum(-rise, rise / 8.0) / level) * rise
         slack = slack + _limit_step(-loosen / slack) * loosen
     return torch.where(level < UNUSED * price, 0.0, level)
@@ -108,14 +148,14 @@ def _solve_multipliers(quality: Tensor, noise: Tensor) -> Tensor:
 def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Return l [S, K] to start from, and the usual price [S, 1], for mean qualities [S, K].
 
-    The start is l of devices without fading: u_k = 1 where the static optimum has full power,
-    little where it has not; and low enough that somebody sends. In every state sum_k l_k u_k = N s,
-    of which the usual price is each device's part.
+    The start is l of devices without fading: u_k = 1 if the static optimum has full power, else a
+    small u_k; and so low that some device transmits. In every state sum_k l_k u_k = N s, and the
+    usual price is each device's part of it.
     """
-    everybody = torch.ones_like(mean, dtype=torch.bool)
+    all_devices = torch.ones_like(mean, dtype=torch.bool)
     noise = noise[:, None]
     s = (
-        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, everybody)
+        compute_threshold(mean.sqrt(), torch.ones_like(mean), noise, all_devices)
         .square()
         .reciprocal()
     )
@@ -124,12 +164,15 @@ def _start(mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _limit_step(relative: Tensor) -> Tensor:
-    """Return the longest step, at most 1, that takes at most nine tenths of any entry, [S, 1]."""
+    """Return the longest step, at most 1, that reduces no entry by more than 90 %, [S, 1]."""
     return (0.9 / relative.amax(-1, keepdim=True).clamp_min(1e-9)).clamp_max(1.0)
 
 
 def _solve(right: Tensor, diagonal: Tensor, through: Tensor) -> Tensor:
-    """Return x [S, K] of (diag + mean over states of v v^T) x = right, v = through [n, S, K]."""
+    """Solve (diag + mean over states of v v^T) x = right for x [S, K].
+
+    The vectors v are `through` [n, S, K].
+    """
     preconditioner = 1.0 / (diagonal + through.square().mean(0))
     x, rest = torch.zeros_like(right), right
     z = preconditioner * rest

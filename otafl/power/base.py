@@ -1,8 +1,8 @@
-"""Define the contract of a power policy.
+"""Contract of a power policy, which sets transmit scalars and receive scaling.
 
-Symbols: budget P_k on |p_k|^2 m_k, m_k mean symbol power of device k's payload, h_k its channel
-with large-scale gain, g_k = |h_k|^2, N noise variance of one received real, q_k = P_k g_k / m_k,
-eta the receive scaling, c_k the gain with which k arrives.
+Symbols: P_k is the budget on |p_k|^2 m_k, m_k the mean symbol power of device k's payload, h_k its
+channel with large-scale gain, g_k = |h_k|^2, N the noise variance of one received real number,
+q_k = P_k g_k / m_k, eta the receive scaling, and c_k = Re(h_k p_k) / sqrt(eta) the effective gain.
 """
 
 from __future__ import annotations
@@ -19,78 +19,116 @@ from otafl.core.settings import Settings
 Constraint = Literal["peak", "average", "none"]
 Reference = Literal["max", "mean"]
 Pair = tuple[Tensor, Tensor]
-"""A policy's state that is two tensors."""
+"""State of a policy that is two tensors."""
 
 REFERENCE = (
-    "the symbol power that the common scale answers to: the strongest device's "
-    "(each within its budget), or the mean over devices (FedRLR's oracle scaling)"
+    "symbol power that determines the common scale: the largest of all devices, so that each is "
+    "within its budget, or the mean over devices (FedRLR's oracle scaling)"
 )
 RELATIVE = (
-    "the threshold is over the mean large-scale gain of the trial's devices, so that it means the "
-    "same with a path loss as without; false: as it is"
+    "whether the threshold is relative to the mean large-scale gain of the trial's devices, so "
+    "that it has the same effect with and without a path loss; if false, it is absolute"
 )
 GAMMA = (
-    "gamma itself, |p|^2 = gamma (tci: gamma / |h|^2) of what devices of equal weight send, "
-    "whatever the budget, as in FedRLR's figures with gamma = 1; what power results is recorded"
+    "gamma, with which |p|^2 = gamma (tci: gamma / |h|^2) for devices of equal weight at any "
+    "budget, as in FedRLR's figures with gamma = 1; the resulting power is recorded. By default "
+    "the budget determines the power"
 )
 
 
 class PowerPolicy(Settings):
-    """Set transmit and receive scalars of trials and segments. A policy is its settings."""
+    r"""Rule that sets the transmit and receive scalars of trials and segments.
+
+    A policy is its own settings. `otafl list NAME` prints an example scenario of each
+    built-in policy.
+
+    Notes
+    -----
+    For uncorrelated symbols, the mean squared error of the mean over K devices is
+
+    .. math::
+
+        \frac{1}{K^2} \left( \sum_k m_k (c_k - 1)^2 + \frac{N}{\eta} \right)
+    """
 
     receiver: ClassVar[str] = "eigen"
-    """The receiver that it is made for, where the server has several antennas."""
+    """Receiver for which the policy is designed, if the server has several antennas."""
 
     may_be_silent: ClassVar[bool] = False
-    """All devices of a trial can be silent in a round."""
+    """Whether all devices of a trial can be silent in a round."""
 
     scale_invariant: ClassVar[bool] = True
-    """What arrives does not depend on the scale of the symbols: those that are ten times as large
-    are sent with a tenth of p. A policy with its own scale says False."""
+    """Whether the received sum does not depend on the scale of the symbols.
+
+    Symbols that are ten times as large are then sent with a tenth of p. A policy with a scale of
+    its own declares False.
+    """
 
     example_without_noise: ClassVar[Mapping[str, Any]] = {}
-    """Own fields with which noise 200 dB below the power budget plays no part in the error."""
+    """Own fields with which noise 200 dB below the power budget has no effect on the error."""
 
     alone: ClassVar[bool] = False
-    """What a device sends with depends on no other device."""
+    """Whether a device's transmit scalar depends on no other device."""
+
+    plans_slots: ClassVar[bool] = False
+    """It counts the slots that all devices share, and does not go with groups in slots of their
+    own."""
 
     is_adaptive: ClassVar[bool] = True
-    """It sends with less where a round's power budget is below the one that it has planned with;
-    else such a round can silence all devices."""
+    """Whether devices reduce their power if a round's power budget is below the planned one.
+
+    Otherwise such a round can silence all devices.
+    """
 
     @property
     def power_constraint(self) -> Constraint:
-        """Say whether |p|^2 m <= budget holds in every round ("peak"), over fading and devices
-        ("average"), or not at all ("none": ideal gains)."""
+        """Kind of the power constraint |p|^2 m <= budget.
+
+        It holds in every round ("peak"), over fading and devices ("average"), or not at all
+        ("none": ideal gains).
+        """
         return "peak"
 
     @property
     def is_inversion(self) -> bool:
-        """Say whether all who are on air arrive with gain one, as far as they know their
-        channel."""
+        """Whether all devices on air arrive with effective gain one, by their channel estimates."""
         return False
 
     @property
     def needs_variation(self) -> bool:
-        """Say whether the link has to tell how much symbols vary over the devices."""
+        """Whether the link must report the variation of symbols over the devices."""
         return False
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Any:
-        """Return long-term state: budgets, multipliers.
+        """Compute the long-term state, such as budgets and multipliers.
 
         Parameters
         ----------
-        statistics : of the channel, after the receiver's combining.
-        hyper : the policy's stackable fields, [S].
+        statistics : ChannelStatistics
+            Statistics of the channel after the receiver's combining.
+        hyper : Hyper
+            Stackable fields of the policy, [S] each.
+
+        Returns
+        -------
+        Any
+            State for the first call of `compute_coefficients`.
         """
         return None
 
     @abstractmethod
     def compute_coefficients(self, state: Any, link: Link) -> tuple[Any, Coefficients]:
-        """Return the new state, and the scalars of a group of segments.
+        """Compute the scalars of a group of segments.
 
         Parameters
         ----------
-        state : as `prepare` or the last call returned it.
-        link : what a policy may see.
+        state : Any
+            Result of `prepare`, or state of the last call.
+        link : Link
+            Estimated channels [S, Q, K], budgets, powers and noise.
+
+        Returns
+        -------
+        tuple of Any and Coefficients
+            New state, and transmit scalars p [S, Q, K] with receive scaling eta [S, Q].
         """

@@ -1,15 +1,14 @@
-"""Send without channel knowledge; many antennas at the server average the phases out.
+"""Transmission without channel knowledge; many antennas at the server average the phases out.
 
-Devices know nothing of their channels and send with one real amplitude sqrt(E), E = min_k P_k /
-m_k; the server, with A antennas, combines with the sum of channels:
+Devices do not know their channels, and all send with the real amplitude sqrt(E), E = min_k P_k /
+m_k. The server has A antennas and combines them with the sum of the channels:
 
     estimate = Re( sum_a conj(sum_k h_ka) y_a ) / (K A sqrt(E) beta)
 
-With the unit combiner f = sum_k h_k / |sum_k h_k| of `receiver: mrc` the sum over the devices of
-f^H h_k is |sum_k h_k|, so sqrt(eta) = A beta sqrt(E) / |sum_k h_k|. beta is the mean large-scale
-gain of the devices on air, which makes the estimate unbiased where all have it. Fading must be
-independent over devices and of mean zero: then interference of the devices with each other
-falls as 1/A.
+With the unit combiner f = sum_k h_k / |sum_k h_k| of `receiver: mrc`, the sum of f^H h_k over the
+devices is |sum_k h_k|, so sqrt(eta) = A beta sqrt(E) / |sum_k h_k|. beta is the mean large-scale
+gain of the devices on air, which makes the estimate unbiased if all have this gain. Fading must be
+independent over devices and have mean zero. Then the interference between devices decreases as 1/A.
 
 References
 ----------
@@ -30,6 +29,8 @@ from otafl.power.scalars import MAX_SCALE, TINY, compute_reference_power, get_tr
 
 
 class Blind(PowerPolicy):
+    """Transmission without channel knowledge at the devices."""
+
     receiver: ClassVar[str] = "mrc"
     example: ClassVar = {"channel.antennas": 64}
 
@@ -40,18 +41,26 @@ class Blind(PowerPolicy):
         if receiver not in ("auto", self.receiver):
             yield make_problem(
                 f"'{receiver}' does not go with power: 'blind', whose devices do not know their "
-                f"phases; auto or {self.receiver} would do",
+                f"phases; use auto or {self.receiver}",
                 "receiver",
                 "power",
             )
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Compute equal amplitudes, and the receive scaling of eq. 12.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \sqrt{E}, \quad \sqrt{\eta} = A \beta \sqrt{E} / \left| \sum_k h_k \right|
+        """
         active = get_transmitter_mask(link)
         sends = active.to(link.gain.dtype)
         beta = (link.gain[:, None] * sends).sum(-1) / sends.sum(-1).clamp_min(1.0)
         amplitude = compute_reference_power(link, "max").rsqrt()  # sqrt(E)
         total = (link.h * active).sum(-1).abs()
         root_eta = link.num_antennas * beta * amplitude[..., 0] / total.clamp_min(TINY)
-        root_eta = torch.where(total > 0, root_eta.clamp_max(MAX_SCALE), 1.0)  # nobody sends
+        root_eta = torch.where(total > 0, root_eta.clamp_max(MAX_SCALE), 1.0)  # all are silent
         p = torch.where(active, amplitude, 0.0).to(link.h.dtype)
         return None, Coefficients(p, root_eta.square(), active)

@@ -1,27 +1,26 @@
-"""Invert the channel on energy for life, paced over the slots ahead; weak devices are silent.
+"""Channel inversion on a lifetime energy budget, paced over the slots; weak devices are silent.
 
-A device k with energy B_k left and n slots ahead may spend A_k = b B_k / n in this one (b the burst
-factor; never more than B_k), so it can arrive with the receive level
+A device k with energy B_k left and n slots ahead may spend A_k = b B_k / n in this one, where b is
+the burst factor, and never more than B_k. Over L symbols its largest receive level is
 
-    r_k = sqrt(min(P_k, A_k / L) g_k / m_k)
+    r_k = sqrt(min(P_k, A_k / L) g_k / m_k).
 
-of L symbols: it inverts its channel down to the slot's common level, |p_k| = sqrt(eta) / |h_k|, if
-sqrt(eta) <= r_k, and is silent else, where its share does not reach. What a silent or lucky device
-does not spend raises its A_k later, so the truncation follows the energy that is left.
+If sqrt(eta) <= r_k, it inverts its channel to the slot's common level, |p_k| = sqrt(eta) / |h_k|.
+Otherwise it is silent. Energy that a silent or lucky device does not spend increases its A_k later,
+so the truncation follows the energy that is left.
 
-Zhu et al. invert with one threshold for all rounds, and Sun et al. schedule devices with energy for
-life by virtual queues. The pacing here is plainer than either, and so is the choice of the level:
-of the levels r_k at which the a strongest devices are heard, the one at which the mean over them is
-least off the mean over all K, for uncorrelated symbols of equal weight:
+Zhu et al. invert with one threshold for all rounds, and Sun et al. schedule devices with a lifetime
+energy by virtual queues. Both the pacing and the choice of the level are simpler here. Of the
+levels r_k, at which the a strongest devices transmit, the policy takes the one with the smallest
+squared error of the mean over all K devices, for uncorrelated symbols of equal weight:
 
-    (K/a - 1)^2 sum_heard m + sum_silent m + (K/a)^2 N / eta.
+    (K/a - 1)^2 sum_on_air m + sum_silent m + (K/a)^2 N / eta
 
-Where the sum would be below the noise at every level, N / eta > sum_heard m, nobody sends and the
-energy is kept.
+If the sum is below the noise at every level, N / eta > sum_on_air m, all devices are silent and
+keep their energy.
 
-A call is one group of a slot's payload: it advances the slots ahead by the group's part of the
-slot's symbols, and is charged |p|^2 m times its symbols. Slots in which nobody of a trial sends are
-not counted.
+A call is one group of a slot's payload. It advances the slots by the group's part of the slot's
+symbols, and charges |p|^2 m times its symbols. Slots without transmitters in a trial do not count.
 
 References
 ----------
@@ -54,10 +53,14 @@ from otafl.power.scalars import (
 
 @dataclass(frozen=True)
 class EnergyState:
-    """Hold what devices may still spend.
+    """Energy that devices may still spend.
 
-    left: [S, K] energy left of a device's own budget, noise variance times symbols, inf without
-    one; ahead: [S] slots that it is to last for. Both float64.
+    Parameters
+    ----------
+    left : Tensor, float64 [S, K]
+        Energy left of a device's own budget, in noise variance times symbols; inf without a budget.
+    ahead : Tensor, float64 [S]
+        Number of slots for which it must last.
     """
 
     left: Tensor
@@ -65,32 +68,46 @@ class EnergyState:
 
 
 class BudgetPaced(PowerPolicy):
+    """Channel inversion on a paced energy budget. Page: docs/energy_policies.md."""
+
     may_be_silent: ClassVar[bool] = True
+    plans_slots: ClassVar[bool] = True
     is_adaptive: ClassVar[bool] = False
 
     name: Literal["budget_paced"] = "budget_paced"
     energy_db: Decibels | None = declare_stackable(-3.0, le=0)
-    """energy a slot, in dB over that of a slot at full power; a device has `rounds` times as much
-    for life. null: what its battery has left alone"""
+    """energy per slot in dB, relative to that of a slot at full power; a device has `rounds` times
+    as much in total. null: only the battery bounds it"""
     rounds: int = declare_stackable(100, ge=1)
-    """slots that the energy is to last for; in later ones a device may spend all that is left"""
+    """number of slots for which the energy must last; in later ones a device may spend all that is
+    left"""
     burst: float = declare_stackable(2.0, ge=1)
-    """a slot's energy may be so many times the even share of what is left"""
+    """largest energy of a slot over the even share of the energy left"""
     spend: Literal["even", "greedy"] = "even"
-    """paced over the slots ahead, or as much as full power takes until it is gone"""
+    """pacing of the energy: even, over the slots ahead, or greedy, as much as full power takes
+    until the energy is spent"""
 
     @property
     def is_inversion(self) -> bool:
         return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> EnergyState:
-        """Return the purses; what a device has for life is known at its first slot."""
+        """Return the initial energies; a device's total is known at its first slot."""
         nothing_known = torch.full_like(statistics.budget, math.inf, dtype=torch.float64)
         return EnergyState(nothing_known, hyper["rounds"].double())
 
     def compute_coefficients(
         self, state: EnergyState, link: Link
     ) -> tuple[EnergyState, Coefficients]:
+        r"""Invert the channel to the level of smallest error, within each device's allowance.
+
+        Notes
+        -----
+        .. math::
+
+            |p_k| = \sqrt{\eta} / |h_k|, \quad \sqrt{\eta} \leq
+            \sqrt{\min(P_k, A_k / L) g_k / m_k}
+        """
         lengths, symbols = get_segment_lengths(link)
         part = lengths.sum() / symbols  # of the slot
         left = self._get_remaining_energy(state, link, symbols)
@@ -100,7 +117,7 @@ class BudgetPaced(PowerPolicy):
         reach = (budget[:, None] / link.symbol_power.double().clamp_min(TINY)).sqrt() * h
         root_eta = _compute_root_eta(reach, link)
         active = get_transmitter_mask(link) & (reach >= root_eta) & (root_eta > 0)
-        # nobody can send: any scaling would do
+        # if no device can transmit, any scaling is valid
         root = torch.where(root_eta > 0, root_eta, 1.0).to(link.gain.dtype)
         amplitude = torch.where(active, invert_channel(root, link), 0.0)
         spent = (amplitude.double().square() * link.symbol_power * lengths[:, None]).sum(1)
@@ -110,7 +127,7 @@ class BudgetPaced(PowerPolicy):
         return purse, align_phases(link, amplitude, root, active)
 
     def _get_remaining_energy(self, state: EnergyState, link: Link, symbols: float) -> Tensor:
-        """Return what is left [S, K]; at a trial's first slot, all of the budget."""
+        """Return the energy left [S, K]; at a trial's first slot, the whole budget."""
         if "energy_db" not in link.hyper:
             return state.left
         slots = link.hyper["rounds"].double()
@@ -119,8 +136,10 @@ class BudgetPaced(PowerPolicy):
         return torch.where((state.ahead == slots)[:, None], all_of_it, state.left)
 
     def _compute_allowance(self, left: Tensor, ahead: Tensor, part: Tensor, link: Link) -> Tensor:
-        """Return A_k [S, K], of which a group has its part; after the last slot planned for, it is
-        all that is left."""
+        """Return A_k [S, K] of a group, its part of the slot's.
+
+        After the last planned slot it is all that is left.
+        """
         if link.energy_budget is not None:
             left = torch.minimum(left, link.energy_budget.double())
         if self.spend == "greedy":
@@ -130,17 +149,19 @@ class BudgetPaced(PowerPolicy):
 
 
 def _compute_root_eta(reach: Tensor, link: Link) -> Tensor:
-    """Return sqrt(eta) [S, Q, 1] of least error over the reaches r [S, Q, K]; 0 where there is
-    nobody to hear."""
+    """Return the level sqrt(eta) [S, Q, 1] of smallest error over the levels r [S, Q, K].
+
+    It is 0 if no device should transmit.
+    """
     reach = torch.where(get_transmitter_mask(link), reach, 0.0)
     level, order = reach.sort(-1, descending=True)
     m = torch.where(get_transmitter_mask(link), link.symbol_power.double(), 0.0).gather(-1, order)
     devices = link.transmit_mask.sum(1, dtype=torch.float64)[:, None, None]
     ratio = devices / torch.arange(1, m.shape[-1] + 1, device=m.device)  # K / a
-    heard = m.cumsum(-1)
-    silent = heard[..., -1:] - heard
+    num_received = m.cumsum(-1)
+    silent = num_received[..., -1:] - num_received
     noise = link.noise_variance.double()[:, None, None] / level.square().clamp_min(TINY)
-    error = (ratio - 1.0).square() * heard + silent + ratio.square() * noise
-    best = torch.where(noise <= heard, error, math.inf).argmin(-1, keepdim=True)
-    worth = (noise <= heard).any(-1, keepdim=True)
+    error = (ratio - 1.0).square() * num_received + silent + ratio.square() * noise
+    best = torch.where(noise <= num_received, error, math.inf).argmin(-1, keepdim=True)
+    worth = (noise <= num_received).any(-1, keepdim=True)
     return torch.where(worth, level.gather(-1, best), 0.0)

@@ -1,24 +1,26 @@
-"""Minimise the mean squared error over fading under average power, by planned multipliers.
+"""Smallest mean squared error over fading under average power, by planned multipliers.
 
-This is regularised channel inversion. With a multiplier lambda_k of each device's budget, the
-Lagrangian of one fading state, sum_k m_k (c_k - 1)^2 + N / eta + sum_k lambda_k m_k |p_k|^2, is
-least at
+The result is regularised channel inversion. With a multiplier lambda_k of each device's budget, the
+Lagrangian of one fading state is
+
+    sum_k m_k (c_k - 1)^2 + N / eta + sum_k lambda_k m_k |p_k|^2.
+
+Its minimum is at
 
     |p_k| = sqrt(eta) |h_k| / (g_k + eta lambda_k),
     sum_k m_k lambda_k g_k eta^2 / (g_k + eta lambda_k)^2 = N,
 
-the paper's equations with the symbol powers m_k as weights; where sum_k m_k g_k / lambda_k <= N,
-nobody sends. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0 where the
-power is not needed (`average_power.py`). They are planned on drawn states, which say little of
-much rarer ones: in those a device is held to the power that a state could have had whose like came
-up SEEN times.
+the paper's equations with the symbol powers m_k as weights. If sum_k m_k g_k / lambda_k <= N, all
+devices are silent. The multipliers follow offline from E|p_k|^2 m_k = P_k, or lambda_k = 0 if the
+power is not needed (`average_power.py`). They are planned on drawn states. In states too rare for
+this plan, power is capped at the largest one possible in a state that was drawn `SEEN` times.
 
-m_k change from round to round and are unknown offline, so multipliers and transmit scalars are
-those of devices whose symbols have a common power, the largest m_k of the round (or the mean): a
-device of that power meets its budget with equality, whatever m_k do over rounds, and others stay
-below. The receive scaling is the best one for the actual m_k; all is optimal when they are equal.
-The plan is for all devices sending in every round; with fewer, the budget is one over all rounds,
-those without the device included.
+The m_k change from round to round and are unknown offline. Multipliers and transmit scalars are
+therefore those of devices with a common symbol power, the largest m_k of the round (or the mean). A
+device of that power meets its budget with equality, however m_k changes over rounds, and others
+stay below. The receive scaling is optimal for the actual m_k, and everything is optimal if they are
+equal. The plan assumes that all devices transmit in every round. With fewer, the budget is the
+average over all rounds, with those in which the device is silent.
 
 References
 ----------
@@ -47,26 +49,31 @@ from otafl.power.scalars import (
 )
 
 SEEN = 16
-"""A state that came up so often among the n drawn ones had at most n / SEEN budgets, as the mean is
-within one."""
+"""Number of occurrences among n drawn states at which the power of a state is bounded.
+
+Because the mean is within the budget, such a state had at most n / SEEN budgets.
+"""
 
 NUMBERS = 1 << 16
-"""Most states times devices planned on, but for `ENOUGH` states."""
+"""Largest number of states times devices of a plan, unless that is below `ENOUGH` states."""
 
 ENOUGH = 256
+"""Smallest number of states of a plan, unless `draws` is smaller."""
 
 Plan = tuple[Tensor, float]
 """lambda_k P_k [S, K], and the largest |p|^2 m / P."""
 
 
 class CaoAverage(PowerPolicy):
+    """Optimal power control under average power."""
+
     may_be_silent: ClassVar[bool] = True
     small: ClassVar[Mapping[str, Any]] = {"draws": 64}
 
     name: Literal["cao_average"] = "cao_average"
     draws: int = Field(2048, ge=64)
-    """most fading states that the multipliers are planned on (fewer with over 32 devices): budgets
-    are met on them, and within some per cent on others"""
+    """largest number of fading states on which the multipliers are planned (fewer with over 32
+    devices); budgets are met on them, and within a few per cent on others"""
     reference: Reference = Field("max", description=REFERENCE)
 
     @property
@@ -76,14 +83,14 @@ class CaoAverage(PowerPolicy):
     def check(self, scenario: Any) -> Iterable[Problem]:
         if getattr(scenario.transport, "snr_convention", None) == "total_energy":
             yield make_problem(
-                "'total_energy' does not go with power: 'cao_average', which plans for a budget on "
-                "the power; per_symbol would do",
+                "'total_energy' does not go with power: 'cao_average', which plans for a power "
+                "budget; use per_symbol",
                 "transport.snr_convention",
                 "power",
             )
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Plan:
-        """Return the multipliers."""
+        """Compute the multipliers."""
         devices = statistics.gain.shape[1]
         states = min(self.draws, max(ENOUGH, NUMBERS // devices))
         gain = statistics.draw_samples(states).abs().square().double()
@@ -92,6 +99,14 @@ class CaoAverage(PowerPolicy):
         return level.to(statistics.gain.dtype), states / SEEN
 
     def compute_coefficients(self, state: Plan, link: Link) -> tuple[Plan, Coefficients]:
+        r"""Compute regularised channel inversion with the planned multipliers.
+
+        Notes
+        -----
+        .. math::
+
+            |p_k| = \frac{\sqrt{\eta} |h_k|}{g_k + \eta \lambda_k}
+        """
         level, most = state
         active = get_transmitter_mask(link)
         quality = link.budget[:, None] * link.h.abs().square()  # at m = 1

@@ -1,12 +1,11 @@
-"""Minimise the mean squared error of each fading state under peak power.
+"""Smallest mean squared error of each fading state under peak power.
 
-Devices of low quality q_k = P_k g_k / m_k send at full power, the others invert:
-c_k = min(1, sqrt(q_k / eta)). With q ascending and
+Devices of low quality q_k = P_k g_k / m_k transmit at full power, and the others invert their
+channel: c_k = min(1, sqrt(q_k / eta)). With q ascending and
 
-    sqrt(eta_i) = (N + sum_{j<=i} m_j q_j) / sum_{j<=i} m_j sqrt(q_j)
+    sqrt(eta_i) = (N + sum_{j<=i} m_j q_j) / sum_{j<=i} m_j sqrt(q_j),
 
-the receive scaling is eta = min_i eta_i; the i that attains it is the number of devices at full
-power.
+the receive scaling is eta = min_i eta_i. The minimising i is the number of devices at full power.
 
 References
 ----------
@@ -32,9 +31,21 @@ from otafl.power.scalars import (
 
 
 class CaoStatic(PowerPolicy):
+    """Optimal power control of each fading state. Study: `scenarios/studies/reuse.yaml`."""
+
     name: Literal["cao_static"] = "cao_static"
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Compute full power below the threshold, and inversion above it.
+
+        Notes
+        -----
+        With the threshold of `compute_threshold`,
+
+        .. math::
+
+            |p_k| = \min(\sqrt{P_k / m_k}, \sqrt{\eta} / |h_k|)
+        """
         bound = compute_amplitude_bound(link)
         there = get_transmitter_mask(link)
         reach = bound * link.h.abs()  # sqrt(q)

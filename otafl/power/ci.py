@@ -1,7 +1,7 @@
-"""Invert the channel, at the gain of the weakest device.
+"""Channel inversion at the gain of the weakest device.
 
-p_k = sqrt(eta) / h_k with eta = min_k P_k g_k / m_k: every device arrives with c_k = 1, and the
-error is noise alone.
+With eta = min_k P_k g_k / m_k and p_k = sqrt(eta) / h_k, every device has the effective gain c_k =
+1, and only noise causes an error.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from otafl.power.scalars import (
 
 
 class ChannelInversion(PowerPolicy):
+    """Channel inversion. Study: `scenarios/studies/field.yaml`."""
+
     receiver: ClassVar[str] = "uniform_forcing"
 
     name: Literal["ci"] = "ci"
@@ -32,13 +34,31 @@ class ChannelInversion(PowerPolicy):
         return True
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        """Compute the inversion of `invert_by_weakest`."""
         return None, invert_by_weakest(link)
 
 
 def invert_by_weakest(link: Link) -> Coefficients:
-    """Return c_k = 1 for all devices that send, at the gain of the one that reaches least."""
+    r"""Invert the channels of all transmitters at the level of the weakest one.
+
+    Parameters
+    ----------
+    link : Link
+        Estimated channels [S, Q, K], budgets and powers.
+
+    Returns
+    -------
+    Coefficients
+        Scalars with effective gain c_k = 1.
+
+    Notes
+    -----
+    .. math::
+
+        p_k = \sqrt{\eta} / h_k, \quad \eta = \min_k P_k g_k / m_k
+    """
     active = get_transmitter_mask(link)
     reach = torch.where(active, compute_amplitude_bound(link) * link.h.abs(), math.inf)
     root_eta = reach.amin(-1, keepdim=True).clamp_min(MIN_REACH)
-    root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # nobody sends
+    root_eta = torch.where(root_eta.isinf(), 1.0, root_eta)  # all are silent
     return align_phases(link, invert_channel(root_eta, link), root_eta, active)

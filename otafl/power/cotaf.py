@@ -1,10 +1,13 @@
-"""Invert down to a scale that follows the updates' power; weak devices are silent (COTAF).
+"""Inversion to a level that follows the power of the updates; weak devices are silent (COTAF).
 
-The common scale is time-varying precoding, alpha_t = min_k P_k / m_k, and devices whose amplitude
-is at least h_min invert down to it, p_k = sqrt(alpha_t) h_min / h_k; the others are silent. As
-updates shrink, alpha_t grows and the noise N / (K_a^2 alpha_t h_min^2) of the mean over the K_a
-devices on air falls with them. m_k is that of this round's updates, where the paper bounds its
-expectation; it is side information.
+The common scale is time-varying precoding, alpha_t = min_k P_k / m_k. Devices with an amplitude of
+at least h_min invert to it,
+
+    p_k = sqrt(alpha_t) h_min / h_k,
+
+and the others are silent. When updates shrink, alpha_t grows, and the noise N / (K_a^2 alpha_t
+h_min^2) of the mean over the K_a devices on air decreases with them. m_k is that of this round's
+updates, while the paper bounds its expectation; it is side information.
 
 References
 ----------
@@ -34,11 +37,13 @@ from otafl.power.scalars import (
 
 
 class Cotaf(PowerPolicy):
+    """Time-varying precoding. Study: `scenarios/studies/deadline_stragglers.yaml`."""
+
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["cotaf"] = "cotaf"
     h_min: float = declare_stackable(0.1, gt=0)
-    """least |h| (times the root of the large-scale gain) that sends"""
+    """smallest |h| of a transmitter, times the root of the large-scale gain if relative"""
     relative: bool = Field(True, description=RELATIVE)
 
     @property
@@ -46,10 +51,18 @@ class Cotaf(PowerPolicy):
         return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
-        """Return the least amplitude that sends, [S]."""
+        """Return the smallest amplitude of a transmitter, [S]."""
         return hyper["h_min"] * compute_reference_gain(statistics, self.relative).sqrt()
 
     def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
+        r"""Compute the inversion to the time-varying scale.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \sqrt{\alpha_t} h_{min} / h_k, \quad \sqrt{\eta} = \sqrt{\alpha_t} h_{min}
+        """
         least = state[:, None, None]
         active = get_transmitter_mask(link) & (link.h.abs() >= least)
         root_eta = (compute_reference_power(link, "max").rsqrt() * least).clamp_min(MIN_REACH)

@@ -1,14 +1,13 @@
-"""Take a policy of the user's, a function of the link that the scenario names `module:function`.
+"""User-defined policy, policy(link, **options) -> (p, eta).
 
-    policy(link, **options) -> (p, eta)
-
-p: [S, Q, K] complex or real transmit scalars, 0 where silent; eta: [S, Q] receive scaling > 0;
-options: the other keys of the section. `link` is `otafl.core.contracts.Link`; who is not
-`link.eligible_mask` to send is silent, and where nobody is, eta plays no part. What it returns is
-checked in every round, and that |p_k|^2 m_k <= P_k unless the function says otherwise: an attribute
-`constraint` of the function of "average" or "none" (default "peak") leaves the power unchecked, and
-the result reports it. An attribute `needs_variation = True` asks for `link.variation`, and
-`is_inversion = True` says that all on air arrive with gain one, as transport `type_based` needs.
+The scenario names it `module:function`. p are the transmit scalars, complex or real [S, Q, K], 0
+for a silent device. eta is the receive scaling, [S, Q] and above 0. The options are the other keys
+of the section. `link` is `otafl.core.contracts.Link`. Devices outside `link.eligible_mask` are
+silent, and if all are, eta has no effect. The result is checked in every round, and also |p_k|^2
+m_k <= P_k unless the function has an attribute `constraint` of "average" or "none" (default
+"peak"); the result then reports it. An attribute `needs_variation = True` requests
+`link.variation`. With `is_inversion = True` the function declares that all devices on air have
+effective gain one, which transport `type_based` needs.
 """
 
 from __future__ import annotations
@@ -29,30 +28,34 @@ from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomFunction
 
 SLACK = 1e-4
-"""Rounding that a budget forgives, relative."""
+"""Relative rounding error of a power that is accepted."""
 
 
 class CustomPolicy(PowerPolicy):
-    """Call the user's function, and check what it returns.
+    """User-defined policy, with checks of its results.
 
     Parameters
     ----------
-    settings : the section.
-    policy : the function itself, where the settings' name only says what it is called.
+    settings : Settings
+        The section of the scenario.
+    policy : callable, optional
+        The function itself, if the settings' name is only its label.
 
     Raises
     ------
     UserError
-        There is no such function, it does not take the section's keys, or it says `constraint`
-        wrongly.
+        If there is no such function, it does not accept the section's keys, or its attribute
+        `constraint` is not valid.
     """
 
     may_be_silent: ClassVar[bool] = True
 
     class Settings(CustomFunction):
-        """The section names a function of the user's, `module:function`, which is called with the
-        link and the section's other keys and returns transmit scalars p [S, Q, K] and receive
-        scaling eta [S, Q]."""
+        """Section of a user-defined function, `module:function`.
+
+        It is called with the link and the section's other keys, and returns transmit scalars p [S,
+        Q, K] and receive scaling eta [S, Q].
+        """
 
         table: ClassVar = "power"
         positional_names: ClassVar = ("link",)
@@ -68,7 +71,7 @@ class CustomPolicy(PowerPolicy):
         if self.power_constraint not in get_args(Constraint):
             raise UserError(
                 f"{settings.key}: the attribute constraint of '{settings.name}' is "
-                f"{self.power_constraint!r}; 'peak', 'average' or 'none' would do"
+                f"{self.power_constraint!r}; expected 'peak', 'average' or 'none'"
             )
 
     @property
@@ -84,7 +87,7 @@ class CustomPolicy(PowerPolicy):
         return self._declares("needs_variation", "wants_variation")
 
     def _declares(self, name: str, old: str) -> bool:
-        """Return an attribute of the function that may still have its old name."""
+        """Return an attribute of the function, which may have its old name."""
         if hasattr(self._policy, old):
             warnings.warn(
                 f"the attribute {old} of '{self._section.name}' is now called {name}",
@@ -101,7 +104,7 @@ class CustomPolicy(PowerPolicy):
         return None, Coefficients(p, eta, p != 0)
 
     def _call_policy(self, link: Link) -> tuple[Tensor, Tensor]:
-        """Return what the function does, if it is two tensors of the right shapes."""
+        """Return the function's result, two tensors, or raise UserError for other shapes."""
         returned = self._policy(link, **self._section.options)
         expected = (tuple(link.h.shape), tuple(link.h.shape[:2]))
         got = f"a {type(returned).__name__}"
@@ -111,15 +114,17 @@ class CustomPolicy(PowerPolicy):
             got = "tensors of shapes " + ", ".join(map(str, shapes))
         if shapes != expected:
             self._section.refuse(
-                f"returned {got}; the tensors (p, eta) of shapes {expected[0]} and {expected[1]} "
-                "would do"
+                f"returned {got}; expected the tensors (p, eta) of shapes {expected[0]} and "
+                f"{expected[1]}"
             )
         p, eta = returned
         return p, eta
 
     def _check(self, p: Tensor, eta: Tensor, link: Link) -> None:
-        """Raise UserError where a number is not finite, eta not above 0 or a power too large; one
-        question to the device where all is well."""
+        """Raise UserError if a number is not finite, eta not above 0, or a power too large.
+
+        If all is well, it synchronises with the device once.
+        """
         finite = torch.isfinite(torch.view_as_real(p)).all(-1)
         useful = torch.isfinite(eta) & (eta > 0)
         used = p.abs().square() * link.symbol_power / link.budget[:, None]
@@ -134,8 +139,8 @@ class CustomPolicy(PowerPolicy):
             where = _find_first(~within)
             fault = (
                 f"a power |p|^2 m of {float(used[where]):.4g} times the budget; scale p by "
-                "(link.budget[:, None] / link.power).sqrt(), or give the function the attribute "
-                "constraint = 'average' or 'none'"
+                "(link.budget[:, None] / link.symbol_power).sqrt(), or give the function the "
+                "attribute constraint = 'average' or 'none'"
             )
         names = ("trial", "segment", "device")
         place = ", ".join(f"{name} {i}" for name, i in zip(names, where, strict=False))

@@ -1,7 +1,7 @@
-"""Send at full power, and scale what is received for the least mean squared error.
+"""Full power, with the receive scaling of smallest mean squared error.
 
-Every device transmits at its budget, and the receive scalar minimises sum m (c - 1)^2 + N / eta,
-the error of uncorrelated symbols.
+Every device transmits at its budget. The receive scaling minimises sum m (c - 1)^2 + N / eta, the
+error of uncorrelated symbols.
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from otafl.power.scalars import (
 
 
 class Full(PowerPolicy):
+    """Full power. Study: `scenarios/studies/field.yaml`."""
+
     alone: ClassVar[bool] = True
 
     name: Literal["full"] = "full"
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Compute full power with the MMSE receive scaling of `compute_mmse_root_eta`.
+
+        Notes
+        -----
+        .. math::
+
+            |p_k| = \sqrt{P_k / m_k}
+        """
         active = get_transmitter_mask(link)
         return None, align_with_mmse_scaling(link, compute_amplitude_bound(link) * active, active)

@@ -1,8 +1,8 @@
-"""Transmit at equal power and pre-compensate the phase alone (GBMA).
+"""Equal power of all devices, with compensation of only the phase (GBMA).
 
-p_k = sqrt(E) exp(-j angle h_k) with one E for all: the superposition's gains |h_k| average out over
-devices and rounds. E|h| stands for the mean gain that is left with the phases that devices believe
-in: an estimation error of variance v lowers it by 1/sqrt(1 + v) under Rayleigh fading.
+All devices send with p_k = sqrt(E) exp(-j angle h_k), and the effective gains |h_k| average out
+over devices and rounds. The receive scaling uses the mean gain E|h| that remains with the estimated
+phases: an estimation error of variance v reduces it by 1/sqrt(1 + v) under Rayleigh fading.
 
 References
 ----------
@@ -30,10 +30,12 @@ from otafl.power.scalars import (
 
 
 class Gbma(PowerPolicy):
+    """Gradient-based multiple access. Example: `scenarios/fashion_mnist_gbma_ci.yaml`."""
+
     name: Literal["gbma"] = "gbma"
     gain_target: Literal["auto", "amplitude", "energy"] = "auto"
-    """receive scale that makes the mean unbiased: E|h| for a linear sum (amplitude), sqrt(E|h|^2)
-    for a product of two sums (energy); auto chooses by payload"""
+    """receive scaling that makes the mean unbiased: E|h| for a linear sum (amplitude), sqrt(E|h|^2)
+    for a product of two sums (energy); auto chooses by the payload"""
     reference: Reference = Field("max", description=REFERENCE)
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
@@ -44,8 +46,10 @@ class Gbma(PowerPolicy):
         return "peak" if self.reference == "max" else "average"
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
-        """Return (E|h|)^2 and E|h|^2, means over the devices of a trial that have a channel,
-        [S, 1] each."""
+        """Return (E|h|)^2 and E|h|^2, [S, 1] each.
+
+        They are means over the devices of a trial that have a channel.
+        """
         power = statistics.mean_power()
         there = (statistics.budget * power >= MIN_SNR).to(power.dtype)
         count = there.sum(1, keepdim=True).clamp_min(1.0)
@@ -56,6 +60,16 @@ class Gbma(PowerPolicy):
         return mean(statistics.mean_amplitude()).square().clamp_min(TINY), mean(power)
 
     def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+        r"""Compute equal amplitudes with compensated phases.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \sqrt{E} e^{-j \angle h_k}, \quad \eta = E (E|h|)^2
+
+        For a product of two sums the receive scaling is E times the mean of |h|^2.
+        """
         if self.gamma is None:
             energy = compute_reference_power(link, self.reference).reciprocal()  # [S, Q, 1]
         else:

@@ -1,39 +1,39 @@
-"""Trade squared error for energy by virtual queues that keep average bounds (drift plus penalty).
+"""Trade-off of squared error and energy by virtual queues with average bounds.
 
-The squared error is the least under a bound e_bar on each device's average energy, without knowing
-the channel's statistics. With energies e_k in slots at full power, a virtual queue counts how far a
-device is over its bound,
+The policy minimises the squared error under a bound e_bar on each device's average energy, without
+knowing the channel's statistics. With energies e_k in slots at full power, a virtual queue counts
+by how much a device exceeds its bound,
 
-    Q_k <- max(Q_k + e_k - e_bar_k, 0),                                                         (1)
+    Q_k <- max(Q_k + e_k - e_bar_k, 0).                                                         (1)
 
-and every slot minimises V MSE + sum_k Q_k e_k over the scalars within peak power, for the K devices
-that send
+Every slot minimises V MSE + sum_k Q_k e_k over the scalars within peak power, with, for K
+transmitters,
 
-    MSE = [sum_k m_k (sqrt(q_k / eta) a_k - 1)^2 + N / eta] / m,   m = sum_k m_k / K,   e_k = a_k^2,
+    MSE = [sum_k m_k (sqrt(q_k / eta) a_k - 1)^2 + N / eta] / m,   m = sum_k m_k / K,   e_k = a_k^2.
 
-a_k in 0 to 1 being a device's share of its full amplitude and q_k = P_k g_k / m_k. That is the
-state's problem of `cao_average` with multipliers Q_k m / V, and a peak besides. With u = 1 / eta,
-x_k = sqrt(u q_k) and the price mu_k = Q_k m / (V m_k), the best share is
+Here a_k in 0 to 1 is a device's fraction of its full amplitude, and q_k = P_k g_k / m_k. This is
+the problem of a fading state in `cao_average`, with multipliers Q_k m / V and a peak constraint.
+With u = 1 / eta, x_k = sqrt(u q_k) and the price mu_k = Q_k m / (V m_k), the optimal fraction is
 
     a_k = min(1, x_k / (x_k^2 + mu_k)),                                                         (2)
 
-regularised inversion. The error that is left is convex in u for each device, so u is the root of a
-falling function, found by bisection:
+regularised inversion. The remaining error is convex in u for each device, so u is the root of a
+decreasing function, which bisection finds:
 
     sum_k m_k G_k(u) = N,   G_k = a_k (1 - x_k a_k) q_k / x_k.                                  (3)
 
-Where the left side is below N at u = 0, nobody sends.
+If the left side is below N at u = 0, all devices are silent.
 
-As 4 a_k^2 mu_k <= 1, a device with Q_k > r V / (4 e_bar), r the largest m_k / m, pays less than
-e_bar, so no queue passes r V / (4 e_bar) + 1, and over T slots
+Because 4 a_k^2 mu_k <= 1, a device with Q_k > r V / (4 e_bar), r the largest m_k / m, spends less
+than e_bar. So no queue exceeds r V / (4 e_bar) + 1, and over T slots
 
     sum_t e_k / T <= e_bar + (r V / (4 e_bar) + 1) / T.                                         (4)
 
-The average error is within O(1 / V) of the least under the bounds where channels are independent
+The average error is within O(1 / V) of the minimum under the bounds if channels are independent
 over slots (section 4.1).
 
-A call is one group of a slot's payload: its energy is charged at once, and its part of e_bar is
-taken off. Slots in which nobody of a trial sends are not counted.
+A call is one group of a slot's payload. Its energy is charged at once, and its part of e_bar is
+subtracted. Slots without transmitters in a trial do not count.
 
 References
 ----------
@@ -56,28 +56,40 @@ from otafl.power.base import PowerPolicy
 from otafl.power.scalars import MAX_SCALE, TINY, cophase, get_segment_lengths, get_transmitter_mask
 
 STEPS = 24
-"""Bisections, to 70 / 2^24 of u; the chord over what is left squares that."""
+"""Bisections, to 70 / 2^24 of u; the final chord squares that accuracy."""
 
 DEPTH = 70.0
-"""The root is looked for down to exp(-70) of the largest u that there can be."""
+"""Search range: the root is at least exp(-70) of the largest possible u."""
 
 
 class Lyapunov(PowerPolicy):
+    """Drift plus penalty under an average energy bound. Page: docs/energy_policies.md."""
+
     may_be_silent: ClassVar[bool] = True
+    plans_slots: ClassVar[bool] = True
     example_without_noise: ClassVar[Mapping[str, Any]] = {"average_db": 0.0}
 
     name: Literal["lyapunov"] = "lyapunov"
     v: float = declare_stackable(3.0, gt=0)
-    """V, weight of the squared error (over the devices' mean symbol power): larger ones lower it,
-    and let the average energy settle later"""
+    """V, weight of the squared error (relative to the devices' mean symbol power): a larger one
+    reduces the error, and the average energy converges later"""
     average_db: Decibels = declare_stackable(-3.0, le=0)
-    """bound on a device's average energy a slot, dB over that of a slot at full power"""
+    """bound on a device's average energy per slot in dB, relative to a slot at full power"""
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Tensor:
-        """Return the queues Q, [S, K] float64, empty."""
+        """Return empty queues Q, [S, K] float64."""
         return torch.zeros_like(statistics.budget, dtype=torch.float64)
 
     def compute_coefficients(self, state: Tensor, link: Link) -> tuple[Tensor, Coefficients]:
+        r"""Compute regularised inversion by eq. (2), and update the queues by eq. (1).
+
+        Notes
+        -----
+        .. math::
+
+            a_k = \min \left( 1, \frac{x_k}{x_k^2 + \mu_k} \right), \quad
+            Q_k \leftarrow \max(Q_k + e_k - \bar e_k, 0)
+        """
         lengths, symbols = get_segment_lengths(link)
         part = lengths / symbols  # of the slot, [Q]
         there = get_transmitter_mask(link)
@@ -110,12 +122,25 @@ class Lyapunov(PowerPolicy):
 
 
 def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
-    """Return u = 1 / eta [...] of eq. (3), 0 where nobody sends.
+    """Compute u = 1 / eta of eq. (3) by bisection.
 
-    Given are reaches sqrt(q) and prices mu [..., K], and weights m [..., K] and noise N [...] over
-    the sum of m.
+    Parameters
+    ----------
+    reach : Tensor, float64 [..., K]
+        sqrt(q) of the devices.
+    price : Tensor, float64 [..., K]
+        Prices mu.
+    weight : Tensor, float64 [..., K]
+        Symbol powers m over their sum.
+    noise : Tensor, float64 [...]
+        Noise variance N over the sum of the symbol powers.
+
+    Returns
+    -------
+    Tensor, float64 [...]
+        u; 0 if all devices are silent.
     """
-    high = -(4.0 * noise).log()  # as G_k <= 1 / (4 u)
+    high = -(4.0 * noise).log()  # because G_k <= 1 / (4 u)
     low = high - DEPTH
     silent = _compute_derivative(low, reach, price, weight) <= noise
     for _ in range(STEPS):
@@ -129,7 +154,7 @@ def inverse_scaling(reach: Tensor, price: Tensor, weight: Tensor, noise: Tensor)
 
 
 def _compute_derivative(log_u: Tensor, reach: Tensor, price: Tensor, weight: Tensor) -> Tensor:
-    """Return the left side of eq. (3), [...]."""
+    """Compute the left side of eq. (3), [...]."""
     x = (log_u / 2.0).exp()[..., None] * reach
     rest = (x.square() + price).clamp_min(TINY)
     share = (x / rest).clamp_max(1.0)

@@ -1,8 +1,11 @@
-"""Invert the channel behind a uniform-forcing receive vector, at the gain of the weakest device.
+"""Channel inversion behind a uniform-forcing combiner, at the gain of the weakest device.
 
-p_k = sqrt(eta) (f^H h_k)^* / |f^H h_k|^2 with eta = min_k P_k |f^H h_k|^2 / m_k. The receiver has
-combined the antennas before a policy acts, so this is `ci` on f^H h, and with one antenna it is
-`ci`; its f is that of uniform forcing, which makes eta as large as it finds.
+With the combiner f and eta = min_k P_k |f^H h_k|^2 / m_k,
+
+    p_k = sqrt(eta) (f^H h_k)^* / |f^H h_k|^2.
+
+The receiver combines the antennas before a policy acts, so the policy is `ci` on f^H h, and with
+one antenna it is `ci`. The combiner is that of uniform forcing, which maximises eta.
 
 References
 ----------
@@ -19,6 +22,8 @@ from otafl.power.ci import invert_by_weakest
 
 
 class MultiAntennaChannelInversion(PowerPolicy):
+    """Channel inversion behind a uniform-forcing combiner."""
+
     receiver: ClassVar[str] = "uniform_forcing"
     example: ClassVar = {"channel.antennas": 4}
 
@@ -29,4 +34,5 @@ class MultiAntennaChannelInversion(PowerPolicy):
         return True
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        """Compute the inversion of `invert_by_weakest` on the scalar channels f^H h_k."""
         return None, invert_by_weakest(link)

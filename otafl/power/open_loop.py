@@ -1,8 +1,9 @@
-"""Compensate a share of the path loss, as open-loop power control of 3GPP does.
+"""Compensation of a fraction of the path loss, as in open-loop power control of 3GPP.
 
-In dB, transmit power = min(P_max, P_0 + alpha PL), without closed-loop and transport-format terms.
-PL is the large-scale gain alone, so fading is left to average out; phases are pre-compensated as
-superposition needs, and the receive scalar is the one of least mean squared error, as of `full`.
+In dB, transmit power = min(P_max, P_0 + alpha PL), without the terms of the closed loop and the
+transport format. PL is only the large-scale gain, so fading averages out. Phases are
+pre-compensated, because signals must add up, and the receive scaling has the smallest mean squared
+error, as in `full`.
 
 References
 ----------
@@ -26,16 +27,28 @@ from otafl.power.scalars import (
 
 
 class OpenLoop(PowerPolicy):
+    """Open-loop power control with fractional path-loss compensation."""
+
     alone: ClassVar[bool] = True
     example_without_noise: ClassVar[Mapping[str, Any]] = {"p0_db": 200.0}
 
     name: Literal["open_loop"] = "open_loop"
     alpha: float = declare_stackable(1.0, ge=0, le=1)
-    """share of the path loss (in dB) that is compensated"""
+    """fraction of the path loss in dB that is compensated"""
     p0_db: Decibels = declare_stackable(20.0)
-    """power received at full compensation, dB over the noise in the band"""
+    """received power at full compensation in dB over the noise in the band"""
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Compute the amplitudes of open-loop power control, with the MMSE receive scaling.
+
+        Notes
+        -----
+        With the large-scale gain beta_k,
+
+        .. math::
+
+            |p_k|^2 m_k = \min(P_k, P_0 \beta_k^{-\alpha})
+        """
         target = db_to_linear(link.hyper["p0_db"])
         wanted = target[:, None] * link.gain.pow(-link.hyper["alpha"][:, None])
         share = (wanted / link.budget).clamp_max(1.0).sqrt()[:, None]  # of full amplitude

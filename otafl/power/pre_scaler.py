@@ -1,29 +1,32 @@
-"""Invert down to scales of their own, planned on channel statistics alone (biased pre-scalers).
+"""Inversion to individual scales that are planned on channel statistics (biased pre-scalers).
 
-Device m sends (gamma_m / h_m) x while |h_m|^2 >= gamma_m^2 m / P_m, m the largest symbol power of
-those who send, else nothing. It knows its own h_m, and of the others the long-term mean gains
-Lambda alone; nor does the server know who is silent. So the estimate is y / sum_k alpha_k with the
-mean gain alpha_k = gamma_k Pr(|h_k|^2 >= gamma_k^2 m / P_k), the noise is in it where all are
-silent, and device k counts p_k = alpha_k / sum alpha in the place of 1 / K. Under Rayleigh fading
-alpha_k = gamma_k exp(-gamma_k^2 m / (Lambda_k P_k)), at most sqrt(Lambda_k P_k / (2 e m)), at
-gamma_k^2 = Lambda_k P_k / (2 m).
+Device k sends (gamma_k / h_k) x if |h_k|^2 >= gamma_k^2 m / P_k, with m the largest symbol power of
+the transmitters, and is silent otherwise. It knows its own h_k and, of the other devices, only the
+mean gains Lambda. The server does not know which devices are silent either. The estimate is y /
+sum_k alpha_k with the mean gain
 
-The plan minimises, over the gamma up to there, bias and variance of the mean of K devices over m,
+    alpha_k = gamma_k Pr(|h_k|^2 >= gamma_k^2 m / P_k).
+
+It contains the noise even if all are silent. Device k has the weight p_k = alpha_k / sum alpha
+instead of 1 / K. Under Rayleigh fading alpha_k = gamma_k exp(-gamma_k^2 m / (Lambda_k P_k)), which
+is at most sqrt(Lambda_k P_k / (2 e m)), at gamma_k^2 = Lambda_k P_k / (2 m).
+
+The plan minimises, over gamma up to that point, bias and variance of the mean of K devices over m,
 
     weight K sum (p_k - 1/K)^2 + sum (p_k gamma_k / alpha - p_k^2) + N / (m alpha^2),
 
-alpha = sum alpha_k: the bias of devices whose updates differ by `weight` times their power, the
-variance of who is on air, and that of the noise. `solve_zero_bias` makes all alpha_k one alpha, by
-default as large as the weakest device can, which is least noise: the 2024 paper's zero-bias
-solution. The weakest device is then silent in 39 % of the rounds at any SNR. `common_gain: best`
-is no solution of the papers. With t_k = gamma_k^2 m / (Lambda_k P_k) it minimises
+with alpha = sum alpha_k. The terms are the bias of devices whose updates differ by `weight` times
+their power, the variance of the silence, and that of the noise. `solve_zero_bias` makes all alpha_k
+equal, by default to the largest value of the weakest device, which has the least noise: the
+zero-bias solution of the 2024 paper. The weakest device is then silent in 39 % of the rounds at any
+SNR. `common_gain: best` is not in the papers. With t_k = gamma_k^2 m / (Lambda_k P_k) it minimises
 
     (sum e^t_k / K - 1) / K + N / (m K^2 alpha^2),    alpha = gamma_k e^-t_k,
 
-convex in log alpha, as d t / d log alpha = 2 t / (1 - 2 t) grows with t. Over other fading the plan
-is that for Rayleigh fading of the same mean gains, and alpha_k takes the chance that the channel
-has. The budget is one on every round; m, the mean powers of this round's updates in the place of a
-bound on them, is side information.
+which is convex in log alpha, because d t / d log alpha = 2 t / (1 - 2 t) grows with t. For other
+fading the plan is that for Rayleigh fading with the same mean gains, and alpha_k uses the channel's
+probability. The budget is a bound in every round. m is the largest mean power of this round's
+updates, instead of a bound on it, and is side information.
 
 References
 ----------
@@ -59,33 +62,35 @@ from otafl.power.scalars import (
 
 
 class PreScaler(PowerPolicy):
+    """Biased pre-scalers. Study: `scenarios/studies/statistical_csi.yaml`."""
+
     is_adaptive: ClassVar[bool] = False
     example_without_noise: ClassVar[Mapping[str, Any]] = {"zero_bias": True}
 
     name: Literal["pre_scaler"] = "pre_scaler"
     zero_bias: bool = False
-    """all devices count alike: no bias, and more noise; weight has no effect then"""
+    """whether all devices have equal weight, without bias and with more noise; weight then has no
+    effect"""
     common_gain: Literal["largest", "best"] = "largest"
     """mean gain of all devices with zero_bias: the largest that the weakest device can have, for
-    least noise, or the one of least squared error, noise and silence together; reckoned has no
-    effect on the largest"""
+    least noise, or the best, for the smallest squared error of noise and silence;
+    expected_transmitters has no effect on the largest"""
     weight: float = declare_stackable(1.0, ge=0)
-    """weight of the bias: mean square by which a device's update differs from the mean of all, over
-    its power; 0 plans for least variance"""
-    reckoned: int | None = Field(None, ge=1)
-    """devices that the plan reckons with in a round, the fewer the more do noise and silence count;
-    all by default"""
+    """weight of the bias: mean square of the difference between a device's update and the mean of
+    all, over its power; 0 plans for least variance"""
+    expected_transmitters: int | None = Field(None, ge=1)
+    """transmitters in a round that the plan expects; noise and silence count more if they are few.
+    All devices if not given"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.common_gain == "best" and not self.zero_bias:
             yield (
-                "common_gain: best chooses the one gain of all devices, and without zero_bias each "
-                "device has its own; add zero_bias: true, or leave common_gain out"
+                "common_gain: best needs zero_bias: true, because otherwise each device has its "
+                "own gain; set zero_bias: true, or leave common_gain out"
             )
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
-        """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 of devices without a
-        channel."""
+        """Return gamma_k sqrt(m) and alpha_k sqrt(m), [S, K] each; 0 without a channel."""
         strength = (statistics.mean_power() * statistics.budget).double().cpu().numpy()
         least = np.where(strength >= MIN_SNR, strength, 0.0)
         rows = np.column_stack(
@@ -97,11 +102,15 @@ class PreScaler(PowerPolicy):
         return gamma, gamma * statistics.prob_gain_above(gamma.square() / statistics.budget)
 
     def _plan(self, strength: np.ndarray, noise: float, weight: float) -> np.ndarray:
-        """Return gamma_k sqrt(m) [K] of one trial's Lambda_k P_k [K]."""
+        """Return gamma_k sqrt(m) [K] of one trial, given Lambda_k P_k [K]."""
         on = strength > 0
         planned = np.zeros_like(strength)
         if on.any():
-            few = 1.0 if self.reckoned is None else max(1.0, on.sum() / self.reckoned)
+            few = (
+                1.0
+                if self.expected_transmitters is None
+                else max(1.0, on.sum() / self.expected_transmitters)
+            )
             if not self.zero_bias:
                 planned[on] = minimise_cost(strength[on], noise, weight, few)
             elif self.common_gain == "best":
@@ -111,6 +120,15 @@ class PreScaler(PowerPolicy):
         return planned
 
     def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+        r"""Compute the planned pre-scalers, with silence below each device's threshold.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \gamma_k / h_k, \quad |h_k|^2 \geq \gamma_k^2 m / P_k, \quad
+            \sqrt{\eta} = \frac{1}{K} \sum_k \alpha_k
+        """
         gamma, alpha = (one[:, None] for one in state)
         counts = (link.transmit_mask[:, None] & (alpha > 0)).expand_as(link.symbol_power)
         sends = get_transmitter_mask(link) & counts
@@ -125,10 +143,27 @@ class PreScaler(PowerPolicy):
 
 
 def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
-    """Return gamma [K] of least power that makes all alpha alike, for m = 1 and Lambda P [K]:
-    gamma^2 = - Lambda P W(-2 alpha^2 / (Lambda P)) / 2.
+    r"""Compute gamma with smallest power that makes all alpha equal, for m = 1.
 
-    part: gamma^2 of the weakest device over Lambda P / 2, above which its alpha falls; in (0, 1].
+    Parameters
+    ----------
+    strength : ndarray [K]
+        Mean received SNR at full power, Lambda P.
+    part : float
+        gamma^2 of the weakest device over Lambda P / 2, above which its alpha decreases; in (0, 1].
+
+    Returns
+    -------
+    ndarray [K]
+        gamma.
+
+    Notes
+    -----
+    With Lambert's function W,
+
+    .. math::
+
+        \gamma_k^2 = - \frac{\Lambda_k P_k}{2} W(-2 \alpha^2 / (\Lambda_k P_k))
     """
     alpha2 = part * strength.min() / (2.0 * math.exp(part))
     root = -special.lambertw(-2.0 * alpha2 / strength).real  # `part` of the weakest
@@ -137,12 +172,31 @@ def solve_zero_bias(strength: np.ndarray, part: float = 1.0) -> np.ndarray:
 
 
 def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -> np.ndarray:
-    """Return gamma [K] of the common alpha of least squared error, for m = 1, Lambda P [K] and N.
+    r"""Compute gamma for the common alpha with the smallest squared error, for m = 1.
 
-    There sum_k e^t_k t_k / (1 - 2 t_k) = few N / alpha^2, t = gamma^2 / (Lambda P): the left side
-    grows with alpha from 0 without bound, and the right side falls.
+    Parameters
+    ----------
+    strength : ndarray [K]
+        Mean received SNR at full power, Lambda P.
+    noise : float
+        Noise variance N.
+    few : float
+        Number of devices over those of a round, a factor of noise and silence.
 
-    few: devices over those of a round, which noise and silence count by.
+    Returns
+    -------
+    ndarray [K]
+        gamma.
+
+    Notes
+    -----
+    At the optimum, with t = gamma^2 / (Lambda P),
+
+    .. math::
+
+        \sum_k e^{t_k} \frac{t_k}{1 - 2 t_k} = few \cdot N / \alpha^2
+
+    The left side grows with alpha from 0 without bound, and the right side decreases.
     """
 
     def slope(part: float) -> float:
@@ -160,9 +214,23 @@ def solve_best_zero_bias(strength: np.ndarray, noise: float, few: float = 1.0) -
 def minimise_cost(
     strength: np.ndarray, noise: float, weight: float, few: float = 1.0
 ) -> np.ndarray:
-    """Return gamma [K] of least bias and variance, for m = 1, Lambda P [K] and N.
+    """Compute gamma with the smallest sum of bias and variance, for m = 1.
 
-    few: devices over those of a round, which noise and silence count by.
+    Parameters
+    ----------
+    strength : ndarray [K]
+        Mean received SNR at full power, Lambda P.
+    noise : float
+        Noise variance N.
+    weight : float
+        Weight of the bias.
+    few : float
+        Number of devices over those of a round, a factor of noise and silence.
+
+    Returns
+    -------
+    ndarray [K]
+        gamma.
     """
     top = np.sqrt(strength / 2.0)
 

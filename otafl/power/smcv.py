@@ -1,19 +1,19 @@
-"""Minimise the mean squared error of symbols that share a mean over devices, under peak power.
+"""Smallest mean squared error of symbols with a common mean over devices, under peak power.
 
-This is gradient-statistics-aware power control. With beta the squared multivariate coefficient of
-variation, the power about the common mean over that of the mean, and d_k = sqrt(m_k) (c_k - 1), it
-minimises
+The policy is gradient-statistics-aware power control. With d_k = sqrt(m_k) (c_k - 1), and beta the
+squared multivariate coefficient of variation, the power about the common mean over that of the
+mean, it minimises
 
-    beta sum d_k^2 + (sum d_k)^2 + (1 + beta) N / eta,    c_k <= sqrt(q_k / eta),
+    beta sum d_k^2 + (sum d_k)^2 + (1 + beta) N / eta,    c_k <= sqrt(q_k / eta).
 
-that is, the paper's objective with cross powers E x_j x_k = sqrt(m_j m_k) / (1 + beta), as those of
-updates scaled by unequal weights. For one eta the u uncapped devices share d = t,
+This is the paper's objective with cross powers E x_j x_k = sqrt(m_j m_k) / (1 + beta), as those of
+updates scaled by unequal weights. For a given eta, the u uncapped devices share d = t,
 
     t = - sum_capped d_k / (beta + u),
 
-so that they make up for the capped ones; the capped set then gives eta in closed form. With s = 1 /
-sqrt(eta) the problem is a convex quadratic one in (s, d). beta -> infinity is `cao_static`, beta ->
-0 gives sqrt(eta) = (Q^2 + N) / (K Q) at m = 1, Q = sum sqrt(q).
+so that they compensate for the capped ones. The capped set then gives eta in closed form. With s =
+1 / sqrt(eta) the problem is convex and quadratic in (s, d). For beta -> infinity it is
+`cao_static`. For beta -> 0, sqrt(eta) = (Q^2 + N) / (K Q) at m = 1, with Q = sum sqrt(q).
 
 References
 ----------
@@ -40,26 +40,41 @@ from otafl.power.scalars import (
 )
 
 STEPS = 24
-"""Corrections of the capped set. It starts with all devices and only shrinks; 1,000 devices of very
-unequal quality need about ten."""
+"""Corrections of the capped set, which starts with all devices and only shrinks.
+
+1,000 devices of very unequal quality need about ten.
+"""
 
 MIN_SHARE = 1e-6
-"""Least beta / (1 + beta): at zero only the sum of d would count, and not how devices share it."""
+"""Smallest beta / (1 + beta); at zero, only the sum of d counts, and its division over devices is
+undefined."""
 
 
 class Smcv(PowerPolicy):
+    """Gradient-statistics-aware power control."""
+
     small: ClassVar[Mapping[str, Any]] = {"variation": 2.0}
 
     name: Literal["smcv"] = "smcv"
     variation: float | None = declare_stackable(None, ge=0)
     """beta, squared multivariate coefficient of variation of the symbols; if not given, that of
-    each round's, which is side information"""
+    each round, which is side information"""
 
     @property
     def needs_variation(self) -> bool:
         return self.variation is None
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Compute the capped set, and the scalars that minimise the squared error.
+
+        Notes
+        -----
+        The uncapped devices have
+
+        .. math::
+
+            c_k = 1 + t / \sqrt{m_k}, \quad t = - \sum_{capped} d_k / (\beta + u)
+        """
         if self.needs_variation:
             assert link.variation is not None
             beta = link.variation
@@ -87,8 +102,11 @@ class Smcv(PowerPolicy):
 def _solve(
     reach: Tensor, root_m: Tensor, share: Tensor, noise: Tensor, capped: Tensor, active: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return s = 1 / sqrt(eta) and t [S, Q, 1] of a capped set [S, Q, K], where both derivatives
-    vanish. reach: sqrt(q). share: beta / (1 + beta), the objective being divided by 1 + beta."""
+    """Return s = 1 / sqrt(eta) and t [S, Q, 1] of a capped set [S, Q, K].
+
+    Both derivatives vanish there. `reach` is sqrt(q) and `share` is beta / (1 + beta); the
+    objective is divided by 1 + beta.
+    """
     pull = torch.where(capped, root_m * reach, 0.0)  # d d_k / d s
     total = pull.sum(-1, keepdim=True)
     wanted = torch.where(capped, root_m, 0.0).sum(-1, keepdim=True)

@@ -1,10 +1,14 @@
-"""Invert the channel under a long-term budget; weak devices are silent (FedRLR's "CI").
+"""Truncated channel inversion under a long-term budget; weak devices are silent (FedRLR's "CI").
 
-Devices with g_k >= g_th invert, p_k = sqrt(rho) h_k^* / g_k, the others are silent (truncated
-channel inversion). A device of mean gain beta keeps its long-term budget with rho = P beta /
-(E1(g_th / beta) m) under Rayleigh fading; the peak power is above P. FedRLR's "CI" ("Proposed 2")
-is this with g_th = 0.1. Under a peak constraint the device at the threshold is at its budget, rho =
-P g_th / m, and all others are below.
+Devices with g_k >= g_th invert their channel, p_k = sqrt(rho) h_k^* / g_k, and the others are
+silent (truncated channel inversion). Under Rayleigh fading, a device of mean gain beta meets its
+long-term budget with
+
+    rho = P beta / (E1(g_th / beta) m),
+
+and the peak power is above P. FedRLR's "CI" ("Proposed 2") has g_th = 0.1. Under a peak constraint
+the device at the threshold transmits at its budget, rho = P g_th / m, and all others are below
+theirs.
 
 References
 ----------
@@ -34,29 +38,33 @@ from otafl.power.scalars import (
 
 
 class TruncatedChannelInversion(PowerPolicy):
+    """Truncated channel inversion. Study: `scenarios/studies/fedhm_over_the_air.yaml`."""
+
     may_be_silent: ClassVar[bool] = True
 
     name: Literal["tci"] = "tci"
     threshold: float = declare_stackable(0.1, gt=0)
-    """g_th on |h|^2 times large-scale gain"""
+    """threshold g_th on |h|^2 times the large-scale gain"""
     relative: bool = Field(True, description=RELATIVE)
     reference: Reference = Field("max", description=REFERENCE)
     count_policy_power: bool = True
-    """the budget counts E|p|^2 = E1(g_th) of the inversion"""
+    """whether the budget bounds the power of the inversion, E|p|^2 = E1(g_th) on average, instead
+    of |p|^2 at the mean gain"""
     constraint: Literal["average", "peak"] = "average"
-    """the budget is one on the average over fading, or one on every round: the device at the
-    threshold is then at its budget"""
+    """kind of the budget: on the average over fading, or on every round, in which case the device
+    at the threshold transmits at its budget"""
     gamma: float | None = Field(None, gt=0, description=GAMMA)
 
     def find_conflicts(self) -> Iterator[str]:
         if self.constraint == "peak" and self.gamma is not None:
             yield (
-                "gamma sets the power whatever the budget, so constraint: peak does not go with it"
+                "constraint: peak does not go with gamma, which sets the power at any budget; "
+                "leave one of them out"
             )
         if self.constraint == "peak" and (self.reference == "mean" or not self.count_policy_power):
             yield (
                 "constraint: peak bounds each device's power in every round, so reference: mean "
-                "and count_policy_power: false do not go with it; leave them out, or take "
+                "and count_policy_power: false do not go with it; leave them out, or use "
                 "constraint: average"
             )
 
@@ -69,8 +77,10 @@ class TruncatedChannelInversion(PowerPolicy):
         return True
 
     def prepare(self, statistics: ChannelStatistics, hyper: Hyper) -> Pair:
-        """Return |p_k|^2 / rho [S, K] that the budget holds for, the inversion's mean or its peak,
-        and g_th [S]."""
+        """Return |p_k|^2 / rho [S, K] that the budget bounds, and g_th [S].
+
+        The first is the inversion's mean power, or its peak.
+        """
         threshold = hyper["threshold"] * compute_reference_gain(statistics, self.relative)
         if self.power_constraint == "peak":
             return threshold.reciprocal()[:, None].expand_as(statistics.gain), threshold
@@ -80,6 +90,14 @@ class TruncatedChannelInversion(PowerPolicy):
         return statistics.mean_inverse(threshold), threshold
 
     def compute_coefficients(self, state: Pair, link: Link) -> tuple[Pair, Coefficients]:
+        r"""Invert the channels at or above the threshold.
+
+        Notes
+        -----
+        .. math::
+
+            p_k = \sqrt{\rho} h_k^* / g_k, \quad g_k \geq g_{th}, \quad \eta = \rho
+        """
         inverse, threshold = state
         gain = link.h.abs().square()
         active = get_transmitter_mask(link) & (gain >= threshold[:, None, None])
@@ -93,5 +111,5 @@ class TruncatedChannelInversion(PowerPolicy):
             return compute_fixed_power(link, self.gamma)[..., 0].expand(link.h.shape[:2])
         cost = (inverse / link.budget)[
             :, None
-        ] * link.symbol_power  # of one unit of rho, over the budget
+        ] * link.symbol_power  # power of one unit of rho, over the budget
         return reduce_over_devices(cost, link, self.reference)[..., 0].reciprocal()

@@ -1,7 +1,7 @@
-"""Differential privacy by the uplink's own noise: clipping, limits on power, and accounting.
+"""Differential privacy by the noise of the uplink: clipping, limits on power, and accounting.
 
-A scheme that accounts for privacy calls `mechanism.Privacy` at four places of a transmission:
-`limit` bounds the slot's powers, `clip` bounds the norm of rows, `scale` sets the mean symbol
-powers that go with that norm, and `spend` adds what the noise has not hidden. `accounting` converts
-between mu, epsilon and delta. `checks` refuses what cannot be accounted for.
+A transport that accounts for privacy calls `mechanism.Privacy` four times in a transmission.
+`limit_power` bounds the powers of the slot, and `clip_rows` the norm of rows. `scale` sets the mean
+symbol powers of that norm, and `spend` adds the privacy loss. `accounting` converts between mu,
+epsilon and delta. `checks` refuses scenarios that cannot be accounted for.
 """

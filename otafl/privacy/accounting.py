@@ -1,15 +1,13 @@
-"""Turn what the noise hides into guarantees: Gaussian differential privacy, and what sampling adds.
+r"""Gaussian differential privacy (GDP), and its amplification by sampling.
 
-A mechanism is mu-GDP if telling two neighbouring inputs apart by its output is no easier than
-telling N(0, 1) from N(mu, 1). Then it is (epsilon, delta(epsilon))-private with
+A mechanism is mu-GDP if telling two neighbouring inputs apart by its output is at least as
+difficult as telling N(0, 1) from N(mu, 1). Mechanisms in sequence add in squares, :math:`\mu^2 =
+\sum_t \mu_t^2` (corollary 3.3 of Dong et al.).
 
-    delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu),
-
-and mechanisms one after the other add in squares, mu^2 = sum_t mu_t^2. Where a device takes part in
-a round with probability q by itself, and nobody learns whether it does, less is told; that is
-reckoned by the package dp-accounting, `pip install 'otafl[privacy]'`, with privacy-loss
-distributions of the sampled Gaussian mechanism. It is given the mu_t of the rounds rounded up to a
-grid of `LEVELS_AN_OCTAVE`.
+If a device takes part in a round with probability q, independently and in secret, a round reveals
+less. The package dp-accounting, `pip install 'otafl[privacy]'`, computes this with the privacy-loss
+distributions of the sampled Gaussian mechanism. Its input are the mu_t of the rounds, rounded up to
+a grid of `LEVELS_AN_OCTAVE`.
 
 References
 ----------
@@ -28,24 +26,48 @@ from typing import Any
 from otafl.core.packages import import_extra
 
 LEVELS_AN_OCTAVE = 16
-"""Steps in which the mu of a sampled round is rounded up, 4.4 % each."""
+"""Levels per octave, to which the mu of a sampled round is rounded up; 4.4 % each."""
 
 LEAST, MOST = 2.0**-12, 4.0
-"""Smallest and largest mu of a sampled round. Less counts as the smallest; of more, sampling hides
-next to nothing, and none of it is counted."""
+"""Smallest and largest mu of a sampled round.
+
+A smaller one counts as the smallest. For a larger one, the amplification by sampling is negligible
+and not counted.
+"""
 
 LEVELS = round(LEVELS_AN_OCTAVE * math.log2(MOST / LEAST)) + 1
 
 INTERVAL = 1e-3
-"""Width of the cells of a privacy loss's distribution."""
+"""Width of the cells of a privacy-loss distribution."""
 
 Counts = tuple[tuple[int, int], ...]
-"""(level, rounds of that level), ascending."""
+"""Level and number of rounds of that level, in ascending order of levels."""
 
 
 def compute_delta(mu: float, epsilon: float) -> float:
-    """Return delta(epsilon) of a mu-GDP mechanism."""
-    from scipy import special  # a tenth of a second, which runs that do not clip need not wait
+    r"""Compute delta(epsilon) of a mu-GDP mechanism.
+
+    Parameters
+    ----------
+    mu : float
+        Parameter of the mechanism.
+    epsilon : float
+        Bound on the privacy loss.
+
+    Returns
+    -------
+    float
+        Probability delta for which the mechanism is (epsilon, delta)-private.
+
+    Notes
+    -----
+    Corollary 2.13 of Dong et al.:
+
+    .. math::
+        \delta(\epsilon) = \Phi(\mu / 2 - \epsilon / \mu)
+            - e^\epsilon \Phi(-\mu / 2 - \epsilon / \mu)
+    """
+    from scipy import special  # takes a tenth of a second, only in runs that clip
 
     if mu <= 0.0:
         return 0.0
@@ -55,7 +77,7 @@ def compute_delta(mu: float, epsilon: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def compute_epsilon(mu: float, delta: float) -> float:
-    """Return the epsilon of a mu-GDP mechanism at this delta."""
+    """Compute the epsilon of a mu-GDP mechanism at a delta."""
     from scipy import special
 
     if compute_delta(mu, 0.0) <= delta:
@@ -67,7 +89,7 @@ def compute_epsilon(mu: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def compute_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu that keeps (epsilon, delta)."""
+    """Compute the largest mu for which a mechanism is (epsilon, delta)-private."""
     least, most = 1e-12, 1.0
     while compute_delta(most, epsilon) < delta:
         most *= 2.0
@@ -77,31 +99,43 @@ def compute_mu(epsilon: float, delta: float) -> float:
 
 
 def _find_root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Find the zero of a function between low and high."""
     from scipy import optimize
 
     return float(optimize.brentq(function, low, high, xtol=1e-15, rtol=1e-13))
 
 
 def get_level_mu(level: int) -> float:
-    """Return the mu that a level of the grid stands for."""
+    """Return the mu of a level of the grid."""
     return float(LEAST * 2.0 ** (level / LEVELS_AN_OCTAVE))
 
 
 def compute_sampled_epsilon(
     counts: Counts, probability: float, delta: float, replace: bool
 ) -> float:
-    """Return the epsilon of sampled rounds.
+    """Compute the epsilon of sampled rounds.
 
     Parameters
     ----------
-    counts : how many rounds have which mu, as levels of the grid.
-    probability : with which a device takes part in each.
-    delta : that it is at.
-    replace : neighbours have other data, else none; mu is the distance between the two either way.
+    counts : tuple of (int, int)
+        Level and number of rounds of that level.
+    probability : float
+        Probability with which a device takes part in a round.
+    delta : float
+        Probability delta of the guarantee.
+    replace : bool
+        Whether neighbours have other data, or else no data. mu is the distance between the two in
+        both cases.
+
+    Returns
+    -------
+    float
+        Bound epsilon on the privacy loss.
 
     Raises
     ------
-    UserError : without the package.
+    UserError
+        If the package dp-accounting is missing.
     """
     if not counts:
         return 0.0
@@ -111,8 +145,29 @@ def compute_sampled_epsilon(
 def compute_sampled_level(
     epsilon: float, delta: float, rounds: int, probability: float, replace: bool
 ) -> int | None:
-    """Return the highest level that so many sampled rounds may all have within (epsilon, delta);
-    None where even the lowest takes more. Raises UserError without the package."""
+    """Compute the highest level that all of so many sampled rounds can have in a guarantee.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Guarantee of all rounds.
+    rounds : int
+        Number of rounds.
+    probability : float
+        Probability with which a device takes part in a round.
+    replace : bool
+        Whether neighbours have other data, or else no data.
+
+    Returns
+    -------
+    int, optional
+        The level; None if even the lowest exceeds epsilon.
+
+    Raises
+    ------
+    UserError
+        If the package dp-accounting is missing.
+    """
     low, high = -1, LEVELS
     while high - low > 1:
         level = (low + high) // 2
@@ -129,7 +184,7 @@ def _compose(counts: Counts, probability: float, replace: bool) -> Any:
     relation = relations.REPLACE_ONE if replace else relations.ADD_OR_REMOVE_ONE
     accountant = pld.PLDAccountant(relation, INTERVAL)
     for level, rounds in counts:
-        # in units of one device's largest payload, which replacing moves by two
+        # in units of the clipping norm: replacing data changes a payload by up to two of them
         noise = (2.0 if replace else 1.0) / get_level_mu(level)
         event = dp.PoissonSampledDpEvent(probability, dp.GaussianDpEvent(noise))
         accountant.compose(event, rounds)
@@ -137,7 +192,10 @@ def _compose(counts: Counts, probability: float, replace: bool) -> Any:
 
 
 def import_dp_accounting() -> tuple[Any, Any]:
-    """Import dp-accounting, and its accountant of privacy losses. Raises UserError without it."""
+    """Import dp-accounting and its module of privacy-loss distributions.
+
+    Raises UserError if the package is missing.
+    """
     dp_accounting = import_extra(
         "devices.selection: 'poisson' with privacy.clip",
         "privacy",

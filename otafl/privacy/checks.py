@@ -1,5 +1,4 @@
-"""Checks of what differential privacy by the channel cannot account for, each with the sentence
-that refuses it."""
+"""Checks that refuse scenarios whose privacy cannot be accounted for."""
 
 from __future__ import annotations
 
@@ -19,33 +18,32 @@ from otafl.privacy import accounting
 from otafl.selection.base import Selection
 
 ENERGY = (
-    "bounds on energy limit what devices send by what they have sent before, which no noise hides; "
-    "with privacy.clip devices on mains without devices.round_budget_j would do"
+    "bounds on energy make transmissions depend on earlier ones, which no noise hides; with "
+    "privacy.clip, use devices on mains without devices.round_budget_j"
 )
 
 
 def find_problems(scenario: Any) -> Iterator[Problem]:
-    """Yield what cannot be accounted for in a scenario whose devices clip their payloads."""
+    """Yield the problems of a scenario whose devices clip their payloads."""
     transport, devices = scenario.transport.name, scenario.devices
     if not registry.load_component("transport", transport).accounts_privacy:
         text = (
-            f"nobody accounts for what transport '{transport}' tells of a device's data; "
-            "transport: over_the_air would do, or no privacy.clip"
+            f"transport '{transport}' does not account for what it reveals of a device's data; "
+            "use transport: over_the_air, or leave privacy.clip out"
         )
         yield make_problem(text, "privacy.clip", "transport")
     if _uses_updates(devices.selection):
         text = (
-            f"'{devices.selection.name}' goes by the updates themselves, which no noise hides; "
-            "with privacy.clip one that goes by channels or chance would do"
+            f"'{devices.selection.name}' depends on the updates, which no noise hides; with "
+            "privacy.clip, use a selection by channels or at random"
         )
         yield make_problem(text, "devices.selection", "privacy.clip")
     if devices.round_budget_j is not None:
         yield make_problem(ENERGY, "devices.round_budget_j", "privacy.clip")
     if scenario.faults.has_rejection:
         text = (
-            "a device that keeps an update back as it is not finite tells of its data by its "
-            "silence; with privacy.clip, which sends zeros in its place, refuse_nonfinite: false "
-            "would do"
+            "a device that does not send an update that is not finite reveals its data by its "
+            "silence; with privacy.clip, which sends zeros instead, use refuse_nonfinite: false"
         )
         yield make_problem(text, "faults.refuse_nonfinite", "privacy.clip")
     yield from _find_revealing(scenario)
@@ -54,8 +52,10 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
 
 
 def _get_values(section: Any) -> Any:
-    """Return a section's settings; None for those of the user's class that cannot be had, which
-    its own check refuses."""
+    """Return a section's settings, None for a user-defined class that cannot be read.
+
+    The class's own check refuses it.
+    """
     try:
         return section.values
     except (UserError, ValidationError):
@@ -63,12 +63,12 @@ def _get_values(section: Any) -> Any:
 
 
 def _get_class(table: str, section: Any) -> Any:
-    """Return the class of a component, the user's where it is his own."""
+    """Return the class of a component, which can be user-defined."""
     return getattr(section, "component_class", None) or registry.load_component(table, section.name)
 
 
 def _uses_updates(section: Any) -> bool:
-    """Return whether a selection chooses by what devices would send."""
+    """Return whether a selection depends on the updates of the devices."""
     try:
         kind = _get_class("selection", section)
     except UserError:
@@ -77,7 +77,7 @@ def _uses_updates(section: Any) -> bool:
 
 
 def _find_revealing(scenario: Any) -> Iterator[Problem]:
-    """Yield the choices by which devices reveal their data, of the components of all tables."""
+    """Yield the settings, in all tables, with which devices reveal their data."""
     for table in registry.TABLES.values():
         values = _get_values(functools.reduce(getattr, table.path, scenario))
         for name, mark in () if values is None else iterate_disclosures(type(values)):
@@ -88,39 +88,36 @@ def _find_revealing(scenario: Any) -> Iterator[Problem]:
                 for one in (mark.choice, mark.instead)
             )
             text = (
-                f"{choice} tells the server {mark.what}, which no noise hides; with privacy.clip "
-                f"{name}: {instead} would do"
+                f"{choice} reveals to the server {mark.what}, which no noise hides; with "
+                f"privacy.clip, use {name}: {instead}"
             )
             yield make_problem(text, f"{table.section}.{name}", "privacy.clip")
 
 
 def _find_not_hidden(devices: Any) -> Iterator[Problem]:
-    """Yield what lets a device take part otherwise than with a probability of its own in each
-    slot."""
+    """Yield the settings with which a device does not take part independently in each slot."""
     key, name = "devices.selection", devices.selection.name
     if devices.participants is not None:
         text = (
-            f"got {devices.participants}; with privacy.clip {key}: '{name}' is accounted "
-            "for as drawing each device by itself, as many as there come; leave it out"
+            f"got {devices.participants}; with privacy.clip, {key}: '{name}' is accounted for as "
+            "an independent draw of each device, of any number; leave it out"
         )
         yield make_problem(text, "devices.participants", key, "privacy.clip")
     if devices.senders is not None:
         text = (
-            f"got {devices.senders}, which makes a device's part depend on the others that are "
-            f"drawn, and {key}: '{name}' hides who is; with privacy.clip leave it out"
+            f"got {devices.senders}, which makes a transmission depend on other drawn devices, "
+            f"and {key}: '{name}' hides these; with privacy.clip, leave it out"
         )
         yield make_problem(text, "devices.senders", key, "privacy.clip")
     late = (
-        f"lets a device send in a slot that it was not drawn for, and {key}: '{name}' hides who "
-        "takes part; with privacy.clip"
+        f"lets a device send in a slot that it was not drawn for, and {key}: '{name}' hides the "
+        "participants; with privacy.clip, use"
     )
     if devices.protocol.goes_on:
-        text = f"'{devices.protocol.name}' {late} protocol: rounds would do"
+        text = f"'{devices.protocol.name}' {late} protocol: rounds"
         yield make_problem(text, "devices.protocol", key, "privacy.clip")
     elif devices.late == "next":
-        yield make_problem(
-            f"'next' {late} late: drop would do", "devices.late", key, "privacy.clip"
-        )
+        yield make_problem(f"'next' {late} late: drop", "devices.late", key, "privacy.clip")
 
 
 def refuse_ideal(payload: Payload) -> None:
@@ -130,29 +127,37 @@ def refuse_ideal(payload: Payload) -> None:
             names = ", ".join(f"'{name}'" for name in group.tensors)
             raise UserError(
                 f"privacy.clip: the algorithm sends {names} on the ideal route, in the clear and "
-                "unclipped; algorithm.bias_mode: ota, if it has that key, or groups on the uplink "
-                "alone would do, or no privacy.clip"
+                "unclipped; use algorithm.bias_mode: ota, if it has that key, or groups only on "
+                "the uplink, or leave privacy.clip out"
             )
 
 
 def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool) -> None:
-    """Raise UserError where what devices send with tells of their data or of who else takes part,
-    or a bound cannot be kept.
+    """Refuse parts whose signals reveal data or participants, or that cannot keep a bound.
 
     Parameters
     ----------
-    scenario : of one of the trials.
-    policy : of power.
-    mains : no device lives on a battery.
-    bounded : epsilon is bounded in some trial.
+    scenario : Scenario
+        Scenario of one of the trials.
+    policy : PowerPolicy
+        Power policy.
+    mains : bool
+        Whether no device has a battery.
+    bounded : bool
+        Whether a trial bounds epsilon.
+
+    Raises
+    ------
+    UserError
+        If a part does not fit.
     """
     if not mains:
         raise UserError(f"devices.compute: {ENERGY}")
     named = f"power: '{scenario.power.name}'"
     if policy.needs_variation:
         raise UserError(
-            f"{named} goes by how payloads vary over the devices, side information that no noise "
-            "hides; with privacy.clip a policy that does not would do"
+            f"{named} needs the variation of payloads over the devices, side information that no "
+            "noise hides; with privacy.clip, use another policy"
         )
     if bounded:
         _check_can_bound(scenario, policy, named)
@@ -161,55 +166,56 @@ def refuse_parts(scenario: Any, policy: PowerPolicy, mains: bool, bounded: bool)
 
 
 def _check_can_bound(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError where the power of a round cannot be limited to what it tells."""
+    """Raise UserError if the power of a round cannot be limited by its privacy loss."""
     if policy.power_constraint != "peak":
         raise UserError(
             f"{named} does not keep the power budget in every round, and privacy.epsilon bounds "
-            "every round; a policy that does would do, such as full, gbma or tci with constraint: "
-            "peak"
+            "every round; use a policy that does, such as full, gbma or tci with constraint: peak"
         )
     if not policy.is_adaptive:
         raise UserError(
-            f"{named} plans with the whole power budget and sends nothing with less, which "
-            "privacy.epsilon leaves it; another policy would do, such as full or gbma, or "
-            "privacy.clip alone, which accounts for what is told"
+            f"{named} plans with the whole power budget, and sends nothing with the lower one that "
+            "privacy.epsilon leaves; use another policy, such as full or gbma, or only "
+            "privacy.clip, which accounts for the privacy loss"
         )
     if not _get_class("csi", scenario.csi).is_perfect:
         raise UserError(
-            f"csi: with '{scenario.csi.name}' devices do not know how well they are heard, and so "
-            "not which power keeps privacy.epsilon; csi: perfect would do, or privacy.clip alone, "
-            "which accounts for what is told"
+            f"csi: with '{scenario.csi.name}' devices do not know their channels, and so not the "
+            "power that keeps privacy.epsilon; use csi: perfect, or only privacy.clip, which "
+            "accounts for the privacy loss"
         )
 
 
 def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
-    """Raise UserError where others' signals tell whether a device was drawn, what a device sends
-    with has no bound, the bound is not split evenly, or the package is not there that accounts for
-    it."""
-    said = f"and devices.selection: '{scenario.devices.selection.name}' hides who takes part;"
-    would_do = f"with privacy.clip {' or '.join(_fit_for_sampling())} would do"
+    """Raise UserError if privacy amplification by sampling does not hold.
+
+    Other signals must not reveal whether a device was drawn. Every transmission needs a bound, and
+    rounds have equal shares of it. The package dp-accounting must be installed.
+    """
+    said = f"and devices.selection: '{scenario.devices.selection.name}' hides the participants;"
+    remedy = f"with privacy.clip, use {' or '.join(_fit_for_sampling())}"
     if not policy.alone:
-        raise UserError(f"{named} sets a device's power by who else takes part, {said} {would_do}")
+        raise UserError(f"{named} sets a device's power by the participants, {said} {remedy}")
     if policy.power_constraint != "peak":
         raise UserError(
-            f"{named} does not keep the power budget in every round, with which every round is "
-            f"charged, {said} {would_do}"
+            f"{named} does not keep the power budget in every round, for which every round is "
+            f"charged, {said} {remedy}"
         )
     if scenario.training.weights != "uniform":
         raise UserError(
-            f"training.weights: '{scenario.training.weights}' scales what a device sends by who "
-            f"else takes part, {said} with privacy.clip uniform would do"
+            f"training.weights: '{scenario.training.weights}' scales transmissions by the "
+            f"participants, {said} with privacy.clip, use uniform"
         )
     if scenario.privacy.split != "even":
         raise UserError(
-            f"privacy.split: '{scenario.privacy.split}' goes by what a device has left, {said} "
-            "even would do"
+            f"privacy.split: '{scenario.privacy.split}' depends on earlier rounds of a device, "
+            f"{said} use even"
         )
     accounting.import_dp_accounting()
 
 
 def _fit_for_sampling() -> Sequence[str]:
-    """Return the registered policies whose power depends on no other device."""
+    """Return the power policies with which a device's power depends on no other device."""
     return [
         name
         for name in registry.list_names("power")

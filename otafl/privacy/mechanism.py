@@ -1,27 +1,32 @@
-"""Account for what an over-the-air uplink's noise hides of each device's data, and keep to a bound.
+r"""Privacy accounting of an over-the-air uplink, and bounds on its powers.
 
-Devices clip what they send of a payload group to norm C. The server sees sum_k g_k x_k and noise of
-variance N a real, where g_k is the gain with which the payload itself arrives: of a `curious`
-server, which listens to all antennas and both quadratures, g_k^2 = sum_a |h_ka p_k|^2; of an
-`honest` one, which keeps what it estimates from, Re(f^H h_k p_k)^2. Of several servers that hear a
-device g_k^2 is the sum. Replacing the data of device k moves what arrives by Delta_k = 2 C g_k at
-most (adding or removing it by C g_k), which the noise hides with
+Devices clip each payload group to norm C. The server sees :math:`\sum_k g_k x_k` and noise of
+variance N per real symbol, where g_k is the gain of a device's payload:
 
-    mu_k^2 = sum_t Delta_kt^2 / N,    mu = max_k mu_k,
+- A `curious` server uses all antennas and both quadratures, :math:`g_k^2 = \sum_a |h_{ka} p_k|^2`.
+- An `honest` server keeps only the symbols that it estimates from, :math:`g_k^2 = \mathrm{Re}(f^H
+  h_k p_k)^2`.
+- If several servers receive a device, g_k^2 is the sum.
 
-summed over payload groups and rounds (`otafl.privacy.accounting`). N is the receiver's own noise;
-that of interferers and jammers, whom nobody need trust, hides more. Fades, weights and who takes
-part are taken as known to all, and carry nothing of the data: every transmit scale comes from C, a
-payload's mean symbol power counting as C^2 / d of d symbols.
+Replacing the data of device k changes the received signal by at most Delta_k = 2 C g_k, and adding
+or removing the device by C g_k. The noise hides this with
 
-The bound on epsilon limits powers before the policy runs. With H_k = max sum_a |h_ka|^2, of all
-servers, over the slot's fades, power P_k brings a payload of d symbols to mu_k^2 =
-(2 C)^2 (P_k d / C^2) H_k / N at most, so a round's share mu_kt^2 of it allows
+.. math:: \mu_k^2 = \sum_t \Delta_{kt}^2 / N, \qquad \mu = \max_k \mu_k,
 
-    P_k = mu_kt^2 N / (4 d H_k),    or mu_kt^2 N / (d H_k) where devices are added or removed.
+summed over payload groups and rounds (`otafl.privacy.accounting`). N is the receiver's own noise.
+Interferers and jammers, which need not be trusted, only hide more. Fading, weights and participants
+are taken as public, and do not depend on the data: every transmit scalar follows from C, and a
+payload of d symbols counts with the mean symbol power C^2 / d.
 
-`split: even` gives each of the T rounds mu^2 / T; `left` shares what a device has left among the
-rounds to come.
+The bound on epsilon limits powers before the power policy runs. Let H_k be the largest
+:math:`\sum_a |h_{ka}|^2` over the fades of the slot, summed over all servers. With power P_k, a
+payload of d symbols has at most :math:`\mu_k^2 = (2 C)^2 (P_k d / C^2) H_k / N`. The share mu_kt^2
+of a round therefore allows
+
+.. math:: P_k = \mu_{kt}^2 N / (4 d H_k)
+
+if data are replaced, and four times as much if devices are added or removed. `split: even` gives
+each of the T rounds mu^2 / T. `left` divides the rest of a device among the remaining rounds.
 
 References
 ----------
@@ -58,58 +63,70 @@ from otafl.uplink.on_air import OnAir
 from otafl.uplink.signal import Signal, compute_squared_norm
 
 ROUNDING = 1e-6
-"""Steps of the grid of levels that a mu may be above one."""
+"""Steps by which a mu can exceed a level of the grid and still count as it."""
 
 
 class Privacy(Stateful):
-    """Clip payloads, limit powers and add up what the noise has not hidden, for S trials over K
-    devices.
-
-    spent: [S, K] float64, mu^2 so far; of sampled devices that of all rounds, whoever was drawn.
-    rounds, limited: [S] with somebody on air, and those of them in which the bound was below the
-    power budget of somebody. levels: [S, K, L] sampled rounds by their mu, as
-    `accounting.get_level_mu`, the last for all above; None where devices are not sampled.
+    """Privacy account of S trials over K devices: clipping, limits on power and privacy loss.
 
     Parameters
     ----------
-    sections : S, which differ in stackable fields alone.
-    planned : T, rounds that the bound is for.
-    sampling : [S] probability with which each device takes part in a round by itself; None where
+    sections : Sequence of Privacy.Settings
+        Sections `privacy` of the trials, which differ only in stackable fields.
+    planned : int
+        Number of rounds T of the bound.
+    sampling : Sequence of float, optional
+        Probability [S] with which each device takes part in a round independently; None if
         participants are not drawn so.
-    devices : K.
-    streams : of the S trials.
-    neighbours : what servers hear of each other's devices; None where they hear nothing.
-    spins : carriers are off, so that a payload turns from one quadrature to the other.
+    devices : int
+        Number of devices K.
+    streams : Streams
+        Random streams of the trials.
+    neighbours : InterCellInterference, optional
+        Channels between servers and each other's devices; None without inter-cell interference.
+    spins : bool
+        Whether carrier offsets turn a payload from one quadrature to the other.
+
+    Attributes
+    ----------
+    spent : Tensor, float64 [S, K]
+        mu^2 so far. For sampled devices it is that of all rounds, drawn or not.
+    rounds, limited : Tensor, float64 [S]
+        Number of rounds with transmitters, and of those in which the bound was below the power
+        budget of a transmitter.
+    levels : Tensor, int64 [S, K, L], optional
+        Number of sampled rounds by level of mu (`accounting.get_level_mu`), the last for all above;
+        None if devices are not sampled.
     """
 
     state_attrs: ClassVar = ("spent", "rounds", "limited", "levels")
 
     class Settings(settings.Settings):
-        """Say how payloads are clipped, and bound what the server learns of a device's data."""
+        """Clipping of payloads, and bound on what the server learns of a device's data."""
 
         clip: float | None = Field(None, gt=0)
-        """largest norm C of what a device sends of a payload group; larger ones are scaled down to
-        it, and results have dp_mu and dp_epsilon. Nothing is clipped if not given"""
+        """largest norm C of a device's payload group, to which larger ones are scaled down; results
+        then have dp_mu and dp_epsilon. No clipping if not given"""
         epsilon: float | None = declare_stackable(None, gt=0)
         """bound on dp_epsilon over all rounds, which limits the devices' powers; no bound if not
         given"""
         delta: float = declare_stackable(1e-5, gt=0, lt=0.5)
-        """probability that epsilon leaves aside"""
+        """probability delta for which epsilon does not hold"""
         adjacency: Literal["replace", "add_remove"] = "replace"
-        """what is hidden: which samples a device has, if not how many; or whether it has any, or
-        takes part with zeros"""
+        """data that are hidden. replace: the samples of a device, but not their number. add_remove:
+        whether a device has data at all, or takes part with zeros"""
         adversary: Literal["curious", "honest"] = "curious"
-        """a server that listens to all antennas and both quadratures, or one that keeps only what
-        it estimates the aggregate from"""
+        """observations of the server. curious: all antennas and both quadratures. honest: only the
+        symbols from which it estimates the aggregate"""
         split: Literal["even", "left"] = "even"
-        """a round's part of the bound: an even one of all, or of what the device has left for the
-        rounds to come"""
+        """share of a round in the bound. even: an equal one for all rounds. left: an equal one,
+        among the remaining rounds, of what the device has left"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            """Return what cannot be accounted for."""
+            """Return conflicts with parts of the scenario that cannot be accounted for."""
             if self.clip is None:
                 if self.epsilon is not None:
-                    text = "needs privacy.clip, the norm that payloads are clipped to"
+                    text = "needs privacy.clip, the norm of clipped payloads; give it"
                     yield make_problem(text, "privacy.epsilon", "privacy.clip")
                 return
             yield from privacy_checks.find_problems(scenario)
@@ -144,15 +161,16 @@ class Privacy(Stateful):
 
     @property
     def uses_sampling(self) -> bool:
-        """Return whether participants are drawn, so that a slot is charged whoever is in it."""
+        """Whether participants are sampled, so that every device is charged for each slot."""
         return self.levels is not None
 
     @property
     def _has_replacement(self) -> bool:
+        """Whether neighbouring data sets replace the data of a device."""
         return self.settings.adjacency == "replace"
 
     def _bound(self, section: Settings, probability: float | None) -> float:
-        """Return the mu^2 of all planned rounds that a trial's epsilon allows."""
+        """Compute the mu^2 of all planned rounds that a trial's epsilon allows."""
         if section.epsilon is None:
             return math.inf
         bound = accounting.compute_mu(section.epsilon, section.delta) ** 2
@@ -165,41 +183,47 @@ class Privacy(Stateful):
         return bound
 
     def clip_rows(self, sent: Signal) -> Signal:
-        """Return the rows [n, P], scaled down to norm C where theirs is larger; zeros for a row
-        that is not finite."""
+        """Clip rows [n, P] to norm C; a row that is not finite becomes zero."""
         norm = compute_squared_norm(sent.x).sqrt()
         x = sent.x * (self._clip / norm.clamp_min(self._clip))[:, None]
         return replace(sent, x=x.where(norm.isfinite()[:, None], 0.0))
 
     def scale(self, sent: Signal, normalised: Normalisation) -> Normalisation:
-        """Return the normalisation with the mean symbol powers [S, Q, K] that go with the norm C,
-        in the place of the rows' own."""
-        lengths = normalised.segments.by_scope(normalised.lengths)
+        """Replace the mean symbol powers [S, Q, K] of a normalisation by those of the norm C."""
+        lengths = normalised.segments.sum_over_scopes(normalised.lengths)
         power = self._clip**2 * normalised.scale.square()[:, None] / lengths
         return replace(normalised, power=sent.grid(power).mT)
 
     def limit_power(self, slot: Slot, sends: Tensor, limits: TransmitLimits) -> Slot:
-        """Return a slot with what the bound leaves of its power budgets.
+        """Limit the power budgets of a slot to the bound.
 
         Parameters
         ----------
-        slot : with budgets [S, K].
-        sends : [S, K] bool, who has something to send.
-        limits : of the slot beside its power.
+        slot : Slot
+            Slot with power budgets [S, K].
+        sends : Tensor, bool [S, K]
+            Mask of the devices with a payload.
+        limits : TransmitLimits
+            Further limits of the slot.
+
+        Returns
+        -------
+        Slot
+            Slot with the limited budgets.
 
         Raises
         ------
-        UserError : where no power that the bound leaves reaches the server; where the energy that
-            devices have left limits them.
+        UserError
+            If no power within the bound reaches the server, or if the energy of devices is limited.
         """
         if limits.energy_budget is not None:
             raise UserError(f"devices.compute: {privacy_checks.ENERGY}")
-        self._check_signal(slot.symbols)
+        self._check_signal(slot.turn_symbols)
         if self._neighbours is not None:
             self._elsewhere = self._neighbours.power_gains(slot)
         gain = self._compute_power_gains(slot).amax(2).double()  # H
-        cost = self._distance**2 * slot.symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
-        # less what powers in the stack's precision may be off
+        cost = self._distance**2 * slot.turn_symbols / NOISE_VARIANCE * gain  # mu^2 of unit power
+        # reduced by the rounding error of powers in the stack's precision
         share = self._compute_round_share(slot.round) * (
             1.0 - 16.0 * torch.finfo(slot.budget.dtype).eps
         )
@@ -215,34 +239,33 @@ class Privacy(Stateful):
         return replace(slot, budget=budget)
 
     def _compute_power_gains(self, slot: Slot) -> Tensor:
-        """Return sum |h|^2 over all antennas of all servers that hear a device, [S, K, cells]."""
+        """Compute sum |h|^2 over the antennas of all servers of a device, [S, K, cells]."""
         own = slot.h.abs().square().sum(2)
         return own if self._elsewhere is None else own + self._elsewhere
 
     def _compute_round_share(self, round: int) -> Tensor:
-        """Return the mu^2 that a round may take, [S, 1] or [S, K]."""
+        """Compute the mu^2 that a round can use, [S, 1] or [S, K]."""
         whole = self._bound_of[:, None]
         if self.settings.split == "even":
             return whole / self._planned
         return (whole - self.spent).clamp_min(0.0) / max(1, self._planned - round)
 
     def _check_signal(self, symbols: int) -> None:
-        """Raise UserError where the bound's largest part of a round leaves no signal."""
+        """Raise UserError if the largest share of a round leaves no signal."""
         parts = self._planned if self.settings.split == "even" else 1
         least = min(range(len(self._bounds)), key=self._bounds.__getitem__)
         snr = self._bounds[least] / parts * NOISE_VARIANCE / (self._distance**2 * symbols)
         if snr < MIN_SNR:
             section = self._sections[least]
             raise UserError(
-                f"privacy.epsilon: no power reaches {section.epsilon:g} at delta "
-                f"{section.delta:g}: over {self._planned} rounds it leaves a payload of {symbols} "
-                f"symbols {-10.0 * math.log10(snr):.0f} dB below the noise; a larger epsilon or "
-                "delta, fewer training.rounds or a shorter payload would do"
+                f"privacy.epsilon: got {section.epsilon:g} at delta {section.delta:g}, which over "
+                f"{self._planned} rounds leaves a payload of {symbols} symbols "
+                f"{-10.0 * math.log10(snr):.0f} dB below the noise; use a larger epsilon or delta, "
+                "fewer training.rounds or a shorter payload"
             )
 
     def _spend_sampled(self, levels: Tensor, mu2: Tensor, running: Tensor | None) -> None:
-        """Count a round with these mu^2 [S, K] at full power, whoever is drawn for it, of the
-        running trials [S]."""
+        """Charge all devices of running trials [S] for a round with mu^2 [S, K] at full power."""
         self.spent += mu2
         octaves = 0.5 * (mu2 / accounting.LEAST**2).log2()
         steps = (octaves * accounting.LEVELS_AN_OCTAVE - ROUNDING).ceil()
@@ -253,9 +276,9 @@ class Privacy(Stateful):
         levels.scatter_add_(2, level, counted)
 
     def spend(self, on_air: OnAir) -> None:
-        """Add what the noise does not hide of a group's transmission."""
+        """Add the privacy loss of a group's transmission."""
         if self.uses_sampling:
-            return  # `limit_power` has, for those too who were not drawn
+            return  # `limit_power` has charged all devices, drawn or not
         coefficients = on_air.coefficients
         if self.settings.adversary == "honest":
             power = self._compute_estimated_gains(on_air)
@@ -267,41 +290,41 @@ class Privacy(Stateful):
         self.spent += moved.square() * power.amax(1) / NOISE_VARIANCE
 
     def _compute_estimated_gains(self, on_air: OnAir) -> Tensor:
-        """Return the squared gains [S, Q, K] of devices in what all servers estimate from."""
+        """Compute the squared gains [S, Q, K] of devices in the estimates of all servers."""
         p = on_air.coefficients.p
         one_quadrature = on_air.segments.halves == 1 and not self._spins
 
-        def squared(heard: Tensor) -> Tensor:
-            return (heard.real if one_quadrature else heard.abs()).double().square()
+        def compute_squared_gain(signal_gain: Tensor) -> Tensor:
+            return (signal_gain.real if one_quadrature else signal_gain.abs()).double().square()
 
-        power = squared(on_air.channels.h * p)
+        power = compute_squared_gain(on_air.channels.h * p)
         if self._neighbours is None:
             return power
         table = self._neighbours.scalar_gains(on_air)  # [S, C K, Q, C]
         servers = table.shape[3]
         sent = p.unflatten(0, (-1, servers)).transpose(2, 3).flatten(1, 2)
-        others = squared(table * sent[..., None]).sum(3)
+        others = compute_squared_gain(table * sent[..., None]).sum(3)
         return power + others.unflatten(1, (servers, -1)).flatten(0, 1).mT
 
     def compute_metrics(self) -> dict[str, Tensor]:
-        """Return dp_mu, dp_epsilon and dp_limited so far, [S] each."""
+        """Compute dp_mu, dp_epsilon and dp_limited so far, [S] each."""
         mu = self.spent.amax(1).sqrt()
-        told = [
+        epsilons = [
             self._compute_epsilon(trial, value) for trial, value in enumerate(mu.cpu().tolist())
         ]
         return {
             "dp_mu": mu,
-            "dp_epsilon": mu.new_tensor(told),
+            "dp_epsilon": mu.new_tensor(epsilons),
             "dp_limited": self.limited / self.rounds,
         }
 
     def _compute_epsilon(self, trial: int, mu: float) -> float:
-        """Return the epsilon of a trial at its delta, of the device that it is largest for."""
+        """Compute the epsilon of a trial at its delta, the largest over the devices."""
         delta, probability = self._sections[trial].delta, self._sampling[trial]
         epsilon = accounting.compute_epsilon(mu, delta)
         if self.levels is None or probability is None:
             return epsilon
-        # a device with, level by level, as many rounds above it as any is worse off than all
+        # upper bound: a device with the largest number of rounds above each level
         above = self.levels[trial].flip(1).cumsum(1).amax(0).flip(0).tolist()
         if above[-1]:
             return epsilon
@@ -324,20 +347,32 @@ def build(
     mains: bool = True,
     neighbours: InterCellInterference | None = None,
 ) -> Privacy | None:
-    """Make the accounting of S trials over K devices; None where nothing is clipped.
+    """Build the privacy account of S trials over K devices.
 
     Parameters
     ----------
-    rows : the trials' scenarios, which differ in stackable fields alone.
-    policy : of power.
-    devices, streams : K, and of the S trials.
-    mains : no device lives on a battery.
-    neighbours : what servers hear of each other's devices; None where they hear nothing.
+    rows : Sequence of Scenario
+        Scenarios of the trials, which differ only in stackable fields.
+    policy : PowerPolicy
+        Power policy.
+    devices : int
+        Number of devices K.
+    streams : Streams
+        Random streams of the trials.
+    mains : bool
+        Whether no device has a battery.
+    neighbours : InterCellInterference, optional
+        Channels between servers and each other's devices; None without inter-cell interference.
+
+    Returns
+    -------
+    Privacy, optional
+        The account; None without clipping.
 
     Raises
     ------
-    UserError : where what devices send with tells of their data or of who else takes part, or the
-        bound cannot be kept.
+    UserError
+        If signals reveal data or participants, or if the bound cannot be kept.
     """
     scenario, sections = rows[0], [row.privacy for row in rows]
     if scenario.privacy.clip is None:

@@ -1,6 +1,6 @@
-"""Take the receiver that the power policy is made for; with one antenna none is needed.
+"""Receiver for which the power policy is designed; with one antenna, none is needed.
 
-With one antenna only the sum of channels, which blind devices need, does anything.
+With one antenna only the sum of channels has an effect, which blind devices need.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from otafl.receivers.scalar import Scalar
 
 
 class Auto(Receiver):
+    """Choice of the receiver by the power policy."""
+
     name: Literal["auto"] = "auto"
 
     def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
@@ -25,4 +27,4 @@ class Auto(Receiver):
         return kind(scale=self.scale)
 
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
-        raise NotImplementedError("auto stands for another receiver, which match_policy returns")
+        raise NotImplementedError("auto has no combiner; call that of match_policy's receiver")

@@ -1,4 +1,4 @@
-"""Define the contract of a receiver, which makes one antenna of all before a policy acts."""
+"""Contract of a receiver, which combines all antennas to one before a policy acts."""
 
 from __future__ import annotations
 
@@ -12,47 +12,56 @@ from otafl.core.settings import Settings
 from otafl.power.base import PowerPolicy
 
 TINY = 1e-30
-"""Least norm of a vector that has a direction."""
+"""Smallest norm of a vector with a direction."""
 
 
 class Receiver(Settings):
-    """Combine the server's antennas into one, f^H h, of unit norm. A receiver is its settings."""
+    """Combination of the server's antennas to one, f^H h, with unit norm.
+
+    A receiver is its own settings. `otafl list NAME` prints an example scenario of each
+    one.
+    """
 
     turns_phases: ClassVar[bool] = False
-    """It turns the phase of what is received, so that it does something with one antenna too."""
+    """Whether it changes the phase of the received signal, and so has an effect with one antenna
+    too."""
 
     scale: Literal["policy", "mmse"] = "policy"
-    """receive scaling: as the power policy sets it, or the one of least mean squared error for its
-    transmit scalars"""
+    """receive scaling: that of the power policy, or that of smallest mean squared error for its
+    transmit scalars (mmse)"""
 
     def match_policy(self, policy: PowerPolicy, antennas: int) -> Receiver:
-        """Return the receiver of a link with this policy: the one that the section names."""
+        """Return the receiver for a policy and a number of antennas; by default this one."""
         return self
 
     @abstractmethod
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
-        """Return the combiner, which makes the scalar channels f^H h_k.
+        """Compute the combiner f, which makes the scalar channels f^H h_k.
 
         Parameters
         ----------
-        h : [S, Q, K, A] complex, the estimate, large-scale gain included.
-        transmit_mask : [S, K] bool, the devices that it is for.
-        budget : [S, K], P_k.
+        h : Tensor, complex [S, Q, K, A]
+            Estimated channels, with large-scale gain.
+        transmit_mask : Tensor, bool [S, K]
+            Transmitters, for which the combiner is computed.
+        budget : Tensor, float [S, K]
+            Power budgets P_k.
 
         Returns
         -------
-        f [S, Q, A] complex, |f| = 1.
+        Tensor, complex [S, Q, A]
+            Combiner f with unit norm.
         """
 
 
 def select_first_antenna(like: Tensor) -> Tensor:
-    """Return the combiner that listens with the first antenna alone, [..., A]."""
+    """Return the combiner that uses only the first antenna, [..., A]."""
     combiner = torch.zeros_like(like)
     combiner[..., 0] = 1.0
     return combiner
 
 
 def normalise_combiner(combiner: Tensor) -> Tensor:
-    """Return f / |f| of [..., A] complex; where f is zero, the first antenna."""
+    """Return f / |f|, complex [..., A]; the first antenna if f is zero."""
     norm = torch.linalg.vector_norm(combiner, dim=-1, keepdim=True)
     return torch.where(norm > TINY, combiner / norm.clamp_min(TINY), select_first_antenna(combiner))

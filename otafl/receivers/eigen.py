@@ -1,6 +1,6 @@
-"""Combine by the first eigenvector of the received covariance, which receives the most power.
+"""Combiner along the first eigenvector of the received covariance, which receives the most power.
 
-The covariance is sum_k P_k h_k h_k^H of the devices that send.
+The covariance is sum_k P_k h_k h_k^H over the transmitters.
 """
 
 from __future__ import annotations
@@ -14,26 +14,60 @@ from otafl.receivers.base import TINY, Receiver, normalise_combiner
 
 
 class Eigen(Receiver):
+    """Eigenvector combining."""
+
     example: ClassVar = {"channel.antennas": 4}
 
     name: Literal["eigen"] = "eigen"
 
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
+        r"""Compute the first eigenvector of the received covariance, complex [S, Q, A].
+
+        Notes
+        -----
+        .. math::
+
+            f = \arg\max_{|f| = 1} f^H \left( \sum_k P_k h_k h_k^H \right) f
+        """
         return compute_first_eigenvector(compute_amplitudes(h, transmit_mask, budget))
 
 
 def compute_amplitudes(h: Tensor, sends: Tensor, budget: Tensor) -> Tensor:
-    """Return sqrt(P_k) h_k [S, Q, K, A] of the devices that send, over the strongest one's norm."""
+    """Compute sqrt(P_k) h_k of the transmitters, relative to the strongest one's norm.
+
+    Parameters
+    ----------
+    h : Tensor, complex [S, Q, K, A]
+        Estimated channels.
+    sends : Tensor, bool [S, K]
+        Transmitters.
+    budget : Tensor, float [S, K]
+        Power budgets P_k.
+
+    Returns
+    -------
+    Tensor, complex [S, Q, K, A]
+        Received amplitudes, 0 for silent devices.
+    """
     reach = h * (budget.sqrt() * sends)[:, None, :, None]
     norm = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
     return reach / norm.amax(2, keepdim=True).clamp_min(TINY)
 
 
 def compute_first_eigenvector(reach: Tensor) -> Tensor:
-    """Return the first eigenvector [..., A] of the covariance of reach [..., K, A]; its first entry
-    is real and not negative.
+    """Compute the first eigenvector of the covariance of received amplitudes.
 
-    Where the devices are fewer than the antennas, it is worked out from their [K, K] products.
+    If there are fewer devices than antennas, it is computed from the devices' [K, K] products.
+
+    Parameters
+    ----------
+    reach : Tensor, complex [..., K, A]
+        Received amplitudes.
+
+    Returns
+    -------
+    Tensor, complex [..., A]
+        Eigenvector, whose first entry is real and not negative.
     """
     few = reach.shape[-2] < reach.shape[-1]
     products = reach.conj() @ reach.mT if few else reach.mT @ reach.conj()

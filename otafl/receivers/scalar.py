@@ -1,4 +1,4 @@
-"""Listen with the first antenna alone, whatever the others receive."""
+"""First antenna of the server, without the others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from otafl.receivers.base import Receiver, select_first_antenna
 
 
 class Scalar(Receiver):
+    """First antenna of the server."""
+
     name: Literal["scalar"] = "scalar"
 
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:

@@ -1,15 +1,18 @@
-"""Combine so that the weakest device is received as strongly as it can be (uniform forcing).
+"""Combiner that receives the weakest device as strongly as possible (uniform forcing).
 
-The combiner f, |f| = 1, maximises the weakest device's received power, min_k P_k |f^H h_k|^2, so
-that channel inversion arrives as strong as it can.
+The combiner f, |f| = 1, maximises the weakest device's received power, min_k P_k |f^H h_k|^2, and
+so the level of channel inversion.
 
-Equivalent: the least |f|^2 with |f^H a_k|^2 >= 1 for all k, a_k = sqrt(P_k) h_k. Successive convex
-approximation: |f^H a_k|^2 is replaced by its tangent at the last f, so that each step is a
-quadratic programme, min |f|^2 with Re(b_k^H f) >= d_k, b_k = a_k (a_k^H f_i), d_k = (1 + |f_i^H
-a_k|^2) / 2. Its dual, f = sum_k lambda_k b_k with lambda >= 0, is climbed by a few accelerated
-projected gradient steps for all trials at once; f is then rescaled to unit norm, and the best one
-seen is kept. The problem has many local optima: four starts are climbed side by side, the first
-eigenvector among them, so the result is never worse than that.
+An equivalent problem is the smallest |f|^2 with |f^H a_k|^2 >= 1 for all k, a_k = sqrt(P_k) h_k.
+Successive convex approximation replaces |f^H a_k|^2 by its tangent at the last f. Each step is then
+a quadratic programme,
+
+    min |f|^2   with Re(b_k^H f) >= d_k,   b_k = a_k (a_k^H f_i),   d_k = (1 + |f_i^H a_k|^2) / 2.
+
+A few accelerated projected gradient steps maximise its dual, f = sum_k lambda_k b_k with lambda >=
+0, for all trials at once. Then f is rescaled to unit norm, and the best one so far is kept. The
+problem has many local optima, so four starts run side by side. One of them is the first
+eigenvector, so the result is never worse than that.
 
 References
 ----------
@@ -29,17 +32,27 @@ from otafl.receivers.base import TINY, Receiver, normalise_combiner
 from otafl.receivers.eigen import compute_amplitudes, compute_first_eigenvector
 
 DUAL_STEPS = 15
-"""Gradient steps on the dual of each quadratic programme; the next one starts where they end."""
+"""Gradient steps on the dual of each quadratic programme; the next one starts at their end."""
 
 
 class UniformForcing(Receiver):
+    """Uniform-forcing combiner."""
+
     example: ClassVar = {"channel.antennas": 4, "power.name": "ci"}
 
     name: Literal["uniform_forcing"] = "uniform_forcing"
     iterations: int = Field(30, ge=1)
-    """most steps of the approximation"""
+    """largest number of steps of the approximation"""
 
     def combine(self, h: Tensor, transmit_mask: Tensor, budget: Tensor) -> Tensor:
+        r"""Compute the uniform-forcing combiner, complex [S, Q, A].
+
+        Notes
+        -----
+        .. math::
+
+            f = \arg\max_{|f| = 1} \min_k P_k |f^H h_k|^2
+        """
         snr = budget[:, None] * torch.linalg.vector_norm(h, dim=-1).square()
         eligible_mask = transmit_mask[:, None] & (snr >= MIN_SNR)
         reach = (
@@ -49,14 +62,14 @@ class UniformForcing(Receiver):
             return compute_first_eigenvector(reach)
         if h.shape[3] <= h.shape[2]:
             return self._compute_combiner(reach, eligible_mask)
-        # nothing but what the devices' directions span receives them
+        # the optimal combiner lies in the span of the devices' directions
         spanned, reach = torch.linalg.qr(reach.mT)
         return normalise_combiner(
             (spanned @ self._compute_combiner(reach.mT, eligible_mask)[..., None])[..., 0]
         )
 
     def _compute_combiner(self, reach: Tensor, eligible_mask: Tensor) -> Tensor:
-        """Return the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of those who are able."""
+        """Compute the combiner [S, Q, A] of sqrt(P_k) h_k [S, Q, K, A] of the eligible devices."""
         start = _compute_starts(reach)
         best, there = start, eligible_mask[:, :, None]
         reach = reach[:, :, None].expand(-1, -1, start.shape[2], -1, -1)  # [S, Q, starts, K, A]
@@ -73,8 +86,11 @@ class UniformForcing(Receiver):
 
 
 def _compute_starts(reach: Tensor) -> Tensor:
-    """Return the starts, [S, Q, 4, A]: the first eigenvector, and three sums of the devices'
-    directions, as they are, the weak ones first, and with chirped phases."""
+    """Compute the starts, [S, Q, 4, A].
+
+    They are the first eigenvector, and three sums of the devices' directions: unweighted, with
+    larger weights of weak devices, and with chirped phases.
+    """
     devices = reach.shape[2]
     size = torch.linalg.vector_norm(reach, dim=-1, keepdim=True)
     direction = torch.where(size > TINY, reach / size.clamp_min(TINY), 0.0)
@@ -86,25 +102,37 @@ def _compute_starts(reach: Tensor) -> Tensor:
 
 
 def _project(reach: Tensor, combiner: Tensor) -> Tensor:
-    """Return a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
+    """Compute a_k^H f [..., K] of a [..., K, A] and f [..., A]."""
     return (reach.conj() @ combiner[..., None])[..., 0]
 
 
 def _find_weakest(reach: Tensor, combiner: Tensor, there: Tensor) -> Tensor:
-    """Return min_k |f^H a_k|^2 [...] over the devices that are there."""
+    """Compute min_k |f^H a_k|^2 [...] over the eligible devices."""
     power = _project(reach, combiner).abs().square()
     return power.masked_fill(~there, torch.inf).amin(-1)
 
 
 def compute_tangent_bound(power: Tensor) -> Tensor:
-    """Return d_k, from |f_i^H a_k|^2: the tangent of |f^H a_k|^2 at f_i, 2 Re(b_k^H f) - |f_i^H
-    a_k|^2, is at least 1 where Re(b_k^H f) is at least d_k."""
+    """Compute d_k from |f_i^H a_k|^2.
+
+    The tangent of |f^H a_k|^2 at f_i, 2 Re(b_k^H f) - |f_i^H a_k|^2, is at least 1 if Re(b_k^H f)
+    is at least d_k.
+
+    Parameters
+    ----------
+    power : Tensor, float
+        |f_i^H a_k|^2.
+
+    Returns
+    -------
+    Tensor, float
+        d_k.
+    """
     return (1.0 + power) / 2.0
 
 
 def _step(reach: Tensor, last: Tensor, dual: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the next unit combiner and the multipliers it came from, which start the next
-    step."""
+    """Return the next unit combiner, and its multipliers, which start the next step."""
     inner = _project(reach, last)
     size = inner.abs().masked_fill(~there, torch.inf).amin(-1)[..., None].clamp_min(TINY)
     inner = inner / size  # of the f that is just feasible: |f^H a_k| >= 1

@@ -62,14 +62,14 @@ def convert(
             )
     if variables is not None:
         ds = ds[list(variables)]
-    told: list[str] = []
+    sentences: list[str] = []
     if out.suffix == ".csv":
-        told = _write_csv(ds, out, all_dims=variables is not None)
+        sentences = _write_csv(ds, out, all_dims=variables is not None)
     elif out.suffix == ".nc":
         write_part(ds, out)
     else:
         _write_zarr(ds, out)
-    return told
+    return sentences
 
 
 def _write_zarr(ds: xr.Dataset, out: Path) -> None:

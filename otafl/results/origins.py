@@ -261,12 +261,12 @@ def describe_computing(attributes: Mapping[str, Any]) -> dict[str, str]:
     found = read(attributes, ()) if ATTRIBUTE in attributes else []
     chunks = {"default" if one.chunk_mb is None else f"{one.chunk_mb:g}" for one in found}
     batches = {batch for one in found for batch in one.batches}
-    told = {
+    found_texts = {
         "chunk_mb": ", ".join(sorted(chunks)),
         "trials side by side": _format_ranges({size for size, _ in batches}),
         "threads": _format_ranges({threads for _, threads in batches}),
     }
-    return {name: text for name, text in told.items() if text}
+    return {name: text for name, text in found_texts.items() if text}
 
 
 def _format_ranges(points: Iterable[int]) -> str:

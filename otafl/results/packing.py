@@ -97,10 +97,11 @@ def take_out(folder: Path, path: Path, stacks: set[int], points: set[int]) -> No
         held = part["point_index"].values
         made = origins.remove_points(origins.read(part.attrs, held), points)
         rest = part.isel(point=~np.isin(held, list(points)))
-        told = {"stacks": sorted(left), origins.ATTRIBUTE: origins.to_json(made)}
+        rest_attributes = {"stacks": sorted(left), origins.ATTRIBUTE: origins.to_json(made)}
         # under a name of its own: what a program has seen of a pack does not change
         write_part(
-            rest.assign_attrs(told), _get_next_path(folder, int(path.stem.partition("-")[0]))
+            rest.assign_attrs(rest_attributes),
+            _get_next_path(folder, int(path.stem.partition("-")[0])),
         )
     with wrap_write_errors(path):
         path.unlink()

@@ -67,6 +67,12 @@ def _check_labels(scenario: Scenario) -> Iterator[Problem]:
     method = scenario.algorithm
     for text in get_class(method).find_misfits(method, scenario.data.labels):
         yield Problem(text, ("algorithm",), (("data",),))
+    if scenario.faults.attack.changes_labels and scenario.data.labels not in (None, "classes"):
+        text = (
+            f"faults.attack: '{scenario.faults.attack.name}' replaces classes by others, and the "
+            "labels of the data set are no classes; use another attack"
+        )
+        yield Problem(text, ("faults", "attack"), (("data",),))
 
 
 def _check_server(scenario: Scenario) -> Iterator[Problem]:
@@ -74,7 +80,7 @@ def _check_server(scenario: Scenario) -> Iterator[Problem]:
     algorithm, server = scenario.algorithm, scenario.server.name
     if server == "average" or averages_increments(get_class(algorithm)):
         return
-    would_do = [
+    fitting = [
         name
         for name in registry.list_names("algorithm")
         if averages_increments(registry.load_component("algorithm", name))
@@ -82,12 +88,12 @@ def _check_server(scenario: Scenario) -> Iterator[Problem]:
     text = (
         f"server: '{server}' steps along averaged increments, which algorithm "
         f"'{algorithm.name}' does not have; use server: average, or one of the algorithms "
-        f"{', '.join(would_do)}"
+        f"{', '.join(fitting)}"
     )
     yield Problem(text, ("server",), (("algorithm",),))
 
 
-def find_otherwise(section: str, settings: Settings, would_do: Callable[[Settings], bool]) -> str:
+def find_otherwise(section: str, settings: Settings, fits: Callable[[Settings], bool]) -> str:
     """Write which choice of one of its keys makes a section fit; empty if none does."""
     for key, info in type(settings).model_fields.items():
         choices = (False, True) if info.annotation is bool else get_args(info.annotation)
@@ -95,7 +101,7 @@ def find_otherwise(section: str, settings: Settings, would_do: Callable[[Setting
         for choice in choices if key != "name" else ():
             with contextlib.suppress(ValueError, TypeError):  # one that another key forbids
                 other = type(settings).model_validate(settings.model_dump() | {key: choice})
-                found += [json.dumps(choice).strip('"')] if would_do(other) else []
+                found += [json.dumps(choice).strip('"')] if fits(other) else []
         if found:
             return f"{section}.{key}: {' or '.join(found)}"
     return ""
@@ -141,7 +147,7 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     kind = registry.load_component("transport", transport.name)
     if needs in kind.provides:
         return
-    would_do = [
+    fitting = [
         name
         for name in registry.list_names("transport")
         if needs in registry.load_component("transport", name).provides
@@ -154,7 +160,7 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     text = (
         f"transport: '{transport.name}' gives the server only the {' and '.join(kind.provides)} "
         f"of the updates, but algorithm '{scenario.algorithm.name}' needs {needs} of them; "
-        f"use one of the transports {', '.join(would_do)}{otherwise and '; or '}{otherwise}"
+        f"use one of the transports {', '.join(fitting)}{otherwise and '; or '}{otherwise}"
     )
     yield Problem(text, ("transport",), (("algorithm",),))
 

@@ -20,6 +20,7 @@ from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
 from otafl.core.settings import Settings, list_former_defaults
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
+from otafl.scenario.renamed_keys import TO_FORMER, TO_PRESENT
 from otafl.scenario.schema import Scenario
 from otafl.scenario.writing import to_yaml
 from otafl.scenario.yaml_source import parse
@@ -53,8 +54,9 @@ def compute_scenario_hash(scenario: Scenario, former: bool = False) -> str:
     output.pop("folder", None)
     tree |= {"output": output} if output else {}
     tree["engine"] = {"dtype": scenario.engine.dtype}
-    # the order of the axes is the order of the dims
-    tree["sweep"] = [_normalise_axis(key, values, former) for key, values in scenario.sweep.items()]
+    tree["sweep"] = dict(_normalise_axis(key, v, former) for key, v in scenario.sweep.items())
+    tree, _ = TO_FORMER.rename_tree(tree)
+    tree["sweep"] = list(tree["sweep"].items())  # the order of the axes is the order of the dims
     return _hash_tree(tree)
 
 
@@ -85,12 +87,18 @@ def restore_tree(stored: Mapping[str, Any]) -> dict[str, Any]:
     stored : mapping
         The `scenario` and its `compute_scenario_hash`, see `describe_scenario`.
     """
-    tree: dict[str, Any] = parse(str(stored["scenario"])).data
+    tree = read_stored(str(stored["scenario"]))
     if _is_former(str(stored["scenario"]), str(stored["scenario_hash"])):
         tree["sweep"] = {
             key: [_fill_in(key, value) for value in values] for key, values in tree["sweep"].items()
         }
     return tree
+
+
+def read_stored(text: str) -> dict[str, Any]:
+    """Return a stored scenario, given as YAML, as a mapping under present names."""
+    tree = parse(text).data
+    return TO_PRESENT.rename_tree(tree)[0] if isinstance(tree, dict) else tree
 
 
 def list_differences(stored: Mapping[str, Any], scenario: Scenario) -> list[str]:
@@ -171,7 +179,7 @@ def _is_former(text: str, digest: str) -> bool:
 def _hash_text(text: str, former: bool) -> str:
     """Return the hash of a scenario as YAML; empty if the text is no scenario."""
     try:
-        return compute_scenario_hash(Scenario.model_validate(parse(text).data), former)
+        return compute_scenario_hash(Scenario.model_validate(read_stored(text)), former)
     except (UserError, ValidationError):
         return ""
 

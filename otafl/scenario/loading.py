@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -18,6 +19,7 @@ from otafl.scenario.axes import Axis
 from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, ScenarioError, find_slips, to_problems
 from otafl.scenario.keys import set_value, split
+from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
 
@@ -71,6 +73,7 @@ def load_points(
         tree, where = _to_plain(source), ProblemLocator()
     else:
         tree, where = _read(FilePath(source))
+    tree, where = _use_present_names(tree, where)
     tree, where = _apply_overrides(tree, where, overrides)
     problems: list[Problem] = []
     try:
@@ -185,13 +188,16 @@ def _apply_overrides(
     problems = []
     for text in overrides:
         key, equals, value = text.partition("=")
-        path = split(key.strip())
+        given = split(key.strip())
+        path = TO_PRESENT.rename_path(given)
         texts[path] = text
         if not equals or not all(path):
             problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
             continue
         try:
-            tree = set_value(tree, path, parse(value).data)
+            new, found = TO_PRESENT.rename_value(given, parse(value).data)
+            warn_renamed(found)
+            tree = set_value(tree, path, new)
         except YamlError as error:
             problems.append(Problem(str(error), path))
         except KeyError as error:
@@ -201,6 +207,16 @@ def _apply_overrides(
     if problems:
         raise locator.make_error(problems)
     return tree, locator
+
+
+def _use_present_names(
+    tree: dict[str, Any], locator: ProblemLocator
+) -> tuple[dict[str, Any], ProblemLocator]:
+    """Return a scenario and its places under present names, and warn of the former ones."""
+    tree, found = TO_PRESENT.rename_tree(tree)
+    warn_renamed(found)
+    places = {TO_PRESENT.rename_path(path): at for path, at in locator.places.items()}
+    return tree, replace(locator, places=places)
 
 
 def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> list[Problem]:

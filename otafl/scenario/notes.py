@@ -82,12 +82,12 @@ def _note_idle_policies(points: Sequence[Point]) -> list[str]:
             idle.setdefault(scenario.transport.name, {})[scenario.power.name] = (
                 scenario.power == default
             )
-    told = {
+    reported = {
         transport: policies
         for transport, policies in idle.items()
         if len(policies) > 1 or not (obeyed or all(policies.values()))
     }
-    if not told:  # the most frequent case, in which no other transport is imported
+    if not reported:  # the most frequent case, in which no other transport is imported
         return []
     obeying = [
         name
@@ -98,5 +98,5 @@ def _note_idle_policies(points: Sequence[Point]) -> list[str]:
         f"power: {' and '.join(map(repr, policies))} without effect, because transport "
         f"'{transport}' uses no power policy: every device sends at full power; use transport "
         f"{' or '.join(obeying)}"
-        for transport, policies in told.items()
+        for transport, policies in reported.items()
     ]

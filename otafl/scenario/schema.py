@@ -24,6 +24,7 @@ from otafl.scenario.sections import (
 IMPAIRMENTS = "otafl.uplink.impairments.impairments:Impairments.Settings"
 FAULTS = "otafl.devices.faults:Faults.Settings"
 PRIVACY = "otafl.privacy.mechanism:Privacy.Settings"
+ROBUST = "otafl.robust.aggregation:RobustSettings"
 SIGNALLING = "otafl.uplink.signalling:Signalling.Settings"
 
 MAX_LETTERS = 150
@@ -72,6 +73,7 @@ class Scenario(Settings):
     transport: Any = declare_choice("transport", "how updates reach the server")
     signalling: Any = declare_section(SIGNALLING, "control overhead of a slot")
     privacy: Any = declare_section(PRIVACY, "privacy of the devices' data by the uplink's noise")
+    robust: Any = declare_section(ROBUST, "groups of devices, and a robust rule over their means")
     server: Any = declare_choice("server", "server optimiser, applied to the averaged increment")
     downlink: Any = declare_choice("downlink", "how the model reaches the devices")
     topology: Any = declare_choice(

@@ -34,13 +34,15 @@ class DevicesSettings(Settings):
     """participants whose update is aggregated, drawn again in each round; the others only train.
     All if not given"""
     selection: Any = declare_choice("selection", "how participants are chosen")
-    levels: Any = declare_choice(
-        "levels", "model size that each device trains, for methods with several"
+    capacity_levels: Any = declare_choice(
+        "capacity_levels", "model size that each device trains, for methods with several"
     )
     compute: Any = declare_choice("compute", "hardware of the devices and its speed")
     protocol: Any = declare_choice("protocol", "when the uplink slot opens")
     availability: Any = declare_choice("availability", "when devices are available")
-    frequency: Any = declare_choice("frequency", "the clock frequency of the local work")
+    cpu_frequency: Any = declare_choice(
+        "cpu_frequency", "clock frequency of the processor during local work (DVFS)"
+    )
     round_budget_j: float | None = declare_stackable(None, gt=0)
     """joules that a device may spend in a round: a device whose local work takes more does not take
     part, the others radiate at most the remainder; no bound if not given"""

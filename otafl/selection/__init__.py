@@ -1,4 +1,4 @@
-"""Choose who takes part in a round; each file is a way to choose among the available devices."""
+"""Selections: which of the available devices take part in a round."""
 
 from __future__ import annotations
 
@@ -16,12 +16,25 @@ from otafl.selection.base import Selection, SelectionSetup
 def build(
     sections: Sequence[Settings], csi: Csi, budget: LinkBudget, streams: Streams
 ) -> tuple[Selection, SelectionSetup]:
-    """Make the selection of a stack, and say what it was built from.
+    """Make the selection of a stack.
 
     Parameters
     ----------
-    sections : S settings of one class, the `devices.selection` of each trial.
-    csi : what is believed of the channel, which is what the uplink believes.
+    sections : sequence of Settings
+        Section `devices.selection` of each of the S trials, of one class.
+    csi : Csi
+        Estimates of the channel, the same as those of the uplink.
+    budget : LinkBudget
+        Power budgets.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    Selection
+        The selection.
+    SelectionSetup
+        Its arguments.
     """
     setup = SelectionSetup(csi, budget, streams, build_hyper(sections, streams))
     return registry.make_component("selection", sections[0], setup), setup

@@ -1,4 +1,4 @@
-"""Define the contract of a selection: which of the available devices take part in a round."""
+"""Contract of a selection, which chooses the participants of a round from the available devices."""
 
 from __future__ import annotations
 
@@ -21,15 +21,27 @@ from otafl.csi.base import Csi
 KEYS = declare_purpose("selection", __name__)
 
 Devices = np.ndarray
-"""[S, K] bool, which of them."""
+"""Mask of devices, bool [S, K]."""
 
 NumWanted = np.ndarray | int
-"""How many devices of each trial, one number or [S]; all where fewer are free."""
+"""Number of devices of each trial, one number or [S]; all devices if fewer are available."""
 
 
 @dataclass(frozen=True)
 class SelectionSetup:
-    """Hold what every selection is built from. hyper: its own stackable fields."""
+    """Arguments of every selection.
+
+    Parameters
+    ----------
+    csi : Csi
+        Estimates of the channel.
+    budget : LinkBudget
+        Power budgets.
+    streams : Streams
+        Source of random numbers.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings of the selection.
+    """
 
     csi: Csi
     budget: LinkBudget
@@ -37,45 +49,64 @@ class SelectionSetup:
     hyper: Hyper
 
     def estimate_gains(self, state: ChannelState, round: int) -> Tensor:
-        """Return the estimated |h|^2 [S, K] of a payload's first coherence block, mean over
-        antennas and sub-carrier groups, large-scale gain included. All devices are sounded for
-        it."""
+        """Estimate the channel power gains of all devices in a round.
+
+        Parameters
+        ----------
+        state : ChannelState
+            Channel of the round.
+        round : int
+            Index of the round.
+
+        Returns
+        -------
+        Tensor [S, K]
+            Estimated |h|^2 of the first coherence block, averaged over antennas and sub-carrier
+            groups, with large-scale gain.
+        """
         h_hat = self.csi.estimate(state.h, state.gain, round)
         return state.gain * h_hat.abs().square().mean((2, 3, 4))
 
     def estimate_snr(self, state: ChannelState, round: int) -> Tensor:
-        """Return the estimated signal-to-noise ratio [S, K] at full power."""
+        """Estimate the signal-to-noise ratio [S, K] at full power."""
         return self.budget.budget * self.estimate_gains(state, round)
 
 
 class Selection(Stateful, ABC):
-    """Choose who takes part.
+    """Selection of participants.
 
-    It is asked once a round, in order of rounds; `state_attrs` names what it remembers of earlier
-    ones.
+    The engine asks it once a round, in the order of rounds. `state_attrs` names its state between
+    rounds.
 
     Parameters
     ----------
-    settings : the selection's, of its class `Settings`.
-    setup : what every selection is built from.
+    settings : Settings
+        Settings of the selection, of its class `Settings`.
+    setup : SelectionSetup
+        Channel estimates, budgets and random streams.
     """
 
     is_narrowing: ClassVar[bool] = False
-    """It may choose fewer than it could; else it is not asked where all devices are wanted."""
+    """Whether it may choose fewer devices than are wanted.
+
+    Otherwise the engine does not ask it if all devices are wanted.
+    """
 
     is_channel_blind: ClassVar[bool] = False
-    """It does not look at the channels, so that only those of the chosen devices need be known."""
+    """Whether it ignores the channels, so that only those of the chosen devices are needed."""
 
     uses_sounding: ClassVar[bool] = False
-    """It goes by the channels, for which all available devices send pilots."""
+    """Whether it uses the channels, for which all available devices send pilots."""
 
     class Settings(settings.Settings):
-        """Describe the section `devices.selection` of a scenario."""
+        """Settings of the section `devices.selection` of a scenario."""
 
         @property
         def sampling_probability(self) -> float | None:
-            """Return the probability with which each device takes part in a round, whoever else
-            does; None where participants are not drawn so."""
+            """The probability with which each device takes part independently.
+
+            None for other selections.
+            """
             return None
 
     def __init__(self, settings: Any, setup: SelectionSetup) -> None:
@@ -85,32 +116,68 @@ class Selection(Stateful, ABC):
     def select_devices(
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
     ) -> Devices:
-        """Return who takes part.
+        """Choose the participants of a round.
 
         Parameters
         ----------
-        available : the devices to choose from.
-        wanted : how many.
-        state : the channel of this round; of a selection that is `is_channel_blind`, of no device
-            in particular.
+        available : ndarray, bool [S, K]
+            Available devices.
+        wanted : int or ndarray [S]
+            Number of participants.
+        round : int
+            Index of the round.
+        state : ChannelState
+            Channel of the round; without the devices' channels if `is_channel_blind`.
+
+        Returns
+        -------
+        ndarray, bool [S, K]
+            Participants.
         """
 
     def get_keys(self, round: int, devices: int) -> np.ndarray | None:
-        """Return keys [S, K] in whose order free devices are chosen, the lowest first, of a
-        selection that goes by nothing else; None of any other."""
+        """Return keys [S, K], the lowest of which are chosen, of a selection that uses only keys.
+
+        None for any other selection.
+        """
         return None
 
     def select_transmitters(self, payload: Payload, cohort: Cohort, wanted: int) -> Tensor | None:
-        """Return which rows send what they have after local work, [N] bool: `wanted` of each trial,
-        or all that there are. None: all do, as the choice was made before."""
+        """Return the rows that send their update after local work.
+
+        Parameters
+        ----------
+        payload : tuple of Group
+            Updates of all rows.
+        cohort : Cohort
+            Participants, N rows.
+        wanted : int
+            Number of transmitters of each trial.
+
+        Returns
+        -------
+        Tensor, bool [N], or None
+            Transmitters; None for all rows, if the choice was made before.
+        """
         return None
 
     def count_overhead_symbols(self, available: Devices | None, cohort: Cohort) -> Tensor | None:
-        """Return the side information [S], in channel uses, of choosing this cohort of the
-        available devices [S, K] bool (None: all); None where nothing has to be told.
+        """Count the side information of a choice.
 
-        By default these are the pilots of those who are not in the cohort, where the selection
-        sounds the channels; the cohort's own count as part of its transmission.
+        By default these are the pilots of sounded devices outside the cohort. The pilots of the
+        cohort count as part of its transmission.
+
+        Parameters
+        ----------
+        available : ndarray, bool [S, K], optional
+            Available devices; all if None.
+        cohort : Cohort
+            Chosen devices.
+
+        Returns
+        -------
+        Tensor [S], or None
+            Channel uses; None without side information.
         """
         pilots = self.setup.csi.num_pilot_symbols if self.uses_sounding else 0
         if not pilots:
@@ -122,13 +189,24 @@ class Selection(Stateful, ABC):
 
 
 def select_lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[Devices, np.ndarray]:
-    """Choose the `wanted` free devices (of each trial, [S]) with the lowest keys [S, K], ties by
-    number.
+    """Choose the available devices with the lowest keys, ties by number.
+
+    Parameters
+    ----------
+    key : ndarray [S, K]
+        Keys.
+    free : ndarray, bool [S, K]
+        Available devices.
+    wanted : int or ndarray [S]
+        Number of devices.
 
     Returns
     -------
-    Who is chosen, [S, K] bool; and the first devices in that order [S, most], of which some are not
-    chosen where fewer are free or wanted.
+    ndarray, bool [S, K]
+        Chosen devices.
+    ndarray, int64 [S, most]
+        First devices in the order of keys, some of which are not chosen if fewer are available or
+        wanted.
     """
     wanted = np.broadcast_to(wanted, len(free))
     order = find_lowest(np.where(free, key, np.inf), int(wanted.max(initial=0)))
@@ -138,21 +216,36 @@ def select_lowest(key: np.ndarray, free: Devices, wanted: NumWanted) -> tuple[De
 
 
 def find_lowest(key: np.ndarray, count: int) -> np.ndarray:
-    """Return the places of the lowest keys of each row [S, K] in order, ties by place, [S, count];
-    K of them where there are no more."""
+    """Find the positions of the lowest keys of each row in order, ties by position.
+
+    Parameters
+    ----------
+    key : ndarray [S, K]
+        Keys.
+    count : int
+        Number of positions.
+
+    Returns
+    -------
+    ndarray, int64 [S, count]
+        Positions; K of them if count is larger.
+    """
     devices = key.shape[1]
     if not 0 < count < devices:
         return key.argsort(1, kind="stable")[:, :count]
     last = np.partition(key, count - 1, 1)[:, count - 1]
     order = np.empty((len(key), count), np.int64)
     for row, own, most in zip(order, key, last, strict=True):
-        candidates = np.flatnonzero(own <= most)  # sorting them all would take much longer
+        candidates = np.flatnonzero(own <= most)  # sorting all keys takes much longer
         row[:] = candidates[own[candidates].argsort(kind="stable")[:count]]
     return order
 
 
 def yield_in_order(key: np.ndarray) -> Iterator[int]:
-    """Give the places of keys [K] from the lowest on, ties by place; few are sorted at first."""
+    """Yield the positions of keys [K] from the lowest, ties by position.
+
+    Only few keys are sorted at first.
+    """
     given, count = 0, 256
     while given < len(key):
         order = find_lowest(key[None], count)[0]
@@ -166,7 +259,7 @@ def draw_random_key(streams: Streams, round: int, devices: int) -> np.ndarray:
 
 
 def to_host(values: Tensor) -> np.ndarray:
-    """Return a tensor as a NumPy array of doubles."""
+    """Return a tensor as a NumPy array in double precision."""
     return np.asarray(values.detach().to("cpu", torch.float64))
 
 

@@ -1,7 +1,7 @@
-"""Choose the largest estimated channel gains, path loss included: opportunistic scheduling.
+"""Devices with the largest estimated channel gains (opportunistic scheduling).
 
-Of K devices with independent Rayleigh fading and one mean gain, the best has H_K = 1 + 1/2 + .. +
-1/K times the mean.
+The gain includes path loss. Of K devices with independent Rayleigh fading and one mean gain, the
+best has H_K = 1 + 1/2 + ... + 1/K times the mean.
 
 References
 ----------
@@ -18,6 +18,13 @@ from otafl.selection.base import Devices, NumWanted, Selection, select_lowest, t
 
 
 class BestChannel(Selection):
+    """Selection of the best channels.
+
+    Examples
+    --------
+    `scenarios/studies/analog_vs_digital.yaml` uses it.
+    """
+
     uses_sounding: ClassVar[bool] = True
 
     class Settings(Selection.Settings):

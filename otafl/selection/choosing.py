@@ -1,4 +1,4 @@
-"""Draw who of a cohort sends."""
+"""Random choice of transmitters among the participants."""
 
 from __future__ import annotations
 
@@ -12,8 +12,24 @@ SENDERS = declare_purpose("senders", __name__)
 
 
 def draw_subset(cohort: Cohort, wanted: int, round: int, streams: Streams) -> Tensor:
-    """Draw so many of each trial's rows, [N] bool, every set equally likely; all where there are no
-    more."""
+    """Draw transmitters of each trial, every set with equal probability.
+
+    Parameters
+    ----------
+    cohort : Cohort
+        Participants, N rows.
+    wanted : int
+        Number of transmitters of each trial; all if there are fewer rows.
+    round : int
+        Index of the round.
+    streams : Streams
+        Source of random numbers.
+
+    Returns
+    -------
+    Tensor, bool [N]
+        Transmitters.
+    """
     key = streams.draw_device_uniform(SENDERS, round, cohort.trial, cohort.device, (1,)).squeeze(1)
     order = key.argsort()
     order = order[cohort.trial[order].argsort(stable=True)]  # by trial, then by key

@@ -1,7 +1,7 @@
-"""Take a selection of the user's own, a class that the scenario names `module:Class`.
+"""Adapter for a user-defined selection, a class that the scenario names `module:Class`.
 
-It derives from `otafl.selection.base.Selection` or from a class of this package. It chooses free
-devices, no more than are wanted, or there is a UserError.
+It derives from `otafl.selection.base.Selection` or from a class of this package. A UserError names
+chosen devices that are not available, or are more than wanted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from otafl.user_code.returned import Call
 
 
 def check_participants(call: Call, chosen: Any) -> Devices:
-    """Require free devices, and no more than are wanted unless the choice is made after all have
-    trained."""
+    """Check that the chosen devices are available, and not more than wanted.
+
+    More are possible if the transmitters are chosen after local work.
+    """
     free, wanted = call.given["available"], call.given["wanted"]
     array, mask = isinstance(chosen, np.ndarray), f"{list(free.shape)} bool"
     got = f"{list(chosen.shape)} {chosen.dtype}" if array else type(chosen).__name__
@@ -25,17 +27,19 @@ def check_participants(call: Call, chosen: Any) -> Devices:
     call.require(got == mask, got, like)
     if (chosen & ~free).any():
         trial, device = (int(place[0]) for place in np.nonzero(chosen & ~free))
-        call.refuse(f"device {device} of trial {trial}, which is not free", "free devices")
+        call.refuse(
+            f"device {device} of trial {trial}, which is not available", "available devices"
+        )
     excess = chosen.sum(1) - wanted
     if call.kind.select_transmitters is Selection.select_transmitters and (excess > 0).any():
         trial = int(excess.argmax())
         count = chosen[trial].sum()
-        call.refuse(f"{count} devices of trial {trial}", f"{count - excess[trial]} at most")
+        call.refuse(f"{count} devices of trial {trial}", f"at most {count - excess[trial]}")
     return chosen
 
 
 class CustomSelection(CustomClass):
-    """The section names a selection of the user's, which is checked in every round."""
+    """Section of a user-defined selection, whose choice is checked in every round."""
 
     table: ClassVar = "selection"
     base_class: ClassVar = Selection

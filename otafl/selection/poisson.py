@@ -1,8 +1,7 @@
-"""Draw each device by itself: Poisson sampling.
+"""Independent selection of each device with the same probability (Poisson sampling).
 
-Every available device takes part with the same probability, whoever else does, so that their number
-varies and a round may have none; `devices.participants`, if it is given, take part at most. It is
-the sampling that amplifies differential privacy (section `privacy`).
+The number of participants varies, and a round may have none. `devices.participants`, if it is
+given, is the largest number. This sampling amplifies differential privacy (section `privacy`).
 
 References
 ----------
@@ -29,12 +28,19 @@ from otafl.selection.base import (
 
 
 class Poisson(Selection):
+    """Poisson sampling of participants.
+
+    Examples
+    --------
+    `docs/privacy.md` has a scenario with `selection: poisson`.
+    """
+
     is_narrowing: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
         name: Literal["poisson"] = "poisson"
         probability: float = declare_stackable(0.5, gt=0, le=1)
-        """with which a device takes part in a round"""
+        """probability with which a device takes part in a round"""
 
         @property
         def sampling_probability(self) -> float:

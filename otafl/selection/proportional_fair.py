@@ -1,8 +1,4 @@
-"""Choose the largest rates relative to what each device has had on average: proportional fairness.
-
-R_k(t) = log2(1 + P_k |h_k|^2) is a device's rate and T_k(t) its average throughput over t_c rounds,
-T_k(t+1) = (1 - 1/t_c) T_k(t) + (1/t_c) R_k(t) if it is served, else (1 - 1/t_c) T_k(t): those with
-the largest R_k / T_k are served. T_k starts at the device's fair share of its rate at mean gain.
+"""Devices with the largest rates relative to their average throughput (proportional fairness).
 
 References
 ----------
@@ -27,11 +23,32 @@ from otafl.selection.base import (
 )
 
 LEAST = 1e-200
-"""Throughput of a device that has not been served for very long."""
+"""Smallest throughput, of a device that was not served for a very long time."""
 
 
 class ProportionalFair(Selection):
-    """Keeps each device's average throughput [S, K], in bits a symbol."""
+    r"""Proportional fair scheduling, with the average throughput [S, K] in bits a symbol as state.
+
+    Notes
+    -----
+    R_k is the rate of device k, and T_k its average throughput over t_c rounds, with R_k = 0 in the
+    second equation if it is not served:
+
+    .. math::
+
+        R_k(t) = \log_2(1 + P_k |h_k|^2)
+
+    .. math::
+
+        T_k(t + 1) = (1 - 1/t_c) T_k(t) + R_k(t) / t_c
+
+    Devices with the largest R_k / T_k are served. T_k starts at the device's fair share of its rate
+    at mean gain.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `selection: proportional_fair`.
+    """
 
     state_attrs: ClassVar = ("_throughput",)
     uses_sounding: ClassVar[bool] = True
@@ -39,7 +56,7 @@ class ProportionalFair(Selection):
     class Settings(Selection.Settings):
         name: Literal["proportional_fair"] = "proportional_fair"
         window: float = declare_stackable(100.0, ge=1)
-        """rounds over which a device's rate is averaged, t_c"""
+        """t_c, number of rounds over which a device's rate is averaged"""
 
     def __init__(self, settings: Settings, setup: SelectionSetup) -> None:
         super().__init__(settings, setup)

@@ -1,6 +1,6 @@
-"""Choose in turn those who have waited longest.
+"""Devices in turn, those with the longest wait first (round robin).
 
-Devices take turns; one that is busy when its turn comes is first once it is free.
+A device that is busy in its turn is first once it is available.
 
 References
 ----------
@@ -18,7 +18,14 @@ from otafl.selection.base import Devices, NumWanted, Selection, SelectionSetup, 
 
 
 class RoundRobin(Selection):
-    """Keeps each device's place in the queue [S, K]; who has been served goes to its end."""
+    """Round-robin scheduling, with the position [S, K] of each device in the queue as state.
+
+    A served device moves to the end of the queue.
+
+    Examples
+    --------
+    `devices.selection: round_robin` in a scenario with `devices.participants`.
+    """
 
     state_attrs: ClassVar = ("_place", "_end")
     is_channel_blind: ClassVar[bool] = True

@@ -1,9 +1,8 @@
-"""Choose all devices that are heard well enough, uniformly so many at most.
+"""Devices whose estimated SNR is above a threshold, uniformly chosen if they are too many.
 
-Devices below the threshold stay out of the round, before they have trained; of the others
-devices.participants, if it is given, take part at most. Under Rayleigh fading of mean SNR s a
-device takes part with probability exp(-threshold / s). In a round in which no device reaches it
-nothing is learned.
+Devices below the threshold do not train in the round. Of the others `devices.participants`, if it
+is given, take part at most. Under Rayleigh fading of mean SNR s a device takes part with
+probability exp(-threshold / s). A round without a device above the threshold changes nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +25,13 @@ from otafl.selection.base import (
 
 
 class Threshold(Selection):
+    """Selection of devices above an SNR threshold.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `selection: threshold`.
+    """
+
     is_narrowing: ClassVar[bool] = True
     uses_sounding: ClassVar[bool] = True
 
@@ -42,9 +48,9 @@ class Threshold(Selection):
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
     ) -> Devices:
         snr = self.setup.estimate_snr(state, round)
-        heard = available & (snr >= self._least).cpu().numpy()
+        candidates = available & (snr >= self._least).cpu().numpy()
         if np.min(wanted) >= available.shape[1]:
-            return heard
+            return candidates
         return select_lowest(
-            draw_random_key(self.setup.streams, round, available.shape[1]), heard, wanted
+            draw_random_key(self.setup.streams, round, available.shape[1]), candidates, wanted
         )[0]

@@ -1,4 +1,4 @@
-"""Choose uniformly, without replacement: partial participation.
+"""Uniform selection without replacement (partial participation).
 
 References
 ----------
@@ -17,6 +17,13 @@ from otafl.selection.base import Devices, NumWanted, Selection, draw_random_key,
 
 
 class Uniform(Selection):
+    """Uniform selection of participants.
+
+    Examples
+    --------
+    `scenarios/studies/analog_vs_digital.yaml` uses it.
+    """
+
     is_channel_blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):

@@ -1,8 +1,8 @@
-"""Let all available devices train, and those with the largest updates send them.
+"""Participants with the largest updates as transmitters, after all available devices have trained.
 
-All report the norm of what they would send, a real number each and so a symbol of side information,
-and those with the largest send it. The update of a device that is not chosen is dropped, before its
-codec has seen it; one that is chosen and misses the slot is late like any other.
+All devices report the norm of their update, a real number each and so a symbol of side information.
+Those with the largest norms send it. The update of another device is dropped before its codec. A
+chosen device that misses the slot is late like any other.
 
 References
 ----------
@@ -24,6 +24,13 @@ from otafl.selection.base import Devices, NumWanted, Selection
 
 
 class UpdateNorm(Selection):
+    """Selection of the transmitters with the largest norms of the update.
+
+    Examples
+    --------
+    `docs/privacy.md` has a scenario with `selection: update_norm`.
+    """
+
     is_channel_blind: ClassVar[bool] = True
 
     class Settings(Selection.Settings):
@@ -31,20 +38,21 @@ class UpdateNorm(Selection):
 
         @property
         def assumes_increments(self) -> str:
-            return "chooses the devices that changed most, by the norm of what they would send"
+            """The reason why devices must send increments."""
+            return "chooses the devices with the largest updates, by the norm of their payload"
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             devices, key = scenario.devices, "devices.selection"
-            wrong = f"does not go with {key}: 'update_norm', which"
+            wrong = f"cannot be combined with {key}: 'update_norm', which"
             if devices.senders is not None:
-                text = f"{wrong} chooses who sends itself; leave it out"
+                text = f"{wrong} chooses the transmitters itself; leave it out"
                 yield make_problem(text, "devices.senders", key)
-            wrong += " drops what is not sent in its own round;"
+            wrong += " drops updates that are not sent in their own round;"
             if devices.protocol.goes_on:
-                text = f"'{devices.protocol.name}' {wrong} protocol: rounds would do"
+                text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
                 yield make_problem(text, "devices.protocol", key)
             if devices.late == "next":
-                yield make_problem(f"'next' {wrong} late: drop would do", "devices.late", key)
+                yield make_problem(f"'next' {wrong} use late: drop", "devices.late", key)
 
     def select_devices(
         self, available: Devices, wanted: NumWanted, round: int, state: ChannelState
@@ -66,7 +74,20 @@ class UpdateNorm(Selection):
 
 
 def compute_squared_norms(payload: Payload, cohort: Cohort) -> Tensor:
-    """Return the squared norm [N] of what each row sends over the uplink."""
+    """Compute the squared norms of the updates, without coordinates that a row does not know.
+
+    Parameters
+    ----------
+    payload : tuple of Group
+        Updates of all rows. Groups on the ideal route do not count.
+    cohort : Cohort
+        Participants, N rows.
+
+    Returns
+    -------
+    Tensor [N]
+        Squared norms.
+    """
     total = torch.zeros_like(cohort.weight)
     for group in payload:
         if group.route == "ideal":

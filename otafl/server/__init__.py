@@ -1,1 +1,1 @@
-"""Choose what the server makes of the averaged increment."""
+"""Server optimisers: steps of the server along the averaged increment."""

@@ -1,8 +1,4 @@
-"""Scale the averaged increments as Adagrad does (FedAdagrad).
-
-v = v + Delta^2.
-The model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta; v starts at
-tau^2.
+"""Adaptive server step with Adagrad's mean square (FedAdagrad).
 
 References
 ----------
@@ -21,7 +17,21 @@ from otafl.server.base import BETA1, RATE, TAU, ServerOptimiser
 
 
 class Adagrad(ServerOptimiser):
-    """Keep m and v, [S, P]."""
+    r"""FedAdagrad, with state m and v, [S, P].
+
+    Notes
+    -----
+    In the step m = beta_1 m + (1 - beta_1) Delta, w = w + eta m / (sqrt(v) + tau) the mean square
+    is
+
+    .. math::
+
+        v \leftarrow v + \Delta^2.
+
+    Examples
+    --------
+    `docs/interference.md` has a scenario with `server: adagrad`.
+    """
 
     name: Literal["adagrad"] = "adagrad"
     learning_rate: float = declare_stackable(0.01, gt=0, description=RATE)

@@ -1,8 +1,4 @@
-"""Scale the averaged increments as Adam does (FedAdam).
-
-v = beta_2 v + (1 - beta_2) Delta^2.
-The model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta; v starts at
-tau^2.
+"""Adaptive server step with Adam's mean square (FedAdam).
 
 References
 ----------
@@ -21,7 +17,21 @@ from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 
 
 class Adam(ServerOptimiser):
-    """Keep m and v, [S, P]."""
+    r"""FedAdam, with state m and v, [S, P].
+
+    Notes
+    -----
+    In the step m = beta_1 m + (1 - beta_1) Delta, w = w + eta m / (sqrt(v) + tau) the mean square
+    is
+
+    .. math::
+
+        v \leftarrow \beta_2 v + (1 - \beta_2) \Delta^2.
+
+    Examples
+    --------
+    `docs/interference.md` has a scenario with `server: adam`.
+    """
 
     name: Literal["adam"] = "adam"
     learning_rate: float = declare_stackable(0.01, gt=0, description=RATE)

@@ -1,4 +1,4 @@
-"""Take the method's own server step."""
+"""Server step of the method itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from otafl.server.base import ServerOptimiser
 
 
 class Average(ServerOptimiser):
-    """Leave the step as it is; no memory."""
+    """The method's own server step, without state.
+
+    Examples
+    --------
+    `server: average`, the default of every scenario.
+    """
 
     name: Literal["average"] = "average"
 

@@ -1,11 +1,7 @@
-"""Define the contract of a server optimiser.
+"""Contract of a server optimiser.
 
-Delta = new - old model is the step that the method's own server would take, its
-`server_learning_rate` included. An optimiser is for methods alone whose server block "model" [S, P]
-moves by averaged increments; other blocks are the method's own affair.
-
-The step is by default the adaptive one, which leaves an optimiser the mean square v to say: the
-model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta.
+A server optimiser replaces the step of methods whose server tensor "model" [S, P] moves by averaged
+increments. Other tensors stay with the method.
 
 References
 ----------
@@ -22,26 +18,41 @@ from otafl.core.renamed import Renamed
 from otafl.core.settings import Settings
 
 RATE = "step size of the server, eta"
-BETA1 = "share of the last direction that is kept, beta_1"
-BETA2 = "share of the last mean square that is kept, beta_2"
+BETA1 = "share of the last direction in the next one, beta_1"
+BETA2 = "share of the last mean square in the next one, beta_2"
 TAU = "adaptivity tau, added to the root of the mean square"
 
 
 class ServerOptimiser(Renamed, Settings):
-    """Change the step of a method's server. An optimiser is its settings, the section `server` of a
-    scenario."""
+    r"""Optimiser of a method's server step; it is also its settings, the section `server`.
+
+    Notes
+    -----
+    Delta is the step new - old of the method's own server, with its `server_learning_rate`. The
+    default is the adaptive step of Algorithm 2, in which an optimiser defines the mean square v:
+
+    .. math::
+
+        m \leftarrow \beta_1 m + (1 - \beta_1) \Delta, \quad w \leftarrow w + \eta \frac{m}{\sqrt{v}
+        + \tau}
+
+    m starts at 0, and v at tau^2.
+    """
 
     def init(self, server: Tensors, hyper: Hyper) -> Tensors:
-        """Return the optimiser's memory at the server's start: m = 0 and v = tau^2, both [S, P].
+        """Return the optimiser's state at the start.
 
         Parameters
         ----------
-        server : the method's blocks, [S, *shape].
-        hyper : the optimiser's stackable fields, [S].
+        server : dict of str to Tensor [S, *shape]
+            State of the method's server.
+        hyper : mapping of str to Tensor [S]
+            Stackable settings of the optimiser.
 
         Returns
         -------
-        name -> [S, *shape]
+        dict of str to Tensor [S, *shape]
+            By default m = 0 and v = tau^2, [S, P] each.
         """
         v = (hyper["tau"][:, None] ** 2).expand_as(server[MODEL])
         return {"m": torch.zeros_like(server[MODEL]), "v": v.clone()}
@@ -49,13 +60,23 @@ class ServerOptimiser(Renamed, Settings):
     def step(
         self, old: Tensors, new: Tensors, memory: Tensors, hyper: Hyper
     ) -> tuple[Tensors, Tensors]:
-        """Return the server's blocks and the memory after the step.
+        """Return the server's state and the optimiser's state after a step.
 
         Parameters
         ----------
-        old, new : the server's blocks before and after the method's own step.
-        memory : as `init` or the last step returned it.
-        hyper : as of `init`.
+        old, new : dict of str to Tensor [S, *shape]
+            State of the server before and after the method's own step.
+        memory : dict of str to Tensor [S, *shape]
+            State of the optimiser.
+        hyper : mapping of str to Tensor [S]
+            Stackable settings of the optimiser.
+
+        Returns
+        -------
+        server : dict of str to Tensor [S, *shape]
+            New state of the server.
+        memory : dict of str to Tensor [S, *shape]
+            New state of the optimiser.
         """
         hyper = {name: value[:, None] for name, value in hyper.items()}
         delta = new[MODEL] - old[MODEL]
@@ -65,12 +86,20 @@ class ServerOptimiser(Renamed, Settings):
         return new | {MODEL: moved}, {"m": m, "v": v}
 
     def update_mean_square(self, v: Tensor, square: Tensor, hyper: Hyper) -> Tensor:
-        """Return the new mean square of increments, [S, P].
+        """Return the new mean square of increments.
 
         Parameters
         ----------
-        v : the last one.
-        square : Delta^2.
-        hyper : as of `init`, [S, 1].
+        v : Tensor [S, P]
+            Last mean square.
+        square : Tensor [S, P]
+            Delta^2.
+        hyper : mapping of str to Tensor [S, 1]
+            Stackable settings of the optimiser.
+
+        Returns
+        -------
+        Tensor [S, P]
+            New mean square.
         """
         raise NotImplementedError

@@ -1,7 +1,8 @@
-"""Take a server optimiser of the user's own, a class that the scenario names `module:Class`.
+"""Adapter for a user-defined server optimiser, a class that the scenario names `module:Class`.
 
 It derives from `otafl.server.base.ServerOptimiser` or from an optimiser of this package, and is its
-settings: its fields are the section's keys. Blocks keep their shapes, or there is a UserError.
+settings: its fields are the keys of the section. A UserError names tensors that change their
+shapes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from otafl.user_code.returned import check_blocks, check_parts, check_tensors
 
 
 class CustomServer(CustomClass):
-    """The section names an optimiser of the user's, which is checked in every round."""
+    """Section of a user-defined server optimiser, whose results are checked in every round."""
 
     table: ClassVar = "server"
     base_class: ClassVar = ServerOptimiser

@@ -1,6 +1,4 @@
-"""Add momentum to the averaged increments (FedAvgM).
-
-m = beta_1 m + Delta, and the model moves by eta m.
+"""Server step with momentum (FedAvgM).
 
 References
 ----------
@@ -20,7 +18,18 @@ from otafl.server.base import BETA1, RATE, ServerOptimiser
 
 
 class Momentum(ServerOptimiser):
-    """Keep m [S, P]."""
+    r"""Server momentum, with state m [S, P].
+
+    Notes
+    -----
+    .. math::
+
+        m \leftarrow \beta_1 m + \Delta, \quad w \leftarrow w + \eta m
+
+    Examples
+    --------
+    `docs/personalised.md` has a scenario with `server: momentum`.
+    """
 
     name: Literal["momentum"] = "momentum"
     learning_rate: float = declare_stackable(1.0, gt=0, description=RATE)

@@ -1,8 +1,4 @@
-"""Scale the averaged increments as Yogi does (FedYogi).
-
-v = v - (1 - beta_2) Delta^2 sign(v - Delta^2).
-The model moves by eta m / (sqrt(v) + tau) with m = beta_1 m + (1 - beta_1) Delta; v starts at
-tau^2.
+"""Adaptive server step with Yogi's mean square (FedYogi).
 
 References
 ----------
@@ -22,7 +18,21 @@ from otafl.server.base import BETA1, BETA2, RATE, TAU, ServerOptimiser
 
 
 class Yogi(ServerOptimiser):
-    """Keep m and v, [S, P]."""
+    r"""FedYogi, with state m and v, [S, P].
+
+    Notes
+    -----
+    In the step m = beta_1 m + (1 - beta_1) Delta, w = w + eta m / (sqrt(v) + tau) the mean square
+    is
+
+    .. math::
+
+        v \leftarrow v - (1 - \beta_2) \Delta^2 \, \mathrm{sign}(v - \Delta^2).
+
+    Examples
+    --------
+    `docs/methods.md` has a scenario with `server: yogi`.
+    """
 
     name: Literal["yogi"] = "yogi"
     learning_rate: float = declare_stackable(0.01, gt=0, description=RATE)

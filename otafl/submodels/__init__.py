@@ -1,4 +1,4 @@
-"""Say which model size each device trains; each file is an assignment of levels."""
+"""Assignments of capacity levels: which submodel each device trains."""
 
 from __future__ import annotations
 
@@ -17,16 +17,33 @@ def build(
     load: Workload,
     setup: SelectionSetup,
 ) -> SubmodelAssignment | None:
-    """Say who trains which model size; None for a method of one size.
+    """Make the assignment of a stack; None for a method of one model size.
 
     Parameters
     ----------
-    section : `devices.levels`, alike in all trials.
-    sizes : the method's levels, the largest first.
-    hardware : [S, K].
-    load : of the local work of all devices, [S, K].
-    setup : what is known of the devices' channels.
+    section : Settings
+        Section `devices.capacity_levels`, the same in all trials.
+    sizes : tuple of Submodel
+        Submodels of the method, from the largest.
+    hardware : Hardware [S, K]
+        Speed and memory of the devices.
+    load : Workload [S, K]
+        Local work of all devices.
+    setup : SelectionSetup
+        Knowledge of the devices' channels.
+
+    Returns
+    -------
+    SubmodelAssignment, or None
+        The assignment.
+
+    Raises
+    ------
+    UserError
+        If a device cannot have any of the levels.
     """
     if not sizes:
         return None
-    return registry.make_component("levels", section, SubmodelSetup(sizes, hardware, load, setup))
+    return registry.make_component(
+        "capacity_levels", section, SubmodelSetup(sizes, hardware, load, setup)
+    )

@@ -1,6 +1,6 @@
-"""Define the contract of levels: which of a method's model sizes each device trains in a round.
+"""Contract of an assignment of capacity levels, the submodel of each device in a round.
 
-Its level is the place of the size, 0 the largest.
+A level is the position of the submodel in the list from the largest, 0.
 """
 
 from __future__ import annotations
@@ -25,23 +25,35 @@ from otafl.selection.base import SelectionSetup
 
 DRAWS = declare_purpose("levels", __name__)
 
-SECTION = "devices.levels"
+SECTION = "devices.capacity_levels"
 
 Weights = tuple[Annotated[float, Field(ge=0)], ...] | None
+"""Weights of shares, or None for equal shares."""
 
 Shares = Annotated[
     Weights,
     Field(
-        description="share of the devices on each level, the largest model first, as weights; all "
-        "levels alike if not given"
+        description="share of the devices on each level, from the largest model, as weights; equal "
+        "shares if not given"
     ),
 ]
 
 
 @dataclass(frozen=True)
 class SubmodelSetup:
-    """Hold what every assignment is built from. submodels: the method's levels. hardware: [S, K].
-    load: of the devices' local work in a round, [S, K]. link: as selections have it."""
+    """Arguments of every assignment.
+
+    Parameters
+    ----------
+    submodels : tuple of Submodel
+        Submodels of the method, from the largest.
+    hardware : Hardware [S, K]
+        Speed and memory of the devices.
+    load : Workload [S, K]
+        Local work of the devices in a round.
+    link : SelectionSetup
+        Knowledge of the devices' channels.
+    """
 
     submodels: tuple[Submodel, ...]
     hardware: Hardware
@@ -50,26 +62,28 @@ class SubmodelSetup:
 
 
 class SubmodelAssignment:
-    """Assign levels. An assignment says `get_fixed_levels` or `assign_levels`.
+    """Assignment of capacity levels; it overrides `get_fixed_levels` or `assign_levels`.
 
     Parameters
     ----------
-    settings : the assignment's, of its class `Settings`.
-    setup : what every assignment is built from.
+    settings : Settings
+        Settings of the assignment, of its class `Settings`.
+    setup : SubmodelSetup
+        Submodels, hardware, workload and channels.
 
     Raises
     ------
     UserError
-        Where a device cannot have any of the levels.
+        If a device cannot have any of the levels.
     """
 
     class Settings(settings.Settings):
-        """Describe the section `devices.levels` of a scenario."""
+        """Settings of the section `devices.capacity_levels` of a scenario."""
 
         example: ClassVar = {"algorithm.name": "heterofl"}
 
         def count_values(self, levels: int) -> dict[str, int]:
-            """Return how many values each key that lists some must have, for so many levels."""
+            """Return the number of values of each key with a list, for a number of levels."""
             return {"shares": levels}
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -77,9 +91,9 @@ class SubmodelAssignment:
             try:
                 sizes = getattr(algorithm.values, "levels", None)
             except (UserError, ValidationError):
-                return  # which the method's own section tells
+                return  # the section of the method reports it
             if sizes is None:
-                if self != Choice("levels").make_default():
+                if self != Choice("capacity_levels").make_default():
                     yield _describe_single_size(algorithm.name)
                 return
             for key, count in self.count_values(len(sizes)).items():
@@ -88,12 +102,12 @@ class SubmodelAssignment:
                     continue
                 if len(values) != count:
                     text = (
-                        f"got {len(values)} values, and there {'is' if count == 1 else 'are'} "
-                        f"{count} to give; algorithm '{algorithm.name}' has {len(sizes)} levels"
+                        f"got {len(values)} values; expected {count} (algorithm "
+                        f"'{algorithm.name}' has {len(sizes)} levels)"
                     )
                     yield make_problem(text, f"{SECTION}.{key}", "algorithm.levels")
                 elif key == "shares" and sum(values) <= 0:
-                    text = "all are 0; at least one above 0 would do"
+                    text = "all are 0; expected at least one above 0"
                     yield make_problem(text, f"{SECTION}.{key}")
 
     def __init__(self, settings: Any, setup: SubmodelSetup) -> None:
@@ -104,39 +118,82 @@ class SubmodelAssignment:
             self._table = torch.from_numpy(rows).to(setup.link.streams.device)
 
     def get_fixed_levels(self) -> np.ndarray | None:
-        """Return the level of each device, [K] or [S, K] int64, where it is one for the whole
-        run."""
+        """Return the level of each device for the whole run, int64 [K] or [S, K].
+
+        None if levels vary from round to round.
+        """
         return None
 
     def assign_levels(self, cohort: Cohort, round: int, state: ChannelState) -> Tensor:
-        """Return the level of each row in a round with this channel, [N] int64: by default the
-        lasting one."""
+        """Return the level of each row in a round.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            Participants, N rows.
+        round : int
+            Index of the round.
+        state : ChannelState
+            Channel of the round.
+
+        Returns
+        -------
+        Tensor, int64 [N]
+            Levels, by default those of `get_fixed_levels`.
+        """
         return self._table[cohort.flat_index]
 
 
 def compute_share_bounds(shares: Weights, count: int) -> np.ndarray:
-    """Return where one of `count` shares of (0, 1) ends and the next begins, [count - 1]; None for
-    equal ones."""
+    """Compute the inner bounds of shares of the interval (0, 1).
+
+    Parameters
+    ----------
+    shares : tuple of float, or None
+        Weights of the shares; equal shares for None.
+    count : int
+        Number of shares.
+
+    Returns
+    -------
+    ndarray [count - 1]
+        Bounds in ascending order.
+    """
     weights = np.ones(count) if shares is None else np.asarray(shares, float)
     return np.cumsum(weights / weights.sum())[:-1]
 
 
 def assign_by_rank(place: np.ndarray, shares: Weights, count: int) -> np.ndarray:
-    """Return which of the shares the device at each place [..., K] of K belongs to."""
+    """Assign devices to shares by their position in an order.
+
+    Parameters
+    ----------
+    place : ndarray [..., K]
+        Position of each of K devices.
+    shares : tuple of float, or None
+        Weights of the shares; equal shares for None.
+    count : int
+        Number of shares.
+
+    Returns
+    -------
+    ndarray, int64 [..., K]
+        Share of each device.
+    """
     return np.searchsorted(
         compute_share_bounds(shares, count), (place + 0.5) / place.shape[-1], side="right"
     )
 
 
 def _describe_single_size(algorithm: str) -> Problem:
-    """Say that a method has models of one size, and which have several."""
-    would_do = [
+    """Describe that a method has models of one size, and list methods with several."""
+    fitting = [
         name
         for name in registry.list_names("algorithm")
         if "levels" in registry.load_settings_class("algorithm", name).model_fields
     ]
     text = (
-        f"algorithm '{algorithm}' has models of one size; leave it out, or use one of the "
-        f"algorithms {', '.join(would_do)}"
+        f"algorithm '{algorithm}' has models of one size; leave the section out, or use one of the "
+        f"algorithms {', '.join(fitting)}"
     )
     return make_problem(text, SECTION, "algorithm")

@@ -1,4 +1,4 @@
-"""Give the largest models to the participants that are best heard in a round, or well enough."""
+"""Largest models for the participants with the best channels, or with a sufficient SNR."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from otafl.submodels.base import SubmodelAssignment, SubmodelSetup, Weights, com
 
 
 class ChannelLevels(SubmodelAssignment):
+    """Capacity levels by the channel of a round.
+
+    Examples
+    --------
+    `docs/heterogeneous.md` has a scenario with `capacity_levels: channel`.
+    """
+
     class Settings(SubmodelAssignment.Settings):
         name: Literal["channel"] = "channel"
         shares: Weights = None
-        """share of a round's participants on each level, as weights"""
+        """share of a round's participants on each level, as weights; equal shares if not given"""
         min_snr_db: tuple[Decibels, ...] | None = None
-        """instead of shares: least estimated SNR at full power of each level but the smallest, in
-        dB, the largest model first"""
+        """least estimated SNR at full power in dB of each level except the smallest, from the
+        largest model, instead of shares; not used if not given"""
 
         def count_values(self, levels: int) -> dict[str, int]:
             return {"shares": levels, "min_snr_db": levels - 1}
@@ -37,7 +44,7 @@ class ChannelLevels(SubmodelAssignment):
         if self._least is not None:
             return (snr[:, None] < self._least.to(snr)).sum(1)
         order = (-snr).argsort(stable=True)
-        order = order[cohort.trial[order].argsort(stable=True)]  # by trial, the best heard first
+        order = order[cohort.trial[order].argsort(stable=True)]  # by trial, the largest SNR first
         rows = cohort.rows_per_trial
         first = rows.cumsum(0) - rows
         place = torch.empty_like(snr)

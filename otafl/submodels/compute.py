@@ -1,4 +1,4 @@
-"""Give the largest models to the devices that compute fastest."""
+"""Largest models for the devices that compute fastest."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from otafl.submodels.base import Shares, SubmodelAssignment, assign_by_rank
 
 
 class ComputeLevels(SubmodelAssignment):
+    """Capacity levels by the speed of the processor.
+
+    Examples
+    --------
+    `docs/heterogeneous.md` has a scenario with `capacity_levels: compute`.
+    """
+
     class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
             **SubmodelAssignment.Settings.example,

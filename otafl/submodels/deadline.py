@@ -1,7 +1,7 @@
-"""Give each device the largest model that it can train and send in time.
+"""Largest model that a device can train and send within a deadline.
 
-It sends 32 bits a parameter at its estimated rate in the round, the band shared in turns with the
-others that take part; it trains the smallest model where none is quick enough.
+A device sends 32 bits a parameter at its estimated rate in the round, and participants share the
+band in turns. It trains the smallest model if no model is fast enough.
 """
 
 from __future__ import annotations
@@ -22,6 +22,24 @@ WORD = 32.0
 
 
 class DeadlineLevels(SubmodelAssignment):
+    """Capacity levels by a deadline.
+
+    Notes
+    -----
+    Level l with P_l parameters and C_l operations takes, on a device of f operations a second, with
+    the rate r of its share of the band,
+
+    .. math::
+
+        C_l / f + 32 P_l / r
+
+    seconds. The device trains the first level that takes at most the deadline.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `capacity_levels: deadline`.
+    """
+
     class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
             **SubmodelAssignment.Settings.example,
@@ -30,7 +48,7 @@ class DeadlineLevels(SubmodelAssignment):
 
         name: Literal["deadline"] = "deadline"
         seconds: float = Field(gt=0)
-        """for local work and upload together"""
+        """seconds for local work and upload together"""
 
     def __init__(self, settings: Settings, setup: SubmodelSetup) -> None:
         super().__init__(settings, setup)

@@ -1,4 +1,4 @@
-"""Draw a level for every device anew in every round (FedHM's dynamic heterogeneity).
+"""A random level of every device in every round (FedHM's dynamic heterogeneity).
 
 The shares are the probabilities of the levels.
 """
@@ -21,6 +21,13 @@ from otafl.submodels.base import (
 
 
 class DynamicLevels(SubmodelAssignment):
+    """Random capacity levels.
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table2.yaml` uses it.
+    """
+
     class Settings(SubmodelAssignment.Settings):
         name: Literal["dynamic"] = "dynamic"
         shares: Shares = None

@@ -1,4 +1,4 @@
-"""Keep every device on one level for the whole run (FedHM's fixed heterogeneity)."""
+"""One level of every device for the whole run (FedHM's fixed heterogeneity)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from otafl.submodels.base import DRAWS, Shares, SubmodelAssignment, assign_by_ra
 
 
 class FixedLevels(SubmodelAssignment):
+    """Fixed capacity levels.
+
+    Examples
+    --------
+    `scenarios/papers/fedhm_table3.yaml` uses it.
+    """
+
     class Settings(SubmodelAssignment.Settings):
         name: Literal["fixed"] = "fixed"
         shares: Shares = None
         assignment: Literal["blocks", "random"] = "blocks"
-        """who: the first devices have the largest models, or drawn once a trial"""
+        """order of the devices: blocks, the first devices have the largest models; random, drawn
+        once a trial"""
 
     def get_fixed_levels(self) -> np.ndarray:
         devices = self.setup.hardware.flops_per_s.shape[1]

@@ -1,7 +1,7 @@
-"""Give each device the largest model whose training fits into its memory.
+"""Largest model whose training fits into the memory of a device.
 
-Training takes parameters, gradients and momentum, and what a minibatch leaves behind for the
-backward pass.
+Training takes parameters, gradients, momentum, and the activations of a minibatch for the backward
+pass.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ from otafl.core.errors import UserError
 from otafl.submodels.base import SECTION, SubmodelAssignment, Weights, assign_by_rank
 
 COPIES = 3
-"""Training keeps so many copies of the parameters: themselves, gradients, momentum."""
+"""Copies of the parameters in training: themselves, gradients, momentum."""
 
 
 class MemoryLevels(SubmodelAssignment):
-    """Raises UserError where a device or a class of them cannot hold the smallest model."""
+    """Capacity levels by memory.
+
+    Raises
+    ------
+    UserError
+        If a device or a class of devices cannot hold the smallest model.
+
+    Examples
+    --------
+    `docs/devices.md` has a scenario with `capacity_levels: memory`.
+    """
 
     class Settings(SubmodelAssignment.Settings):
         example: ClassVar = {
@@ -33,13 +43,13 @@ class MemoryLevels(SubmodelAssignment):
         memory_mb: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, min_length=1)
         """memory of each class of devices in MiB; that of devices.compute if not given"""
         shares: Weights = None
-        """share of the devices in each class, as weights; all alike if not given"""
+        """share of the devices in each class, as weights; equal shares if not given"""
 
         def find_conflicts(self) -> Iterator[str]:
             if self.shares is not None and self.memory_mb is None:
                 yield (
-                    "shares: are those of the classes of memory_mb, which is not given; leave them "
-                    "out, or give memory_mb"
+                    "shares are those of the classes in memory_mb, which is not given; leave "
+                    "shares out, or give memory_mb"
                 )
 
         def count_values(self, levels: int) -> dict[str, int]:
@@ -65,7 +75,7 @@ class MemoryLevels(SubmodelAssignment):
             memory = classes[assign_by_rank(place, self.settings.shares, len(classes))]
         if least < need[-1]:
             raise UserError(
-                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; more "
-                "memory, a smaller level or a smaller batch would do"
+                f"{what} {least:g}, but training the smallest model takes {need[-1]:.3g} MiB; use "
+                "more memory, a smaller level or a smaller batch"
             )
         return np.asarray((need <= memory[..., None]).argmax(-1))

@@ -43,7 +43,7 @@ from otafl.scenario import (
     expand,
     is_same,
 )
-from otafl.scenario.yaml_source import parse
+from otafl.scenario.identity import read_stored
 from otafl.sweeping import locks
 from otafl.sweeping.folder import EARLIER, GROWING, Folder
 from otafl.sweeping.plan_file import MAX_BYTES, format_plan, read_plan
@@ -164,7 +164,7 @@ def find_growth(stored: Mapping[str, Any], scenario: Scenario) -> Growth | None:
 
     Nothing that the file names is imported.
     """
-    tree = parse(str(stored["scenario"])).data
+    tree = read_stored(str(stored["scenario"]))
     sweep, trials = tree.get("sweep", {}), tree.get("trials", 1)
     if list(sweep) != list(scenario.sweep) or not 0 < trials <= scenario.trials:
         return None

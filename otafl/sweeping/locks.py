@@ -74,9 +74,9 @@ def hold_folder(folder: Path, what: str) -> Iterator[None]:
 def _describe_holder(holder: Path) -> str:
     """Name the program that a folder's lock was taken by, and when, as far as it is known."""
     try:
-        who, since = json.loads(read_text(holder, MIB)), holder.stat().st_mtime
+        owner, since = json.loads(read_text(holder, MIB)), holder.stat().st_mtime
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
-        return f" (process {who['pid']} on {who['host']}, since {when})"
+        return f" (process {owner['pid']} on {owner['host']}, since {when})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

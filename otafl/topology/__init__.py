@@ -1,9 +1,8 @@
-"""Say how many servers there are, who hears whose devices, and what servers tell each other.
+"""Topologies: the servers of a trial, their devices, and what servers exchange.
 
-A server is a row: a stack of S trials with C servers each is computed as S C rows, trial by trial,
-each with K devices, a model, a clock and random streams of its own. What is new are the few places
-where rows of one trial meet: in the air (`transport.neighbours`), at the clock, and in what servers
-exchange after a round.
+A server is a row: a stack of S trials with C servers each is computed as S C rows, trial by trial.
+Each row has K devices, a model, a clock and random streams. The rows of a trial interact in three
+ways: by inter-cell interference, at the clock, and in the exchange of the servers after a round.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ __all__ = ["Rows", "build"]
 
 
 def build(rows: Rows) -> Topology:
-    """Make the topology of a stack's rows."""
+    """Build the topology of a stack's rows."""
     sections = [row.topology for row in rows.scenarios]
     hyper = build_hyper(sections, rows.streams)
     made: Topology = registry.make_component("topology", sections[0], rows, hyper)

@@ -1,5 +1,4 @@
-"""Define a topology: how many servers there are, whose devices reach them, and what they tell each
-other."""
+"""Contract of a topology: the number of servers, their devices, and what servers exchange."""
 
 from __future__ import annotations
 
@@ -25,10 +24,16 @@ PartitionScope = Literal["each", "all"]
 
 @dataclass(frozen=True)
 class Exchange:
-    """Hold what servers have after they told each other of their models.
+    """State of the servers after they have exchanged their models.
 
-    server: blocks [S C, *shape]. seconds: [S C] that this took each after the slot. report: of the
-    slot, where it was in this that they told each other.
+    Parameters
+    ----------
+    server : Tensors, [S C, *shape]
+        State of each server.
+    seconds : ndarray, float64 [S C]
+        Duration of the exchange after the slot.
+    report : LinkReport, optional
+        Report of the exchange, if it takes place over the uplink.
     """
 
     server: Tensors
@@ -37,32 +42,35 @@ class Exchange:
 
 
 class Topology(Stateful, ABC):
-    """Say where the rows of a trial meet.
+    """Interaction between the rows of a trial.
 
     Parameters
     ----------
-    settings : the topology's, of its class `Settings`; trials differ in stackable fields alone.
-    rows : the S C rows of the stack.
-    hyper : the stackable fields that are given, [S C] each.
+    settings : Topology.Settings
+        Settings of the component; trials differ only in stackable fields.
+    rows : Rows
+        The S C rows of the stack.
+    hyper : Hyper
+        Stackable fields that are given, [S C] each.
     """
 
     together: bool = False
-    """The slots of a trial's servers open at the same instant, that of the last."""
+    """Whether the slots of a trial's servers open together, when the last one is ready."""
 
     class Settings(settings.Settings):
-        """Hold the section `topology` of a scenario."""
+        """Section `topology` of a scenario."""
 
         def count(self, scenario: Any) -> int:
-            """Return the servers of a trial, C."""
+            """Return the number of servers of a trial, C."""
             return 1
 
         @property
         def partition_scope(self) -> PartitionScope:
-            """Return to whom the data set is dealt out: to each server's devices, or to all."""
+            """Scope of a partition: the devices of each server, or all devices of a trial."""
             return "each"
 
         def make_server_scenario(self, scenario: Any) -> Any:
-            """Return the scenario with the part of the band that one server has."""
+            """Return the scenario of one server, with its part of the band."""
             return scenario
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
@@ -70,44 +78,73 @@ class Topology(Stateful, ABC):
 
     @property
     def first_devices(self) -> list[int]:
-        """Return the number [S C] of each row's first device, where devices differ by number."""
+        """Number [S C] of each row's first device, if hardware depends on the number."""
         return [0] * len(self.rows.scenarios)
 
     @property
     def init_streams(self) -> Streams:
-        """Return the streams [S C] that models start from."""
+        """Streams [S C] of the initial models."""
         return self.rows.streams
 
     def get_uplink_channel(self, channel: Channel) -> Channel:
-        """Return the channel by which servers are reached: by default the scenario's."""
+        """Return the channel between devices and servers; by default that of the scenario."""
         return channel
 
     def build_intercell(self, channel: Channel) -> InterCellInterference | None:
-        """Return what servers hear of each other's devices; None where they hear nothing.
+        """Build the inter-cell interference between the servers.
 
-        channel: of each server's own devices.
+        Parameters
+        ----------
+        channel : Channel
+            Channel between each server and its own devices.
+
+        Returns
+        -------
+        InterCellInterference, optional
+            The interference; None without any.
         """
         return None
 
     def get_positions(self, channel: Channel, round: int) -> Positions | None:
-        """Return where the devices and servers of the first trial are; None where nobody knows.
+        """Return the positions of the first trial's devices and servers, None if there are none.
 
-        channel: by which servers are reached.
+        Parameters
+        ----------
+        channel : Channel
+            Channel between devices and servers.
+        round : int
+            Number of the round.
+
+        Returns
+        -------
+        Positions, optional
+            Positions in metres.
         """
         return channel.get_positions(round)
 
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange | None:
-        """Let servers tell each other of their models after a round; None where they do not.
+        """Exchange the models of servers after a round.
 
         Parameters
         ----------
-        server : blocks [S C, *shape].
-        share : [S C, K], how much each device counts, its training samples.
+        server : Tensors, [S C, *shape]
+            State of each server.
+        share : Tensor, [S C, K]
+            Number of training samples of each device, its weight.
+        round : int
+            Number of the round.
+        algorithm : Algorithm
+            Method, which exports and imports models.
+
+        Returns
+        -------
+        Exchange, optional
+            New state of the servers; None without an exchange.
         """
         return None
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
-        """Return further results so far, name of `otafl.results.variables` -> [S C]."""
+        """Compute further results so far, name of `otafl.results.variables` -> [S C]."""
         return {}

@@ -1,12 +1,11 @@
-"""Let one server hear its devices by access points that stand apart, and combine at the centre.
+"""Cell-free network: one server with distributed access points and central combining.
 
-There are no cells: each of L access points has the channel's antennas, and a device's large-scale
-gain to each of them is by their distance. The server knows what all of them receive, so the
-receiver combines L A antennas as those of one array, each with a noise of its own; points in one
-place are that array.
+Each of L access points has the channel's antennas, and a device's large-scale gain to each depends
+on their distance. The server knows the signals of all points. The receiver therefore combines L A
+antennas as those of one array, each with its own noise. Points at one place are that array.
 
-On channels of a cell (umi, uma, rma) each point has a line of sight, a path loss and rays of its
-own. On others the gain is (d^2 + height^2)^(-exponent / 2), over its mean in the trial.
+On channels of a cell (umi, uma, rma) each point has its own line of sight, path loss and rays. On
+other channels the gain is (d^2 + height^2)^(-exponent / 2), divided by its mean in the trial.
 
 References
 ----------
@@ -42,28 +41,30 @@ Place = tuple[float, float]
 
 
 class CellFree(Topology):
+    """Topology with one server and L access points."""
+
     class Settings(Topology.Settings):
         small: ClassVar[Mapping[str, Any]] = {"points": 2}
 
         name: Literal["cell_free"] = "cell_free"
         points: int = Field(16, ge=1, le=1000)
-        """access points, L; each has the channel's antennas"""
+        """number of access points L, each with the channel's antennas"""
         places_m: tuple[Place, ...] = ()
-        """where they stand, [x, y] in metres from the centre, a pair a point; if not given,
-        anywhere in the disc, drawn for each trial"""
+        """positions [x, y] of the access points in metres from the centre; if not given, uniform in
+        the disc, drawn for each trial"""
         radius_m: float | None = Field(None, gt=0)
-        """radius of the disc that devices are in, 100 if not given; on a channel with cells that is
-        cell_radius_m"""
+        """radius in metres of the disc that contains the devices, 100 if not given; on a channel
+        with cells it is cell_radius_m"""
         exponent: float = declare_stackable(3.67, ge=0)
-        """of the path loss, on channels that know of no places"""
+        """path-loss exponent, on channels without positions"""
         height_m: float = declare_stackable(10.0, gt=0)
-        """of the points above the devices, on such channels"""
+        """height in metres of the points above the devices, on such channels"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             if self.places_m and len(self.places_m) != self.points:
                 text = f"got {len(self.places_m)} places for topology.points {self.points}"
                 yield make_problem(
-                    f"{text}; one each would do", "topology.places_m", "topology.points"
+                    f"{text}; give one for each", "topology.places_m", "topology.points"
                 )
             channel = scenario.channel
             kind = registry.load_component("channel", channel.name)
@@ -74,19 +75,22 @@ class CellFree(Topology):
                 )
                 yield make_problem(text, "topology.radius_m", "channel")
             if getattr(channel, "ris", None) is not None:
-                text = "a surface is set for one place of the server's antennas; topology: star"
-                yield make_problem(f"{text} would do", "channel.ris", "topology")
+                text = "a surface needs all antennas of the server at one place"
+                yield make_problem(f"{text}; use topology: star", "channel.ris", "topology")
 
             if not kind.has_positions and getattr(channel, "antennas", None) is None:
                 text = (
-                    f"'{channel.name}' has antennas of its own at one place; rayleigh, tdl-a or "
-                    "umi would do"
+                    f"'{channel.name}' has its own antennas at one place; use rayleigh, tdl-a or "
+                    "umi"
                 )
                 yield make_problem(text, "channel", "topology")
 
         def make_server_scenario(self, scenario: Any) -> Any:
-            """Return the scenario whose channel has the antennas of all points, if these have no
-            places of their own in it."""
+            """Return the scenario whose channel has the antennas of all points.
+
+            On channels with positions, the points have antennas of their own, and the scenario is
+            unchanged.
+            """
             channel = scenario.channel
             if registry.load_component("channel", channel.name).has_positions:
                 return scenario
@@ -122,14 +126,20 @@ class CellFree(Topology):
 
 
 class AccessPoints(Channel):
-    """Give h [S, K, L A, B, F] of L access points, and as the large-scale gain the mean of theirs.
+    """Channel h [S, K, L A, B, F] to L access points, with their mean large-scale gain.
 
     Parameters
     ----------
-    own : the scenario's channel.
-    each : those to the points, or the one with all their antennas.
-    gain : [S, K, L] relative gains of that one; None where channels have gains of their own.
-    place, devices_at : metres, [S, L, 2] and [S, K, 2].
+    own : Channel
+        Channel of the scenario.
+    each : list of Channel
+        Channels to the points, or one with all their antennas.
+    gain : Tensor, [S, K, L], optional
+        Relative gains of that one channel; None if channels have their own gains.
+    place : Tensor, [S, L, 2]
+        Positions of the points in metres.
+    devices_at : Tensor, [S, K, 2], optional
+        Positions of the devices in metres.
     """
 
     def __init__(
@@ -154,6 +164,7 @@ class AccessPoints(Channel):
         return self._join_states([one.get_state_of_devices(round, devices) for one in self._each])
 
     def _join_states(self, states: list[ChannelState]) -> ChannelState:
+        """Join the channels to the points to one channel."""
         first = states[0]
         if self._gain is None:
             gain = torch.stack([one.gain for one in states], 2)
@@ -162,13 +173,13 @@ class AccessPoints(Channel):
         mean = gain.mean(2)
         root = (gain / mean[:, :, None]).sqrt()
 
-        def weighted(parts: list[Tensor]) -> Tensor:
+        def weight_antennas(parts: list[Tensor]) -> Tensor:
             h = torch.cat(parts, 2)
             each = root.repeat_interleave(h.shape[2] // root.shape[2], 2)
             return h * each[..., None, None]
 
-        def later(blocks: int) -> Tensor:
-            return weighted(
+        def draw_later_blocks(blocks: int) -> Tensor:
+            return weight_antennas(
                 [one.h if one.blocks_fn is None else one.blocks_fn(blocks) for one in states]
             )
 
@@ -180,13 +191,13 @@ class AccessPoints(Channel):
                 after = length - before - one.a.shape[4]
                 parts.append(torch.nn.functional.pad(one.a, (before, after)))
                 before += one.a.shape[4]
-            return Paths(weighted(parts), torch.cat([one.delay_s for one in each], 3))
+            return Paths(weight_antennas(parts), torch.cat([one.delay_s for one in each], 3))
 
         return ChannelState(
-            h=weighted([one.h for one in states]),
+            h=weight_antennas([one.h for one in states]),
             gain=mean,
             block_symbols=first.block_symbols,
-            blocks_fn=None if first.blocks_fn is None else later,
+            blocks_fn=None if first.blocks_fn is None else draw_later_blocks,
             paths_fn=None if first.paths_fn is None else paths,
         )
 
@@ -199,7 +210,7 @@ class AccessPoints(Channel):
 
 
 def _map_to_disc(uniform: Tensor, radius_m: float) -> Tensor:
-    """Return places [..., 2] uniform in a disc, float64, of uniform numbers [..., 2]."""
+    """Map uniform numbers [..., 2] to uniform positions [..., 2] in a disc, float64."""
     distance, turn = uniform.double().unbind(-1)
     distance, angle = radius_m * distance.sqrt(), 2.0 * math.pi * turn
     return torch.stack([distance * angle.cos(), distance * angle.sin()], -1)

@@ -1,16 +1,17 @@
-"""Let several servers, each with devices of its own, share a band.
+"""Several servers, each with its own devices, that share a band.
 
-Every server trains a model of its own over its cell. All send in the same slots, so that a server
-hears the devices of the others that have its part of the band: their actual signals, with channels
-of their own (`transport.neighbours`). With reuse r the band is cut in r parts, over which symbols
-last r times as long, and a device's power meets 1/r of the noise.
+Every server trains its own model over its cell. All slots coincide, so a server receives the
+devices of the other servers on its part of the band as inter-cell interference. These are the
+actual signals, over channels of their own (`otafl.uplink.intercell`). With reuse r the band is
+divided into r parts, over which symbols last r times as long, and a device's power meets 1/r of the
+noise.
 
-In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around, and links to
+In a cell of 3GPP (umi, uma, rma) servers lie on a hexagonal lattice that wraps around. Links to
 other servers have a path loss and line of sight by their own length. A server receives at least the
-first two tiers of co-channel cells, 18 in the plane. Where the torus has fewer, it shows some
-servers at several places (`Hexagons.images`). Each place has a drop, rays and fading of its own,
-as distinct cells would; the signals and powers are those of the one server's devices. On channels
-without places `cross_gain_db` says what arrives from each other server's devices, once.
+first two tiers of co-channel cells, which are 18 in the plane. A torus with fewer servers shows
+some at several places (`Hexagons.images`). Each place has its own drop, rays and fading, as
+distinct cells have, with the signals and powers of the one server's devices. On channels without
+positions, `cross_gain_db` is the gain of each other server's devices, which are received once.
 """
 
 from __future__ import annotations
@@ -38,26 +39,26 @@ from otafl.uplink.intercell import InterCellInterference
 MAX_SERVERS = 100
 
 FIRST_TIER = 6
-"""Co-channel cells nearest to a cell in the plane."""
+"""Number of nearest co-channel cells in the plane."""
 
 
 class CellsSettings(Topology.Settings):
-    """Say where servers are and how they share the band."""
+    """Servers of a trial, their positions and their parts of the band."""
 
     servers: int = Field(7, ge=1, le=MAX_SERVERS)
-    """servers of a trial, C; `devices.count` is that of each"""
+    """number of servers C in a trial; `devices.count` is the number of devices of each"""
     reuse: int = Field(1, ge=1)
-    """parts that the band is cut in: a server has one of them, and hears those servers' devices
-    that have the same; snr_db is that over the whole band"""
+    """frequency reuse: number of parts into which the band is divided. A server has one part, and
+    receives the devices of servers with the same part; snr_db applies to the whole band"""
     cross_gain_db: Decibels | None = None
-    """mean power gain of a link to another server over that to the device's own, on channels that
-    know of no places; without it servers there do not hear each other"""
+    """mean power gain in dB of a link to another server over that to the device's own, on channels
+    without positions; no inter-cell interference there if not given"""
     site_distance_m: float | None = Field(None, gt=0)
-    """between neighbouring servers, on channels with places (umi, uma, rma); twice the cell's
-    radius if not given"""
+    """distance in metres between neighbouring servers, on channels with positions (umi, uma, rma);
+    twice the cell's radius if not given"""
     deal: PartitionScope = "all"
-    """the training data are dealt out once, to all devices of all servers, or to each server's
-    devices anew (each)"""
+    """partition of the training data. all: once, over all devices of all servers. each: for each
+    server's devices anew"""
 
     def count(self, scenario: Any) -> int:
         return self.servers
@@ -68,11 +69,11 @@ class CellsSettings(Topology.Settings):
 
     @property
     def hexagons(self) -> Hexagons | None:
-        """Return the cluster of servers; None where there is none of these numbers."""
+        """Cluster of servers; None if no cluster has these numbers."""
         return build_hexagons(self.servers, self.reuse)
 
     def make_server_scenario(self, scenario: Any) -> Any:
-        """Return the scenario with the part of the band, and of its noise, that a server has."""
+        """Return the scenario of one server, with its part of the band and of the noise."""
         if self.reuse == 1:
             return scenario
         channel = scenario.channel
@@ -85,7 +86,7 @@ class CellsSettings(Topology.Settings):
         return scenario.model_copy(update={"channel": channel.model_copy(update=part)})
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Return what is wrong between places, band and transport."""
+        """Return conflicts between positions, band and transport."""
         if self.hexagons is None:
             yield from self._describe_no_layout()
             return
@@ -104,13 +105,13 @@ class CellsSettings(Topology.Settings):
             yield from self._note_few_cells(_has_positions(scenario.channel))
         else:
             yield (
-                f"topology: servers do not hear each other's devices, as channel "
-                f"'{scenario.channel.name}' knows of no places and topology.cross_gain_db is not "
-                f"given; with -10, say, they do; reuse: {self.servers} says that none should"
+                f"topology: servers have no inter-cell interference, because channel "
+                f"'{scenario.channel.name}' has no positions and topology.cross_gain_db is not "
+                f"given; give it, such as -10, or use reuse: {self.servers} if that is intended"
             )
 
     def _note_few_cells(self, placed: bool) -> Iterator[str]:
-        """Yield what holds for a torus with fewer than six co-channel cells around each."""
+        """Yield a note about a torus with fewer than six co-channel cells around each."""
         assert self.hexagons is not None
         others = len(self.hexagons.list_co_channel_sites()[0])
         if others >= FIRST_TIER or not (placed or self.reuse > 1):
@@ -119,7 +120,7 @@ class CellsSettings(Topology.Settings):
         if placed:
             effect = "each stands for several cells, with a channel of its own for each"
         else:
-            effect = "topology.cross_gain_db is the gain of each, so that interference is too weak"
+            effect = "topology.cross_gain_db is the gain of each, so interference is too weak"
         more = f"; servers: {enough} have six" if enough <= MAX_SERVERS else ""
         yield (
             f"topology: at reuse {self.reuse}, each of {self.servers} servers has {others} other "
@@ -127,17 +128,17 @@ class CellsSettings(Topology.Settings):
         )
 
     def has_intercell(self, scenario: Any) -> bool:
-        """Say whether servers hear each other's devices."""
+        """Return whether servers receive each other's devices."""
         assert self.hexagons is not None
         gains = _has_positions(scenario.channel) or self.cross_gain_db is not None
         return self.hexagons.is_shared and gains
 
     def _find_misplaced(self, channel: Any) -> Iterable[Problem]:
-        """Yield what is wrong between distances, gains and the channel."""
+        """Yield conflicts between distances, gains and the channel."""
         if _has_positions(channel) and self.cross_gain_db is not None:
             text = (
-                f"got {self.cross_gain_db:g}, but gains in a cell follow from where its devices "
-                "are; leave it out"
+                f"got {self.cross_gain_db:g}, but gains in a cell follow from the positions of "
+                "its devices; leave it out"
             )
             yield make_problem(text, "topology.cross_gain_db", "channel")
         distance, radius = self.site_distance_m, getattr(channel, "cell_radius_m", None)
@@ -145,48 +146,48 @@ class CellsSettings(Topology.Settings):
             return
         if radius is None:
             text = (
-                f"got {distance:g}, but channel '{channel.name}' has no cell; cross_gain_db, or a "
-                "channel umi, uma or rma would do"
+                f"got {distance:g}, but channel '{channel.name}' has no cell; use cross_gain_db, "
+                "or a channel umi, uma or rma"
             )
             yield make_problem(text, "topology.site_distance_m", "channel")
         elif distance < radius + channel.min_distance_m:
             text = (
-                f"got {distance:g}: devices within {radius:g} m of their server would stand at the "
-                f"foot of another; {radius + channel.min_distance_m:g} or more would do"
+                f"got {distance:g}; must be at least {radius + channel.min_distance_m:g}, so that "
+                f"devices stay min_distance_m away from other servers"
             )
             yield make_problem(text, "topology.site_distance_m", "channel")
 
     def _describe_no_layout(self) -> Iterable[Problem]:
+        """Yield the problem of numbers of servers and parts without a cluster."""
         known = list_cluster_sizes(MAX_SERVERS)
         if self.servers not in known:
             near = sorted(known, key=lambda one: abs(one - self.servers))[:3]
             text = (
-                f"got {self.servers}, which tile no plane of hexagons (i^2 + i j + j^2 do); "
-                f"{', '.join(map(str, sorted(near)))} would do"
+                f"got {self.servers}; must be i^2 + i j + j^2, as such numbers of hexagons tile "
+                f"the plane; use {', '.join(map(str, sorted(near)))}"
             )
             yield make_problem(text, "topology.servers")
             return
         fits = [one for one in known if build_hexagons(self.servers, one) is not None]
         text = (
-            f"got {self.reuse}, and cells with the same part of the band would touch where "
-            f"{self.servers} servers wrap around; {', '.join(map(str, fits))} would do"
+            f"got {self.reuse}, with which cells on the same part of the band touch where "
+            f"{self.servers} servers wrap around; use {', '.join(map(str, fits))}"
         )
         yield make_problem(text, "topology.reuse", "topology.servers")
 
     def _find_intercell_problems(self, scenario: Any) -> Iterable[Problem]:
-        """Yield why servers that hear each other could not be computed."""
+        """Yield parts that do not support inter-cell interference."""
         kind = registry.load_component("transport", scenario.transport.name)
         if not kind.supports_intercell and scenario.transport.name != "ideal":
             text = (
-                f"'{scenario.transport.name}' knows no signals of other servers' devices; "
-                "over_the_air would do, or a topology whose servers do not hear each other "
-                f"(reuse: {self.servers})"
+                f"'{scenario.transport.name}' does not support inter-cell interference; use "
+                f"over_the_air, or a topology without it (reuse: {self.servers})"
             )
             yield make_problem(text, "transport", "topology")
         if kind.supports_intercell:
             text = (
-                "bends signals of which other servers hear some; leave it out, or take a topology "
-                f"whose servers do not hear each other (reuse: {self.servers})"
+                "does not support inter-cell interference; leave it out, or use a topology "
+                f"without it (reuse: {self.servers})"
             )
             for key in ("carrier_offset", "timing_offset", "clip_db"):
                 if not scenario.impairments.is_default(key):
@@ -194,11 +195,13 @@ class CellsSettings(Topology.Settings):
 
 
 def _has_positions(channel: Any) -> bool:
-    """Say whether gains follow from where devices are on the channel of a section."""
+    """Return whether the gains of a section's channel follow from positions."""
     return bool(registry.load_component("channel", channel.name).has_positions)
 
 
 class Cells(Topology):
+    """Topology with several cells."""
+
     class Settings(CellsSettings):
         small: ClassVar[Mapping[str, Any]] = {"servers": 3, "cross_gain_db": -3.0}
 
@@ -213,15 +216,15 @@ class Cells(Topology):
         if not self.together:
             return None
         servers, streams = self.rows.servers, self.rows.streams
-        heard = np.array(layout.list_co_channel_sites())
-        shift = np.zeros((*heard.shape, 2))
+        interferers = np.array(layout.list_co_channel_sites())
+        shift = np.zeros((*interferers.shape, 2))
         if channel.has_positions:
-            heard, shift = (
+            interferers, shift = (
                 layout.images.site,
                 layout.images.shift * self._get_site_distance_m(channel),
             )
         first = torch.arange(0, len(self.rows.scenarios), servers, device=streams.device)
-        sites = torch.from_numpy(heard).to(streams.device)
+        sites = torch.from_numpy(interferers).to(streams.device)
         cross_gain_db = self.settings.cross_gain_db
         elsewhere = InterfererMap(
             row_index=(first[:, None, None] + sites).flatten(0, 1),
@@ -230,7 +233,7 @@ class Cells(Topology):
             streams=self.rows.get_link_streams(0),
         )
         return InterCellInterference(
-            heard.tolist(), channel.make_interfering(elsewhere), channel.devices
+            interferers.tolist(), channel.make_interfering(elsewhere), channel.devices
         )
 
     def get_positions(self, channel: Channel, round: int) -> Positions | None:
@@ -243,7 +246,7 @@ class Cells(Topology):
         return Positions(np.concatenate(there), base)
 
     def _get_site_distance_m(self, channel: Channel) -> float:
-        """Return the metres between neighbouring servers."""
+        """Return the distance between neighbouring servers in metres."""
         given: float | None = self.settings.site_distance_m
         if given is not None:
             return given

@@ -1,12 +1,13 @@
-"""Let devices average with their neighbours in a graph, without a server.
+"""Decentralised averaging with neighbours in a graph, without a server.
 
-Each device trains its own model, and hears its neighbours' models over the scenario's uplink as a
-server would: in a slot of its own, in which its neighbours invert their channels to it. Then x_i
-becomes W_ii x_i + sum_j W_ij x_j, with doubly stochastic W and an estimate in the place of the sum.
-A device does not hear while it sends: `mixing.slots` says who hears at the same time, and a round
-takes as many slots. Over a link that is not ideal, senders further away are not heard.
+Each device trains its own model. It receives its neighbours' models over the scenario's uplink as a
+server does: in a slot of its own, in which its neighbours invert their channels to it. Then x_i
+becomes W_ii x_i + sum_j W_ij x_j, with doubly stochastic W and an estimate instead of the sum. A
+device does not receive while it transmits: `mixing.assign_slots` decides which devices receive at
+the same time. A round takes as many slots. On a link that is not ideal,
+signals from outside the neighbourhood are neglected.
 
-All start from one model. Low-rank models are sent as their weights and truncated again.
+All devices start from one model. Low-rank models are sent as their weights and truncated again.
 
 References
 ----------
@@ -45,7 +46,7 @@ from otafl.uplink.base import deliver
 PLACES = declare_purpose("graph_places", __name__)
 
 DRAWS = 100
-"""Places are drawn so often at most until they make a connected graph."""
+"""Largest number of draws of positions until they make a connected graph."""
 
 _EDGES = {"ring": mixing.ring_edges, "torus": mixing.torus_edges, "complete": mixing.complete_edges}
 _WEIGHTS = {"metropolis": mixing.metropolis_weights, "max_degree": mixing.max_degree_weights}
@@ -56,30 +57,33 @@ WHOLE = {
     "devices.availability": "always",
     "devices.selection": "uniform",
 }
-"""Choices that would mean something else, or nothing, without a server."""
+"""Component of each section that a graph supports, because the others need a server."""
 
 
 class Graph(Topology):
+    """Topology in which every device is its own server."""
+
     together = True
 
     class Settings(Topology.Settings):
         reads: ClassVar = ("path",)
         name: Literal["graph"] = "graph"
         shape: Literal["ring", "torus", "complete", "geometric", "file"] = "ring"
-        """who hears whom: the two next, four next on a torus, all, all within reach of random
-        places in a unit square, or those whose weight in a file is not 0"""
+        """neighbours of a device. ring: the two next. torus: the four next on a torus. complete:
+        all. geometric: all within reach of random positions in a unit square. file: those with a
+        weight other than 0 in a file"""
         reach: float = Field(0.5, gt=0)
-        """of geometric, distance in the unit square up to which one hears"""
+        """with geometric, the largest distance of neighbours in the unit square"""
         path: str | None = Field(None, min_length=1)
-        """of file, a CSV file of the weights W, a line a device; relative paths count from the
-        working directory"""
+        """with file, a CSV file of the weights W with a line for each device; relative paths count
+        from the working directory"""
         weights: Literal["metropolis", "max_degree"] = "metropolis"
-        """W_ij between neighbours: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005), or 1 / (1 + max
-        d)"""
+        """weights W_ij of neighbours. metropolis: 1 / (1 + max(d_i, d_j)) (Xiao, Boyd, Lall 2005).
+        max_degree: 1 / (1 + max d)"""
 
         def find_conflicts(self) -> Iterator[str]:
             if (self.shape == "file") != (self.path is not None):
-                yield "path and shape: file go together; give both or none of them"
+                yield "path and shape: file need each other; give both or neither"
 
         def count(self, scenario: Any) -> int:
             count: int = scenario.devices.count
@@ -102,12 +106,12 @@ class Graph(Topology):
         def check(self, scenario: Any) -> Iterable[Problem]:
             count, method = scenario.devices.count, scenario.algorithm
             if count < 2:
-                text = f"got {count}, and no device has a neighbour; 2 or more would do"
+                text = f"got {count}, with which no device has a neighbour; must be at least 2"
                 yield make_problem(text, "devices.count", "topology")
             if not get_class(method).supports_merging:
                 text = (
-                    f"neighbours average their models, and the blocks of '{method.name}' make "
-                    "none; topology: star would do, or another algorithm"
+                    f"neighbours average their models, which '{method.name}' does not support; "
+                    "use topology: star, or another algorithm"
                 )
                 yield make_problem(text, "topology", "algorithm")
             for key, alone in WHOLE.items():
@@ -115,8 +119,8 @@ class Graph(Topology):
                 for part in key.split("."):
                     section = getattr(section, part)
                 if section.name != alone:
-                    text = f"'{section.name}' needs a server, which a graph has not"
-                    yield make_problem(f"{text}; {alone} would do", key, "topology")
+                    text = f"'{section.name}' needs a server, which a graph does not have"
+                    yield make_problem(f"{text}; use {alone}", key, "topology")
             for name in ("participants", "senders"):
                 if getattr(scenario.devices, name) not in (None, count):
                     text = "in a graph all devices take part in every round; leave it out"
@@ -124,11 +128,11 @@ class Graph(Topology):
             if scenario.transport.assumes_increments:
                 text = (
                     f"'{scenario.transport.name}' {scenario.transport.assumes_increments}, and "
-                    "neighbours send each other their models; over_the_air would do"
+                    "neighbours send each other their models; use over_the_air"
                 )
                 yield make_problem(text, "transport", "topology")
             if scenario.privacy.clip is not None:
-                text = "is accounted for one server; leave it out, or topology: star would do"
+                text = "is accounted for one server; leave it out, or use topology: star"
                 yield make_problem(text, "privacy.clip", "topology")
 
     def __init__(self, settings: Any, rows: Rows, hyper: Hyper) -> None:
@@ -143,11 +147,11 @@ class Graph(Topology):
         slots = {key: int(mixing.assign_slots(one).max()) + 1 for key, one in different.items()}
         self._slots = torch.tensor([slots[one.tobytes()] for one in edges]).to(device)
         weights = torch.from_numpy(np.stack(every)).to(device, rows.streams.dtype)
-        heard = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
-        row, sender = heard.nonzero().unbind(1)
-        counts = tuple(heard.sum(1).tolist())
+        neighbours = torch.from_numpy(np.stack(edges)).to(device).flatten(0, 1)
+        row, sender = neighbours.nonzero().unbind(1)
+        counts = tuple(neighbours.sum(1).tolist())
         self._kept = weights.diagonal(dim1=1, dim2=2).flatten()
-        self._cohort = Cohort.create(row, sender, weights.flatten(0, 1)[heard], counts, nodes)
+        self._cohort = Cohort.create(row, sender, weights.flatten(0, 1)[neighbours], counts, nodes)
         self._source = row // nodes * nodes + sender
 
     @property
@@ -159,14 +163,14 @@ class Graph(Topology):
         return [row % self.rows.servers for row in range(len(self.rows.scenarios))]
 
     def _draw_power_db(self) -> np.ndarray:
-        """Return the transmit power [S N, N] of each row's N senders, in dB over the channel's."""
+        """Return the transmit power [S N, N] of each row's N transmitters, relative, in dB."""
         sections = [row.devices.compute for row in self.rows.scenarios]
         hardware = compute.build(sections, 1, self.rows.streams, self.first_devices)
         nodes = self.rows.servers
         return hardware.power_db.reshape(-1, nodes).repeat(nodes, 0)
 
     def _compute_weights(self, trial: int) -> np.ndarray:
-        """Return W [N, N] of a trial. Raises UserError for a graph that is not connected."""
+        """Compute W [N, N] of a trial. Raises UserError if the graph is not connected."""
         settings, nodes = self.settings, self.rows.servers
         if settings.shape == "geometric":
             return _WEIGHTS[settings.weights](self._draw_edges(trial))
@@ -175,19 +179,21 @@ class Graph(Topology):
         weights = mixing.read_weights(settings.path)
         if len(weights) != nodes:
             raise UserError(
-                f"topology.path: '{settings.path}' has {len(weights)} devices, and devices.count "
-                f"is {nodes}; as many would do"
+                f"topology.path: '{settings.path}' has {len(weights)} devices; must be {nodes}, "
+                "as devices.count"
             )
         if not mixing.is_connected((weights != 0) & mixing.complete_edges(nodes)):
             raise UserError(
-                f"topology.path: '{settings.path}' leaves devices that no model gets to from the "
-                "others; a connected graph would do"
+                f"topology.path: the graph of '{settings.path}' is not connected; must be "
+                "connected, so that every model reaches every device"
             )
         return weights
 
     def _draw_edges(self, trial: int) -> np.ndarray:
-        """Return who is within reach, in the first draw of places in which the graph is connected.
-        Raises UserError where none is of many."""
+        """Return the neighbours in the first draw of positions whose graph is connected.
+
+        Raises UserError if no draw has a connected graph.
+        """
         nodes, reach = self.rows.servers, self.settings.reach
         for draw in range(DRAWS):
             places = self.rows.trials.draw_uniform(PLACES, draw, (nodes, 2))[trial]
@@ -195,8 +201,8 @@ class Graph(Topology):
             if mixing.is_connected(edges):
                 return edges
         raise UserError(
-            f"topology.reach: got {reach:g}, which connected {nodes} devices in none of {DRAWS} "
-            "draws of their places; a longer one would do"
+            f"topology.reach: got {reach:g}, which connects {nodes} devices in none of {DRAWS} "
+            "draws of their positions; use a longer one"
         )
 
     def get_positions(self, channel: Channel, round: int) -> Positions | None:
@@ -205,51 +211,53 @@ class Graph(Topology):
     def exchange(
         self, server: Tensors, share: Tensor, round: int, algorithm: Algorithm
     ) -> Exchange:
-        """Let each hear its neighbours, and average."""
-        told = algorithm.export_shared(server)
-        payload = (Group({name: block[self._source] for name, block in told.items()}),)
+        """Receive the neighbours' models and average."""
+        shared = algorithm.export_shared(server)
+        payload = (Group({name: block[self._source] for name, block in shared.items()}),)
         state = self._link.channel.get_state(round)
         received, report = deliver(self._link.transport, payload, self._cohort, state, round)
-        mixed = self._mix(told, received)
+        mixed = self._mix(shared, received)
         seconds = np.zeros(len(self._kept))
         return Exchange(algorithm.import_shared(server, mixed), seconds, self._spread_cost(report))
 
     def _mix(self, own: Tensors, received: Received) -> Tensors:
-        """Return W_ii x_i plus the rest of the weight of what was heard, x_i where nothing was."""
-        (heard,) = received.mean
+        """Return W_ii x_i plus 1 - W_ii times the received mean, or x_i without a delivery."""
+        (neighbours,) = received.mean
         mixed = {}
         for name, block in own.items():
             kept = unsqueeze_like(self._kept, block).to(block)
-            new = kept * block + (1.0 - kept) * heard[name]
+            new = kept * block + (1.0 - kept) * neighbours[name]
             if received.any_delivered is not None:
                 new = torch.where(unsqueeze_like(received.any_delivered, block), new, block)
             mixed[name] = new
         return mixed
 
     def _spread_cost(self, report: LinkReport) -> LinkReport:
-        """Return what the round cost each device [S N, 1], given what each slot's senders [S N, N]
-        spent, and the channel uses of all slots."""
+        """Return a report of the round's cost by device [S N, 1], with all slots' channel uses.
+
+        The report of the slots is by receiver and transmitter, [S N, N].
+        """
         nodes = self.rows.servers
         slots = self._slots.repeat_interleave(nodes).to(report.symbols)
 
-        def of_sender(table: Tensor) -> Tensor:
+        def gather_sender(table: Tensor) -> Tensor:
             return table.unflatten(0, (-1, nodes)).sum(1).reshape(-1, 1)
 
         return replace(
             report,
             symbols=report.symbols * slots,
             airtime_s=report.airtime_s * slots,
-            power=of_sender(report.power) / slots[:, None],
-            energy_j=of_sender(report.energy_j),
-            on_air_s=of_sender(report.on_air_s),
+            power=gather_sender(report.power) / slots[:, None],
+            energy_j=gather_sender(report.energy_j),
+            on_air_s=gather_sender(report.on_air_s),
             delivered_mask_fns=(),
         )
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
-        told = algorithm.export_shared(server)
+        shared = algorithm.export_shared(server)
         nodes = self.rows.servers
         distance = size = torch.zeros(len(self._kept) // nodes, dtype=torch.float64)
-        for block in told.values():
+        for block in shared.values():
             apart = block.double().unflatten(0, (-1, nodes)).flatten(2).cpu()
             mean = apart.mean(1, keepdim=True)
             distance = distance + (apart - mean).square().sum((1, 2)) / nodes

@@ -1,13 +1,13 @@
-"""Lay out servers on a hexagonal lattice that wraps around, and share the band out among them.
+"""Hexagonal lattice of servers that wraps around, and its division of the band.
 
-A cluster of N = i^2 + i j + j^2 sites tiles the plane, and on the torus that its copies make every
-site has the same neighbours. With reuse r, itself such a number, a site shares its part of the band
-with those that the sublattice of r reaches.
+A cluster of N = i^2 + i j + j^2 sites tiles the plane. On the torus of its copies every site has
+the same neighbours. With reuse r, another such number, a site shares its part of the band with the
+sites of a sublattice.
 
-In the plane, the co-channel sites of a site form a hexagonal lattice with steps of
-D = sqrt(r) site distances. Its first tier has 6 sites at D, and its second tier has 6 sites at
-sqrt(3) D and 6 sites at 2 D. A torus with few sites has fewer co-channel sites than these 18, and
-shows each of them at several places (`Hexagons.images`).
+In the plane, the co-channel sites of a site form a hexagonal lattice with steps of D = sqrt(r) site
+distances. Its first tier has 6 sites at D, and its second tier has 6 sites at sqrt(3) D and 6 sites
+at 2 D. A torus with few sites has fewer co-channel sites than these 18, and shows each of them at
+several places (`Hexagons.images`).
 
 References
 ----------
@@ -33,13 +33,17 @@ class Images:
     """Co-channel sites around each of N sites, as the plane shows them.
 
     Each site has I images around it: the nearest image of each other co-channel site, and every
-    further place of the first two tiers, at most 2 D away. A place of the tiers that the torus
-    fills with the site itself takes another co-channel site instead, in turn. A site's own signal
-    is no interference, and the plane has another cell there.
+    further place of the first two tiers, at most 2 D away. At a place of the tiers that the torus
+    fills with the site itself, another co-channel site takes its turn. A site's own signal is no
+    interference, and the plane has another cell there.
 
-    site: [N, I] int64, the site that each image is of. shift: [N, I, 2] from a site to the image,
-    in site distances. The nearest images come first, in the order of
-    `Hexagons.list_co_channel_sites`.
+    Parameters
+    ----------
+    site : ndarray, int64 [N, I]
+        Site of each image. The nearest images come first, in the order of
+        `Hexagons.list_co_channel_sites`.
+    shift : ndarray, float64 [N, I, 2]
+        Vector from a site to the image, in site distances.
     """
 
     site: np.ndarray
@@ -48,11 +52,18 @@ class Images:
 
 @dataclass(frozen=True)
 class Hexagons:
-    """Hold a cluster of N sites.
+    """Cluster of N sites.
 
-    positions: [N, 2] in site distances. shift: [N, N, 2] the shortest way from a site to each
-    other, around the torus where that is shorter. band: [N] the part of the band that each has.
-    images: the co-channel sites that each site receives, and where they are.
+    Parameters
+    ----------
+    positions : ndarray, float64 [N, 2]
+        Positions in site distances.
+    shift : ndarray, float64 [N, N, 2]
+        Shortest vector from a site to each other, around the torus if that is shorter.
+    band : ndarray, int64 [N]
+        Part of the band of each site.
+    images : Images
+        Co-channel sites that each site receives, and their places.
     """
 
     positions: np.ndarray
@@ -62,16 +73,16 @@ class Hexagons:
 
     @property
     def is_shared(self) -> bool:
-        """Say whether several sites have one part of the band."""
+        """Whether several sites have the same part of the band."""
         return len(set(self.band.tolist())) < len(self.band)
 
     def list_co_channel_sites(self) -> list[list[int]]:
-        """List the other sites with each site's part of the band."""
+        """List the other sites with the same part of the band, for each site."""
         return _list_others(self.band)
 
 
 def list_cluster_sizes(max_sites: int) -> list[int]:
-    """List the numbers of sites that tile the plane."""
+    """List the numbers of sites, up to a largest, that tile the plane."""
     numbers = range(math.isqrt(max_sites) + 1)
     return sorted(
         {i * i + i * j + j * j for i in numbers for j in numbers} & {*range(1, max_sites + 1)}
@@ -80,8 +91,21 @@ def list_cluster_sizes(max_sites: int) -> list[int]:
 
 @functools.cache
 def build_hexagons(sites: int, reuse: int) -> Hexagons | None:
-    """Lay out a cluster; None where its parts of the band would meet each other on the torus, or
-    one of the numbers does not tile the plane."""
+    """Build a cluster of sites with a frequency reuse.
+
+    Parameters
+    ----------
+    sites : int
+        Number of sites N.
+    reuse : int
+        Number of parts of the band r.
+
+    Returns
+    -------
+    Hexagons, optional
+        The cluster; None if a number does not tile the plane, or if sites with the same part of the
+        band touch on the torus.
+    """
     for turn in _list_sublattices(sites):
         for other in _list_sublattices(reuse):
             if all(_get_coset(step, other, reuse) == (0, 0) for step in turn):
@@ -90,23 +114,24 @@ def build_hexagons(sites: int, reuse: int) -> Hexagons | None:
 
 
 Steps = tuple[tuple[int, int], tuple[int, int]]
-"""Two steps that a sublattice is made of, in steps of the lattice."""
+"""Two steps that generate a sublattice, in steps of the lattice."""
 
 
 def _list_sublattices(size: int) -> list[Steps]:
-    """List the sublattices of so many sites: (i, j), and it turned by 60 degrees, (-j, i + j)."""
+    """List the sublattices of so many sites: (i, j) and its rotation by 60 degrees."""
     numbers = range(math.isqrt(size) + 1)
     pairs = [(i, j) for i in numbers for j in numbers if i * i + i * j + j * j == size]
     return [((i, j), (-j, i + j)) for i, j in pairs]
 
 
 def _get_coset(step: tuple[int, int], of: Steps, size: int) -> tuple[int, int]:
-    """Return which of the sublattice's shifted copies a site is in; (0, 0) for its own."""
+    """Return the coset of a sublattice that contains a site; (0, 0) is the sublattice itself."""
     (a, b), (c, d) = of  # x = (m (a, b) + n (c, d)) / size, with determinant a d - b c = size
     return (step[0] * d - step[1] * c) % size, (step[1] * a - step[0] * b) % size
 
 
 def _lay_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
+    """Lay out the cluster of the sublattice `turn`, with the parts of the band of `other`."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
     span = range(-sites, sites + 1)
     near = sorted(((x, y) for x in span for y in span), key=_compute_squared_length)
@@ -130,12 +155,12 @@ def _lay_out(sites: int, turn: Steps, other: Steps, reuse: int) -> Hexagons:
     def site_at(place: np.ndarray) -> int:
         return number[_get_coset((int(place[0]), int(place[1])), turn, sites)]
 
-    heard = _list_others(np.array(band))
+    interferers = _list_others(np.array(band))
     images = [
         _list_images(
             site, others, shift[site], [(site_at(steps[site] + way), way) for way in tiers]
         )
-        for site, others in enumerate(heard)
+        for site, others in enumerate(interferers)
     ]
     site, way = (np.array(list(part)) for part in zip(*images, strict=True))
     return Hexagons(
@@ -151,8 +176,16 @@ def _list_images(
 ) -> tuple[list[int], list[list[int]]]:
     """List the images around a site as sites and steps.
 
-    others: its co-channel sites. nearest: [N, 2] the shortest way to each site. tiers: the site at
-    each place of the first two tiers, and the way to that place.
+    Parameters
+    ----------
+    site : int
+        The site.
+    others : list of int
+        Its co-channel sites.
+    nearest : ndarray, int64 [N, 2]
+        Shortest step to each site.
+    tiers : list of (int, list of int)
+        Site at each place of the first two tiers, and the step to that place.
     """
     images = [(other, nearest[other].tolist()) for other in others]
     instead = itertools.cycle(others)
@@ -165,7 +198,7 @@ def _list_images(
 
 
 def _list_others(band: np.ndarray) -> list[list[int]]:
-    """List the other sites with each site's part of the band [N]."""
+    """List the other sites with the same part of the band, from the parts [N]."""
     return [
         [other for other in np.flatnonzero(band == own).tolist() if other != site]
         for site, own in enumerate(band)
@@ -176,12 +209,12 @@ _AROUND = (-2, -1, 0, 1, 2)
 
 
 def _list_steps(steps: Steps) -> np.ndarray:
-    """Return the sublattice around its origin, [25, 2] steps of the lattice."""
+    """Return the sublattice around its origin, [25, 2] in steps of the lattice."""
     first, second = np.array(steps)
     return np.array([m * first + n * second for m in _AROUND for n in _AROUND])
 
 
 def _compute_squared_length(step: Sequence[int]) -> tuple[int, int, int]:
-    """Return the squared length of a step, and an order among equals."""
+    """Return the squared length of a step, and an order of equal ones."""
     x, y = step
     return x * x + x * y + y * y, x, y

@@ -1,9 +1,10 @@
-"""Let the servers of several cells average their models in a cloud every few rounds.
+"""Several cells whose servers average their models in a cloud every few rounds.
 
-Between two averages each server trains as in `cells`, interference included. Then all wait for the
-slowest, send their models over a backhaul, and go on with the mean, in which a server counts by the
-training samples of its devices. All start from the model of the first. Low-rank models are
-truncated to their rank again; momentum, and what a server optimiser keeps, stay at the server.
+Between two averages each server trains as in `cells`, interference included. Then all servers wait
+for the slowest, send their models over a backhaul, and continue with the mean. The weight of a
+server is the number of training samples of its devices. All start from the model of the first.
+Low-rank models are truncated to their rank again. Momentum, and the state of a server optimiser,
+stay at the server.
 
 References
 ----------
@@ -35,6 +36,8 @@ BITS = 32
 
 
 class Hierarchical(Cells):
+    """Topology with several cells and a cloud."""
+
     state_attrs: ClassVar = ("bits",)
 
     class Settings(CellsSettings):
@@ -44,15 +47,15 @@ class Hierarchical(Cells):
         cloud_every: int = Field(5, ge=1)
         """rounds of the servers between two averages in the cloud"""
         backhaul_rate_bps: float = declare_stackable(1e9, gt=0)
-        """bit rate between a server and the cloud, one way at a time"""
+        """bit rate in bit/s between a server and the cloud, in one direction at a time"""
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             yield from super().check(scenario)
             method = scenario.algorithm
             if not get_class(method).supports_merging:
                 text = (
-                    f"the cloud averages the servers' blocks, which for '{method.name}' make no "
-                    "model; topology: cells would do, or another algorithm"
+                    f"the cloud averages the servers' models, which '{method.name}' does not "
+                    "support; use topology: cells, or another algorithm"
                 )
                 yield make_problem(text, "topology", "algorithm")
 
@@ -73,7 +76,7 @@ class Hierarchical(Cells):
         servers = self.rows.servers
         weight = share.sum(1).view(-1, servers)
         weight = weight / weight.sum(1, keepdim=True)
-        told = {
+        shared = {
             name: _average_servers(block.unflatten(0, (-1, servers)), weight).repeat_interleave(
                 servers, 0
             )
@@ -81,12 +84,12 @@ class Hierarchical(Cells):
         }
         sent = BITS * sum(block[0].numel() for block in server.values())
         self.bits += 2 * sent
-        return Exchange(algorithm.import_shared(server, told), 2 * sent / self._rate_bps)
+        return Exchange(algorithm.import_shared(server, shared), 2 * sent / self._rate_bps)
 
     def compute_metrics(self, server: Tensors, algorithm: Algorithm) -> dict[str, np.ndarray]:
         return {"backhaul_bits": self.bits.copy()}
 
 
 def _average_servers(blocks: Tensor, share: Tensor) -> Tensor:
-    """Return the mean [S, *shape] of servers' blocks [S, C, *shape] with their shares [S, C]."""
+    """Compute the means [S, *shape] of the servers' tensors [S, C, *shape] with weights [S, C]."""
     return torch.einsum("sc,sc...->s...", share.to(blocks), blocks)

@@ -1,5 +1,4 @@
-"""Make graphs of who hears whom, the weights that neighbours average with, and the slots in which
-they hear each other.
+"""Graphs of neighbours, their averaging weights, and the slots in which devices receive.
 
 References
 ----------
@@ -22,24 +21,24 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import MIB, read_text
 
 MAX_BYTES = 256 * MIB
-"""Of a file of weights: about 5,000 nodes."""
+"""Largest size of a file of weights, for about 5,000 nodes."""
 
 SEARCH = 20
-"""Steps a node in which a search looks for fewer slots."""
+"""Steps per node of the search for fewer slots."""
 
 TOLERANCE = 1e-6
-"""Rows and columns of weights may miss one by so much."""
+"""Largest deviation from 1 of the sums of rows and columns of weights."""
 
 
 def ring_edges(nodes: int) -> np.ndarray:
-    """Return who is next to whom on a ring, [N, N] bool."""
+    """Return the two neighbours of each node on a ring, bool [N, N]."""
     place = np.arange(nodes)
     apart = (place[:, None] - place) % nodes
     return np.isin(apart, (1, nodes - 1)) & (apart != 0)
 
 
 def torus_edges(nodes: int) -> np.ndarray:
-    """Return the four neighbours of each on a torus, as square as the number allows."""
+    """Return the four neighbours of each node on a torus as square as possible, bool [N, N]."""
     high = next(side for side in range(math.isqrt(nodes), 0, -1) if nodes % side == 0)
     wide = nodes // high
     down, across = ring_edges(high), ring_edges(wide)
@@ -47,18 +46,18 @@ def torus_edges(nodes: int) -> np.ndarray:
 
 
 def complete_edges(nodes: int) -> np.ndarray:
-    """Return everybody as neighbours."""
+    """Return all other nodes as neighbours, bool [N, N]."""
     return ~np.eye(nodes, dtype=bool)
 
 
 def geometric_edges(places: np.ndarray, reach: float) -> np.ndarray:
-    """Return who is within reach: places [N, 2]."""
+    """Return the nodes within reach of each other, bool [N, N], for positions [N, 2]."""
     apart = np.linalg.norm(places[:, None] - places, axis=2)
     return (apart <= reach) & complete_edges(len(places))
 
 
 def is_connected(edges: np.ndarray) -> bool:
-    """Say whether there is a way from each to each, [N, N] bool."""
+    """Return whether a path leads from each node to each other, for edges bool [N, N]."""
     seen = np.zeros(len(edges), bool)
     seen[0] = True
     while True:
@@ -69,38 +68,82 @@ def is_connected(edges: np.ndarray) -> bool:
 
 
 def metropolis_weights(edges: np.ndarray) -> np.ndarray:
-    """Return the Metropolis weights of Xiao, Boyd and Lall: W_ij = 1 / (1 + max(d_i, d_j)) between
-    neighbours, what is left to one at W_ii."""
+    r"""Compute the Metropolis weights of a graph.
+
+    Parameters
+    ----------
+    edges : ndarray, bool [N, N]
+        Neighbours of each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
+
+    Notes
+    -----
+    For neighbours i and j with degrees d,
+
+    .. math:: W_{ij} = 1 / (1 + \max(d_i, d_j)), \qquad W_{ii} = 1 - \sum_{j \ne i} W_{ij}.
+
+    References
+    ----------
+    Xiao, Boyd, Lall 2005.
+    """
     degree = edges.sum(1)
     return _fill_diagonal(edges / (1.0 + np.maximum(degree[:, None], degree)))
 
 
 def max_degree_weights(edges: np.ndarray) -> np.ndarray:
-    """Return W_ij = 1 / (1 + max d) between neighbours, what is left to one at W_ii.
+    r"""Compute the maximum-degree weights of a graph.
 
-    Xiao and Boyd's weight is 1 / max d, with which an even ring never agrees: its W_ii are 0. Xiao,
-    Boyd and Lall give the same name to 1 / N, which needs no degree.
+    Parameters
+    ----------
+    edges : ndarray, bool [N, N]
+        Neighbours of each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
+
+    Notes
+    -----
+    For neighbours i and j,
+
+    .. math:: W_{ij} = 1 / (1 + \max_k d_k), \qquad W_{ii} = 1 - \sum_{j \ne i} W_{ij}.
+
+    Xiao and Boyd's weight is 1 / max d, with which an even ring never agrees, because its W_ii are
+    0. Xiao, Boyd and Lall give the same name to 1 / N, which needs no degree.
+
+    References
+    ----------
+    Xiao, Boyd 2004.
     """
     return _fill_diagonal(edges / (1.0 + edges.sum(1).max()))
 
 
 def _fill_diagonal(weights: np.ndarray) -> np.ndarray:
+    """Return the weights with a diagonal that makes the rows sum to one."""
     return weights + np.diag(1.0 - weights.sum(1))
 
 
 def compute_second_modulus(weights: np.ndarray) -> float:
-    """Return by what an exchange shrinks the nodes' distance from their mean at least: the largest
-    singular value of W - 1 1^T / N, for symmetric W its second largest eigenvalue modulus."""
+    """Compute the largest factor by which an exchange reduces the nodes' distance from their mean.
+
+    It is the largest singular value of W - 1 1^T / N, which for symmetric W is the second largest
+    modulus of its eigenvalues.
+    """
     return float(np.linalg.norm(weights - 1.0 / len(weights), 2))
 
 
 def assign_slots(edges: np.ndarray) -> np.ndarray:
-    """Return the slot [N] in which each hears its neighbours.
+    """Return the slot [N] in which each node receives its neighbours.
 
-    Two hear in one slot if neither is the other's neighbour and they have none in common: a node
-    cannot hear while it sends, nor send to two whose channels it would have to invert. Greedy,
-    those with most such others first. If that takes more slots than the largest neighbourhood has
-    nodes, a search (`_search_colours`) looks for fewer.
+    Two nodes share a slot if neither is the other's neighbour and they have no neighbour in common.
+    A node cannot receive while it transmits, and it can invert only one channel at a time. The
+    assignment is greedy, and starts with the nodes that clash with most others. If it takes more
+    slots than the largest neighbourhood has nodes, a search (`_search_colours`) looks for fewer.
     """
     near = edges | edges.T
     clash = (near | (near.astype(int) @ near.astype(int) > 0)) & complete_edges(len(edges))
@@ -117,10 +160,10 @@ def assign_slots(edges: np.ndarray) -> np.ndarray:
 
 
 def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
-    """Colour the nodes [N] so that no two that clash [N, N] have one colour; None if that is
-    impossible, or not found within `SEARCH` steps a node.
+    """Colour the nodes [N] so that no two that clash [N, N] have the same colour.
 
-    Backtracking in the order of Brelaz: next is a node that the most colours are taken for.
+    Backtracking in the order of Brelaz: next is the node for which most colours are taken. The
+    result is None if no colouring exists, or none is found within `SEARCH` steps per node.
     """
     nodes = len(clash)
     colour, taken = np.full(nodes, -1), np.zeros((nodes, colours), int)
@@ -149,9 +192,22 @@ def _search_colours(clash: np.ndarray, colours: int) -> np.ndarray | None:
 
 
 def read_weights(path: str) -> np.ndarray:
-    """Read the weights [N, N] of a CSV file, a line a node.
+    """Read averaging weights from a CSV file.
 
-    Raises UserError for a file that cannot be read, and weights that are not doubly stochastic.
+    Parameters
+    ----------
+    path : str
+        File with a line for each node.
+
+    Returns
+    -------
+    ndarray, float64 [N, N]
+        Doubly stochastic weights W.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, or the weights are not doubly stochastic.
     """
     key = "topology.path"
     try:
@@ -161,15 +217,15 @@ def read_weights(path: str) -> np.ndarray:
     except (OSError, ValueError, csv.Error) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise UserError(
-            f"{key}: '{path}' cannot be read as a table of numbers ({reason}); a CSV file with a "
-            "line a node would do"
+            f"{key}: '{path}' cannot be read as a table of numbers ({reason}); must be a CSV file "
+            "with a line for each node"
         ) from None
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise UserError(f"{key}: '{path}' has {len(rows)} lines, and not as many numbers in each")
+        raise UserError(f"{key}: '{path}' has {len(rows)} lines; must have as many numbers in each")
     sums = np.concatenate([weights.sum(0), weights.sum(1)])
     if not np.isfinite(sums).all() or (weights < 0).any() or np.abs(sums - 1).max() > TOLERANCE:
         raise UserError(
-            f"{key}: the weights of '{path}' are not doubly stochastic; numbers of at least 0, of "
-            "which every line and column sums to 1, would do"
+            f"{key}: the weights of '{path}' are not doubly stochastic; must be at least 0, with "
+            "lines and columns that sum to 1"
         )
     return weights

@@ -1,4 +1,4 @@
-"""Lay out the rows of a stack: trials of points, and in each of them its servers."""
+"""Rows of a stack: the servers of all trials of all points."""
 
 from __future__ import annotations
 
@@ -15,21 +15,34 @@ SERVER_BITS = 32
 """Server c of trial t draws as trial t + c 2^32 of a run with one server; server 0 as trial t."""
 
 LINK_BITS = 52
-"""And as (l + 1) 2^52 more for links beside those of its devices to itself."""
+"""Further links of server and trial, with index l, add (l + 1) 2^52 to that number."""
 
 
 def derive_trial_number(trial: int, server: int) -> int:
-    """Return the number of the trial as which a server of a trial draws."""
+    """Return the number of the trial whose random streams a server of a trial uses."""
     return trial + (server << SERVER_BITS)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Hold the rows of a stack of S trials with C servers each, trial by trial.
+    """Rows of a stack of S trials with C servers each, trial by trial.
 
-    scenarios: S C, each as one server knows it. given: S C, as they were. streams: of the rows.
-    first: of the first server of each row's trial. trials: of the S trials. servers: C. numbers: of
-    the rows.
+    Parameters
+    ----------
+    scenarios : Sequence of Scenario
+        S C scenarios, each as one server sees it.
+    given : Sequence of Scenario
+        S C scenarios as the user gave them.
+    streams : Streams
+        Random streams of the rows.
+    first : Streams
+        Random streams of the first server of each row's trial.
+    trials : Streams
+        Random streams of the S trials.
+    servers : int
+        Number of servers C.
+    numbers : Sequence of int
+        Trial number of each row in the random streams.
     """
 
     scenarios: Sequence[Any]
@@ -44,7 +57,24 @@ class Rows:
     def build(
         scenarios: Sequence[Any], trials: Sequence[int], device: torch.device, dtype: torch.dtype
     ) -> Rows:
-        """Lay out the rows of S trials: their scenarios, which share a stack, and numbers."""
+        """Build the rows of S trials.
+
+        Parameters
+        ----------
+        scenarios : Sequence of Scenario
+            Scenarios of the trials, which share a stack.
+        trials : Sequence of int
+            Numbers of the trials.
+        device : torch.device
+            Device of the streams.
+        dtype : torch.dtype
+            Precision of the streams.
+
+        Returns
+        -------
+        Rows
+            The S C rows.
+        """
         servers = range(scenarios[0].topology.count(scenarios[0]))
         seeds = [one.seed for one in scenarios for _ in servers]
         numbers = [derive_trial_number(trial, server) for trial in trials for server in servers]
@@ -58,14 +88,16 @@ class Rows:
         return Rows(rows, given, streams, first, whole, len(servers), numbers)
 
     def get_link_streams(self, index: int) -> Streams:
-        """Return streams for further links of the rows."""
+        """Return the random streams of further links of the rows."""
         seeds = [row.seed for row in self.scenarios]
         numbers = [number + (index + 1 << LINK_BITS) for number in self.numbers]
         return Streams(seeds, numbers, self.streams.device, self.streams.dtype)
 
     def partition_samples(self, build: Callable[..., Samples], devices: int) -> Samples:
-        """Deal the data set out over the K devices of each server anew, or once over all C K of a
-        trial, as the topology says. build: as `data.build`."""
+        """Partition the data set over each server's K devices, or over all C K of a trial.
+
+        `build` is `otafl.data.build` or a function with its arguments.
+        """
         first = self.scenarios[0]
         sections = [row.data for row in self.scenarios]
         whole = self.trials if first.topology.partition_scope == "all" else None

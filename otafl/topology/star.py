@@ -1,4 +1,4 @@
-"""Let one server reach all devices."""
+"""One server that receives all devices."""
 
 from __future__ import annotations
 
@@ -8,5 +8,7 @@ from otafl.topology.base import Topology
 
 
 class Star(Topology):
+    """Topology with one server."""
+
     class Settings(Topology.Settings):
         name: Literal["star"] = "star"

@@ -1,4 +1,4 @@
-"""Make the uplink, which takes a round's updates to the server, with all its parts."""
+"""The uplink, which carries the updates of a round to the server, with all its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,21 @@ from otafl.uplink.report import Saves
 
 @dataclass(frozen=True)
 class Uplink:
-    """Hold everything between the devices' payloads and the server."""
+    """Parts between the devices' payloads and the server.
+
+    Parameters
+    ----------
+    channel : Channel
+        Channels from the devices to the server's antennas.
+    budget : LinkBudget
+        Power budgets and bandwidth of the S trials.
+    codec : Codec
+        Compression of the updates.
+    transport : Transport
+        Scheme that carries the payload.
+    csi : Csi
+        Channel estimates of devices and server.
+    """
 
     channel: Channel
     budget: LinkBudget
@@ -50,19 +64,33 @@ def build(
     reached: Callable[[Channel], Channel] = lambda channel: channel,
     neighbours: Callable[[Channel], InterCellInterference | None] = lambda channel: None,
 ) -> Uplink:
-    """Make the uplink of S trials over K devices.
+    """Build the uplink of S trials over K devices.
 
     Parameters
     ----------
-    rows : the trials' scenarios, which differ in stackable fields alone.
-    devices : K.
-    streams : of the S trials.
-    save_gram : where links are saved, the Gram matrices of the signals too.
-    policy : in the place of the scenario's power policy.
-    power_db : [S, K] dB that devices' budgets are above the channel's.
-    mains : no device lives on a battery.
-    reached : gives, of the scenario's channel, the one by which servers are reached.
-    neighbours : gives what they hear of each other's devices; None: nothing.
+    rows : sequence of Scenario
+        Scenarios of the trials, which differ only in stackable fields.
+    devices : int
+        Number of devices, K.
+    streams : Streams
+        Random streams of the S trials.
+    save_gram : bool
+        Whether saved links include the Gram matrices of the signals.
+    policy : PowerPolicy, optional
+        Policy to use instead of the scenario's.
+    power_db : ndarray [S, K], optional
+        Power budgets of the devices relative to the channel's, in dB.
+    mains : bool
+        Whether no device has a battery.
+    reached : callable, Channel -> Channel
+        Returns the channel to the servers, given the scenario's channel.
+    neighbours : callable, Channel -> InterCellInterference or None
+        Returns the interference between servers; None if there is none.
+
+    Returns
+    -------
+    Uplink
+        All parts, with the transport made of them.
     """
     scenario = rows[0]
     budget, channel = channels.build([row.channel for row in rows], devices, streams, power_db)
@@ -103,7 +131,20 @@ def build(
 
 
 def make(settings: Any, parts: Mapping[str, Any]) -> Transport:
-    """Make the transport of these settings, of the parts that its constructor names."""
+    """Make the transport of some settings from the parts that its constructor names.
+
+    Parameters
+    ----------
+    settings : Transport.Settings
+        Settings of the transport, whose `name` chooses the class.
+    parts : mapping of str to Any
+        Parts of the uplink by parameter name.
+
+    Returns
+    -------
+    Transport
+        The transport.
+    """
     kind: Any = registry.load_component("transport", settings.name)
     _, *names = inspect.signature(kind).parameters
     made: Transport = kind(settings, **{name: parts[name] for name in names})

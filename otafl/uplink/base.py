@@ -1,4 +1,4 @@
-"""Define a transport: it takes a round's updates to the server, and says what that costs."""
+"""Contract of a transport, which carries the payload of a slot to the server at a cost."""
 
 from __future__ import annotations
 
@@ -31,11 +31,20 @@ Counts = Literal["shared", "one", "all"]
 
 @dataclass(frozen=True)
 class OrthogonalUplink:
-    """Hold what devices know beforehand of an uplink on which each has channel uses of its own.
+    """Knowledge of devices about an uplink with channel uses of their own, before they transmit.
 
-    access: turns on the whole band, or equal parts of it. gap: [S] linear, by which the SNR counts
-    as lower. rate_factor: [S]. bits(reals): of an update of so many reals. csi: what is believed of
-    the channel.
+    Parameters
+    ----------
+    access : {"tdma", "ofdma"}
+        Turns on the whole band, or equal parts of it at the same time.
+    gap : ndarray [S]
+        Linear factor by which the SNR is divided.
+    rate_factor : ndarray [S]
+        Share of the Shannon rate that is reached.
+    bits : callable, int -> float
+        Bits of an update with a number of coordinates.
+    csi : Csi
+        Channel estimates of the devices.
     """
 
     access: Access
@@ -46,79 +55,91 @@ class OrthogonalUplink:
 
 
 class Transport(Stateful, ABC):
-    """A scheme that carries the payload of a slot to the server (`deliver`).
+    """Scheme that carries the payload of a slot to the server (`deliver`).
 
-    It is made of its settings and of the parts of `otafl.uplink.build` that its constructor
-    names, and is final: what several schemes do alike are functions, or objects that they hold.
+    A transport is made of its settings and of the parts of `otafl.uplink.build` that its
+    constructor names. Its class is final: what several schemes share is a function, or an object
+    that they hold. `otafl list NAME` prints an example scenario of each built-in transport.
 
-    budget: powers and bandwidth.
+    Attributes
+    ----------
+    budget : LinkBudget
+        Power budgets and bandwidth of the S trials.
     """
 
     budget: LinkBudget
 
     provides: ClassVar[frozenset[str]]
-    """What the server gets of the updates: "mean", and "each" where devices are told apart."""
+    """What the server gets of the updates: "mean", and "each" if it gets every device's update."""
 
     counts: ClassVar[Counts]
-    """Whose symbols `uplink_symbols` are: those that all devices share, the longest device's, or
-    those of all devices, one after the other."""
+    """Symbols in `uplink_symbols`: shared by all devices, of the longest device, or of all."""
 
     loses_updates: ClassVar[bool] = True
-    """An update is not received whose device has no energy to send it."""
+    """Whether the update of a device that lacks the energy to send it is lost."""
 
     provides_sums: ClassVar[bool] = True
-    """The server can get the plain sum of what devices send, which a vote is not."""
+    """Whether the server can get the plain sum of the signals, which a vote is not."""
 
     is_unbiased: ClassVar[bool] = True
-    """Without noise and fading the server gets what was sent, to rounding of floats."""
+    """Whether the server gets the sent values without noise and fading, to rounding of floats."""
 
     uses_fading: ClassVar[bool] = True
-    """What arrives, and at what cost, depends on the channel's h, which else is not drawn."""
+    """Whether the outcome or its cost depends on the fading h, which is otherwise not drawn."""
 
     obeys_power: ClassVar[bool] = False
-    """It asks the power policy what devices send with; else they send at full power."""
+    """Whether the power policy sets the transmit scalars; otherwise devices send at full power."""
 
     accounts_privacy: ClassVar[bool] = False
-    """It clips payloads, and accounts for what it tells of a device's data."""
+    """Whether it clips payloads and accounts for the privacy loss of the devices."""
 
     supports_intercell: ClassVar[bool] = False
-    """It adds the signals of other servers' devices to each server's own."""
+    """Whether it adds the signals of devices of other servers."""
 
     supports_snr_growth: ClassVar[bool] = False
     """The receiver's noise can fall from round to round (`channel.snr_growth`)."""
 
     supports_heavy_tails: ClassVar[bool] = False
-    """It puts heavy-tailed interference on each received real (`Impairments.tails`)."""
+    """Whether it adds heavy-tailed interference (`Impairments.tails`) to received real numbers."""
 
     class Settings(settings.Settings):
-        """Hold the section `transport` of a scenario."""
+        """Section `transport` of a scenario."""
 
         @property
         def has_access_plan(self) -> bool:
-            """Return whether devices can plan their energy for what an update takes (`planned`)."""
+            """Whether devices can plan their energy for the channel uses of an update."""
             return False
 
     @property
     def uses_empty_slots(self) -> bool:
-        """Return whether it accounts for slots in which no device transmits, and so is given a
-        payload without rows in these."""
+        """Whether it accounts for slots without transmitters.
+
+        It then gets a payload without rows in these slots.
+        """
         return False
 
     def check_payload(self, payload: Payload) -> None:
-        """Raise UserError for a payload that it does not carry."""
+        """Raise UserError for a payload that this transport cannot carry."""
 
     def compute_metrics(self) -> dict[str, Tensor]:
-        """Return further results so far, name of `otafl.results.variables` -> [S]."""
+        """Return further results so far: name of `otafl.results.variables` -> Tensor [S]."""
         return {}
 
     @abstractmethod
     def transmit(self, delivery: Delivery) -> None:
-        """Carry the groups of `delivery.uplink` to the server: give it what it gets of each, note
-        what arrives, and add up what it costs."""
+        """Carry the groups of `delivery.uplink` to the server.
+
+        It gives the server its estimate of each group (`Delivery.give`), notes which updates are
+        delivered, and adds the cost to `delivery.tally`.
+
+        Parameters
+        ----------
+        delivery : Delivery
+            Signals to send, their channel and limits, and the server's results.
+        """
 
     def get_access_plan(self) -> OrthogonalUplink | None:
-        """Return what devices know beforehand of an uplink of their own; None where there is no
-        such thing."""
+        """Return the devices' prior knowledge of an orthogonal uplink; None for other uplinks."""
         return None
 
 
@@ -129,24 +150,28 @@ def deliver(
     channel: ChannelState,
     round: int,
     limits: TransmitLimits = NO_LIMITS,
+    turns: int = 1,
 ) -> tuple[Received, LinkReport]:
     """Deliver the payload of a slot.
 
     Parameters
     ----------
     transport : Transport
-        Scheme that carries the groups on the uplink. Those on the ideal route come free of error
-        and of charge.
+        Scheme that carries the groups on the uplink. Groups on the ideal route arrive without
+        error and cost nothing.
     payload : Payload
         Groups of rows [n, *shape].
     cohort : Cohort
-        The N rows that send.
+        The N rows that take part.
     channel : ChannelState
         Channel of the slot, h complex [S, K, A, B, F].
     round : int
-        Number of the slot, which its draws depend on.
+        Number of the slot, on which its draws depend.
     limits : TransmitLimits
-        What bounds the transmissions beside the power budget.
+        Limits of the transmissions besides the power budget.
+    turns : int
+        Groups of devices that send one after the other: payload groups of the first, then of the
+        second, and so on. A device is in one of them.
 
     Returns
     -------
@@ -155,7 +180,7 @@ def deliver(
     """
     transport.check_payload(payload)
     apart = "each" in transport.provides
-    delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart)
+    delivery = Delivery(payload, cohort, channel, round, limits, transport.budget, apart, turns)
     if delivery.uplink:
         transport.transmit(delivery)
     return delivery.get_received(), delivery.report()

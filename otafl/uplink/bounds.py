@@ -1,10 +1,12 @@
-"""Limit the transmissions of an over-the-air slot beside the power budget: by the energy that a
-device has, a crash in the middle of it, an update that is sent twice.
+"""Limits of an over-the-air slot besides the power budget: energy, crashes and repeated updates.
 
-A device that is short of energy turns its amplitude down: with E_k left for a group whose segments
-q would take sum_q |p_kq|^2 e_kq, it sends with p_k min(1, sqrt(E_k / sum_q |p_kq|^2 e_kq)), and the
-receiver, who does not know, keeps its scaling. Groups are sent one after the other and have what
-those before have left.
+A device that lacks energy reduces its amplitude. With E_k left for a group whose segments q would
+take sum_q |p_kq|^2 e_kq, it sends with
+
+    p_k min(1, sqrt(E_k / sum_q |p_kq|^2 e_kq)).
+
+The receiver does not know of the reduction and keeps its scaling. Groups are sent one after the
+other, and each has the energy that the groups before have left.
 """
 
 from __future__ import annotations
@@ -15,30 +17,40 @@ import torch
 from torch import Tensor
 
 from otafl.core.constants import get_constant
-from otafl.core.contracts import Coefficients, TransmitLimits
+from otafl.core.contracts import MIN_SNR, Coefficients, TransmitLimits
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
 ROUNDING = 1e-5
-"""Less than this share of what has just been spent is nothing left."""
+"""A rest of energy below this share of the last expense counts as zero."""
 
 
 class Bounds:
-    """Keep to the limits of one slot, over the groups of its payload.
-
-    energy: [S, K] left to radiate, in noise variance times symbols, None without bounds.
+    """Limits of one slot, applied to the groups of its payload in order.
 
     Parameters
     ----------
-    limits : of the slot.
-    symbols : channel uses of the slot.
+    limits : TransmitLimits
+        Energy, number of copies and crashes of the slot.
+    symbols : int
+        Channel uses of the slot.
+    turns : int
+        Groups of devices that share it, one after the other.
+
+    Attributes
+    ----------
+    energy : Tensor, float [S, K], or None
+        Energy left to radiate, in noise variance times symbols; None without a bound.
     """
 
-    def __init__(self, limits: TransmitLimits, symbols: int) -> None:
+    def __init__(self, limits: TransmitLimits, symbols: int, turns: int = 1) -> None:
         self.energy, self._copies = limits.energy_budget, limits.num_copies
+        self._at_full_power, self._reported = limits.full_power_mask, limits.reported_power
         if self.energy is not None:
             circuits = (
-                0.0 if limits.energy_per_symbol is None else limits.energy_per_symbol * symbols
+                0.0
+                if limits.energy_per_symbol is None
+                else limits.energy_per_symbol * (symbols / turns)
             )
             self.energy = (self.energy - circuits).clamp_min(0.0)
         self._stop = (
@@ -46,24 +58,67 @@ class Bounds:
         )
 
     def select_able(self, sends: Tensor) -> Tensor:
-        """Return those that have the energy to send, [S, K] bool, out of those that would."""
+        """Select the transmitters that have energy left, [S, K] bool, out of `sends`."""
         return sends if self.energy is None else sends & (self.energy > 0)
 
     def scale_powers(self, m: Tensor) -> Tensor:
-        """Return the mean symbol powers [S, Q, K] of what goes out: an update that is sent twice
-        has twice the amplitude."""
+        """Return the mean symbol powers [S, Q, K] as transmitted.
+
+        An update that is sent n times has n times the amplitude.
+        """
         return m if self._copies is None else m * self._copies.square()[:, None]
 
-    def limit(
-        self, coefficients: Coefficients, eligible_mask: Tensor, energy: Tensor
+    def report_powers(self, m: Tensor) -> Tensor:
+        """Return the mean symbol powers [S, Q, K] that devices report, some of them falsely."""
+        m = self.scale_powers(m)
+        return m if self._reported is None else m * self._reported[:, None]
+
+    def override(
+        self, coefficients: Coefficients, h_hat: Tensor, budget: Tensor, m: Tensor, sends: Tensor
     ) -> Coefficients:
-        """Limit the transmit scalars to what devices can pay for.
+        """Set the transmit scalars of devices that send at full power whatever the policy says.
 
         Parameters
         ----------
         coefficients : what the policy wants, p [S, Q, K].
-        able : [S, K] bool, who has the energy to send.
-        energy : [S, Q, K] sums of squares of what is sent before p.
+        h_hat : [S, Q, K] complex, the estimated scalar channels, whose phase they compensate.
+        budget : [S, K] power budgets.
+        m : [S, Q, K] mean symbol powers.
+        sends : [S, K] bool, the transmitters.
+        """
+        if self._at_full_power is None:
+            return coefficients
+        reached = budget[:, None] * h_hat.abs().square() >= MIN_SNR
+        mask = (self._at_full_power & sends)[:, None] & reached & (m > 0)
+        tiny = torch.finfo(m.dtype).tiny
+        amplitude = (budget[:, None] / self.scale_powers(m).clamp_min(tiny)).sqrt()
+        p = amplitude * h_hat.conj() / h_hat.abs().clamp_min(tiny)
+        silent = coefficients.silent_mask
+        return replace(
+            coefficients,
+            p=torch.where(mask, p, coefficients.p),
+            active_mask=coefficients.active_mask | mask,
+            silent_mask=None if silent is None else silent & ~mask,
+        )
+
+    def limit(
+        self, coefficients: Coefficients, eligible_mask: Tensor, energy: Tensor
+    ) -> Coefficients:
+        """Limit the transmit scalars to the energy that devices have left.
+
+        Parameters
+        ----------
+        coefficients : Coefficients
+            Scalars of the power policy, p [S, Q, K].
+        eligible_mask : Tensor, bool [S, K]
+            Devices with the energy to transmit.
+        energy : Tensor, float [S, Q, K]
+            Sums of squares of the symbols before p.
+
+        Returns
+        -------
+        Coefficients
+            Scalars with the copies of repeated updates, within the energy.
         """
         if self._copies is None and self.energy is None:
             return coefficients
@@ -77,13 +132,13 @@ class Bounds:
         return replace(coefficients, p=p, active_mask=active)
 
     def spend(self, energy: Tensor) -> None:
-        """Take the energy [S, K] of a group that has been sent off what is left."""
+        """Subtract the energy [S, K] of a transmitted group from the energy left."""
         if self.energy is not None:
             left = self.energy - energy
             self.energy = left.where(left > ROUNDING * energy, 0.0)
 
     def cut_at_crash(self, sent: Signal, segments: Segments) -> SentPart | None:
-        """Cut a group to what crashing devices send of it; None if no device crashes."""
+        """Cut a group to the symbols sent before crashes; None if no device crashes."""
         if self._stop is None:
             return None
         stop = sent.take_rows(segments.uses.count_before(self._stop).to(self._stop))[:, None]
@@ -97,8 +152,17 @@ class Bounds:
 
 @dataclass(frozen=True)
 class SentPart:
-    """What was sent before a crash. signal: zeros from the crash on. symbols: [S, Q, K]
-    channel uses that each device was on air. stop: [n, 1] those of the group that a row had."""
+    """Part of a group that is transmitted before crashes.
+
+    Parameters
+    ----------
+    signal : Signal
+        Rows, which are zero from the crash on.
+    symbols : Tensor, float [S, Q, K]
+        Channel uses in which each device is on air.
+    stop : Tensor, float [n, 1]
+        Channel uses of the group until the crash of each row.
+    """
 
     signal: Signal
     symbols: Tensor

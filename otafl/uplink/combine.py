@@ -1,4 +1,4 @@
-"""Combine the server's antennas: f^H h_k, one scalar channel for each device and segment."""
+"""Combination of the server's antennas to one scalar channel for each device and segment."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ from otafl.uplink.signal import Signal
 
 @dataclass(frozen=True)
 class ScalarChannels:
-    """Scalar channels behind the server's combiner, whose noise is that of one antenna.
+    """Scalar channels behind the server's combiner, with the noise of one antenna.
 
-    sends: [S, K] bool, the transmitters. h, h_hat: [S, Q, K] complex, true and estimated. noise:
-    [S, Q] variance of one received real. combiner: f [S, Q, A], |f| = 1.
+    Parameters
+    ----------
+    sends : Tensor, bool [S, K]
+        Transmitters.
+    h, h_hat : Tensor, complex [S, Q, K]
+        True and estimated scalar channel.
+    noise : Tensor, float [S, Q]
+        Noise variance of one received real number, interference included.
+    combiner : Tensor, complex [S, Q, A]
+        Combiner f with unit norm.
     """
 
     sends: Tensor
@@ -33,22 +41,33 @@ class ScalarChannels:
 def combine(
     slot: Slot, sent: Signal, segments: Segments, receiver: Receiver, impairments: Impairments
 ) -> ScalarChannels:
-    """Combine the antennas: f^H h_k [S, Q, K] of the channels [S, K, A, C] of the segments' cells.
-
-    A phase that is left after pre-compensation turns the true channel.
+    r"""Combine the antennas to scalar channels.
 
     Parameters
     ----------
     slot : Slot
-        Channels and budgets.
+        Channels [S, K, A, C] and budgets.
     sent : Signal
         Rows of the group.
     segments : Segments
-        The Q segments of the group.
+        The Q segments of the group, each in one cell of the channel.
     receiver : Receiver
-        Chooses the combiner f, complex [S, Q, A], |f| = 1, from the estimate.
+        Chooses the combiner f from the estimated channel.
     impairments : Impairments
-        Residual phases, and interference, which the combiner turns into noise.
+        Residual phases phi_k, and interference, which the combiner turns into noise.
+
+    Returns
+    -------
+    ScalarChannels
+        True and estimated scalar channels [S, Q, K], and their noise [S, Q].
+
+    Notes
+    -----
+    The estimated channel has no residual phase:
+
+    .. math::
+
+        h_k = f^H \mathbf{h}_k e^{j \varphi_k}, \quad \hat h_k = f^H \hat{\mathbf{h}}_k
     """
     cells = list(segments.cells)
     h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]

@@ -1,4 +1,4 @@
-"""Follow a payload through a slot: what is sent over which channel, and what the server gets."""
+"""One payload on its way through a slot: the signals, the server's results and the cost."""
 
 from __future__ import annotations
 
@@ -22,16 +22,35 @@ TINY = 1e-30
 
 
 class Delivery:
-    """A payload on its way: the signals to send, what the server gets of them, and their cost.
+    """A payload on its way: the signals to send, the server's results, and the cost.
 
-    uplink: signals that are sent over the channel. Groups on the ideal route are delivered from the
-    start, free of error and of charge. tally: of the cost.
+    Groups on the ideal route are delivered from the start, without error and cost.
 
     Parameters
     ----------
-    payload, cohort, channel, round, limits : as in `otafl.uplink.base.deliver`.
-    budget : powers and bandwidth of S trials.
-    apart : whether the server tells devices apart, and so gets each update too.
+    payload : Payload
+        Groups of rows [n, *shape].
+    cohort : Cohort
+        The N rows that take part.
+    channel : ChannelState
+        Channel of the slot, h complex [S, K, A, B, F].
+    round : int
+        Number of the slot.
+    limits : TransmitLimits
+        Limits of the transmissions besides the power budget.
+    budget : LinkBudget
+        Power budgets and bandwidth of the S trials.
+    apart : bool
+        Whether the server gets each device's update, not only the mean.
+    turns : int
+        Groups of devices that send one after the other, a device in one of them.
+
+    Attributes
+    ----------
+    uplink : list of Signal
+        Signals to send over the channel.
+    tally : Tally
+        Sum of the cost.
     """
 
     def __init__(
@@ -43,9 +62,10 @@ class Delivery:
         limits: c.TransmitLimits,
         budget: c.LinkBudget,
         apart: bool,
+        turns: int = 1,
     ) -> None:
         self.payload, self.cohort, self.limits = payload, cohort, limits
-        self.channel, self.round = channel, round
+        self.channel, self.round, self.turns = channel, round, turns
         self.budget, self.tally = budget, Tally(budget, cohort.num_devices)
         self.uplink: list[Signal] = []
         self._apart, self._every_trial = apart, False
@@ -64,13 +84,31 @@ class Delivery:
         mean: c.Tensors,
         count: Tensor | c.Tensors,
         each: c.Tensors | None = None,
-        came: Tensor | None = None,
+        delivered: Tensor | None = None,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
-        """Give the server what it gets of a group, as in `Received`; heard: as in `LinkReport`."""
-        self._given[sent.index] = mean, count, each or {}, came, reached, heard
+        """Give the server its result for a group, in the parts of `Received`.
+
+        Parameters
+        ----------
+        sent : Signal
+            Rows of the group.
+        mean : Tensors [S, *shape]
+            Estimate of the aggregate.
+        count : Tensor [S], or Tensors [S, *shape]
+            Delivered weight, of the group or of each coordinate.
+        each : Tensors [n, *shape], optional
+            Updates of the devices, if the server gets them.
+        delivered : Tensor, bool [n], optional
+            Rows that are delivered; all if None.
+        reached : Tensors [S, *shape], optional
+            Delivered weight of each coordinate.
+        delivered_fn : callable, () -> Tensor
+            Returns the delivered coordinates, as in `LinkReport.delivered_mask_fns`.
+        """
+        self._given[sent.index] = mean, count, each or {}, delivered, reached, delivered_fn
 
     def give_estimate(
         self,
@@ -80,26 +118,34 @@ class Delivery:
         count: Tensor | c.Tensors,
         reached: c.Tensors | None = None,
         *,
-        heard: Callable[[], Tensor],
+        delivered_fn: Callable[[], Tensor],
     ) -> None:
-        """Give the server its estimate [S, P] of a group, and add its error about the error-free
-        aggregate [S, P]; the others as in `give`."""
-        self.give(sent, sent.blocks(estimate), count, reached=reached, heard=heard)
+        """Give the server its estimate of a group, and add the aggregation error to the tally.
+
+        Parameters
+        ----------
+        sent : Signal
+            Rows of the group.
+        estimate, exact : Tensor, float [S, P]
+            Estimate, and error-free aggregate.
+        count, reached, delivered_fn : as in `give`
+        """
+        self.give(sent, sent.blocks(estimate), count, reached=reached, delivered_fn=delivered_fn)
         self.tally.error(compute_squared_norm(estimate - exact), compute_squared_norm(exact))
 
     @property
     def power_budget(self) -> Tensor:
-        """Return the devices' power budgets in the slot, [S, K]."""
+        """Power budgets of the devices in the slot, [S, K]."""
         budget, power = self.budget.budget, self.limits.power_share
         return budget if power is None else budget * power
 
     def give_exact(self, sent: Signal) -> None:
-        """Give the server a group free of error."""
+        """Give the server the error-free aggregate of a group."""
         each = select_rows(sent.group, self.cohort) if self._apart else None
-        self.give(sent, *compute_error_free(sent), each, heard=sent.delivered_mask)
+        self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 
     def note_delivered(self, sent: Signal, weight: Tensor | None = None) -> None:
-        """Note that this weight [S] of an uplink group arrives; None: every row of every trial."""
+        """Note the delivered weight [S] of an uplink group; None for all rows of all trials."""
         if weight is None and min(sent.cohort.counts) > 0:
             self._every_trial = True
             return
@@ -107,42 +153,47 @@ class Delivery:
         self._alive = some if self._alive is None else self._alive | some
 
     def get_received(self) -> c.Received:
-        """Return what the server gets."""
-        mean, count, each, came, reached, _ = self._columns()
+        """Return what the server gets of all groups."""
+        mean, count, each, delivered, reached, _ = self._columns()
         return c.Received(
             mean=mean,
             group_weight=count,
             per_device=each if self._apart else None,
             any_delivered=None if self._every_trial else self._alive,
-            delivered_mask=None if all(rows is None for rows in came) else came,
+            delivered_mask=None if all(rows is None for rows in delivered) else delivered,
             coordinate_weight=None if all(blocks is None for blocks in reached) else reached,
         )
 
     def report(self) -> c.LinkReport:
-        """Return what it cost, and whom the server has heard."""
+        """Return the cost of the delivery, and the functions of the delivered coordinates."""
         return replace(self.tally.report(), delivered_mask_fns=self._columns()[-1])
 
     def _columns(self) -> list[tuple[Any, ...]]:
-        """Return what `give` takes, each over the groups in the payload's order."""
+        """Return the arguments of `give`, each over the groups in the payload's order."""
         rows = [self._given[index] for index in sorted(self._given)]
         return list(zip(*rows, strict=True)) or [()] * 6
 
 
 class Tally:
-    """Sum up the cost of one delivery; shapes as in `LinkReport`.
-
-    saved: coefficients to report, by name.
+    """Sum of the cost of one delivery, in the shapes of `LinkReport`.
 
     Parameters
     ----------
-    budget : powers and bandwidth of S trials.
-    num_devices : K.
+    budget : LinkBudget
+        Power budgets and bandwidth of the S trials.
+    num_devices : int
+        Number of devices, K.
+
+    Attributes
+    ----------
+    saved : Tensors
+        Coefficients to report, by name.
     """
 
     def __init__(self, budget: c.LinkBudget, num_devices: int) -> None:
         self._budget, self._population = budget, num_devices
         self._sums: dict[str, Tensor] = {}
-        self._check_partial_participation: dict[str, Tensor] = {}
+        self._device_masks: dict[str, Tensor] = {}
         self.saved: c.Tensors = {}
 
     def add(self, **amounts: Tensor) -> None:
@@ -150,50 +201,50 @@ class Tally:
 
         Parameters
         ----------
-        symbols : [S] channel uses, one a second and hertz.
-        bits : [S], on a digital uplink.
-        side : [S] side information, in channel uses.
-        energy : [S, K], of each device, in noise units.
-        sent : [S, K] channel uses in which a device transmits, 1 / bandwidth each.
+        **amounts : Tensor
+            `symbols` [S]: channel uses, one per second and hertz. `bits` [S]: of a digital uplink.
+            `side` [S]: side information in channel uses. `energy` [S, K]: of each device, in noise
+            units. `sent` [S, K]: channel uses of each device, 1 / bandwidth seconds each.
         """
         for name, value in amounts.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
 
     def scale(self, **factors: float) -> None:
-        """Multiply amounts so far, named as in `add`; in double precision, so that whole numbers
-        that become others are whole."""
+        """Multiply the amounts so far by factors, named as in `add`.
+
+        The product is in double precision, so that whole numbers stay whole.
+        """
         for name, factor in factors.items():
             if name in self._sums:
                 value = self._sums[name]
                 self._sums[name] = (value.double() * factor).to(value.dtype)
 
-    def note(self, **who: Tensor) -> None:
-        """Note devices, [S, K] bool, beside those of the groups before.
+    def note(self, **masks: Tensor) -> None:
+        """Add devices, [S, K] bool, to those noted for earlier groups.
 
         Parameters
         ----------
-        on_air : they were on air.
+        **masks : Tensor, bool [S, K]
+            `on_air`: the devices that transmitted.
         """
-        for name, some in who.items():
-            self._check_partial_participation[name] = (
-                self._check_partial_participation[name] | some
-                if name in self._check_partial_participation
-                else some
+        for name, some in masks.items():
+            self._device_masks[name] = (
+                self._device_masks[name] | some if name in self._device_masks else some
             )
 
     def error(self, squared: Tensor, target: Tensor) -> None:
-        """Add the squared aggregation error and the squared error-free aggregate, [S]."""
+        """Add the squared aggregation error and the squared error-free aggregate, [S] each."""
         self.add(error=squared, target=target)
 
     def report(self) -> c.LinkReport:
         """Return the report of the delivery."""
-        sums, some = self._sums, self._check_partial_participation
+        sums, some = self._sums, self._device_masks
         zeros = torch.zeros_like(self._budget.bandwidth_hz)
         none = zeros[:, None].expand(-1, self._population)
         symbols = sums.get("symbols", zeros)
         energy, sent = sums.get("energy", none), sums.get("sent", none)
         nmse = zeros
-        if "error" in sums:  # no error is none, also where the aggregate is zero
+        if "error" in sums:  # 0 / 0 is no error
             nmse = sums["error"] / sums["target"].clamp_min(TINY)
         return c.LinkReport(
             symbols=symbols,

@@ -1,7 +1,7 @@
-"""Deliver without error or distortion, charged like one over-the-air slot at full power.
+"""Delivery without error or distortion, charged like one over-the-air slot at full power.
 
-The server gets the exact mean, and each update. It bounds what any channel can reach at the same
-cost. No limit applies to it: nobody runs short of energy, crashes within the slot or sends twice.
+The server gets the exact mean, and each update. The transport bounds the result of any channel at
+the same cost. No limit applies: no device lacks energy, crashes within the slot or sends twice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from otafl.uplink.delivery import Delivery
 
 
 class Ideal(Transport):
+    """Error-free transport at the cost of one over-the-air slot."""
+
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "one"
     uses_fading: ClassVar[bool] = False
@@ -26,6 +28,7 @@ class Ideal(Transport):
         self.settings, self.budget = settings, budget
 
     def transmit(self, delivery: Delivery) -> None:
+        """Give the server each group exactly, and charge its P symbols at full power."""
         for sent in delivery.uplink:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)

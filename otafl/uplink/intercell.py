@@ -1,13 +1,16 @@
-"""Add up what a server hears of the devices of other servers, who send on the same channel uses.
+"""Interference between servers whose devices transmit on the same channel uses.
 
-It is their signals, not a noise of their power: with x_jk the symbols of device k of server j, p_jk
-its scalar, which that server's channels made, and h_cjk its channel to the antennas of server c,
-the server receives sum_jk h_cjk p_jk x_jk besides its own, and its combiner f makes f^H h_cjk of
-it. Phases are aligned at a device's own server only. Nobody knows of it beforehand: policies and
-combiners plan as if each server were alone.
+The interference consists of the other devices' signals, not of noise with their power. With x_jk
+the symbols of device k of server j, p_jk its transmit scalar, which server j's channels determine,
+and h_cjk its channel to the antennas of server c, the combiner f of server c adds
+
+    sum_jk f^H h_cjk p_jk x_jk
+
+to its own sum. Phases are aligned only at a device's own server. No policy or combiner knows the
+interference: each server plans as if it were the only one.
 
 A server of a small torus may be seen at several places. Then h_cjk is the sum of the channels from
-these places, which fade independently, so that mean powers add up as those of distinct cells.
+these places. They fade independently, so that mean powers add up as those of distinct cells.
 """
 
 from __future__ import annotations
@@ -27,24 +30,39 @@ from otafl.uplink.segments import sum_segments
 
 
 class InterCellInterference:
-    """Hold who hears whom, of S C rows.
+    """Links from the devices of other servers to the antennas of S C rows.
 
     Parameters
     ----------
-    heard : C lists of J other servers each, whose devices reach that server. A server may be listed
-        several times, once for each place at which it is seen.
-    channel : from the J K devices of those to each row, in that order.
-    devices : K.
+    interferers : sequence of sequences of int
+        For each of C servers the J other servers whose devices reach it. A server occurs once for
+        each place at which it is seen.
+    channel : Channel
+        Channels from the J K devices of those servers to each row, in that order.
+    devices : int
+        Number of devices of a server, K.
     """
 
-    def __init__(self, heard: Sequence[Sequence[int]], channel: Channel, devices: int) -> None:
-        self.heard, self.channel = heard, channel
-        self._servers, self._devices = len(heard), devices
-        self._link = torch.from_numpy(_find_links(heard)).to(channel.streams.device)
+    def __init__(
+        self, interferers: Sequence[Sequence[int]], channel: Channel, devices: int
+    ) -> None:
+        self.interferers, self.channel = interferers, channel
+        self._servers, self._devices = len(interferers), devices
+        self._link = torch.from_numpy(_find_links(interferers)).to(channel.streams.device)
 
     def signal(self, on_air: OnAir) -> Tensor:
-        """Return what reaches each row [S C, P] of a group that all send, as its own is received:
-        in the unit of f^H y."""
+        """Compute the interference of a group at each server.
+
+        Parameters
+        ----------
+        on_air : OnAir
+            Transmission of the group by the devices of all servers.
+
+        Returns
+        -------
+        Tensor, float [S C, P]
+            Interference on each received real number, in the unit of f^H y.
+        """
         segments, sent = on_air.segments, on_air.signal
         cohort = _merge_servers(sent.cohort, self._servers)
         sent = replace(sent, cohort=cohort)
@@ -64,15 +82,25 @@ class InterCellInterference:
         return torch.cat([first, second], 2).flatten(0, 1)
 
     def power_gains(self, slot: Slot) -> Tensor:
-        """Return how strongly the devices of each row reach all other servers, the sum of |h|^2
-        over these and their antennas, [S C, K, cells]."""
+        """Compute the power gains of the devices to all other servers.
+
+        Returns
+        -------
+        Tensor, float [S C, K, C cells]
+            Sum of |h|^2 over the other servers and their antennas, in each cell of the channel.
+        """
         h = self._to_others(slot).unflatten(0, (-1, self._servers))
         total = self._sum_places(h.unflatten(2, (-1, self._devices)))  # [S, C, C, K, A, cells]
         return total.abs().square().sum((1, 4)).flatten(0, 1)
 
     def scalar_gains(self, on_air: OnAir) -> Tensor:
-        """Return the scalar channels from every device of a trial to every of its servers, 0 from
-        those that are not heard: [S, C K, Q, C]."""
+        """Compute the scalar channels from all devices of a trial to all its servers.
+
+        Returns
+        -------
+        Tensor, complex [S, C K, Q, C]
+            Channels f^H h_cjk, 0 where a device does not reach a server.
+        """
         h = self._to_others(on_air.slot)[..., list(on_air.segments.cells)]
         scalar = apply_combiner(on_air.channels.combiner, h.permute(0, 3, 1, 2))
         each = scalar.unflatten(0, (-1, self._servers)).unflatten(3, (-1, self._devices))
@@ -80,23 +108,23 @@ class InterCellInterference:
         return total.permute(0, 2, 4, 3, 1).flatten(1, 2)
 
     def _to_others(self, slot: Slot) -> Tensor:
-        """Return the channels [S C, J K, A, cells] of a slot from others' devices to each row."""
+        """Return the channels [S C, J K, A, cells] of a slot from other servers' devices."""
         state = self.channel.get_state(slot.round)
         return state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[:, :, None, None]
 
     def _sum_places(self, each: Tensor) -> Tensor:
-        """Sum what reaches servers over the places at which another server is seen.
+        """Sum links [S, C, J, ...] over the places of a server, [S, C, C, ...].
 
-        each: [S, C, J, ...] by link. Returns [S, C, C, ...] by receiving and by sending server.
+        The result is ordered by receiving and by transmitting server.
         """
         each = torch.cat([each, torch.zeros_like(each[:, :, :1])], 2)  # a link of gain 0
         server = torch.arange(self._servers, device=each.device)[:, None, None]
         return each[:, server, self._link].sum(3)
 
 
-def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return which of its J links are to each server, [C, C, M] int64; J where there are fewer."""
-    servers, links = len(heard), np.array(heard)
+def _find_links(interferers: Sequence[Sequence[int]]) -> np.ndarray:
+    """Find the links to each server, [C, C, M] int64 in 0 .. J - 1; J fills missing places."""
+    servers, links = len(interferers), np.array(interferers)
     to = links[:, None, :] == np.arange(servers)[:, None]  # [C, C, J]
     count = links.shape[1]
     most = max(1, int(to.sum(2).max()))
@@ -104,7 +132,7 @@ def _find_links(heard: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _merge_servers(cohort: Cohort, servers: int) -> Cohort:
-    """Return the rows of each C rows of the stack as those of one trial with C K devices."""
+    """Return the rows of the C servers of a trial as rows of one trial with C K devices."""
     counts = [
         sum(cohort.counts[first : first + servers])
         for first in range(0, len(cohort.counts), servers)

@@ -1,15 +1,16 @@
-"""Spread a payload's symbols over the cells of its channel, so that no layer rides on one fade.
+"""Interleaving of a payload's symbols over the cells of its channel.
 
-A payload fills the channel's cells (coherence blocks, and in each its sub-carrier groups) in order.
-Interleaved, the channel uses of a slot are dealt out at random to the groups of the payload, and
-each group's reals are interleave. The permutations are the same in every round, as both ends must
-know them, for every device, as sums over the air need, and in every trial, like the interleavers of
-a standard. The error of the whole payload is the same in the mean; that of each part comes near it.
+A payload fills the channel's cells (coherence blocks, and in each its sub-carrier groups) in order,
+so that a layer may have one fade. Interleaving assigns the channel uses of a slot to the groups of
+the payload at random, and permutes the coordinates of each group. The permutations are the same in
+every round, because both ends must know them, for every device, because the signals must add up,
+and in every trial, like the interleavers of a standard. The mean error of the whole payload does
+not change, and the error of each part comes near it.
 
-They are pseudo-random, not rows and columns: with C cells those send real i in cell i mod C, and
-where C divides the width of a layer, all weights of a neuron share a cell again. To what bends
-signals from symbol to symbol (carrier and timing offsets) a group's symbols follow each other, also
-where another group's lie between them.
+The permutation is pseudo-random, not an interleaver of rows and columns. With C cells, that one
+would send coordinate i in cell i mod C, so that all weights of a neuron share a cell if C divides
+the width of a layer. Impairments that change from symbol to symbol (carrier and timing offsets)
+treat a group's symbols as consecutive, even if symbols of another group are between them.
 """
 
 from __future__ import annotations
@@ -30,29 +31,37 @@ INTERLEAVING = declare_family("interleaving", __name__)
 
 @dataclass(frozen=True)
 class Uses:
-    """Hold the channel uses of a slot that a group of a payload has. start: the first, where they
-    follow each other. count: how many. at: [count] int64 on the host, in order, where they are
-    scattered."""
+    """Channel uses of a slot that belong to a payload group.
+
+    Parameters
+    ----------
+    start : int
+        First channel use of consecutive ones.
+    count : int
+        Number of channel uses.
+    at : Tensor, int64 [count], or None
+        Ordered positions of scattered channel uses, on the host; None if they are consecutive.
+    """
 
     start: int
     count: int
     at: Tensor | None = None
 
     def count_before(self, use: Tensor) -> Tensor:
-        """Return how many of them are before these channel uses of the slot, of any shape."""
+        """Count the group's channel uses before channel uses of the slot, in any shape."""
         if self.at is None:
             return (use - self.start).clamp(0, self.count)
         return torch.searchsorted(self.at.to(use.device), use)
 
 
 def take_in_order(lengths: Sequence[int]) -> list[Uses]:
-    """Return the channel uses of groups of so many symbols that are sent one after the other."""
+    """Return the channel uses of groups, given their numbers of symbols, one after the other."""
     starts = itertools.accumulate(lengths, initial=0)
     return [Uses(start, length) for start, length in zip(starts, lengths, strict=False)]
 
 
 def scatter_uses(lengths: Sequence[int]) -> list[Uses]:
-    """Return the channel uses of groups of so many symbols that are dealt out among them."""
+    """Return the channel uses of groups, given their numbers of symbols, assigned at random."""
     if len(lengths) == 1:
         return take_in_order(lengths)
     parts = permutation("slot", sum(lengths), torch.device("cpu"))[0].split(list(lengths))
@@ -60,7 +69,7 @@ def scatter_uses(lengths: Sequence[int]) -> list[Uses]:
 
 
 def interleave(sent: Signal) -> Signal:
-    """Return the rows [n, P] of a group in the order in which their coordinates are sent."""
+    """Return the rows [n, P] of a group with their coordinates in the order of transmission."""
     order, place = permutation(str(sent.index), sent.num_coordinates, sent.x.device)
     mask = None if sent.mask is None else sent.mask.index_select(1, order)
     return replace(sent, x=sent.x.index_select(1, order), mask=mask, place=place)
@@ -69,8 +78,10 @@ def interleave(sent: Signal) -> Signal:
 @functools.lru_cache(maxsize=4)
 @torch.inference_mode(False)  # gradients pass through what is taken in this order
 def permutation(part: str, length: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the permutation [length] int64 of a part of a payload, which depends on nothing else,
-    and its inverse."""
+    """Draw the permutation [length] int64 of a part of a payload, and its inverse.
+
+    It depends only on the part's name and length.
+    """
     draw = Streams([0], [0], device, torch.float64).draw_uniform(INTERLEAVING / part, 0, (length,))
     order = draw[0].argsort(stable=True)
     return order, order.argsort()

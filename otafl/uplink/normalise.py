@@ -1,4 +1,4 @@
-"""Normalise what devices have to send of a group: its symbols, their energies and powers."""
+"""Normalisation of a payload group: the symbols, energies and powers of each device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otafl.uplink.signal import Signal, compute_squared_norm
 
 @dataclass(frozen=True)
 class Normalisation:
-    """How the symbols of a group are cut and scaled, and how strong they are before p.
+    """Segments, scales, energies and powers of a group's symbols before the transmit scalars.
 
     Parameters
     ----------
@@ -23,13 +23,13 @@ class Normalisation:
     lengths : Tensor, float [Q]
         Channel uses of each segment.
     means : Tensor, float [n, Q], or None
-        What was taken off the rows.
+        Means that were subtracted from the rows.
     scale : Tensor, float [n]
-        What a row is multiplied with before p: K w_k for a mean.
+        Factor of a row before p: K w_k for a mean.
     row_energy : Tensor, float [n, Q]
         Sum of squares of a row's symbols in a segment, before p.
     energy : Tensor, float [S, Q, K]
-        The same of each device.
+        The same for each device.
     power : Tensor, float [S, Q, K]
         Mean symbol power m of the normalised stretch, before p.
     """
@@ -44,24 +44,29 @@ class Normalisation:
 
 
 def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, Normalisation]:
-    """Take the means off the rows, and compute their scales, energies and powers.
-
-    With x_k the rows [n, P] and l_q the channel uses of segment q, the mean symbol power is
-    m_kq = |K w_k x_k|^2 / l over the stretch that q lies in.
+    r"""Subtract the means from the rows, and compute their scales, energies and powers.
 
     Parameters
     ----------
     sent : Signal
-        Rows of the group.
+        Rows x_k of the group, [n, P].
     segments : Segments
-        Q segments, of some normalised stretches.
+        Q segments, grouped into normalised stretches.
     centre : bool
-        Whether the mean of each stretch is taken off, except of rows with a mask.
+        Whether the mean of each stretch is subtracted, except in rows with a mask.
 
     Returns
     -------
     tuple of Signal and Normalisation
-        The rows without their means, and what is known of them.
+        The rows without their means, and their energies and powers.
+
+    Notes
+    -----
+    With l the channel uses of the stretch that contains segment q, the mean symbol power is
+
+    .. math::
+
+        m_{kq} = \| K w_k x_k \|^2 / l
     """
     means = compute_means(sent, segments) if centre and sent.mask is None else None
     if means is not None:
@@ -69,16 +74,27 @@ def normalise(sent: Signal, segments: Segments, centre: bool) -> tuple[Signal, N
     scale = sent.scale
     energy = compute_energies(sent, segments) * scale.square()[:, None]
     lengths = get_constant(segments.lengths, energy.dtype, energy.device)
-    power = sent.grid(segments.by_scope(energy) / segments.by_scope(lengths)).mT
+    power = sent.grid(segments.sum_over_scopes(energy) / segments.sum_over_scopes(lengths)).mT
     grid = sent.grid(energy).mT
     return sent, Normalisation(segments, lengths, means, scale, energy, grid, power)
 
 
 def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
-    """Compute the squared multivariate coefficient of variation of symbols over devices, [S, Q].
+    """Compute how much symbols vary over the devices.
 
-    It is the power about the devices' common mean over that of the mean (unbiased in K, at least
-    0).
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group.
+    normalised : Normalisation
+        Their segments and energies.
+
+    Returns
+    -------
+    Tensor, float [S, Q]
+        Squared multivariate coefficient of variation: the power of the deviations from the mean
+        over the devices, divided by the power of the mean. The latter is estimated without bias
+        in K; the result is at least 0.
     """
     segments, energy = normalised.segments, normalised.row_energy
     k = sent.cohort.rows_per_trial[:, None]
@@ -89,6 +105,6 @@ def compute_variation(sent: Signal, normalised: Normalisation) -> Tensor:
         sums = sum_segments(sent, part, coefficient, segments)[:, 0]
         for q, (first, stop) in enumerate(segments.bounds):
             both[:, q] += compute_squared_norm(sums[:, first:stop])
-    total, both = segments.by_scope(total), segments.by_scope(both)
+    total, both = segments.sum_over_scopes(total), segments.sum_over_scopes(both)
     mean = ((both - total) / (k * (k - 1.0)).clamp_min(1.0)).clamp_min(1e-30)
     return (total / k.clamp_min(1.0) / mean - 1.0).clamp_min(0.0)

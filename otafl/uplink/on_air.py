@@ -1,4 +1,4 @@
-"""What is transmitted of a group, which a scheme superposes: rows, channels and coefficients."""
+"""Transmission of a payload group, which a transport superposes."""
 
 from __future__ import annotations
 
@@ -20,24 +20,30 @@ from otafl.uplink.signal import Signal
 
 @dataclass(frozen=True)
 class OnAir:
-    """What is transmitted of a group.
-
-    With c_k = Re(h_k p_k) / sqrt(eta), the receiver gets sum_k c_k K w_k x_k + n of it.
+    r"""Transmission of a payload group.
 
     Parameters
     ----------
     slot : Slot
-        What the groups of the payload share.
+        Channels, budgets and limits that the groups of the payload share.
     sent : Signal
-        Rows x_k that devices have to send, [n, P].
+        Rows x_k of the devices, [n, P].
     normalised : Normalisation
         Their segments, scales and powers.
     channels : ScalarChannels
-        h [S, Q, K] behind the combiner, and the noise.
+        Channels h [S, Q, K] behind the combiner, and the noise.
     coefficients : Coefficients
         Transmit scalars p [S, Q, K] and receive scaling eta [S, Q].
     part : SentPart or None
-        What crashing devices have sent; None if none crash.
+        Part of the rows that crashing devices send; None if none crash.
+
+    Notes
+    -----
+    The receiver scales the sum by the receive scaling eta and gets, with the effective gains c_k,
+
+    .. math::
+
+        \sum_k c_k K w_k x_k + n, \quad c_k = \mathrm{Re}(h_k p_k) / \sqrt{\eta}
     """
 
     slot: Slot
@@ -49,17 +55,17 @@ class OnAir:
 
     @property
     def segments(self) -> Segments:
-        """Return the group's segments."""
+        """Segments of the group."""
         return self.normalised.segments
 
     @property
     def signal(self) -> Signal:
-        """Return the rows as far as they are sent."""
+        """Rows, zero from the crash of a device on."""
         return self.sent if self.part is None else self.part.signal
 
     @property
     def energy(self) -> Tensor:
-        """Return the sum of squares of what each device sends before p, [S, Q, K]."""
+        """Sum of squares of each device's transmitted symbols before p, [S, Q, K]."""
         if self.part is None:
             return self.normalised.energy
         energy = compute_energies(self.part.signal, self.segments)
@@ -71,28 +77,30 @@ class OnAir:
 
     @functools.cached_property
     def sent_gain(self) -> Tensor:
-        """Return p / sqrt(eta) [S, Q, K]."""
+        """Scaled transmit scalar p / sqrt(eta), [S, Q, K] complex."""
         return self.coefficients.p / self.coefficients.eta.sqrt()[..., None]
 
     @functools.cached_property
     def gain(self) -> Tensor:
-        """Return h p / sqrt(eta) [S, Q, K] complex, whose real part is c_k."""
+        """Complex gain h p / sqrt(eta), [S, Q, K], whose real part is the effective gain c_k."""
         return self.channels.h * self.sent_gain
 
     @functools.cached_property
     def active_rows(self) -> Tensor:
-        """Return 1 for the rows that count in a segment, else 0: [n, Q]."""
+        """Indicator of the rows that the receiver counts in a segment, 1 or 0: [n, Q]."""
         return self.sent.take_rows(self.coefficients.active_mask.mT).to(self.normalised.scale.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
-        """Return W of who counts, [S, Q]: of who is on air, for all that the server knows."""
+        """Total weight W [S, Q] of the devices that the server treats as active."""
         return self.sent.sum_by_trial(self.sent.weight[:, None] * self.active_rows)
 
     @functools.cached_property
     def unit(self) -> Tensor:
-        """Return what the receiver multiplies Re(f^H y) / sqrt(eta) with, [S, Q]: 1 / (K W) for a
-        mean, 1 / K where the sum is divided coordinate by coordinate, 1 for a sum."""
+        """Factor of Re(f^H y) / sqrt(eta) in the estimate, [S, Q].
+
+        It is 1 / (K W) for a mean, 1 / K if the sum is divided by coordinate, 1 for a sum.
+        """
         sent, unit = self.sent, torch.ones_like(self.weight)
         if sent.linear:
             unit = unit / sent.cohort.rows_per_trial.clamp_min(1.0)[:, None]
@@ -102,31 +110,31 @@ class OnAir:
 
     @property
     def row_unit(self) -> Tensor:
-        """Return a row's scale before p times what the receiver multiplies with, [n, Q]."""
+        """Scale of a row before p times the receiver's factor, [n, Q]."""
         return self.normalised.scale[:, None] * self.unit[self.sent.cohort.trial]
 
     @property
     def row_gain(self) -> Tensor:
-        """Return what a row's symbol is multiplied with on its way to the estimate, [n, Q]
-        complex."""
+        """Complex factor of a row's symbols in the estimate, [n, Q]."""
         return self.sent.take_rows(self.gain.mT) * self.row_unit
 
     @property
     def variance(self) -> Tensor:
-        """Return the noise variance [S, Q] of an estimated real, 0 where nobody is on air."""
+        """Noise variance [S, Q] of an estimated real number, 0 if no device is on air."""
         variance = self.channels.noise / self.coefficients.eta * self.unit.square()
         return torch.where(self.weight > 0, variance, 0.0)
 
     @property
     def received_unit(self) -> Tensor:
-        """Return what a received real is multiplied with in the estimate, [S, Q], 0 where nobody is
-        on air."""
+        """Factor of a received real number in the estimate, [S, Q], 0 if no device is on air."""
         unit = self.unit / self.coefficients.eta.sqrt()
         return torch.where(self.weight > 0, unit, 0.0)
 
     def weigh_coordinates(self) -> Tensors | None:
-        """Return the weight on air out of 1 at each real, blocks [S, *shape], of a group that is
-        cut in segments; None of another, or of one with a mask."""
+        """Return the weight on air, out of 1, at each coordinate: Tensors [S, *shape].
+
+        It is None for a group of one segment, and for one with a mask.
+        """
         sent, segments = self.sent, self.segments
         if sent.mask is not None or len(segments.bounds) == 1:
             return None
@@ -134,14 +142,17 @@ class OnAir:
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.delivered_mask_fns`; it keeps no payload."""
+        """Function that returns the delivered coordinates, as in `LinkReport.delivered_mask_fns`.
+
+        It keeps no tensor of the payload's size.
+        """
         sent, stop = self.sent, None if self.part is None else self.part.stop
         active = sent.take_rows(self.coefficients.on_air_mask.mT)
-        of_columns = sent.num_coordinates, sent.place
-        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *of_columns)
+        index_segments = sent.num_coordinates, sent.place
+        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *index_segments)
 
     def weigh_known(self, mask: Tensor) -> Tensor:
-        """Return the weight on air that knows each coordinate, [S, P], by the rows' mask [n, P]."""
+        """Return the weight on air that has each coordinate, [S, P], by the mask [n, P]."""
         sent, segments = self.sent, self.segments
         weight = (sent.weight[:, None] * self.active_rows)[..., None]
         parts = [sum_segments(sent, part, weight, segments)[:, 0] for part in segments.parts(mask)]
@@ -156,15 +167,24 @@ def _mark(
     num_coordinates: int,
     place: Tensor | None,
 ) -> Tensor:
-    """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
-    them or none.
+    """Mark the coordinates that each device has on air, [S, K, P] bool.
+
+    The result is [S, K] if a device has all of its coordinates on air, or none.
 
     Parameters
     ----------
-    cohort : the n rows.
-    active : [n, Q] bool, the rows on air in a segment.
-    stop : [n, 1] channel uses of the group until a row's crash; None where none crash.
-    place : [P] the column of each coordinate; None in order.
+    cohort : Cohort
+        The n rows.
+    active : Tensor, bool [n, Q]
+        Rows on air in a segment.
+    segments : Segments
+        Segments of the group.
+    stop : Tensor, float [n, 1], or None
+        Channel uses of the group until a row's crash; None if none crash.
+    num_coordinates : int
+        Number of coordinates, P.
+    place : Tensor, int64 [P], or None
+        Column of each coordinate; None if they are in order.
     """
     if stop is None and len(segments.bounds) == 1:
         return cohort.scatter_to_grid(active[:, 0], False)

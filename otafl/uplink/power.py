@@ -1,4 +1,4 @@
-"""Set what devices send with: the scalars p [S, Q, K] and eta [S, Q] of the power policy."""
+"""Transmit scalars p [S, Q, K] and receive scaling eta [S, Q] of a group, by the power policy."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ from otafl.uplink.signal import Signal
 
 @dataclass(frozen=True)
 class Alignment:
-    """The parts that make signals add up in phase: channel knowledge, combiner and power policy.
+    """Parts that make signals add up coherently: channel estimates, combiner and power policy.
 
-    csi, receiver : what devices know, and how the server combines its antennas.
-    policy : of power. statistics: of the channel, which it prepares with. hyper: its stackable
-        fields.
-    impairments : what turns and disturbs the scalar channels.
+    Parameters
+    ----------
+    csi : Csi
+        Channel estimates of devices and server.
+    receiver : Receiver
+        Combination of the server's antennas.
+    policy : PowerPolicy
+        Rule for transmit scalars and receive scaling.
+    statistics : ChannelStatistics
+        Long-term channel statistics, with which the policy prepares its state.
+    hyper : Hyper
+        Stackable fields of the policy, [S] each.
+    impairments : Impairments
+        Residual phases and interference.
     """
 
     csi: Csi
@@ -47,19 +57,37 @@ def set_power(
     alignment: Alignment,
     state: Any,
 ) -> tuple[Any, Coefficients]:
-    """Ask the power policy. It sees the estimate of the scalar channels, and the mean symbol powers
-    m [S, Q, K], which are side information.
+    """Compute the scalars of the power policy for a group.
+
+    The policy sees the estimated scalar channels, and the mean symbol powers m [S, Q, K] as side
+    information.
+
+    Parameters
+    ----------
+    slot : Slot
+        Large-scale gains, budgets and limits.
+    sent : Signal
+        Rows of the group.
+    normalised : Normalisation
+        Their powers.
+    channels : ScalarChannels
+        Estimated channels [S, Q, K], and the transmitters.
+    alignment : Alignment
+        Policy and receiver.
+    state : Any
+        State of the policy.
 
     Returns
     -------
-    The policy's next state, and the scalars that it wants.
+    tuple of Any and Coefficients
+        The policy's next state, and its scalars.
     """
     policy, receiver = alignment.policy, alignment.receiver
     link = Link(
         h=channels.h_hat,
         gain=slot.gain,
         budget=slot.budget,
-        symbol_power=slot.bounds.scale_powers(normalised.power),
+        symbol_power=slot.bounds.report_powers(normalised.power),
         noise_variance=alignment.impairments.compute_known_noise(slot.round),
         transmit_mask=channels.sends,
         is_linear=sent.linear,

@@ -1,4 +1,4 @@
-"""Receive a group: of its sums, the estimate that the server makes of the aggregate."""
+"""The server's estimate of a group's aggregate from the received sum."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from otafl.uplink.signal import divide_by_weights
 
 
 def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
-    """Add the means that devices took off, and hand the estimate over.
+    """Add the means that devices subtracted, and pass the estimate to the server.
 
     Parameters
     ----------
     on_air : OnAir
-        What was transmitted.
+        Transmission of the group.
     total, exact : Tensor, float [S, P]
-        Sum that is received, and error-free sum. They are written to.
+        Received sum, and error-free sum. Both are changed in place.
     delivery : Delivery
-        Takes the estimate.
+        Gets the estimate.
     """
     sent, means = on_air.sent, on_air.normalised.means
     if means is not None:
@@ -31,14 +31,14 @@ def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> 
 
 
 def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
-    """Give the server its estimate of a group, and note the aggregation error.
+    """Give the server its estimate of a group, and add the aggregation error.
 
-    Of a group with a mask, each coordinate's sum is divided by the weight that knows it. The others
-    as in `receive`.
+    In a group with a mask, each coordinate's sum is divided by the weight of the devices that have
+    it. The parameters are those of `receive`.
     """
     sent = on_air.sent
     count: Tensor | Tensors = on_air.weight[:, 0]
     if sent.mask is not None:
         total, exact, count = divide_by_weights(sent, total, exact, on_air.weigh_known(sent.mask))
     reached = on_air.weigh_coordinates()
-    delivery.give_estimate(sent, total, exact, count, reached, heard=on_air.delivered_mask)
+    delivery.give_estimate(sent, total, exact, count, reached, delivered_fn=on_air.delivered_mask)

@@ -1,4 +1,4 @@
-"""Report what sending a group has cost, and the coefficients that it was sent with."""
+"""Cost of sending a group, and the coefficients that it was sent with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from otafl.uplink.on_air import OnAir
 
 @dataclass(frozen=True)
 class Saves:
-    """What is reported of a link: h, p, c, eta (link), and the signals' Gram matrices (gram)."""
+    """Saved variables of a link: h, p, c, eta (`link`), and the signals' Gram matrices (`gram`)."""
 
     link: bool = False
     gram: bool = True
@@ -26,13 +26,13 @@ NOT_SAVED = Saves()
 def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
     """Add the channel uses, energy and side information of a group to the tally.
 
-    With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. It is taken
-    off what the device has left.
+    With e_kq the energy of the symbols before p, device k radiates sum_q |p_kq|^2 e_kq. The energy
+    is subtracted from what the device has left.
 
     Parameters
     ----------
     on_air : OnAir
-        What is transmitted.
+        Transmission of the group.
     delivery : Delivery
         Gives the tally.
     num_scalars : int
@@ -57,9 +57,28 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
 
 
 def coefficients(on_air: OnAir, gram: bool) -> Tensors:
-    """Return what the aggregation error follows from, given the Gram matrices of the signals:
-    in a segment it is a^H Gram a of the deviations a_k = g_k w_k / W - w_k, plus the noise's
-    part."""
+    r"""Return the coefficients from which the aggregation error follows, by name.
+
+    Parameters
+    ----------
+    on_air : OnAir
+        Transmission of the group.
+    gram : bool
+        Whether to add the Gram matrices of the signals.
+
+    Returns
+    -------
+    Tensors
+        Name and group -> coefficients, as in the variables `link_*`.
+
+    Notes
+    -----
+    In a segment with Gram matrix G and gains g_k, the squared error is, plus the noise's part,
+
+    .. math::
+
+        a^H G a, \quad a_k = g_k w_k / W - w_k
+    """
     sent = on_air.sent
     values = {
         "h": on_air.channels.h,
@@ -80,7 +99,7 @@ def coefficients(on_air: OnAir, gram: bool) -> Tensors:
 
 
 def _gram(on_air: OnAir) -> Tensor:
-    """Return the Gram matrices of the signals of the devices, [S, Q, K, K]."""
+    """Compute the Gram matrices of the devices' signals, [S, Q, K, K]."""
     sent, segments = on_air.sent, on_air.segments
     rows, *second = segments.parts(sent.grid(sent.x).flatten(0, 1))
     if second:  # perhaps one symbol short

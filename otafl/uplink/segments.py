@@ -1,5 +1,7 @@
-"""Cut a group's channel uses into segments, each of which is sent with one transmit scalar: where
-the channel changes (its coherence blocks and sub-carrier groups), and where the normalisation does.
+"""Segments of a group: stretches of channel uses that are sent with one transmit scalar.
+
+A segment ends where the channel changes (coherence blocks and sub-carrier groups) and where the
+normalised stretch ends.
 """
 
 from __future__ import annotations
@@ -17,16 +19,25 @@ from otafl.uplink.interleaving import Uses
 from otafl.uplink.signal import Signal, compute_squared_norm
 
 MAX_LOOP = 16
-"""Segments up to which a product for each costs less than a copy of the payload."""
+"""Number of segments up to which a product for each costs less than a copy of the payload."""
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Where a group is cut.
+    """Segments of a group.
 
-    uses: its channel uses of the slot. bounds: Q stretches (first, stop) of them, in order and
-    without gaps. cells: [Q] the channel's cell of each, flattened over (B, F). scopes: [Q] the
-    normalised stretch of each. halves: real numbers in a channel use, 1 or 2.
+    Parameters
+    ----------
+    uses : Uses
+        Channel uses of the group in the slot.
+    bounds : tuple of (int, int)
+        Q stretches (first, stop) of the channel uses, in order and without gaps.
+    cells : tuple of int [Q]
+        Cell of the channel of each segment, flattened over (B, F).
+    scopes : tuple of int [Q]
+        Normalised stretch of each segment.
+    halves : int
+        Real numbers in a channel use, 1 or 2.
     """
 
     uses: Uses
@@ -37,40 +48,40 @@ class Segments:
 
     @property
     def symbols(self) -> int:
-        """Return the channel uses of the group."""
+        """Channel uses of the group."""
         return self.bounds[-1][1]
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Return the channel uses of each segment, [Q]."""
+        """Channel uses of each segment, [Q]."""
         return tuple(stop - first for first, stop in self.bounds)
 
     @functools.cached_property
     def even(self) -> int:
-        """Return the length of all segments but, perhaps, a shorter last one; 0 where they
-        differ."""
+        """Common length of all segments except a shorter last one; 0 if lengths differ."""
         length = self.lengths[0]
         regular = all(one == length for one in self.lengths[:-1]) and self.lengths[-1] <= length
         return length if regular else 0
 
-    def of_columns(self, device: torch.device) -> Tensor:
+    def index_segments(self, device: torch.device) -> Tensor:
         """Return the segment of each channel use, [symbols] int64."""
         lengths = get_constant(self.lengths, torch.int64, device)
         return torch.repeat_interleave(lengths, output_size=self.symbols)
 
     def parts(self, rows: Tensor) -> list[Tensor]:
-        """Return the one or two quadratures of reals [n, P]: [n, symbols], the second perhaps one
-        short."""
+        """Split coordinates [n, P] into one or two quadratures [n, symbols].
+
+        The second quadrature may be one symbol shorter.
+        """
         return [rows] if self.halves == 1 else [rows[:, : self.symbols], rows[:, self.symbols :]]
 
     def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
         """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
-        of_columns = values[:, self.of_columns(values.device)]
-        return torch.cat([of_columns] * self.halves, 1)[:, :num_coordinates]
+        index_segments = values[:, self.index_segments(values.device)]
+        return torch.cat([index_segments] * self.halves, 1)[:, :num_coordinates]
 
-    def by_scope(self, values: Tensor) -> Tensor:
-        """Return values [..., Q] of the segments summed over their normalised stretch, at each
-        segment."""
+    def sum_over_scopes(self, values: Tensor) -> Tensor:
+        """Sum values [..., Q] over the normalised stretch of each segment, [..., Q]."""
         count = self.scopes[-1] + 1
         if count == len(self.scopes):
             return values
@@ -82,15 +93,25 @@ class Segments:
 def cut(
     sent: Signal, uses: Uses, cell_stops: Sequence[int], blockwise: bool, quadrature: bool
 ) -> Segments:
-    """Cut a group.
+    """Cut a group into segments.
 
     Parameters
     ----------
-    sent : the group's rows [n, P].
-    uses : its channel uses, of the payload's.
-    cell_stops : the channel use of the payload after which each cell (b, f) of the channel ends.
-    blockwise : every block is normalised by itself, else the group as a whole.
-    quadrature : two reals a channel use, else one.
+    sent : Signal
+        Rows of the group, [n, P].
+    uses : Uses
+        Channel uses of the group in the slot.
+    cell_stops : sequence of int
+        Channel use of the payload after which each cell (b, f) of the channel ends.
+    blockwise : bool
+        Whether each tensor is normalised separately, instead of the whole group.
+    quadrature : bool
+        Whether a channel use carries two real numbers instead of one.
+
+    Returns
+    -------
+    Segments
+        The segments.
     """
     halves = 2 if quadrature else 1
     symbols = -(-sent.num_coordinates // halves)
@@ -109,7 +130,7 @@ def cut(
 
 
 def compute_energies(sent: Signal, segments: Segments) -> Tensor:
-    """Return the sum of squares of each row's symbols in each segment, [n, Q]."""
+    """Compute the sum of squares of each row's symbols in each segment, [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     for part in segments.parts(sent.x):
         length = segments.even
@@ -123,20 +144,35 @@ def compute_energies(sent: Signal, segments: Segments) -> Tensor:
 
 
 def compute_means(sent: Signal, segments: Segments) -> Tensor:
-    """Return the mean of each normalised stretch, at each of its segments: [n, Q]."""
+    """Compute the mean of each row's normalised stretch, at each of its segments: [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     reals = total.new_zeros(len(segments.bounds))
     for part in segments.parts(sent.x):
         for q, (first, stop) in enumerate(segments.bounds):
             total[:, q] += part[:, first:stop].sum(1)
             reals[q] += part[:, first:stop].shape[1]
-    return segments.by_scope(total) / segments.by_scope(reals)
+    return segments.sum_over_scopes(total) / segments.sum_over_scopes(reals)
 
 
 def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:
-    """Return sum_k coefficient[k, q, j] part[k] over the rows of a trial, with the coefficients of
-    each column's segment: part [n, symbols or one less], coefficient [n, Q, J] -> [S, J, as
-    many]."""
+    """Sum the rows of each trial with coefficients that depend on the segment.
+
+    Parameters
+    ----------
+    sent : Signal
+        The n rows.
+    part : Tensor, float [n, L]
+        One quadrature of the rows, L = symbols or one less.
+    coefficient : Tensor [n, Q, J]
+        Coefficients of each row and segment.
+    segments : Segments
+        Segments of the columns.
+
+    Returns
+    -------
+    Tensor [S, J, L]
+        The J weighted sums over the rows of a trial.
+    """
     trials, count = sent.cohort.num_trials, sent.cohort.counts[0]
     length = segments.even
     level = len(set(sent.cohort.counts)) == 1 and count > 0

@@ -1,4 +1,4 @@
-"""Sum over the devices of each trial, which every transport is made of."""
+"""Rows of a payload group that devices send, and sums over the devices of each trial."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from otafl.core.contracts import Cohort, Group, Tensors
 from otafl.models.base import flatten, unflatten
 
 COLUMNS = 4096
-"""Columns of a payload that several sums are made of at a time."""
+"""Columns of a payload that are summed at a time, if there are several sums."""
 
 CACHE_BYTES = 2 << 20
-"""Size of a payload's part that is quicker to read from a processor's cache than from memory."""
+"""Size of a part of a payload that is faster to read from a processor's cache than from memory."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Signal:
     Parameters
     ----------
     index : int
-        Place of the group in its payload, which its random streams are named after.
+        Position of the group in its payload, after which its random streams are named.
     group : Group
         The group as the devices have it.
     x : Tensor, float [n, P]
-        Symbols, 0 where a row does not know a coordinate.
+        Symbols, 0 where a row does not have a coordinate.
     mask : Tensor, float [n, P], or None
-        1 where a row knows a coordinate, else 0.
+        1 where a row has a coordinate, else 0.
     cohort : Cohort
         The n rows.
     share : Tensor, float [n], or None
-        Part of its coordinates that a row has; all if None (`Group.known_fraction`).
+        Fraction of its coordinates that a row has; all if None (`Group.known_fraction`).
     place : Tensor, int64 [P], or None
-        Column of each coordinate of the blocks; they are in order if None.
+        Column of each coordinate of the tensors; they are in order if None.
     """
 
     index: int
@@ -53,44 +53,47 @@ class Signal:
 
     @property
     def num_coordinates(self) -> int:
-        """Return P, the coordinates of a row."""
+        """Coordinates of a row, P."""
         return self.x.shape[1]
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the blocks, in order of their columns."""
+        """Shapes of the tensors, in order of their columns."""
         return {name: tuple(block.shape[1:]) for name, block in self.group.tensors.items()}
 
     @property
     def linear(self) -> bool:
-        """Return whether the receiver wants the weighted mean, not the plain sum."""
+        """Whether the receiver wants the weighted mean, not the plain sum."""
         return self.group.weighting == "mean"
 
     @property
     def weight(self) -> Tensor:
-        """Return the weights [n], which sum to one over the rows of a trial; of a sum whose rows
-        are not equal, the cohort's as the algorithm applied them."""
+        """Weights of the rows, [n].
+
+        They sum to one over the rows of a trial. For a sum of unequal rows, they are those of the
+        cohort as the algorithm applied them.
+        """
         return self.cohort.normalised_weight if self.out_of_one else self.cohort.weight
 
     @property
     def out_of_one(self) -> bool:
-        """Return whether the weights of a trial sum to one."""
+        """Whether the weights of a trial sum to one."""
         return self.group.weighting in ("mean", "equal")
 
     @property
     def exact(self) -> Tensor:
-        """Return the coefficients [n] of the rows in the error-free aggregate."""
+        """Coefficients of the rows in the error-free aggregate, [n]."""
         return self.weight if self.linear else torch.ones_like(self.weight)
 
     @property
     def scale(self) -> Tensor:
-        """Return what rows are multiplied with to be added up, [n]: K w_k for a mean."""
+        """Factors of the rows before they are summed, [n]: K w_k for a mean."""
         if not self.linear:
             return self.exact
         return self.exact * self.cohort.rows_per_trial[self.cohort.trial]
 
     def empty_sum(self) -> Tensor:
-        """Return room for a sum over the rows of each trial, [S, P]."""
+        """Return an uninitialised tensor for a sum over the rows of each trial, [S, P]."""
         return self.x.new_empty(self.cohort.num_trials, self.num_coordinates)
 
     def grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
@@ -98,42 +101,56 @@ class Signal:
         return self.cohort.scatter_to_grid(values, fill)
 
     def take_rows(self, table: Tensor) -> Tensor:
-        """Take a table [S, K, ...] at the rows, [n, ...]."""
+        """Select the rows of a table [S, K, ...], [n, ...]."""
         table = table.flatten(0, 1)
         return table if len(table) == len(self.x) else table.index_select(0, self.cohort.flat_index)
 
     @property
     def transmitter_mask(self) -> Tensor:
-        """Return which devices send, [S, K] bool."""
+        """Transmitters, [S, K] bool."""
         return self.grid(self.cohort.transmit_mask, False)
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.delivered_mask_fns` of rows that are delivered whole;
-        it keeps nothing of the payload's size."""
+        """Function as in `LinkReport.delivered_mask_fns`, for rows that are delivered completely.
+
+        It keeps no tensor of the payload's size.
+        """
         return functools.partial(self.cohort.scatter_to_grid, self.cohort.transmit_mask, False)
 
     @property
     def transmitted_share(self) -> Tensor:
-        """Return the part of its reals that each device sends, [S, K]; 0 of those that send
-        nothing."""
+        """Fraction of its coordinates that each device sends, [S, K]; 0 for silent devices."""
         sends = self.cohort.transmit_mask.to(self.x.dtype)
         return self.grid(sends if self.share is None else sends * self.share)
 
     @property
     def tensor_stops(self) -> list[int]:
-        """Return where each block stops in x."""
+        """Column after which each tensor ends in x."""
         return list(itertools.accumulate(math.prod(shape) for shape in self.shapes.values()))
 
     def sum_by_trial(self, values: Tensor) -> Tensor:
-        """Return values [n, ...] of the rows summed over each trial, [S, ...]."""
+        """Sum values [n, ...] of the rows over each trial, [S, ...]."""
         total = values.new_zeros(self.cohort.num_trials, *values.shape[1:])
         return total.index_add_(0, self.cohort.trial, values)
 
     def sum(self, coefficient: Tensor, x: Tensor | None = None) -> Tensor:
-        """Return sum_k coefficient[k, j] x[k] over the rows of a trial: [n, J] -> [S, J, P]. `x`
-        in place of the signal itself: [n, P']. Where all trials that have rows have equally many,
-        one batched product reads x once."""
+        """Compute sum_k coefficient[k, j] x[k] over the rows of each trial.
+
+        If all trials that have rows have equally many, one batched product reads x once.
+
+        Parameters
+        ----------
+        coefficient : Tensor [n, J]
+            Coefficients of the rows in J sums.
+        x : Tensor [n, P'], optional
+            Rows to sum instead of the signal's.
+
+        Returns
+        -------
+        Tensor [S, J, P']
+            The sums.
+        """
         x, counts = self.x if x is None else x, self.cohort.counts
         present = [index for index, count in enumerate(counts) if count]
         out = (len(counts), coefficient.shape[1], x.shape[1])
@@ -149,15 +166,17 @@ class Signal:
         return x.new_zeros(out).index_copy_(0, torch.tensor(present, device=x.device), part)
 
     def blocks(self, flat: Tensor) -> Tensors:
-        """Return columns [S, P] as named blocks [S, *shape]."""
+        """Return columns [S, P] as named tensors [S, *shape]."""
         in_order = flat if self.place is None else flat.index_select(1, self.place)
         return unflatten(in_order, self.shapes)
 
 
 def _product(few: Tensor, x: Tensor) -> Tensor:
-    """Return few [S, J, K] times a payload x [S, K, P]. The product of several rows with a wide
-    matrix is slow to read it; of some thousand columns at a time, which fit the processor's cache,
-    it reads more quickly."""
+    """Multiply coefficients [S, J, K] by a payload x [S, K, P], [S, J, P].
+
+    The product of several rows with a wide matrix reads it slowly. Some thousand columns at a time,
+    which fit the processor's cache, are read faster.
+    """
     width, fits = x.shape[2], x.shape[1] * COLUMNS * x.element_size() <= CACHE_BYTES
     learns = few.requires_grad or x.requires_grad  # which `out` does not know
     if few.shape[1] == 1 or width <= COLUMNS or not fits or learns or x.device.type != "cpu":
@@ -169,8 +188,24 @@ def _product(few: Tensor, x: Tensor) -> Tensor:
 
 
 def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
-    """Make the signal of the rows of a group that send: repeated rows of a device merged, weights
-    normalised over what is left."""
+    """Make the signal of a group's rows that transmit.
+
+    Repeated rows of a device are merged, and weights are normalised over the remaining rows.
+
+    Parameters
+    ----------
+    group : Group
+        The group as the devices have it.
+    cohort : Cohort
+        The N rows that take part.
+    index : int
+        Position of the group in its payload.
+
+    Returns
+    -------
+    Signal
+        The n rows.
+    """
     x = flatten(group.tensors)
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
@@ -182,7 +217,7 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
             else group.row_index
         )
         keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
-        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` wants them in order
+        keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` needs them in order
         x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
         if share is not None:
             share = share[keep]
@@ -202,8 +237,10 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
 def _merge_repeated(
     x: Tensor, mask: Tensor | None, rows: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Merge the rows of a device that appears several times in a group: it sends their mean, and
-    with a mask the mean over the rows that know a coordinate."""
+    """Merge the rows of a device that occurs several times in a group to their mean.
+
+    With a mask, it is the mean over the rows that have a coordinate.
+    """
     unique, place = torch.unique(rows, return_inverse=True)
     if len(unique) == len(rows):
         return x, mask, rows
@@ -215,8 +252,20 @@ def _merge_repeated(
 
 
 def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
-    """Return the mean (or sum) that an undistorted uplink gives, and the weight that arrived: [S],
-    or [S, *shape] blocks where there is a mask."""
+    """Compute the aggregate and the weight that an error-free uplink delivers.
+
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group.
+
+    Returns
+    -------
+    aggregate : Tensors [S, *shape]
+        Mean, or sum.
+    weight : Tensor [S], or Tensors [S, *shape]
+        Delivered weight; of each coordinate if the rows have a mask.
+    """
     flat = sent.sum(sent.exact[:, None])[:, 0]
     if sent.mask is None and sent.out_of_one:
         return sent.blocks(flat), (sent.cohort.rows_per_trial > 0).to(flat.dtype)
@@ -227,29 +276,42 @@ def compute_error_free(sent: Signal) -> tuple[Tensors, Tensor | Tensors]:
 
 
 def sum_masked_weights(sent: Signal) -> Tensor:
-    """Return the weight that knows each coordinate, [S, P]."""
+    """Sum the weights of the rows that have each coordinate, [S, P]."""
     assert sent.mask is not None
     return sent.sum(sent.weight[:, None], sent.mask)[:, 0]
 
 
 def divide(total: Tensor, weight: Tensor) -> Tensor:
-    """Return total / weight, 0 where nobody knows the coordinate."""
+    """Divide a total by a weight, both [S, P]; 0 where no device has the coordinate."""
     return torch.where(weight > 0, total / weight.clamp_min(1e-12), 0.0)
 
 
 def divide_by_weights(
     sent: Signal, total: Tensor, exact: Tensor, reached: Tensor
 ) -> tuple[Tensor, Tensor, Tensors]:
-    """Return what a group with a mask makes of its sums, received and error-free, [S, P] each: of a
-    mean each real over the weight that knows it; and as blocks `reached`, the weight [S, P] that
-    has arrived."""
+    """Divide the sums of a group with a mask by the weights at each coordinate.
+
+    Parameters
+    ----------
+    sent : Signal
+        Rows of the group.
+    total, exact : Tensor, float [S, P]
+        Received and error-free sum. They are divided only if the group asks for a mean.
+    reached : Tensor, float [S, P]
+        Delivered weight of each coordinate.
+
+    Returns
+    -------
+    tuple of Tensor [S, P], Tensor [S, P] and Tensors [S, *shape]
+        Received and error-free aggregate, and the delivered weight.
+    """
     if sent.linear:
         total, exact = divide(total, reached), divide(exact, sum_masked_weights(sent))
     return total, exact, sent.blocks(reached)
 
 
 def select_rows(group: Group, cohort: Cohort) -> Tensors:
-    """Return what each sending row sent, for transports that tell devices apart."""
+    """Return the update of each transmitting row, for transports that deliver each of them."""
     if group.row_index is None and cohort.all_transmit:
         return group.tensors
     sends = (
@@ -260,5 +322,5 @@ def select_rows(group: Group, cohort: Cohort) -> Tensors:
 
 
 def compute_squared_norm(rows: Tensor) -> Tensor:
-    """Return the squared norms [n] of rows [n, P]."""
+    """Compute the squared norms [n] of rows [n, P]."""
     return torch.linalg.vector_norm(rows, dim=1).square()

@@ -1,8 +1,9 @@
-"""Charge time and energy of what an uplink slot takes beside its payload.
+"""Time and energy of an uplink slot's control overhead.
 
-With n devices on air, a slot has C = C_pilots and side information + C_sync + n C_feedback channel
-uses more, which last C / B. The devices radiate the first part in equal shares, each at its power
-budget P_k: P_k (C_side / n) / B joules. The rest is the server's, which is on mains.
+With n devices on air, a slot needs C = C_side + C_sync + n C_feedback further channel uses, which
+last C / B seconds. C_side are pilots and side information. The devices radiate them in equal
+shares, each at its power budget P_k, which costs P_k (C_side / n) / B joules. The server radiates
+the rest, and it is on mains.
 """
 
 from __future__ import annotations
@@ -19,25 +20,39 @@ from otafl.core.settings import declare_stackable
 
 
 class Signalling:
-    """Charge the signalling of S trials, whose sections differ in stackable fields alone."""
+    """Charge for the control overhead of S trials.
+
+    Parameters
+    ----------
+    sections : sequence of Settings [S]
+        Settings of the trials, which differ only in stackable fields.
+    budget : LinkBudget
+        Power budgets and bandwidth of the trials.
+    """
 
     class Settings(settings.Settings):
-        """Say whether pilots, side information, synchronisation and feedback cost time and energy.
-        By default they are counted in `side_symbols` and cost nothing else."""
+        """Section `signalling`: whether control overhead costs time and energy.
+
+        Pilots, side information, synchronisation and feedback are counted in `side_symbols`, and by
+        default cost nothing else.
+        """
 
         charge: bool = Field(
             False,
-            description="charge them: the slot is longer by them at a channel use a second and "
-            "hertz, and devices radiate their pilots and side information at full power",
+            description="whether overhead costs time, one channel use per second and hertz, and "
+            "energy, by pilots and side information at full power; by default it is only counted",
         )
         sync_symbols: float = declare_stackable(
-            0.0, ge=0, description="channel uses of the server's synchronisation signal in a slot"
+            0.0,
+            ge=0,
+            description="channel uses of the server's synchronisation signal in a slot; none by "
+            "default",
         )
         feedback_symbols: float = declare_stackable(
             0.0,
             ge=0,
-            description="channel uses of what the server tells each device that transmits in a "
-            "slot: its grant, its precoder",
+            description="channel uses of the server's feedback to each device that transmits in a "
+            "slot, such as its grant and its precoder; none by default",
         )
 
     def __init__(self, sections: Sequence[Settings], budget: LinkBudget) -> None:
@@ -47,7 +62,10 @@ class Signalling:
         self._feedback = like.new_tensor([one.feedback_symbols for one in sections])
 
     def charge(self, report: LinkReport) -> LinkReport:
-        """Return the report of a slot with its signalling; a trial without a slot has none."""
+        """Return the report of a slot with its control overhead.
+
+        A trial without a slot has no overhead.
+        """
         if not self._charges:
             return report
         on_air = report.power > 0

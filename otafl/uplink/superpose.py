@@ -1,4 +1,4 @@
-"""Superpose what is on air: sum_k c_k x_k + n, one weighted reduction of real numbers."""
+"""Superposition of all transmitted signals: one weighted reduction of real numbers, and noise."""
 
 from __future__ import annotations
 
@@ -18,21 +18,27 @@ def draw_noise(on_air: OnAir, streams: Streams) -> Tensor:
 
 
 def superpose(on_air: OnAir, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum the rows as they arrive and the receiver's noise, reading the signal once.
-
-    The estimate is sum_k c_k w_k x_k / W + n / (K W) for a weighted mean, n of variance N / eta.
+    r"""Sum the rows with their effective gains and the receiver's noise, reading the signal once.
 
     Parameters
     ----------
     on_air : OnAir
-        Rows x_k [n, P] with their gains c_k.
+        Rows x_k [n, P] with their effective gains c_k.
     noise : Tensor, float [S, P]
-        Standard normal.
+        Standard normal noise.
 
     Returns
     -------
     tuple of Tensor, float [S, P] each
-        The estimate, and the error-free aggregate of what was sent.
+        The estimate, and the error-free aggregate.
+
+    Notes
+    -----
+    The estimate of a weighted mean, with noise n of variance N / eta, is
+
+    .. math::
+
+        \frac{1}{W} \sum_k c_k w_k x_k + \frac{n}{K W}
     """
     signal, segments, spread = on_air.signal, on_air.segments, on_air.variance.sqrt()
     exact = signal.exact[:, None].expand(-1, len(segments.bounds))

@@ -1,4 +1,4 @@
-"""Transmit a group: combine the antennas, set the powers and limit them to what devices can pay."""
+"""Transmission of a group: combined antennas, set powers, and limits by the devices' energy."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ def transmit(
     Returns
     -------
     tuple of Any and OnAir
-        The next state of the policy, and what is transmitted: p [S, Q, K] within the energy that
+        The next state of the policy, and the transmission: p [S, Q, K] within the energy that
         devices have left, and rows up to their crash.
     """
     segments, bounds = normalised.segments, slot.bounds
     channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
     state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
+    wanted = bounds.override(wanted, channels.h_hat, slot.budget, normalised.power, channels.sends)
     coefficients = bounds.limit(wanted, channels.sends, normalised.energy)
     part = bounds.cut_at_crash(sent, segments)
     return state, OnAir(slot, sent, normalised, channels, coefficients, part)

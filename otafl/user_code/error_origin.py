@@ -160,9 +160,9 @@ def _make_error(text: str, error: Exception, entry: FrameType | None) -> UserErr
             _wrap_text(f"    {name}: {_describe_value(value)}") for name, value in given.items()
         ]
     lines.append(f"  {TRACEBACK}=1 shows the traceback")
-    told = UserError("\n".join(lines))
-    told.__cause__ = error
-    return told
+    error_with_place = UserError("\n".join(lines))
+    error_with_place.__cause__ = error
+    return error_with_place
 
 
 def _get_arguments(frame: FrameType) -> dict[str, Any]:

@@ -320,7 +320,7 @@ def test_every_built_in_method_can_be_derived_from(name: str) -> None:
 def test_what_goes_with_it_is_checked_by_its_settings() -> None:
     load_scenario(scenario(section("Each"), transport="digital"))
     load_scenario(scenario(section("Same"), server="adam"))
-    levels = {"count": 4, "levels": {"name": "fixed", "shares": [0.5, 0.5]}}
+    levels = {"count": 4, "capacity_levels": {"name": "fixed", "shares": [0.5, 0.5]}}
     load_scenario(scenario(section("Widths", levels=[1.0, 0.5]), model="mlp", devices=levels))
 
 
@@ -360,8 +360,8 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Empty"), {}, f"{OWN}Empty' is no method; derive the class from one, like otafl."),
     (section("nothing"), {}, f"{OWN}nothing' is no method; derive the class from one, like "),
     (section("Unfinished"), {}, f"{OWN}Unfinished' has no run_local_update; derive it from a "),
-    (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; the attribute needs"),
-    (section("Silent"), {}, f"{OWN}Silent' has needs = None; the attribute needs = 'mean' would "),
+    (section("NeedsLittle"), {}, f"{OWN}NeedsLittle' has needs = 'little'; expected needs"),
+    (section("Silent"), {}, f"{OWN}Silent' has needs = None; expected needs = 'mean'"),
     (section("Loose"), {}, f"{OWN}Loose' has a Settings that is no class of settings; write "
      "class Settings(FedAvg.Settings)"),
     (section("Clipped", clipp=1), {}, "algorithm.clipp: unknown key; did you mean 'clip'? (known "
@@ -370,14 +370,14 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (section("Clipped", clip=-1), {}, "algorithm.clip: got -1; must be greater than 0"),
     (section("Same", learning_rate=-1), {}, "algorithm.learning_rate: got -1; must be greater th"),
     (section("Same", sends="modl"), {}, "algorithm.sends: got 'modl'; must be 'increment' or 'mo"),
-    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs the biases apart"),
+    (section("Same", bias_mode="ideal"), {}, "algorithm: bias_mode: ideal needs biases in tensors"),
     (section("Each"), {}, "transport: 'over_the_air' gives the server only the mean of the updat"),
     (section("HeavyBall"), {"server": "adam"}, "server: 'adam' steps along averaged increments, "),
-    (section("LowRank", rank=11), {}, "algorithm.rank: 11 is above the smaller side of every la"),
-    (section("Same"), {"devices": {"count": 4, "levels": {"name": "fixed", "shares": [1, 1]}}},
-     "devices.levels: algorithm 'my_own_methods:Same' has models of one size; leave it out"),
-    (section("Widths"), {"model": "mlp", "devices": {"count": 4, "levels": {
-        "name": "fixed", "shares": [1] * 9}}}, "devices.levels.shares: got 9 values, and there"),
+    (section("LowRank", rank=11), {}, "algorithm.rank: got 11, which is above the smaller side"),
+    (section("Same"), {"devices": {"count": 4, "capacity_levels": {"shares": [1, 1]}}},
+     "devices.capacity_levels: algorithm 'my_own_methods:Same' has models of one size; leave the"),
+    (section("Widths"), {"model": "mlp", "devices": {"count": 4, "capacity_levels": {
+        "name": "fixed", "shares": [1] * 9}}}, "devices.capacity_levels.shares: got 9 values; ex"),
 ]  # fmt: skip
 
 
@@ -397,7 +397,7 @@ SPOILED = {
     "list": "of 'my_own_methods:Spoiled' returned the payload as a list; expected a tuple of",
     "loss": "returned a loss of shape []; expected [8]",
     "state": "returned the devices' blocks ['more']; expected [], as init made them",
-    "rows": "the payload's block 'model' of shape [1, 650]; expected [8, ...], one row per device",
+    "rows": "the payload's tensor 'model' of shape [1, 650]; expected [8, ...], one row per device",
     "server": "update_server of 'my_own_methods:Spoiled' returned a Tensor; expected the ser",
     "block": "server of 'my_own_methods:Spoiled' returned the server's block 'model' of shape [2",
     "flops": "count_flops of 'my_own_methods:Spoiled' returned an array of shape [0]; expected one "

@@ -111,7 +111,7 @@ def exact_mean(payload: Payload, weight: Tensor) -> Received:
 
 
 def test_biases_apart_need_the_model() -> None:
-    with pytest.raises(ValueError, match="sends: model would do"):
+    with pytest.raises(ValueError, match="use sends: model"):
         FedAvg.Settings(bias_mode="ideal")
 
 

@@ -327,26 +327,26 @@ def test_layers_that_stay_dense() -> None:
     assert len(make_method(model).layout.layers) == 2
     assert len(make_method(model, dense_prefix=1).layout.layers) == 4
     assert len(make_method(Network(model.image, model.steps, dense_prefix=2)).layout.layers) == 3
-    own = Network(model.image, model.steps)  # of the user's own: but for the first convolution
+    own = Network(model.image, model.steps)  # a user-defined one: all except the first convolution
     assert len(make_method(own).layout.layers) == 4
-    with pytest.raises(UserError, match="4 or less would do"):
+    with pytest.raises(UserError, match="use 4 or less"):
         make_method(model, dense_prefix=5)
     assert not make_method(model, dense_prefix=5, levels=(1.0,)).layout.layers
 
 
 def test_refusals() -> None:
     for settings, said in (
-        ({"levels": (0.5, 1.0)}, r"\[1.0, 0.5\] would do"),
-        ({"levels": (0.5, 0.5)}, "levels must fall"),
-        ({"temperature": 1e-3}, "temperature: 0.001 leaves level 0.125"),
-        ({"homogeneous_mode": "factor"}, "one ratio below 1 would do"),
-        ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1 would do"),
+        ({"levels": (0.5, 1.0)}, r"use \[1.0, 0.5\]"),
+        ({"levels": (0.5, 0.5)}, "levels must decrease"),
+        ({"temperature": 1e-3}, "temperature: 0.001 gives level 0.125"),
+        ({"homogeneous_mode": "factor"}, "one ratio below 1"),
+        ({"homogeneous_mode": "factor", "levels": (1.0,)}, "one ratio below 1"),
         (
             {"homogeneous_mode": "factor", "levels": (0.5,), "keep_server_history": True},
-            "keep_server_history is for a mean of weights",
+            "keep_server_history needs a mean of weights",
         ),
-        ({"frame_ratio": 0.5}, "frame_ratio is for sends: tangent"),
-        ({"frame_ratio": 0.25, "sends": "tangent"}, "0.5 or more would do"),
+        ({"frame_ratio": 0.5}, "frame_ratio needs sends: tangent"),
+        ({"frame_ratio": 0.25, "sends": "tangent"}, "use 0.5 or more"),
     ):
         with pytest.raises(ValidationError, match=said):
             FedHm.Settings.model_validate(settings)
@@ -354,5 +354,5 @@ def test_refusals() -> None:
     for settings in ({"sends": "product"}, {"sends": "tangent"}):
         assert FedHm.get_needs(FedHm.Settings.model_validate(settings)) == "mean"
     flat = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 5)
-    with pytest.raises(UserError, match="mlp, cnn, conv_net, resnet or vgg would do"):
+    with pytest.raises(UserError, match="use mlp, cnn, conv_net, resnet or vgg"):
         make_method(flat)

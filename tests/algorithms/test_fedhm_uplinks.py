@@ -26,7 +26,7 @@ def after(sends: str, rounds: int = 2, **keys: Any) -> Engine:
         "algorithm": algorithm,
         "model": {"name": "mlp", "hidden": [12, 8]},
         "devices.count": 8,
-        "devices.levels": "dynamic",
+        "devices.capacity_levels": "dynamic",
         "engine.dtype": "float64",
         "engine.chunk_mb": keys.pop("chunk_mb", 1000),
     }
@@ -44,7 +44,7 @@ def near(one: Engine, other: Engine, tolerance: float) -> None:
 @pytest.mark.parametrize("sends", ["product", "tangent"])
 @pytest.mark.parametrize("levels", ["dynamic", "fixed"])
 def test_the_air_without_noise_is_the_ideal_uplink(sends: str, levels: str) -> None:
-    keys = {"devices.levels": levels}
+    keys = {"devices.capacity_levels": levels}
     near(after(sends, **AIR, **keys), after(sends, transport="ideal", **keys), 1e-9)
 
 
@@ -52,7 +52,7 @@ def test_the_air_without_noise_is_the_ideal_uplink(sends: str, levels: str) -> N
 @pytest.mark.parametrize("levels", ["dynamic", "fixed"])
 def test_a_product_is_its_factors(transport: str, levels: str) -> None:
     """Also where a trial has nobody at some level."""
-    keys = {"transport": transport, "devices.levels": levels}
+    keys = {"transport": transport, "devices.capacity_levels": levels}
     near(after("factors", **keys), after("product", **keys), 1e-10)
 
 
@@ -71,14 +71,14 @@ def test_the_tangent_is_near_the_product() -> None:
 
 @pytest.mark.parametrize("sends", ["factors", "product", "tangent"])
 def test_chunks_do_not_matter(sends: str) -> None:
-    keys = {"transport": "ideal", "devices.levels": "fixed"}
+    keys = {"transport": "ideal", "devices.capacity_levels": "fixed"}
     near(after(sends, chunk_mb=1e-6, **keys), after(sends, **keys), 1e-11)
 
 
 @pytest.mark.parametrize("sends", ["product", "tangent"])
 def test_a_random_half_is_sent(sends: str) -> None:
     """A codec in front of the superposition: all of it is the identity, a half is not."""
-    keys: dict[str, Any] = {**AIR, "devices.levels": "fixed"}
+    keys: dict[str, Any] = {**AIR, "devices.capacity_levels": "fixed"}
     whole = after(sends, codec={"name": "random_subset", "keep": 1.0}, **keys)
     near(whole, after(sends, **keys), 1e-9)
     half = after(sends, codec={"name": "random_subset", "keep": 0.5}, **keys)
@@ -90,7 +90,7 @@ def bits(sends: str, level: int, **keys: Any) -> float:
     """Of a round up, per device, all devices at one level."""
     shares = [float(i == level) for i in range(4)]
     levels = {"name": "fixed", "shares": shares}
-    one = after(sends, 1, transport="digital", **keys, **{"devices.levels": levels})
+    one = after(sends, 1, transport="digital", **keys, **{"devices.capacity_levels": levels})
     return float(one.means.take()["uplink_bits"].mean()) / 8
 
 

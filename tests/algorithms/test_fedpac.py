@@ -185,5 +185,5 @@ def test_centroids_of_classes_that_nobody_has() -> None:
 
 def test_refuses_a_model_without_features() -> None:
     model = SoftmaxRegression(SoftmaxRegression.Settings(), (6,), 3)
-    with pytest.raises(UserError, match="mlp with hidden layers or cnn would do"):
+    with pytest.raises(UserError, match="use mlp with hidden layers or cnn"):
         FedPAC(FedPAC.Settings(), model, 5)

@@ -142,7 +142,7 @@ def test_fedrep_sends_the_body() -> None:
 
 def test_refuses_a_single_layer() -> None:
     regression = SoftmaxRegression(SoftmaxRegression.Settings(), (INPUTS,), CLASSES)
-    with pytest.raises(UserError, match=r"'fedrep' .* one layer alone; mlp or cnn would do"):
+    with pytest.raises(UserError, match=r"'fedrep' .* has one layer; use mlp, cnn"):
         Rounds("fedrep", regression)
 
 

@@ -240,13 +240,13 @@ def test_ranks_are_clipped_or_listed() -> None:
     model = mlp((784, 256, 256, 10))
     assert FedRLR(FedRLR.Settings(rank=16), model, 10).ranks == (16, 16, 10)
     assert FedRLR(FedRLR.Settings(rank=(8, 4, 300)), model, 10).ranks == (8, 4, 10)
-    with pytest.raises(UserError, match=r"algorithm\.rank: 2 ranks for a model of 3 layers"):
+    with pytest.raises(UserError, match=r"algorithm\.rank: got 2 ranks for 3 layers"):
         FedRLR(FedRLR.Settings(rank=(8, 4)), model, 10)
 
 
 def test_a_module_is_refused() -> None:
     model: Model = ModuleModel(torch.nn.Linear(6, 4), (6,), 4)
-    with pytest.raises(UserError, match=r"'fedrlr' factors the layers of a chain"):
+    with pytest.raises(UserError, match=r"'fedrlr' needs a model that is a chain"):
         FedRLR(FedRLR.Settings(), model, 2)
 
 

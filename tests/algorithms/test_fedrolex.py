@@ -209,7 +209,7 @@ def test_over_the_air_without_error_is_digital() -> None:
         "algorithm": "fedrolex",
         "model": {"name": "mlp", "hidden": [8]},
         "devices.count": 6,
-        "devices.levels": "dynamic",
+        "devices.capacity_levels": "dynamic",
         "engine.dtype": "float64",
         "power": "ci",
     }

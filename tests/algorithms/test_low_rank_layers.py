@@ -35,10 +35,22 @@ def tree(method: str, model: dict[str, Any], **keys: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("model", "rank", "says"),
     [
-        (MLP, 13, f"rank: 13 is above the smaller side of every layer {LAYERS}; at most 12"),
-        (MLP, [4], f"rank: got [4] for 2 layers {LAYERS}; give one for each, or one number for"),
-        (MLP, [12, 11], "rank[1]: 11 is above the smaller side of its layer, 12x10; at most 10"),
-        (CNN, [4, 3, 2], "rank[0]: 4 is above the smaller side of its layer, 9x3; at most 3"),
+        (
+            MLP,
+            13,
+            f"rank: got 13, which is above the smaller side of every layer {LAYERS}; use at",
+        ),
+        (MLP, [4], f"rank: got [4] for 2 layers {LAYERS}; give one rank for each layer, or one"),
+        (
+            MLP,
+            [12, 11],
+            "rank[1]: got 11, which is above the smaller side of its layer, 12x10; use at most 10",
+        ),
+        (
+            CNN,
+            [4, 3, 2],
+            "rank[0]: got 4, which is above the smaller side of its layer, 9x3; use at most 3",
+        ),
         (CNN, [3, 3], "rank: got [3, 3] for 3 layers (9x3: 3, "),
     ],
 )

@@ -144,7 +144,7 @@ def test_a_strong_divergence_holds_a_device_at_the_global_mean() -> None:
 
 def test_refuses_convolutions() -> None:
     model = Cnn(Cnn.Settings(channels=(2,), kernel=3, hidden=(4,)), (8, 8), 3)
-    with pytest.raises(UserError, match="mlp or softmax_regression would do"):
+    with pytest.raises(UserError, match="use mlp or softmax_regression"):
         PFedBayes(PFedBayes.Settings(), model, 5)
 
 

@@ -258,7 +258,7 @@ def test_over_the_air_without_error_is_digital() -> None:
         "model": {"name": "mlp", "hidden": [16]},
         "devices.count": 6,
         "devices.participants": 4,
-        "devices.levels": "dynamic",
+        "devices.capacity_levels": "dynamic",
         "engine.dtype": "float64",
         "power": "ci",
     }
@@ -274,5 +274,5 @@ def test_over_the_air_without_error_is_digital() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ValueError, match="got 1, 2, 4, and 4, 2, 1 would do"):
+    with pytest.raises(ValueError, match="got 1, 2, 4, use 4, 2, 1"):
         SplitMix.Settings(levels=(1, 2, 4))

@@ -67,10 +67,10 @@ def test_act_is_refused_over_the_air() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank": 3, "compression_rate": 2.0}, "give one of them"),
-        ({"act_theta_start": "tensor", "downlink": "both"}, "is for aggregation: act, and it is"),
-        ({"act_theta_start": "tensor", "aggregation": "act"}, "downlink: both would do"),
-        ({"aggregation": "tangent", "sends": "factors"}, "sends: increment would do"),
+        ({"rank": 3, "compression_rate": 2.0}, "give only one of them"),
+        ({"act_theta_start": "tensor", "downlink": "both"}, "needs aggregation: act; got"),
+        ({"act_theta_start": "tensor", "aggregation": "act"}, "needs downlink: both"),
+        ({"aggregation": "tangent", "sends": "factors"}, "needs sends: increment"),
     ],
 )
 def test_settings_that_do_not_go_together(settings: dict[str, Any], message: str) -> None:
@@ -85,7 +85,7 @@ def test_ranks_and_their_compression() -> None:
     assert TDPFed(TDPFed.Settings(compression_rate=1.5), dnn, 20).ranks == (59, 6)
     assert TDPFed(TDPFed.Settings(rank=200), dnn, 20).ranks == (100, 10)
     assert TDPFed(TDPFed.Settings(rank=(7, 3)), dnn, 20).ranks == (7, 3)
-    with pytest.raises(UserError, match="3 ranks for a model of 2 layers"):
+    with pytest.raises(UserError, match="got 3 ranks for 2 layers"):
         TDPFed(TDPFed.Settings(rank=(7, 3, 2)), dnn, 20)
     ours = TDPFed(TDPFed.Settings(), dnn, 20)
     told = ours.compute_constants()

@@ -72,14 +72,14 @@ def test_all_train_the_same_network(
 
 
 def test_what_is_not_installed_is_left_out_by_name(race: ModuleType, tmp_path: Path) -> None:
-    racers, missing = race.found(tmp_path)
+    racers, missing = race.find_racers(tmp_path)
     assert list(racers) == ["plain loop", "otafl"]
     assert [line.split(" is left out")[0] for line in missing] == ["FedJAX", "pfl-research"]
     assert all(str(tmp_path) in line and "setup.sh" in line for line in missing)
     python = tmp_path / "pfl" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
-    racers, missing = race.found(tmp_path)
+    racers, missing = race.find_racers(tmp_path)
     assert racers["pfl-research"].python == python
     assert [line.split(" is left out")[0] for line in missing] == ["FedJAX"]
 
@@ -87,7 +87,7 @@ def test_what_is_not_installed_is_left_out_by_name(race: ModuleType, tmp_path: P
 def test_the_plain_loop_and_ours_learn_alike(race: ModuleType, tmp_path: Path) -> None:
     measuring = import_module("measuring")
     work = replace(race.WORKS["rehearsal"], steps=10, batch=20, rate=0.3)
-    with np.load(race.exported(work, tmp_path)) as samples:
+    with np.load(race.export_samples(work, tmp_path)) as samples:
         arrays = dict(samples)
     reached = []
     for name in ("plain", "ours"):
@@ -111,13 +111,13 @@ def test_as_many_devices_train_as_take_part(race: ModuleType) -> None:
     before = model.bias.detach().clone()
     loop.round()
     assert len(steps) == 2 * 3
-    torch.testing.assert_close(loop.trained().bias, before)
+    torch.testing.assert_close(loop.get_trained_model().bias, before)
 
 
 @pytest.mark.slow
 def test_a_rehearsal(race: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    samples = race.exported(race.WORKS["rehearsal"], tmp_path)
-    racers, _ = race.found(tmp_path)
+    samples = race.export_samples(race.WORKS["rehearsal"], tmp_path)
+    racers, _ = race.find_racers(tmp_path)
     for racer in racers.values():
         run = race.run(racer, "rehearsal", 5, samples)
         assert run.ms >= run.least_ms > 0

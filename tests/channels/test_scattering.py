@@ -93,11 +93,13 @@ def test_without_blocks_the_channel_lasts() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("antennas", [1, 3, 16])
 def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
-    """Devices 32 to 39 of the second batch, by Sionna's class and generator, bit for bit: in all
-    rounds that are drawn at once, the first block and the third and fourth."""
+    """Devices 32 to 39 of the second batch, by Sionna's class and generator, but for the rounding
+    of its sqrt(1/2), which depends on the processor: in all rounds that are drawn at once, the
+    first block and the third and fourth."""
     from sionna.phy.channel import RayleighBlockFading
 
     precision = {torch.float32: "single", torch.float64: "double"}[dtype]
+    rounding = 2 * torch.finfo(dtype).eps
     streams = Streams([0], [4])
     sionna = RayleighBlockFading(1, antennas, 32, 1, precision=precision, device="cpu")
     one = make_channel("rayleigh", 40, (4,), dtype, antennas=antennas, block_symbols=10)
@@ -112,7 +114,7 @@ def test_draws_are_sionnas(antennas: int, dtype: torch.dtype) -> None:
         expected = taps.view(rounds, count, antennas, 32)[..., :8].permute(0, 3, 2, 1)
         for t in range(rounds):
             h = take_blocks(one.get_state(rounds + t), those.stop)[0, 32:]
-            assert torch.equal(h[..., those], expected[t])
+            torch.testing.assert_close(h[..., those], expected[t], atol=0.0, rtol=rounding)
 
 
 @pytest.mark.parametrize("antennas", [1, 3])

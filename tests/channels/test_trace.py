@@ -116,7 +116,7 @@ def test_gains_of_the_file(tmp_path: Path) -> None:
     absolute = Trace.Settings(path="t", gains="absolute")
     assert absolute.is_physical
     assert not Trace.Settings(path="t").is_physical
-    with pytest.raises(ValueError, match="leave snr_db out, or set gains to relative"):
+    with pytest.raises(ValueError, match="leave snr_db out, or set gains: relative"):
         Trace.Settings(path="t", gains="absolute", snr_db=3)
 
 
@@ -168,7 +168,7 @@ def test_sionnas_responses_go_in_as_they_are(tmp_path: Path) -> None:
     expected = a[0, 0, :, 0, 0, :, 5].sum(-1)
     ratio = state.h[0, 0, :, 0, 0] / expected
     torch.testing.assert_close(ratio[0], ratio[1], rtol=1e-5, atol=0)
-    with pytest.raises(UserError, match=r"impulse responses .*, downlink: \[batch, 1 server"):
+    with pytest.raises(UserError, match=r"impulse responses \(downlink\): .* \[batch, 1 server"):
         export_impulse_responses(a, tau, tmp_path / "u.nc", direction="downlink", **BAND)
 
 
@@ -186,20 +186,24 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
     assert refusal(path) == "channel.path: 'FILE' is not a NetCDF-4 or HDF5 file"
     responses(path)
     assert refusal(path, 4) == (
-        "channel.path: 'FILE' has 3 devices and the scenario 4; devices.count of 3 or less would do"
+        "channel.path: 'FILE' has 3 devices and the scenario 4; set devices.count to at most 3"
     )
     assert refusal(path, subcarrier_groups=2) == (
-        "channel.subcarrier_groups: 2, but 'FILE' has frequency responses of 4 groups; leave it out"
+        "channel.subcarrier_groups: got 2, but 'FILE' has frequency responses of 4 groups; leave "
+        "it out"
     )
     assert refusal(path, bandwidth_hz=2e6) == (
-        "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; that bandwidth would "
-        "do"
+        "channel.bandwidth_hz: 'FILE' has frequency responses over 1e+06 Hz; set bandwidth_hz "
+        "to that"
     )
     responses(path, gain=np.array([1.0, -1.0, 1.0]))
-    assert refusal(path) == "channel.path: 'FILE': the gain of device 1 is below zero"
+    assert (
+        refusal(path)
+        == "channel.path: 'FILE': the gain of device 1 is negative; must be at least 0"
+    )
     responses(path, gain=np.ones((4, 3)))
     assert refusal(path) == (
-        "channel.path: gain of 'FILE' has the shape (4, 3); (5, 3) or (3,) would do"
+        "channel.path: gain of 'FILE' has the shape (4, 3); expected (5, 3) or (3,)"
     )
     with h5py.File(path, "r+") as file:
         del file["h_imag"], file.attrs["carrier_hz"]
@@ -207,13 +211,13 @@ def test_files_that_will_not_do(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file.attrs["schema"] = "other"
     assert refusal(path) == (
-        "channel.path: 'FILE' has the schema attribute 'other'; 'otafl-trace-1' is understood"
+        "channel.path: 'FILE' has the schema attribute 'other'; expected 'otafl-trace-1'"
     )
     with h5py.File(path, "w") as file:
         file.attrs.update({"schema": SCHEMA, "carrier_hz": 1.0, "bandwidth_hz": 1.0})
         file["h_real"] = file["h_imag"] = np.ones((5, 3, 2))
     assert refusal(path) == (
-        "channel.path: h_real of 'FILE' has 3 dimensions; (round, device, antenna, group) would do"
+        "channel.path: h_real of 'FILE' has 3 dimensions; expected (round, device, antenna, group)"
     )
 
 
@@ -242,8 +246,8 @@ def test_each_trial_draws_its_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "one of them is needed"),
-        ({"path": "t.nc", "scene": "munich"}, "one of them is needed"),
+        ({}, "got neither; give one"),
+        ({"path": "t.nc", "scene": "munich"}, "got both; give one"),
         ({"scene": "atlantis"}, "etoile"),
     ],
 )
@@ -254,8 +258,12 @@ def test_one_file_is_needed(settings: dict[str, Any], said: str) -> None:
 
 def test_a_traced_place_has_so_many_devices_and_antennas() -> None:
     for settings, devices, said in (
-        ({}, 97, "channel.scene: 'munich' has 96 devices and the scenario 97; devices.count of 96"),
-        ({"antennas": 9}, 5, "channel.antennas: 9, but channel.scene: 'munich' has 8"),
+        (
+            {},
+            97,
+            "channel.scene: 'munich' has 96 devices and the scenario 97; set devices.count to at",
+        ),
+        ({"antennas": 9}, 5, "channel.antennas: got 9, but channel.scene: 'munich' has 8"),
     ):
         with pytest.raises(UserError, match=said):
             make_channel("trace", devices, scene="munich", **settings)
@@ -279,8 +287,8 @@ def stated(name: str, value: Any) -> Any:
 
 NAN = np.full((5, 3, 2, 4), np.nan)
 MALFORMED: dict[str, tuple[Any, str]] = {
-    "text": (replaced("h_real", np.bytes_("x")), "h_real of .* holds"),
-    "complex": (replaced("h_real", NAN * 1j), "h_real of .* holds complex128"),
+    "text": (replaced("h_real", np.bytes_("x")), "h_real of .* has the type"),
+    "complex": (replaced("h_real", NAN * 1j), "h_real of .* has the type complex128"),
     "NaN": (replaced("h_real", NAN), r"h_real of .* is not finite at \(0, 0, 0, 0\)"),
     "infinite": (replaced("h_imag", NAN * 0 + np.inf), "h_imag of .* is not finite"),
     "scalar": (replaced("h_imag", 1.0), r"h_imag of .* has the shape \(\)"),
@@ -288,9 +296,9 @@ MALFORMED: dict[str, tuple[Any, str]] = {
     "three dims": (replaced("h_real", np.ones((5, 3, 2))), "h_real of .* has 3 dimensions"),
     "no rounds": (replaced("h_real", np.ones((0, 3, 2, 4))), "h_real of .* is empty"),
     "delays alone": (replaced("a_real", np.ones((5, 3, 2, 4))), "lacks a_imag, tau_s"),
-    "negative gain": (replaced("gain", -np.ones(3)), "the gain of device 0 is below zero"),
+    "negative gain": (replaced("gain", -np.ones(3)), "the gain of device 0 is negative"),
     "gains of others": (replaced("gain", np.ones(4)), r"gain of .* has the shape \(4,\)"),
-    "gain is text": (replaced("gain", np.bytes_("x")), "gain of .* holds"),
+    "gain is text": (replaced("gain", np.bytes_("x")), "gain of .* has the type"),
     "places, no base": (replaced("position_m", np.ones((3, 3))), ""),
     "a schema that is a number": (stated("schema", 3), "schema attribute"),
     "a schema that is a list": (stated("schema", np.arange(2000)), "schema attribute"),
@@ -346,5 +354,5 @@ def test_a_file_that_fills_memory_is_refused(tmp_path: Path) -> None:
         file.attrs.update({"schema": SCHEMA, **BAND})
         for part in ("h_real", "h_imag"):
             file.create_dataset(part, (10**6, 10**4, 10, 100), "f8", chunks=(1, 1, 1, 1))
-    with pytest.raises(UserError, match="holds more than 8 GiB"):
+    with pytest.raises(UserError, match="has more than 8 GiB"):
         replay(path, 3)

@@ -119,7 +119,7 @@ def test_what_codecs_refuse() -> None:
         with pytest.raises(UserError, match="several rows of a device"):
             encode(make_codec(cls, config), twice)
     masked = (Group({"a": draw_normal(2, 8)}, mask={"a": torch.ones(8)}),)
-    with pytest.raises(UserError, match="know only some"):
+    with pytest.raises(UserError, match="have only some"):
         encode(make_codec(CompressedSensing, CompressedSensing.Settings()), masked)
     with pytest.raises(ValidationError, match="fewer measurements"):
         CompressedSensing.Settings(keep=0.3, ratio=0.2)

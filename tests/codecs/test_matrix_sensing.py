@@ -202,9 +202,9 @@ def test_what_it_refuses() -> None:
     masked = Group({"a": matrix}, mask={"a": torch.ones_like(matrix)})
     cases: tuple[tuple[Payload, dict[str, Any], str], ...] = (
         ((flat,), {}, "measures matrices, and the algorithm sends none"),
-        ((masked,), {}, "know only some of them"),
-        ((Group({"a": matrix}),), {"side": 10}, "no matrix has a side of 10; one of 9, 12"),
-        ((Group({"a": matrix}),), {"rows": 12}, "12 measurements of 12 reals compress nothing"),
+        ((masked,), {}, "have only some of them"),
+        ((Group({"a": matrix}),), {"side": 10}, "no matrix has a side of 10; use one of 9, 12"),
+        ((Group({"a": matrix}),), {"rows": 12}, "12 measurements of 12 coordinates compress"),
     )
     for payload, keys, text in cases:
         with pytest.raises(UserError, match=text):

@@ -29,9 +29,18 @@ LATE: dict[str, Any] = {
 }
 """Updates are on their way at most checkpoints."""
 
-QUICK = ("selection", "codec", "power", "server", "protocol")
-TABLES = (*QUICK, "algorithm", "channel", "csi", "receiver", "transport", "downlink", "levels")
-TABLES += ("compute", "availability", "frequency")
+QUICK = ("selection", "codec", "power", "server", "rule", "protocol")
+TABLES = (
+    *QUICK,
+    "algorithm",
+    "channel",
+    "csi",
+    "receiver",
+    "transport",
+    "downlink",
+    "capacity_levels",
+)
+TABLES += ("compute", "availability", "cpu_frequency")
 
 CASES = [
     pytest.param(table, name, marks=() if table in QUICK else pytest.mark.slow)
@@ -48,7 +57,7 @@ def changes(table: str, name: str) -> dict[str, Any]:
     if table == "algorithm":
         keys[table] = name
         keys["transport"] = over_fading(name)
-    if table in ("protocol", "levels", "frequency", "compute") or example:
+    if table in ("protocol", "capacity_levels", "cpu_frequency", "compute") or example:
         return {"trials": 2, **keys}
     late = {**LATE, **keys}
     try:

@@ -131,6 +131,11 @@ def read_page() -> str:
         ({**VALUES, "algorithm": "fedpac", "transport": "digital"}, "algorithm", "centroid"),
         ({**VALUES, "data.partition": "dirichlet"}, "data.partition", "by their classes"),
         ({"data": {"name": "ridge", "partition": "iid", "own_test": True}}, "data.own_test", "use"),
+        (
+            {**VALUES, "faults": {"byzantine": 1, "attack": "label_flip"}},
+            "faults.attack",
+            "replaces classes by others",
+        ),
         ({**VALUES, "training.class_losses": True}, "training.class_losses", "no classes"),
         (
             {**VALUES, "training.stop_at": {"test_accuracy": 0.5}},

@@ -161,7 +161,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("table", "name"), OTHERS)
 def test_other_components(table: str, name: str) -> None:
-    algorithm = "heterofl" if table == "levels" else "fedavg"
+    algorithm = "heterofl" if table == "capacity_levels" else "fedavg"
     one = told(keys(algorithm=algorithm, **{table: name}))
     assert one is None or one[0] == []
 
@@ -185,7 +185,10 @@ def test_choices(table: str) -> None:
     leaks = {}
     for name in registry.list_names(table):
         for own in choices(table, name):
-            parts = {"algorithm": "heterofl" if table == "levels" else "fedavg", table: own}
+            parts = {
+                "algorithm": "heterofl" if table == "capacity_levels" else "fedavg",
+                table: own,
+            }
             one = told(keys(**parts))
             if one is not None and one[0]:
                 leaks[str(own)] = one[0]

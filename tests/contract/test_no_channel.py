@@ -96,7 +96,7 @@ def test_receivers(receiver: str, dead: int, scale: str) -> None:
     check(keys | {"channel": channel(dead, antennas=3)}, dead)
 
 
-@pytest.mark.parametrize("power", [*registry.list_names("power"), "none, 3 antennas"])
+@pytest.mark.parametrize("power", [*registry.list_names("power"), "genie, 3 antennas"])
 def test_a_silent_update_plays_no_part(power: str) -> None:
     """Bit for bit, an update a thousand times as large makes the same estimate."""
     name, *antennas = power.split(", 3")
@@ -184,7 +184,7 @@ def test_joint_frequency(access: str) -> None:
     """A device that cannot make its deadline by any power works and is silent."""
     keys = {
         "devices.deadline_s": 0.2,
-        "devices.frequency": "joint",
+        "devices.cpu_frequency": "joint",
         "transport": {"name": "digital", "access": access},
     }
     for dead in (1, 4):

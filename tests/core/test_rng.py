@@ -19,6 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from otafl.core import rng
 from otafl.core.rng import Streams
 
 pytestmark = pytest.mark.exact
@@ -48,6 +49,44 @@ def plain_uniform(words: list[int]) -> list[float]:
     return upper + [(w % 2**23 + 0.5) / 2**23 for w in words]
 
 
+@pytest.fixture(params=["tensors", "kernel"])
+def generator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The tensor operations or the compiled kernel, whatever was drawn before."""
+    monkeypatch.setattr(
+        rng._kernel, "spent_s", {"tensors": -math.inf, "kernel": math.inf}[request.param]
+    )
+    return str(request.param)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (2, 20_001), (200, 33), (3, 100_000)])
+def test_the_kernel_draws_the_bits_of_the_tensor_operations(
+    shape: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last shape has several blocks of columns."""
+    key = rng._extend_key(torch.arange(shape[0]), 5)
+    drawn = []
+    for spent_s in (-math.inf, math.inf):
+        monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
+        laws = rng._fill_uniform, rng._fill_normal, rng._fill_words
+        drawn.append([law(key, shape[1], dtype) for law in laws])
+    assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
+
+
+def test_the_kernel_is_loaded_once_drawing_has_taken_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rng._kernel, "spent_s", 0.0)
+    cpu, meta = torch.device("cpu"), torch.device("meta")
+    assert rng._kernel.get(cpu) is None
+    Streams([0], [0]).draw_uniform("fading", 0, (10_000,))
+    assert 0.0 < rng._kernel.spent_s < rng._kernel.LOADING_S
+    monkeypatch.setattr(rng._kernel, "spent_s", rng._kernel.LOADING_S)
+    assert rng._kernel.get(cpu) is not None
+    assert rng._kernel.get(meta) is None
+
+
+@pytest.mark.usefixtures("generator")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("seed", "trial", "round", "device"), [(0, 0, 0, 0), (7, 3, 12, 41)])
 def test_against_plain_integers(

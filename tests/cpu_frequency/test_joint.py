@@ -113,8 +113,8 @@ def test_several_cells_carry_at_least_what_is_planned() -> None:
 
 
 def test_joint_control_needs_a_digital_uplink() -> None:
-    joint = {"devices.frequency": "joint", "devices.deadline_s": 1.0}
+    joint = {"devices.cpu_frequency": "joint", "devices.deadline_s": 1.0}
     for transport in ("ideal", "over_the_air", {"name": "digital", "rate": "mcs"}):
         with pytest.raises(ScenarioError, match="'joint' plans the power of transport 'digital'"):
             scenario(joint | {"transport": transport})
-    assert scenario(joint | {"transport": "digital"}).devices.frequency.name == "joint"
+    assert scenario(joint | {"transport": "digital"}).devices.cpu_frequency.name == "joint"

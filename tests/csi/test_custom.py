@@ -56,7 +56,7 @@ def test_devices_believe_it_and_the_channel_is_what_it_is() -> None:
     [
         ("Flat", "returned [3, 4, 1, 1]; expected [3, 4, 1, 1, 1], as h"),
         ("Nothing", "returned NoneType; expected [3, 4, 1, 1, 1], as h"),
-        ("Divided", "returned numbers that are not finite; expected finite ones"),
+        ("Divided", "returned numbers that are not finite; expected finite numbers"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

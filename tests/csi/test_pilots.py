@@ -127,7 +127,7 @@ def test_a_comb_is_interpolated(groups: int, comb: int, carried: int, dtype: tor
 
 
 def test_mmse_does_not_interpolate() -> None:
-    text = r"estimator: 'mmse' estimates each sub-carrier group by its own pilots, but comb is 2"
+    text = r"estimator: 'mmse' needs pilots in each sub-carrier group, got comb: 2"
     with pytest.raises(ValidationError, match=text):
         Pilots.Settings(estimator="mmse", comb=2)
 

@@ -97,21 +97,27 @@ GOOD = encode_cifar_batch(*make_batch(0)[:1], labels=make_batch(0)[1])
         (GOOD[:-40], "not a CIFAR batch"),
         (b"", "not a CIFAR batch"),
         (b"\x1f\x8b nonsense", "not a CIFAR batch"),
-        (pickle.dumps(Harmful()), "it asks for .*mkdir, which no batch needs"),
-        (pickle.dumps({b"data": Harmful()}, 2), "it asks for .*mkdir, which no batch needs"),
-        (pickle.dumps([1, 2]), "has no 'data' and 'labels'"),
-        (encode_cifar_batch(make_batch(0)[0], fine_labels=[1, 2, 3]), "has no 'data' and 'labels'"),
+        (pickle.dumps(Harmful()), "it needs .*mkdir, which no batch contains"),
+        (pickle.dumps({b"data": Harmful()}, 2), "it needs .*mkdir, which no batch contains"),
+        (pickle.dumps([1, 2]), "must have the keys 'data' and 'labels'"),
+        (
+            encode_cifar_batch(make_batch(0)[0], fine_labels=[1, 2, 3]),
+            "must have the keys 'data' and 'labels'",
+        ),
         (encode_cifar_batch(make_batch(0)[0], labels=[1, 2]), "3 images but 2 labels"),
         (
             encode_cifar_batch(make_batch(0)[0], labels=[1, 2, 10]),
-            "'labels' are not a list of numbers from 0 to 9",
+            "'labels' must be a list of numbers from 0 to 9",
         ),
         (
             encode_cifar_batch(make_batch(0)[0][:, :3000], labels=[1, 2, 3]),
-            r"shape \[3, 3000\]; wanted \[n, 3072\]",
+            r"shape \[3, 3000\]; must be \[n, 3072\]",
         ),
-        (pickle.dumps({b"data": [1], b"labels": [1]}, 2), "'data' are not an array of bytes"),
-        (pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, 2), "not an array of bytes"),
+        (pickle.dumps({b"data": [1], b"labels": [1]}, 2), "'data' must be an array of bytes"),
+        (
+            pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}, 2),
+            "must be an array of bytes",
+        ),
     ],
 )
 def test_what_is_no_batch(tmp_path: Path, content: bytes, message: str) -> None:

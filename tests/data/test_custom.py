@@ -65,7 +65,7 @@ def test_a_data_set_of_the_users_own() -> None:
         ({"name": "my_otafl_data:circles"}, "'circles' does not exist in module"),
         ({"name": "my_otafl_data:number"}, "'number' is not callable"),
         ({"name": "my_otafl_data:squares", "sise": 2}, "unexpected keyword argument 'sise'"),
-        ({"name": "my_otafl_data:nothing"}, "returned dict, not otafl.data.DataSet"),
+        ({"name": "my_otafl_data:nothing"}, "returned dict; expected otafl.data.DataSet"),
         ({"name": "my_otafl_data:shapes"}, r"test shapes disagree: x is \[4, 3\].*\[n, 2\]"),
         ({"name": "my_otafl_data:lengths"}, r"train shapes disagree.*y is \[3\]"),
         ({"name": "my_otafl_data:labels"}, r"labels must be in 0..1 for 2 classes.*2..2"),
@@ -87,7 +87,9 @@ def test_owners_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         return DataSet(x, y, x, y, 2, owner=np.arange(3))
 
     monkeypatch.setattr(CustomData, "call", lambda _: make())
-    with pytest.raises(UserError, match=r"owner is \[3\]; wanted one user for each of the 4"):
+    with pytest.raises(
+        UserError, match=r"owner has shape \[3\]; expected one user for each of the 4"
+    ):
         load(CustomData(name="a:b"))
 
 

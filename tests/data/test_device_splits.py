@@ -28,7 +28,7 @@ def test_cut() -> None:
     assert [one.tolist() for one in shares.train] == [[*range(100, 106)], [0, 1, 2, 3]]
     assert [one.tolist() for one in shares.validation] == [[106, 107], [4, 5]]
     assert [one.tolist() for one in shares.test] == [[108, 109, 110], [6, 7]]
-    with pytest.raises(UserError, match="cuts a device's 1 samples into 0 for training, 0"):
+    with pytest.raises(UserError, match="splits a device's 1 samples into 0 for training, 0"):
         split_parts(SampleAssignment.from_parts([np.arange(4), np.arange(1)]), 0.25, 0.0)
 
 

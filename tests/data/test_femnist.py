@@ -56,7 +56,7 @@ def test_the_hosted_file(tmp_path: Path) -> None:
         (b"\x0b\x01", "is not a tf.train.Example"),
         (encode_example(make_image(0), 1) + b"\x12\x40cut off", "is not a tf.train.Example"),
         (b"\xff" * 12, "is not a tf.train.Example"),
-        (encode_example(make_image(0)[:9], 1), "has 9 pixels and 1 labels; wanted 784 and 1"),
+        (encode_example(make_image(0)[:9], 1), "has 9 pixels and 1 labels; must be 784 and 1"),
         (encode_example(make_image(0), -1), "labels must be in 0..61 .*-1..-1"),
         ("text", "is not a tf.train.Example"),
     ],
@@ -77,7 +77,7 @@ def test_what_is_no_hosted_file(tmp_path: Path) -> None:
         load(Femnist(root=str(tmp_path)))
     path.unlink()
     write_hosted(path, {("all_train", "a"): [encode_example(make_image(0), 1)]})
-    with pytest.raises(UserError, match="has no clients with samples in all_train and all_test"):
+    with pytest.raises(UserError, match="no client has samples in all_train and all_test"):
         load(Femnist(root=str(tmp_path)))
     with pytest.raises(UserError, match=r"emnist_all.sqlite of femnist .*otafl data get femnist"):
         load(Femnist(root=str(tmp_path / "elsewhere")))

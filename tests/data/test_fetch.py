@@ -157,7 +157,7 @@ def test_fetch_unpacks(served: Path, tmp_path: Path) -> None:
         (lambda path: archive(path.parent, {"data_batch_1": b"x"}), "cannot be unpacked.*data_bat"),
         (
             lambda path: archive(path.parent, dict.fromkeys(DOWNLOAD.md5, b"x")),
-            r"batch\w*, out of .*tar.gz, has not the MD5 sum",
+            r"batch\w* from .*tar.gz must have the MD5 sum",
         ),
     ],
 )

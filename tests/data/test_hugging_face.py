@@ -23,7 +23,7 @@ def test_without_the_library_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_there_is_nothing_to_download_beforehand() -> None:
     (line,) = (line for line in list_available() if line.name == "hf")
-    assert (line.location, line.is_present) == ("where data says", False)
+    assert (line.location, line.is_present) == ("given in the section data", False)
     with pytest.raises(UserError, match="there is nothing to download for 'hf'"):
         fetch("hf")
 

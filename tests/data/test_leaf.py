@@ -113,7 +113,7 @@ def test_users_are_drawn_until_they_have_enough() -> None:
             assert held < fraction * sizes.sum() + 60
             assert (np.diff(drawn) > 0).all()
     assert_array_equal(leaf.draw_users([5, 1, 9], 1.0, 2, np.random.default_rng(0)), [0, 2])
-    with pytest.raises(UserError, match="none of the 3 users drawn has 10 samples"):
+    with pytest.raises(UserError, match="none of the 3 drawn users has 10 samples"):
         leaf.draw_users([5, 1, 9], 1.0, 10, np.random.default_rng(0))
 
 
@@ -143,11 +143,11 @@ def spoilt(**change: Any) -> dict[str, Any]:
         ({"users": ["f0"]}, "'user_data' is missing"),
         ({"users": ["f0"], "user_data": {}}, "'f0' is missing"),
         ({"users": 3, "user_data": {}}, "not a file of LEAF"),
-        (spoilt(x=[[0.5] * 783] * 4), r"user 'f0': its 'x' have shape \[4, 783\]"),
+        (spoilt(x=[[0.5] * 783] * 4), r"user 'f0': 'x' has shape \[4, 783\]"),
         (spoilt(x=[[0.5] * 784, [0.5]] * 2), "user 'f0': setting an array"),
         (spoilt(x=[["a"] * 784] * 4), "user 'f0': could not convert"),
         (spoilt(y=[1, 2, 3]), "user 'f0' has 4 samples but 3 labels"),
-        (spoilt(y=[1, 2, 3, 0.5]), "user 'f0': its 'y' are not a list of whole numbers"),
+        (spoilt(y=[1, 2, 3, 0.5]), "user 'f0': 'y' must be a list of whole numbers"),
         (spoilt(y=[1, 2, 3, 62]), "labels must be in 0..61"),
         ({"users": ["f0"], "user_data": {"f0": {"x": []}}}, "user 'f0': 'y' is missing"),
     ],
@@ -160,8 +160,8 @@ def test_what_is_no_file_of_leaf(tmp_path: Path, value: Any, message: str) -> No
 
 def test_users_of_one_folder_alone(root: Path) -> None:
     write(root / "femnist" / "test", "all_data_1_keep_0.json", make_leaf_content(1, []))
-    with pytest.raises(UserError, match=r"user 'f1' is in one of .*preprocess.sh -t sample"):
+    with pytest.raises(UserError, match=r"user 'f1' is in only one of .*preprocess.sh -t sample"):
         load(Femnist(root=str(root)))
     write(root / "femnist" / "train", "more.json", make_leaf_content(0, ["f0"]))
-    with pytest.raises(UserError, match="user 'f0' is in another file"):
+    with pytest.raises(UserError, match="user 'f0' is also in another file"):
         load(Femnist(root=str(root)))

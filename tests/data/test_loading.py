@@ -56,8 +56,11 @@ def test_per_device_pools_the_test_samples() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"train_samples": 13}, "data.train_samples: 13 is more than the 12"),
-        ({"train_samples": 9, "test": "train_tail"}, "data.train_samples: 9 is more than the 8"),
+        ({"train_samples": 13}, "data.train_samples: got 13; must be at most 12"),
+        (
+            {"train_samples": 9, "test": "train_tail"},
+            "data.train_samples: got 9; must be at most 8",
+        ),
         ({"validation": 0.01}, "data.validation: 0.01 of 12"),
         ({"validation": 0.99}, "data.validation: 0.99 of 12"),
     ],

@@ -119,17 +119,17 @@ def test_leafs_files(root: Path) -> None:
     content = json.loads(path.read_text())
     content["user_data"]["b"]["x"] = [["17", "Mon"]]
     path.write_text(json.dumps(content))
-    with pytest.raises(UserError, match="user 'b': its 'x' are not tweets"):
+    with pytest.raises(UserError, match="user 'b': 'x' must be tweets"):
         load(Sent140(root=str(root)))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('"4","1","d","q","u"\n', "tweet 1 is not polarity, id"),
-        ('"4","1","d","q","u","t"\n"2","1","d","q","u","t"\n', "tweet 2 is not .* 0 or 4"),
+        ('"4","1","d","q","u"\n', "tweet 1 must be polarity, id"),
+        ('"4","1","d","q","u","t"\n"2","1","d","q","u","t"\n', "tweet 2 must be .* 0 or 4"),
         ("a" * 200_000, "not a CSV file"),
-        ("", "none of the 0 users drawn has 3 samples"),
+        ("", "none of the 0 drawn users has 3 samples"),
     ],
 )
 def test_what_is_no_file_of_tweets(root: Path, text: str, message: str) -> None:

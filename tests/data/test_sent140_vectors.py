@@ -24,8 +24,8 @@ def test_vectors_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a 1 2\nb 3\n", "line 2 has 1 numbers, not 2"),
-        (b"a 1 2 3\n", "line 1 has 3 numbers, not 2"),
+        (b"a 1 2\nb 3\n", "line 2 has 1 numbers; must be 2"),
+        (b"a 1 2 3\n", "line 1 has 3 numbers; must be 2"),
         (b"a 1 x\n", "not a file of GloVe vectors: could not convert"),
         (b"\xff\xfe 1 2\n", "not a file of GloVe vectors"),
     ],

@@ -243,10 +243,10 @@ def test_operations_do_not_grow_with_the_stack(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"count": torch.tensor([[0]])}, r"counts must be in 1\.\.3"),
-        ({"count": torch.tensor([[4]])}, r"counts must be in 1\.\.3"),
-        ({"index": torch.tensor([[[0, 1, 6]]])}, r"indices must be in 0\.\.5"),
-        ({"index": torch.zeros(2, 1, 3, dtype=torch.int64)}, "do not fit 1 trials"),
+        ({"count": torch.tensor([[0]])}, r"count: must be in 1\.\.3"),
+        ({"count": torch.tensor([[4]])}, r"count: must be in 1\.\.3"),
+        ({"index": torch.tensor([[[0, 1, 6]]])}, r"index: must be in 0\.\.5"),
+        ({"index": torch.zeros(2, 1, 3, dtype=torch.int64)}, "for S = 1 trials"),
         ({"batch_size": 0}, "at least 1"),
         ({"steps": 0}, "at least 1"),
     ],
@@ -263,7 +263,7 @@ def test_refuses(change: dict[str, Any], message: str) -> None:
         "steps": 1,
     }
     work = TrainingData(**good).select_cohort(0, everybody(1, 1))
-    with pytest.raises(IndexError, match="local step 1 of a round of 1"):
+    with pytest.raises(IndexError, match=r"local step: got 1; must be in 0\.\.0"):
         work.draw_batch(1)
     with pytest.raises(ValueError, match=message):
         TrainingData(**{**good, **change})

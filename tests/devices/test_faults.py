@@ -181,7 +181,7 @@ def test_jammer_power() -> None:
 
 
 def test_more_attackers_than_devices() -> None:
-    text = r"faults\.byzantine: got 5, more than devices\.count \(4\); at most all devices"
+    text = r"faults\.byzantine: got 5; must be at most devices\.count \(4\)"
     with pytest.raises(ScenarioError, match=text):
         scenario({"faults.byzantine": 5})
     assert scenario({"faults.byzantine": 4}).faults.byzantine == 4

@@ -81,7 +81,9 @@ def test_no_jitter_is_no_factor() -> None:
 
 @pytest.mark.exact
 def test_an_exponential_jitter_keeps_a_shift() -> None:
-    with pytest.raises(ScenarioError, match="jitter_scale must be at most 1 with jitter 'exp"):
+    with pytest.raises(
+        ScenarioError, match=r"jitter_scale: got 1.5; must be at most 1 with jitter 'exp"
+    ):
         scenario({"devices.compute": {"jitter": "exponential", "jitter_scale": 1.5}})
 
 

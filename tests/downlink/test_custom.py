@@ -62,7 +62,7 @@ def test_what_it_takes() -> None:
     [
         ("Nothing", "returned a Broadcast; expected an otafl.downlink.base.Delivery"),
         ("Rows", "returned seconds of shape [12]; expected one number, or [3]"),
-        ("Negative", "returned bits that are not numbers from 0 on; expected finite ones"),
+        ("Negative", "returned bits that are negative or not finite; expected finite num"),
         ("Heard", "returned delivered_mask of shape [2]; expected [12], one row per device"),
     ],
 )

@@ -22,7 +22,7 @@ def test_time_joules_and_parameters_go_by_level() -> None:
     one = engine(
         {
             "algorithm": {"name": "heterofl", **settings},
-            "devices.levels.shares": [1, 3],
+            "devices.capacity_levels.shares": [1, 3],
             "devices.compute": {"name": "fixed", "flops_per_s": 1e3},
             "trials": 1,
         }
@@ -52,7 +52,7 @@ def test_a_digital_uplink_carries_what_a_device_has() -> None:
     """Of a masked group its slice alone, 32 bits a number, and airtime by that."""
     keys = {
         "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
-        "devices.levels.shares": [1, 3],
+        "devices.capacity_levels.shares": [1, 3],
         "transport": "digital",
         "channel": {"name": "awgn", "snr_db": 0.0},
         "trials": 1,
@@ -76,7 +76,7 @@ def test_late_updates_keep_what_they_pay_for() -> None:
     one = engine(
         {
             "algorithm": {"name": "heterofl", "levels": [1.0, 0.5], "masked_loss": False},
-            "devices.levels.shares": [1, 3],
+            "devices.capacity_levels.shares": [1, 3],
             "transport": "digital",
             "devices.compute": {
                 "name": "classes",
@@ -146,13 +146,15 @@ def test_deadlines_go_by_each_devices_data() -> None:
     keys = {
         "algorithm": {"name": "heterofl", "levels": [1.0, 0.25]},
         "channel": {"name": "awgn", "snr_db": 60.0, "bandwidth_hz": 1e15},
-        "devices.levels": {"name": "deadline", "seconds": 1.0},
+        "devices.capacity_levels": {"name": "deadline", "seconds": 1.0},
     }
     one = engine(UNEQUAL | keys)
     samples = one.parts.samples.sample_share.double().numpy()
     flops = one.parts.algorithm.list_submodels()[0].flops_fn(Workload(2, 70, samples))
     seconds = (flops.min() + flops.max()) / 2e6
-    one = engine(UNEQUAL | keys | {"devices.levels": {"name": "deadline", "seconds": seconds}})
+    one = engine(
+        UNEQUAL | keys | {"devices.capacity_levels": {"name": "deadline", "seconds": seconds}}
+    )
     level = one.select_cohort(None, 0).capacity_level.reshape(2, 4).numpy()
     np.testing.assert_array_equal(level, flops / 1e6 > seconds)
     assert 0 < level.mean() < 1

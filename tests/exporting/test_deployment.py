@@ -278,7 +278,9 @@ class TestRefused:
         path = make_trained_result(
             tmp_path, model={"name": "lstm", "hidden": 4}, training={"rounds": 1}
         )
-        with pytest.raises(UserError, match="'lstm' cannot be had as a plain PyTorch module; mlp"):
+        with pytest.raises(
+            UserError, match="'lstm' cannot be exported as a plain PyTorch module; use mlp"
+        ):
             otafl.load_model(path)
 
     def test_a_method_that_predicts_in_a_way_of_its_own(self) -> None:

@@ -153,8 +153,8 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
 def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
     call("list", "tci")
     said = capsys.readouterr().out
-    assert said.startswith("power: tci\nInvert the channel")
-    assert re.search(r"^  threshold +g_th on .*\n.*default 0\.1", said, re.MULTILINE)
+    assert said.startswith("power: tci\nTruncated channel inversion")
+    assert re.search(r"^  threshold +threshold g_th on .*\n.*default 0\.1", said, re.MULTILINE)
     assert re.search(r"^  power:\s+name: tci", said, re.MULTILINE)
     assert "Zhu, Wang, Huang 2020" in said
 
@@ -162,7 +162,7 @@ def test_list_explains_a_component(capsys: pytest.CaptureFixture) -> None:
 def test_list_explains_all_that_have_a_name(capsys: pytest.CaptureFixture) -> None:
     call("list", "full")
     said = capsys.readouterr().out
-    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.frequency"]
+    assert re.findall(r"^(\S+): full$", said, re.MULTILINE) == ["power", "devices.cpu_frequency"]
 
 
 def test_show_of_chosen_variables(swept: Path, capsys: pytest.CaptureFixture) -> None:

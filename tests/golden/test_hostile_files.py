@@ -181,7 +181,7 @@ def test_a_trusted_recipe_must_make_a_module(
     (tmp_path / "no_module.py").write_text("class Thing:\n    def __init__(self, a): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     path = named(tmp_path, "no_module:Thing", a=1)
-    with pytest.raises(UserError, match=r"gives a Thing; a torch.nn.Module"):
+    with pytest.raises(UserError, match=r"gives a Thing; expected a torch.nn.Module"):
         otafl.load_model(path, trust=True)
 
 

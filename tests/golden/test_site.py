@@ -19,7 +19,7 @@ from otafl.core.suggestions import SYNONYMS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs" / "_ext"))
 
-from otafl_docs import figures, pages, words
+from otafl_docs import figures, formulas, pages, rst, words
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +80,16 @@ def test_search_finds_names_by_their_parts() -> None:
     from otafl_docs.search import Parts
 
     assert Parts({}).split("a `learning_rate`") == ["a", "learning_rate", "learning", "rate"]
+
+
+@pytest.mark.parametrize("above", ["A device descends:\n\n", "A device descends:\n", ""])
+def test_formulas_in_latex_stay_formulas(above: str) -> None:
+    text = f"Notes\n-----\n{above}.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen."
+    assert "\n\n.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen." in rst.prose(text)
+
+
+def test_formulas_of_components_can_be_drawn(generated: dict[str, str]) -> None:
+    """The site draws formulas with matplotlib, which knows a part of LaTeX."""
+    found = re.findall(r"\.\. math::\n\n((?:    .*\n)+)", "\n".join(generated.values()))
+    for formula in found:
+        assert "<svg" in formulas.picture(formula), formula

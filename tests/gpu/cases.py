@@ -21,7 +21,7 @@ def sequences() -> DataSet:
 
 TABLES = (
     *("channel", "csi", "receiver", "power", "codec", "transport", "downlink", "server"),
-    *("selection", "levels", "frequency", "protocol", "model"),
+    *("rule", "attack", "selection", "capacity_levels", "cpu_frequency", "protocol", "model"),
 )
 
 MORE: dict[str, dict[str, Any]] = {

@@ -119,21 +119,24 @@ def test_samples_held_out_train_no_more() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"dataset": "nowhere"}, "data.dataset: 'nowhere' is neither a folder that is there nor"),
-        ({"dataset": "pandas"}, "data.dataset: 'pandas' is neither a folder that is there nor"),
+        ({"dataset": "nowhere"}, "data.dataset: 'nowhere' is neither an existing folder nor"),
+        ({"dataset": "pandas"}, "data.dataset: 'pandas' is neither an existing folder nor"),
         ({"dataset": "owner/name"}, "data.dataset: 'owner/name' cannot be read"),
-        ({"train_split": "trian"}, "data.train_split: there is no split 'trian'; did you mean 'tr"),
-        ({"test_split": "no"}, "data.test_split: there is no split 'no'; splits: train, test"),
-        ({"label": "labl"}, "data.label: there is no column 'labl'; did you mean 'label'"),
-        ({"image": "no"}, r"data.image: there is no column 'no'; columns: image \(Image\), other"),
-        ({"image": "other"}, "data.image: the column 'other' holds string; images"),
-        ({"image": "words"}, "data.image: the column 'words' holds List; images"),
+        ({"train_split": "trian"}, "data.train_split: no split 'trian'; did you mean 'tr"),
+        ({"test_split": "no"}, "data.test_split: no split 'no'; splits: train, test"),
+        ({"label": "labl"}, "data.label: no column 'labl'; did you mean 'label'"),
+        ({"image": "no"}, r"data.image: no column 'no'; columns: image \(Image\), other"),
+        ({"image": "other"}, "data.image: the column 'other' contains string; must be images"),
+        ({"image": "words"}, "data.image: the column 'words' contains List; must be images"),
         ({"label": "unlabelled"}, "data.label: the column 'unlabelled' has labels of -1"),
-        ({"label": "words"}, "data.label: the column 'words' holds List"),
-        ({"hold_out": 0.5, "test_split": "test"}, "data.hold_out: takes the place of"),
-        ({"dataset": "two"}, "data.image: must be given, as 2 columns are of images or of lists"),
-        ({"dataset": "none"}, "data.label: must be given, as no columns are of class labels"),
-        ({"dataset": "deep"}, r"data.image: .* more than 8 bits a colour \(Pillow's mode I;16\)"),
+        ({"label": "words"}, "data.label: the column 'words' contains List"),
+        ({"hold_out": 0.5, "test_split": "test"}, "data.hold_out: replaces"),
+        (
+            {"dataset": "two"},
+            "data.image: must be given, because 2 columns are of images or of lists",
+        ),
+        ({"dataset": "none"}, "data.label: must be given, because no columns are of class labels"),
+        ({"dataset": "deep"}, r"data.image: .* more than 8 bits per colour \(Pillow's mode I;16\)"),
     ],
 )
 def test_what_cannot_be_read_is_said(keys: dict[str, Any], message: str) -> None:
@@ -255,7 +258,7 @@ def test_users_are_a_column() -> None:
         ),
         (
             {"partitioner": "DirichletPartitioner"},
-            "data.partition.alpha: DirichletPartitioner needs it; add the key",
+            "data.partition.alpha: required by DirichletPartitioner; add the key",
         ),
         (
             {"partitioner": "DirichletPartitioner", "alpha": -1.0},
@@ -263,7 +266,7 @@ def test_users_are_a_column() -> None:
         ),
         (
             {"partitioner": "IidPartitioner", "num_partitions": 3},
-            "data.partition.num_partitions: got 3; leave it out, it is devices.count",
+            "data.partition.num_partitions: got 3; leave it out; it is devices.count",
         ),
     ],
 )
@@ -284,7 +287,7 @@ def test_a_wrong_partitioner_is_said_before_anything_is_read(
     [
         (
             {"partitioner": "SizePartitioner", "partition_sizes": [20] * 4},
-            "data.partition: SizePartitioner makes 4 partitions, and there are 10 devices",
+            "data.partition: SizePartitioner makes 4 partitions for 10 devices",
         ),
         (
             {"partitioner": "NaturalIdPartitioner", "partition_by": "user"},

@@ -104,17 +104,17 @@ def test_start() -> None:
 @pytest.mark.parametrize(
     ("settings", "shape", "message"),
     [
-        ({}, (65,), r"model.name: 'cnn' needs images, but .* has shape \[65\];"),
-        ({}, (2, 2, 8, 8), r"model.name: 'cnn' needs images, but .* has shape \[2, 2, 8, 8\];"),
+        ({}, (65,), r"model.name: 'cnn' needs images .* has shape \[65\]"),
+        ({}, (2, 2, 8, 8), r"model.name: 'cnn' needs images .* has shape \[2, 2, 8, 8\]"),
         (
             {"padding": "valid"},
             (64,),
-            "model.kernel: got 5, but convolution 2 sees an image of only 2x2; .*padding: same",
+            "model.kernel: got 5, but convolution 2 has an image of only 2x2; .*padding: same",
         ),
         (
             {"channels": (2, 2, 2, 2)},
             (8, 30),
-            "model.pool: got 2, but convolution 4 leaves an image of only 1x3; a smaller pool or",
+            "model.pool: got 2, but convolution 4 leaves an image of only 1x3; use a smaller",
         ),
     ],
 )
@@ -128,11 +128,11 @@ def test_samples_that_are_no_images_or_too_small(
 @pytest.mark.parametrize(
     ("model", "rank", "message"),
     [
-        ({"padding": "valid"}, 4, "model.kernel: got 5, but convolution 2 sees an image of only"),
-        ({"kernel": 4}, 4, "'same' needs a window with a middle pixel, and kernel is 4; kernel: 5"),
-        ({}, [4, 33, 4, 4], r"algorithm.rank\[1\]: 33 .* its layer, 400x32; at most 32"),
+        ({"padding": "valid"}, 4, "model.kernel: got 5, but convolution 2 has an image of only"),
+        ({"kernel": 4}, 4, "'same' needs an odd kernel; got kernel: 4, use kernel: 5"),
+        ({}, [4, 33, 4, 4], r"algorithm.rank\[1\]: got 33, .* its layer, 400x32; use at most 32"),
         ({}, [4, 4, 4], r"for 4 layers \(25x16: 16, 400x32: 32, 128x128: 128, 128x10: 10\)"),
-        ({}, 129, r"algorithm.rank: 129 is above .*; at most 128"),
+        ({}, 129, r"algorithm.rank: got 129, .*; use at most 128"),
     ],
 )
 def test_a_scenario_that_does_not_fit_is_refused(model: dict, rank: Any, message: str) -> None:

@@ -68,7 +68,7 @@ def test_shapes_of_images(shape: tuple[int, ...]) -> None:
 
 
 def test_too_small_images() -> None:
-    with pytest.raises(UserError, match="images of 1x3 pixels reach a max-pooling"):
+    with pytest.raises(UserError, match="images of 1x3 pixels are too small for a max-pooling"):
         ConvNet(ConvNet.Settings(), (4, 12), 10)
     ConvNet(ConvNet.Settings(last_pool=False), (4, 12), 10)
     assert ResNet(ResNet.Settings(), (1, 1), 10).macs > 0

@@ -85,7 +85,7 @@ def test_factors_start_with_the_variance_of_their_product() -> None:
 @pytest.mark.parametrize(
     ("steps", "match"),
     [
-        ((MaxPool(2), MaxPool(2)), "images of 1x2 pixels reach a max-pooling"),
+        ((MaxPool(2), MaxPool(2)), "images of 1x2 pixels are too small for a max-pooling"),
         ((Conv("a", 1, 2, 4, padding=0),), "images of 2x5 .* convolution with windows of 4x4"),
         ((Residual((Conv("a", 1, 1, 3, padding=0),)),), "windows of 3x3"),
     ],

@@ -189,5 +189,5 @@ def test_convolutions_come_first() -> None:
     window = Window(1, 4, 4, 2)
     convolving = Layer("w1", "b1", 4, 2, window)
     for chain in ((convolving,), (Layer("w0", "b0", 16, 16), convolving, Layer("w2", "b2", 2, 2))):
-        with pytest.raises(ValueError, match="convolutions come before the fully connected"):
+        with pytest.raises(ValueError, match="then at least one fully connected"):
             Wrong(chain)

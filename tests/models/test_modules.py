@@ -133,7 +133,9 @@ def test_a_model_is_its_description(name: str) -> None:
     recipe = build_recipe(model, View(params, model.logits), name, (144,), 3)
     one = {key: block[0] for key, block in params.items()}
     if model.describe() is None:
-        with pytest.raises(UserError, match=f"'{name}' cannot be had as a plain PyTorch module"):
+        with pytest.raises(
+            UserError, match=f"'{name}' cannot be exported as a plain PyTorch module"
+        ):
             build_module(recipe, one)
         return
     scores = build_module(recipe, one)(x[0])

@@ -53,5 +53,5 @@ def test_a_cnn_says_where_it_does_not_fit() -> None:
 
 
 def test_samples_that_are_no_images() -> None:
-    with pytest.raises(UserError, match=r"'vgg8' needs images, but .* shape \[65\]"):
+    with pytest.raises(UserError, match=r"'vgg8' needs images .* shape \[65\]"):
         Vgg8(Vgg8.Settings(), (65,), 10)

@@ -201,7 +201,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (X, {"power": "gmba"}, "gbma"),
     (X, {"channel": "raleigh"}, "rayleigh"),
     (X, {"channel": {"name": "rayleigh", "snr": 3}}, "snr_db"),
-    (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "two ways"),
+    (X, {"snr_db": 3.0, "channel": {"name": "awgn", "path_loss_db": 90.0}}, "got both"),
     (X, {"csi": {"name": "error", "variance": -0.1}}, "csi.variance"),
     (X, {"transport": "analog"}, "over_the_air"),
     (

@@ -34,7 +34,7 @@ ALL = (
 )
 PEAK = [name for name, policy in ALL.items() if policy.power_constraint == "peak"]
 
-SCALE_POLICIES = ["none", "full", "ci", "cao_static", "smcv", "blind", "open_loop", "gbma", "tci"]
+SCALE_POLICIES = ["genie", "full", "ci", "cao_static", "smcv", "blind", "open_loop", "gbma", "tci"]
 
 
 def test_every_policy_is_here() -> None:

@@ -72,7 +72,7 @@ def test_it_needs_the_sum_of_channels(receiver: str) -> None:
     found = list(make_policy("blind").check(scenario))
     text = (
         "receiver: 'eigen' does not go with power: 'blind', whose devices do not know their "
-        "phases; auto or mrc would do"
+        "phases; use auto or mrc"
     )
     assert found == ([Problem(text, ("receiver",), (("power",),))] if receiver == "eigen" else [])
 

@@ -127,7 +127,7 @@ def test_a_plan_does_not_depend_on_what_it_is_stacked_with() -> None:
 def test_it_plans_for_a_budget_on_the_power() -> None:
     text = (
         "transport.snr_convention: 'total_energy' does not go with power: 'cao_average', which "
-        "plans for a budget on the power; per_symbol would do"
+        "plans for a power budget; use per_symbol"
     )
     path = ("transport", "snr_convention")
     for given, problems in (

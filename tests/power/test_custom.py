@@ -111,13 +111,13 @@ def test_gradients_pass() -> None:
     ("function", "options", "message"),
     [
         ("share", {"factor": 1.1}, "at trial 0, segment 0, device 0 of the stack, a power |p|^2 m"
-         " of 1.21 times the budget; scale p by (link.budget[:, None] / link.power).sqrt(), or"),
-        ("one_tensor", {}, "returned a Tensor; the tensors (p, eta) of shapes (3, 2, 6) and "
-         "(3, 2) would do"),
-        ("swapped", {}, "returned tensors of shapes (3, 2), (3, 2, 6); the tensors (p, eta) of"),
+         " of 1.21 times the budget; scale p by (link.budget[:, None] / link.symbol_power).sqrt()"),
+        ("one_tensor", {}, "returned a Tensor; expected the tensors (p, eta) of shapes (3, 2, 6) "
+         "and (3, 2)"),
+        ("swapped", {}, "returned tensors of shapes (3, 2), (3, 2, 6); expected the tensors"),
         ("not_a_number", {}, "at trial 0, segment 0, device 0 of the stack, a p that is not fini"),
         ("nothing_received", {}, "at trial 0, segment 0 of the stack, an eta that is not a posit"),
-        ("odd", {}, "the attribute constraint of 'my_own_policies:odd' is 'sometimes'; 'peak', "),
+        ("odd", {}, "the attribute constraint of 'my_own_policies:odd' is 'sometimes'; expected "),
         ("share", {"factr": 1}, "power: 'my_own_policies:share' does not fit the section's keys"),
         ("absent", {}, "'absent' does not exist in module 'my_own_policies'"),
     ],

@@ -156,7 +156,7 @@ def test_best_common_gain_of_devices_alike_but_for_rounding() -> None:
 
 @pytest.mark.exact
 def test_common_gain_needs_zero_bias() -> None:
-    with pytest.raises(ValueError, match="add zero_bias: true, or leave common_gain out"):
+    with pytest.raises(ValueError, match="set zero_bias: true, or leave common_gain out"):
         PreScaler(common_gain="best")
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.exact
 POLICY = {name: policy for name, (policy, _) in TWINS.items()}
 
 
-@pytest.mark.parametrize("name", ["none", "ci", "multi_antenna_ci", "tci", "tci, peak", "cotaf"])
+@pytest.mark.parametrize("name", ["genie", "ci", "multi_antenna_ci", "tci", "tci, peak", "cotaf"])
 def test_inversion_arrives_with_gain_one(name: str) -> None:
     link = make_link(4)
     got = solve(POLICY[name], link)

@@ -49,5 +49,5 @@ def test_transmit_power_is_gamma(policy: str, weighting: str, snr_db: float) -> 
 
 
 def test_a_peak_and_gamma_do_not_go_together() -> None:
-    with pytest.raises(ValidationError, match="gamma sets the power"):
+    with pytest.raises(ValidationError, match="gamma, which sets the power"):
         TruncatedChannelInversion(gamma=1.0, constraint="peak")

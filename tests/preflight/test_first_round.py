@@ -112,7 +112,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"power": "own_parts:deaf"}, "power.name: 'own_parts:deaf' returned, at trial 0, segment 0"),
     ({"model": {"name": "own_parts:plain", "a": 1}}, "model: 'own_parts:plain' does not fit the"),
     ({"model": "own_parts:text"}, "model.name: 'own_parts:text' returned a str"),
-    ({"model": "own_parts:running"}, "model: the module has the buffer '0.running_mean'"),
+    ({"model": "own_parts:running"}, "model: expected a module without buffers, got the buffer"),
     ({"model": "own_parts:narrow"}, "model: the module gives scores of shape [1, 9] for one sam"),
     ({"channel": "own_parts:antennas"}, "channel.name: 'own_parts:antennas' returned the shape"),
     ({"channel": "own_parts:loud"}, "channel.name: 'own_parts:loud' has a mean |h|^2 of"),
@@ -123,19 +123,23 @@ CASES: list[tuple[dict[str, Any], str]] = [
     partition("lognormal", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet", "data.partition.min_samples: 4 devices x 360 are", min_samples=360),
     partition("dirichlet_mix", "samples_per_device: 4 devices x 360 are", samples_per_device=360),
-    partition("label_skew", "classes_per_device: 11 is more than the 10", classes_per_device=11),
+    partition(
+        "label_skew", "classes_per_device: got 11; must be at most 10", classes_per_device=11
+    ),
     partition("label_skew", "classes_per_device: 900 devices x 2 are more than the 1437", 900),
-    partition("class_window", "classes_per_device: 11 is more than the 10", classes_per_device=11),
+    partition(
+        "class_window", "classes_per_device: got 11; must be at most 10", classes_per_device=11
+    ),
     partition("class_window", "first_samples: 4 devices x 400 are more", first_samples=200),
-    ({"data.train_samples": 1438}, "data.train_samples: 1438 is more than the 1437 training"),
+    ({"data.train_samples": 1438}, "data.train_samples: got 1438; must be at most 1437"),
     ({"data.validation": 1e-4}, "data.validation: 0.0001 of 1437 training samples leaves 1437"),
     (
         {"data.test": "per_device", "devices.count": 1437},
-        "data.test: per_device cuts a device's 1 samples into 0 for training",
+        "data.test: per_device splits a device's 1 samples into 0 for training",
     ),
     (
         {"model": {"name": "cnn", "kernel": 9, "padding": "valid"}},
-        "model.kernel: got 9, but convolution 1 sees an image of only 8x8",
+        "model.kernel: got 9, but convolution 1 has an image of only 8x8",
     ),
     ({"model": {"name": "cnn", "pool": 9}}, "model.pool: got 9, but convolution 1 leaves an image"),
     (
@@ -148,25 +152,40 @@ CASES: list[tuple[dict[str, Any], str]] = [
             "model": {"name": "vgg", "norm": "batch", "blocks": [1] * 4, "channels": [2] * 4},
             "training.batch_size": 1,
         },
-        "training.batch_size: batch normalisation of a single sample that has one pixel left",
+        "training.batch_size: batch normalisation of a single sample with one pixel",
     ),
-    ({"algorithm": "fedbn"}, "algorithm.name: 'fedbn' keeps the parameters of normalisation"),
-    ({"algorithm": "fedrep", "model": "softmax_regression"}, "algorithm.name: 'fedrep' shares all"),
+    ({"algorithm": "fedbn"}, "algorithm.name: 'fedbn' needs a model with normalisation"),
+    (
+        {"algorithm": "fedrep", "model": "softmax_regression"},
+        "algorithm.name: 'fedrep' needs a model with a layer",
+    ),
     (
         {"algorithm": "fedpac", "model": "softmax_regression", "transport": "digital"},
         "algorithm.name: 'fedpac' needs a",
     ),
-    ({"algorithm": "pfedbayes", "model": "cnn"}, "algorithm.name: 'pfedbayes' draws the weights"),
-    ({"algorithm": "fedrlr", "model": "lstm"}, "algorithm.name: 'fedrlr' factors the layers of a"),
-    ({"algorithm": "tdpfed", "model": "lstm"}, "algorithm.name: 'tdpfed' factors the layers of a"),
-    ({"algorithm": "heterofl", "model": "lstm"}, "algorithm.name: 'heterofl' trains the model at"),
+    (
+        {"algorithm": "pfedbayes", "model": "cnn"},
+        "algorithm.name: 'pfedbayes' needs a model of fully",
+    ),
+    (
+        {"algorithm": "fedrlr", "model": "lstm"},
+        "algorithm.name: 'fedrlr' needs a model that is a chain",
+    ),
+    (
+        {"algorithm": "tdpfed", "model": "lstm"},
+        "algorithm.name: 'tdpfed' needs a model that is a chain",
+    ),
+    (
+        {"algorithm": "heterofl", "model": "lstm"},
+        "algorithm.name: 'heterofl' needs a model of several",
+    ),
     (
         {"algorithm": "fedhm", "model": "own_parts:plain", "transport": "digital"},
-        "algorithm.name: 'fedhm' cuts the rank of a network's layers",
+        "algorithm.name: 'fedhm' needs a model whose layers",
     ),
     (
         {"algorithm": {"name": "fedhm", "dense_prefix": 1}, "transport": "digital"},
-        "algorithm.dense_prefix: 1 leaves nothing to be factorised of a model with 1 layers",
+        "algorithm.dense_prefix: got 1, which leaves no layer to factorise",
     ),
     (
         {"algorithm": {"name": "tdpfed", "weights": "uniform"}, "codec": "obda"},
@@ -180,7 +199,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"codec": "matrix_sensing"}, "codec.name: 'matrix_sensing' measures matrices"),
     (
         {"codec": {"name": "matrix_sensing", "side": 7}, "algorithm": "prox_sgd"},
-        "codec.side: no matrix has a side of 7; one of 4, 10, 64 would do",
+        "codec.side: no matrix has a side of 7; use one of 4, 10, 64",
     ),
     (
         {"codec": {"name": "matrix_sensing", "rows": 64}, "algorithm": "prox_sgd"},
@@ -192,7 +211,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"transport": {"name": "digital", "coding": "ldpc", "rate": "mcs"}},
-        "transport.coding: 'ldpc' sends the bits of words, and the codec makes none",
+        "transport.coding: 'ldpc' sends words of bits, and this codec has none",
     ),
     ({"channel": {"name": "trace", "path": "no.nc"}}, "channel.path: there is no file 'no.nc'"),
     (
@@ -204,8 +223,11 @@ CASES: list[tuple[dict[str, Any], str]] = [
         "devices.availability.file: 'no.csv' cannot be read",
     ),
     (
-        {"algorithm": "heterofl", "devices.levels": {"name": "memory", "memory_mb": [1e-6]}},
-        "devices.levels.memory_mb: got 1e-06, but training the smallest model takes",
+        {
+            "algorithm": "heterofl",
+            "devices.capacity_levels": {"name": "memory", "memory_mb": [1e-6]},
+        },
+        "devices.capacity_levels.memory_mb: got 1e-06, but training the smallest model takes",
     ),
 ]
 
@@ -261,7 +283,7 @@ def sentence_words(sentence: str, section: str) -> list[str]:
     [
         (
             {"data": "cifar10", "model": "lstm"},
-            "model.name: 'lstm' needs sequences, but a sam",
+            "model.name: 'lstm' needs sequences of shape",
         ),
         (
             {"data": "mnist", "devices.count": 60_001},

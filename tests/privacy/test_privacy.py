@@ -325,36 +325,45 @@ def drawn(**devices: Any) -> dict[str, Any]:
 BOUND = {"clip": C, "epsilon": 1.0}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"privacy": {"epsilon": 1.0}}, "privacy.epsilon: needs privacy.clip"),
-    ({"privacy": CLIP, "transport": "digital"}, "privacy.clip: nobody accounts for what transport"),
+    (
+        {"privacy": CLIP, "transport": "digital"},
+        "privacy.clip: transport 'digital' does not account for",
+    ),
     (
         {"privacy": CLIP, "transport": {"name": "over_the_air", "centre": True}},
-        "transport.centre: true tells the server the means",
+        "transport.centre: true reveals to the server the means",
     ),
     *(
-        ({"privacy": CLIP, "algorithm": one}, "algorithm.bias_mode: ideal tells the server the bi")
+        (
+            {"privacy": CLIP, "algorithm": one},
+            "algorithm.bias_mode: ideal reveals to the server the bi",
+        )
         for one in (
             *("fedrlr", "fedmid", "prox_sgd", "magnitude_pruning"),
             {"name": "fedavg", "sends": "model", "bias_mode": "ideal"},
         )
     ),
     *(
-        ({"privacy": CLIP, "algorithm": one}, "algorithm.masked_loss: true tells the server which")
+        (
+            {"privacy": CLIP, "algorithm": one},
+            "algorithm.masked_loss: true reveals to the server which",
+        )
         for one in ("heterofl", "fedrolex", "split_mix")
     ),
     (
         {"privacy": CLIP, "algorithm": "otafl.algorithms.fedrlr:FedRLR"},
-        "algorithm.bias_mode: ideal tells the server the biases",
+        "algorithm.bias_mode: ideal reveals to the server the biases",
     ),
     (
         {"privacy": CLIP, "faults": {"byzantine": 1, "attack": "nan"}},
-        "faults.refuse_nonfinite: a device that keeps an update back",
+        "faults.refuse_nonfinite: a device that does not send an update",
     ),
     (
         {
             "privacy": CLIP,
             "devices": {"selection": "otafl.selection.update_norm:UpdateNorm"},
         },
-        "devices.selection: 'otafl.selection.update_norm:UpdateNorm' goes by the updates",
+        "devices.selection: 'otafl.selection.update_norm:UpdateNorm' depends on the updates",
     ),
     (
         {"privacy": CLIP, "devices": {"selection": "update_norm"}},
@@ -363,21 +372,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"privacy": CLIP, "devices": {"round_budget_j": 1.0}}, "devices.round_budget_j: bounds on en"),
     (
         {"privacy": CLIP, "devices": {"compute": {"name": "phone", "battery": True}}},
-        "devices.compute: bounds on energy limit what devices send",
+        "devices.compute: bounds on energy make transmissions",
     ),
-    ({"privacy": CLIP, "power": "smcv"}, "power: 'smcv' goes by how payloads vary"),
+    ({"privacy": CLIP, "power": "smcv"}, "power: 'smcv' needs the variation of payloads"),
     ({"privacy": BOUND, "power": "tci"}, "power: 'tci' does not keep the power budget in every"),
     ({"privacy": BOUND, "power": "pre_scaler"}, "power: 'pre_scaler' plans with the whole power"),
     ({"privacy": BOUND, "power": "budget_paced"}, "power: 'budget_paced' plans with the whole"),
-    ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know how well"),
+    ({"privacy": BOUND, "csi": "pilots"}, "csi: with 'pilots' devices do not know their channels"),
     (
         {"privacy": BOUND, "csi": "otafl.csi.error:NormalError"},
         "csi: with 'otafl.csi.error:NormalE",
     ),
-    ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by who else takes part"),
+    ({"privacy": CLIP, **SAMPLED}, "power: 'gbma' sets a device's power by the participants"),
     (
         {"privacy": CLIP, **SAMPLED, "power": "full", "training": {"weights": "samples"}},
-        "training.weights: 'samples' scales what a device sends",
+        "training.weights: 'samples' scales transmissions",
     ),
     *(
         ({"privacy": CLIP, **drawn(**{key: value}), "power": "full"}, said)
@@ -386,16 +395,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ("protocol", {"name": "quorum", "ready": 1}, "devices.protocol: 'quorum' lets a dev"),
             ("protocol", "periodic", "devices.protocol: 'periodic' lets a device send in a slot"),
             ("late", "next", "devices.late: 'next' lets a device send in a slot that it was not"),
-            ("senders", 2, "devices.senders: got 2, which makes a device's part depend on the o"),
+            ("senders", 2, "devices.senders: got 2, which makes a transmission depend on other d"),
         )
     ),
     (
         {"privacy": {"clip": C, "split": "left"}, **SAMPLED, "power": "full"},
-        "privacy.split: 'left' goes by what a device has left",
+        "privacy.split: 'left' depends on earlier rounds",
     ),
     (
         {"privacy": CLIP | {"epsilon": 1e-6, "delta": 1e-12}, "training": {"rounds": 1000}},
-        "privacy.epsilon: no power reaches 1e-06 at delta 1e-12: over 1000 rounds",
+        "privacy.epsilon: got 1e-06 at delta 1e-12, which over 1000 rounds",
     ),
 ]
 

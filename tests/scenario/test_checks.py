@@ -25,7 +25,7 @@ pytestmark = pytest.mark.exact
         (
             {"devices": {"late": "next"}},
             "devices.late: 'next' needs devices.deadline_s: without a deadline the slot waits for "
-            "everyone and nobody is late",
+            "all participants, and none is late",
         ),
         (
             {"training": {"stop_at": {"validation_accuracy": 0.9}}},
@@ -38,21 +38,23 @@ pytestmark = pytest.mark.exact
                 "model": {"hidden": [256]},
                 "algorithm": {"name": "fedrlr", "rank": 300},
             },
-            "algorithm.rank: 300 is above the smaller side of every layer (784x256: 256, "
-            "256x10: 10); at most 256",
+            "algorithm.rank: got 300, which is above the smaller side of every layer "
+            "(784x256: 256, 256x10: 10); use at most 256",
         ),
         (
             {"model": "softmax_regression", "algorithm": {"name": "fedrlr", "rank": 11}},
-            "algorithm.rank: 11 is above the smaller side of every layer (64x10: 10); at most 10",
+            "algorithm.rank: got 11, which is above the smaller side of every layer "
+            "(64x10: 10); use at most 10",
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3]}},
-            "algorithm.rank: got [3] for 2 layers (64x100: 64, 100x10: 10); give one for each, or "
-            "one number for all",
+            "algorithm.rank: got [3] for 2 layers (64x100: 64, 100x10: 10); give one rank for "
+            "each layer, or one number for all",
         ),
         (
             {"algorithm": {"name": "fedrlr", "rank": [3, 20]}},
-            "algorithm.rank[1]: 20 is above the smaller side of its layer, 100x10; at most 10",
+            "algorithm.rank[1]: got 20, which is above the smaller side of its layer, 100x10; "
+            "use at most 10",
         ),
     ],
 )
@@ -102,7 +104,7 @@ def said(tree: dict[str, Any]) -> str:
 def test_blind_devices_need_the_sum_of_channels(receiver: str) -> None:
     assert said({"power": "blind", "receiver": receiver}) == (
         f"receiver: '{receiver}' does not go with power: 'blind', whose devices do not know their "
-        "phases; auto or mrc would do"
+        "phases; use auto or mrc"
     )
 
 
@@ -114,14 +116,12 @@ def test_receivers_that_would_do(receiver: str) -> None:
 def test_an_average_plan_is_one_of_power() -> None:
     tree = {"transport": {"name": "over_the_air", "snr_convention": "total_energy"}}
     assert load_scenario({"name": "x", "power": "gbma", **tree})
-    assert "'cao_average', which plans for a budget on the power" in said(
-        {"power": "cao_average", **tree}
-    )
+    assert "'cao_average', which plans for a power budget" in said({"power": "cao_average", **tree})
 
 
 def test_quadrature_pairs_reals_of_the_whole_payload() -> None:
     tree = {"name": "over_the_air", "quadrature": True, "normalise": "block"}
-    assert "normalise: payload goes with it" in said({"transport": tree})
+    assert "needs normalise: payload" in said({"transport": tree})
 
 
 WHOLE: list[dict[str, Any]] = [
@@ -205,7 +205,7 @@ def test_a_graph_sends_models_and_takes_no_votes() -> None:
     tree = {"topology": "graph", "transport": "fsk_majority_vote", "devices": {"count": 4}}
     assert said(tree) == (
         "transport: 'fsk_majority_vote' takes a vote of signs, along which the server steps, and "
-        "neighbours send each other their models; over_the_air would do"
+        "neighbours send each other their models; use over_the_air"
     )
 
 

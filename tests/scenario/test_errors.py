@@ -181,11 +181,11 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         ),
         (
             {"algorithm": {"name": "fedrlr", "c1": 3}},
-            "algorithm: c1 must be below 1 (Lemma 2), got 3",
+            "algorithm: c1 must be below 1 (Lemma 2); got 3",
         ),
         (
             {"channel": {"snr_db": 3, "path_loss_db": 80}},
-            "channel: snr_db and path_loss_db are two ways to say the same thing; give one of them",
+            "channel: expected snr_db or path_loss_db, got both (3 and 80); leave one of them out",
         ),
         ({"devices": {"compute": "classes"}}, "devices.compute.classes: must be given"),
         (
@@ -303,7 +303,7 @@ def test_every_level_in_decibels_is_bounded() -> None:
     ]
     drawn = {"name": "drawn", "power_db": {"uniform": [0, 1001]}}
     assert list_faults({"devices": {"compute": drawn}}) == [
-        "devices.compute.power_db: can be 1001; all that can be drawn must be at most 1000"
+        "devices.compute.power_db: can be 1001; all possible values must be at most 1000"
     ]
 
 

@@ -94,6 +94,7 @@ def test_stackable_values() -> None:
         "impairments.timing_offset": 0.0,
         "impairments.adc_range": 3.0,
         "impairments.tail_index": 1.5,
+        "robust.assumed_share": 0.2,
         "faults.byzantine": 0.0,
         "faults.scale": 1.0,
         "faults.crash_probability": 0.0,

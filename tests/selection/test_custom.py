@@ -69,10 +69,13 @@ def test_who_takes_part() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("All", "returned 4 devices of trial 0; expected 2 at most"),
+        ("All", "returned 4 devices of trial 0; expected at most 2"),
         ("Numbers", "returned [2] int64; expected a NumPy array [2, 4] of bool, True for part"),
         ("Mapped", "returned dict; expected a NumPy array [2, 4] of bool, True for part"),
-        ("Taken", "returned device 1 of trial 1, which is not free; expected free devices"),
+        (
+            "Taken",
+            "returned device 1 of trial 1, which is not available; expected available devices",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

@@ -110,7 +110,7 @@ def test_chosen_devices_that_miss_the_slot() -> None:
 
 
 def test_update_norm_does_not_go_with_late_updates() -> None:
-    text = "'next' does not go with devices.selection: 'update_norm'"
+    text = "'next' cannot be combined with devices.selection: 'update_norm'"
     with pytest.raises(ScenarioError, match=text):
         scenario(BY_NORM | {"devices.late": "next", "devices.deadline_s": 1.0})
 
@@ -118,10 +118,13 @@ def test_update_norm_does_not_go_with_late_updates() -> None:
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
-        ({"devices.senders": 1}, r"devices\.senders: does not go with devices\.selection: 'update"),
+        (
+            {"devices.senders": 1},
+            r"devices\.senders: cannot be combined with devices\.selection: 'update",
+        ),
         (
             {"devices.protocol": "quorum"},
-            r"devices\.protocol: 'quorum' does not go with .* protocol: rounds would do",
+            r"devices\.protocol: 'quorum' cannot be combined with .* use protocol: rounds",
         ),
     ],
     ids=["senders", "protocol"],

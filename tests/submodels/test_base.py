@@ -18,7 +18,7 @@ pytestmark = pytest.mark.exact
 FIELDS: dict[str, dict[str, Any]] = {"deadline": {"seconds": 1.0}}
 
 
-@pytest.mark.parametrize("name", registry.list_names("levels"))
+@pytest.mark.parametrize("name", registry.list_names("capacity_levels"))
 def test_every_row_has_a_level(name: str) -> None:
     """Of the method's, and the same whoever else there is in the other trial."""
     assigned = make_levels(name, trials=2, **FIELDS.get(name, {}))
@@ -34,23 +34,26 @@ def test_every_row_has_a_level(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"shares": [1, 1]}, "devices.levels.shares: got 2 values, and there are 4 to give"),
-        ({"shares": [0, 0, 0, 0]}, "devices.levels.shares: all are 0"),
+        (
+            {"shares": [1, 1]},
+            "devices.capacity_levels.shares: got 2 values; expected 4",
+        ),
+        ({"shares": [0, 0, 0, 0]}, "devices.capacity_levels.shares: all are 0"),
         (
             {"name": "memory", "shares": [1, 1]},
-            "devices.levels: shares: are those of the classes of memory_mb, which is not given",
+            "devices.capacity_levels: shares are those of the classes in memory_mb, which is",
         ),
         (
             {"name": "channel", "min_snr_db": [1]},
-            "devices.levels.min_snr_db: got 1 values, and there are 3 to give",
+            "devices.capacity_levels.min_snr_db: got 1 values; expected 3",
         ),
     ],
 )
 def test_shares_must_fit_the_method(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
-        scenario({"algorithm": "heterofl", "devices.levels": settings})
+        scenario({"algorithm": "heterofl", "devices.capacity_levels": settings})
 
 
 def test_methods_of_one_size_have_no_levels() -> None:
     with pytest.raises(ScenarioError, match=r"'fedavg' has models of one size.*heterofl"):
-        scenario({"devices.levels": "dynamic"})
+        scenario({"devices.capacity_levels": "dynamic"})

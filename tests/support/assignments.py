@@ -58,7 +58,7 @@ def make_levels(
         link=SelectionSetup(EstimateFn(), link, streams, {}),
     )
     made: SubmodelAssignment = registry.make_component(
-        "levels", registry.load_settings_class("levels", name)(**settings), setup
+        "capacity_levels", registry.load_settings_class("capacity_levels", name)(**settings), setup
     )
     return made
 

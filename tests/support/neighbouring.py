@@ -217,7 +217,7 @@ def _iterate_unaffected(engine: Engine, on_air: OnAir) -> Iterator[tuple[int, Te
     state = others.channel.get_state(slot.round)
     h = state.extend_to(slot.symbols).flatten(3) * state.gain.sqrt()[..., None, None]
     each = h.unflatten(1, (-1, engine.num_devices))  # [C, J, K, A, cells]
-    for server, heard in enumerate(others.heard):
+    for server, heard in enumerate(others.interferers):
         for row in sorted(set(heard)):  # of one that is seen at several places, all of these
             places = [place for place, name in enumerate(heard) if name == row]
             yield row, each[server, places].sum(0).abs().square().sum(1)

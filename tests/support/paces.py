@@ -75,6 +75,6 @@ def make_policy(
         make_batch_hardware(trials, devices), compute_link_budget(trials, devices), uplink
     )
     made: CpuFrequency = registry.make_component(
-        "frequency", registry.load_settings_class("frequency", name)(**fields), setup
+        "cpu_frequency", registry.load_settings_class("cpu_frequency", name)(**fields), setup
     )
     return made

@@ -56,7 +56,7 @@ def compute_budget_paced(states: sheet.States) -> sheet.Scalars:
 
 
 TWINS: dict[str, tuple[PowerPolicy, Twin]] = {
-    "none": (make_policy("none"), make_twin(sheet.genie_reference)),
+    "genie": (make_policy("genie"), make_twin(sheet.genie_reference)),
     "full": (make_policy("full"), make_twin(sheet.full_reference)),
     "ci": (make_policy("ci"), make_twin(sheet.ci_reference)),
     "multi_antenna_ci": (make_policy("multi_antenna_ci"), make_twin(sheet.ci_reference)),

@@ -105,9 +105,9 @@ def test_in_a_cell_each_point_has_a_path_loss_of_its_own() -> None:
     [
         (
             {"topology": FREE | {"places_m": [[0, 0]]}},
-            "got 1 places for topology.points 4; one each",
+            "got 1 places for topology.points 4; give one for each",
         ),
-        ({"topology": FREE, "channel": section("trace")}, "'trace' has antennas of its own"),
+        ({"topology": FREE, "channel": section("trace")}, "'trace' has its own antennas"),
         ({"topology": FREE | {"radius_m": 50}, "channel": "umi"}, "are within its cell_radius_m"),
     ],
 )

@@ -92,9 +92,9 @@ def test_a_part_of_the_band() -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"servers": 5}, "got 5, which tile no plane of hexagons"),
-        ({"servers": 7, "reuse": 3}, "got 3, and cells with the same part of the band would touch"),
-        ({"servers": 7, "site_distance_m": 100}, "has no cell; cross_gain_db, or"),
+        ({"servers": 5}, r"got 5; must be i\^2"),
+        ({"servers": 7, "reuse": 3}, "got 3, with which cells on the same part of the band touch"),
+        ({"servers": 7, "site_distance_m": 100}, "has no cell; use cross_gain_db, or"),
     ],
 )
 def test_impossible_layouts(keys: dict[str, Any], said: str) -> None:
@@ -105,9 +105,12 @@ def test_impossible_layouts(keys: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"transport": "digital"}, "'digital' knows no signals of other servers' devices"),
-        ({"impairments.clip_db": 3}, "impairments.clip_db: bends signals of which other servers"),
-        ({"channel": "umi"}, "got -10, but gains in a cell follow from where its devices are"),
+        ({"transport": "digital"}, "'digital' does not support inter-cell interference"),
+        ({"impairments.clip_db": 3}, "impairments.clip_db: does not support inter-cell"),
+        (
+            {"channel": "umi"},
+            "got -10, but gains in a cell follow from the positions of its devices",
+        ),
     ],
 )
 def test_what_does_not_go_with_neighbours(keys: dict[str, Any], said: str) -> None:
@@ -117,5 +120,5 @@ def test_what_does_not_go_with_neighbours(keys: dict[str, Any], said: str) -> No
 
 def test_a_server_at_anothers_foot() -> None:
     near = {"name": "cells", "servers": 7, "site_distance_m": 60}
-    with pytest.raises(UserError, match="would stand at the foot of another; 110 or more would do"):
+    with pytest.raises(UserError, match="got 60; must be at least 110, so that devices"):
         scenario({"topology": near, "channel": "umi"})

@@ -142,17 +142,20 @@ def test_other_methods_run_too(algorithm: str) -> None:
 def test_a_graph_whose_devices_are_near() -> None:
     one = engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.6}}, [0, 1])
     assert one.parts.topology.rows.servers == 4
-    with pytest.raises(UserError, match="which connected 4 devices in none of 100 draws"):
+    with pytest.raises(UserError, match="which connects 4 devices in none of 100 draws"):
         engine({"topology": {"name": "graph", "shape": "geometric", "reach": 0.01}}, [0])
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"topology": RING | {"path": "w.csv"}}, "path and shape: file go together"),
-        ({"topology": RING, "codec": "topk"}, "codec: 'topk' needs a server, which a graph has"),
-        ({"topology": RING, "devices.count": 1}, "got 1, and no device has a neighbour"),
-        ({"topology": RING, "algorithm": "tdpfed"}, "the blocks of 'tdpfed' make none"),
+        ({"topology": RING | {"path": "w.csv"}}, "path and shape: file need each other"),
+        (
+            {"topology": RING, "codec": "topk"},
+            "codec: 'topk' needs a server, which a graph does not have",
+        ),
+        ({"topology": RING, "devices.count": 1}, "got 1, with which no device has a neighbour"),
+        ({"topology": RING, "algorithm": "tdpfed"}, "which 'tdpfed' does not support"),
         ({"topology": RING, "devices.participants": 2}, "all devices take part in every round"),
     ],
 )

@@ -133,7 +133,7 @@ def test_every_method_is_averaged_or_refused(algorithm: str) -> None:
     transport = "ideal" if registry.load_component("algorithm", algorithm).needs == "each" else None
     keys |= {"transport": transport} if transport else {}
     if not registry.load_component("algorithm", algorithm).supports_merging:
-        with pytest.raises(UserError, match="make no model; topology: cells would do"):
+        with pytest.raises(UserError, match="does not support; use topology: cells"):
             scenario(keys)
         return
     one = engine(keys, [0])

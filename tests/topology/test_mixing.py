@@ -117,7 +117,7 @@ def test_a_search_that_ends_too_early_keeps_what_it_has(monkeypatch: pytest.Monk
     ("text", "said"),
     [
         ("0.5,0.5\n0.5,x\n", "cannot be read as a table of numbers"),
-        ("0.5,0.5\n", "has 1 lines, and not as many numbers"),
+        ("0.5,0.5\n", "has 1 lines; must have as many numbers"),
         ("0.5,0.5\n0.6,0.4\n", "are not doubly stochastic"),
         ("1.5,-0.5\n-0.5,1.5\n", "are not doubly stochastic"),
     ],

@@ -42,7 +42,7 @@ def test_groups_come_in_the_payloads_order() -> None:
     one = delivery(groups())
     (sent,) = one.uplink
     assert (sent.index, list(sent.group.tensors)) == (0, ["a"])
-    one.give(sent, {"a": torch.zeros(2, 4)}, torch.ones(2), heard=nobody)
+    one.give(sent, {"a": torch.zeros(2, 4)}, torch.ones(2), delivered_fn=nobody)
     received = one.get_received()
     assert [list(mean) for mean in received.mean] == [["a"], ["b"]]
     expected = groups()[1].tensors["b"].view(2, K, 3).mean(1)
@@ -59,7 +59,9 @@ def test_updates_one_by_one(apart: bool) -> None:
     """Only where devices are told apart; `delivered_mask` where some are lost."""
     one = delivery(groups(), apart)
     came, each = torch.arange(2 * K) > 0, {"a": draw_updates(2 * K, 4)}
-    one.give(one.uplink[0], {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, heard=nobody)
+    one.give(
+        one.uplink[0], {"a": torch.zeros(2, 4)}, torch.ones(2), each, came, delivered_fn=nobody
+    )
     received = one.get_received()
     assert received.delivered_mask == (came, None)
     if not apart:
@@ -127,6 +129,6 @@ def test_an_estimate_is_given_with_its_error() -> None:
     """(3, 0) for (2, 2) is off by 5 of 8."""
     made = uplink_steps.delivery()
     estimate, exact = torch.tensor([[3.0, 0.0]]).double(), torch.tensor([[2.0, 2.0]]).double()
-    made.give_estimate(made.uplink[0], estimate, exact, torch.ones(1), heard=nobody)
+    made.give_estimate(made.uplink[0], estimate, exact, torch.ones(1), delivered_fn=nobody)
     assert made.get_received().mean[0]["a"].tolist() == [[3.0, 0.0]]
     assert made.report().nmse.tolist() == [0.625]

@@ -58,7 +58,7 @@ def looped(one: Engine, sent: Any, report: LinkReport, around: Any, stops: list[
     out = np.zeros((len(p), x.shape[1]))
     for row in range(len(p)):
         trial, server = divmod(row, SERVERS)
-        for place, other in enumerate(around.heard[server]):
+        for place, other in enumerate(around.interferers[server]):
             there = trial * SERVERS + other
             weights = who.weight.numpy()[who.trial.numpy() == there]
             for k in range(DEVICES):
@@ -106,7 +106,7 @@ def test_a_server_at_several_places(moves: bool) -> None:
     keys["topology"] = {"name": "hierarchical", "servers": SERVERS}
     one, sent, report, more = heard(keys, 10)
     around = engine_neighbours(keys)
-    assert [sorted(own) for own in around.heard] == [[1] * 9 + [2] * 9, [0] * 9 + [2] * 9,
+    assert [sorted(own) for own in around.interferers] == [[1] * 9 + [2] * 9, [0] * 9 + [2] * 9,
                                                      [0] * 9 + [1] * 9]  # fmt: skip
     expected = looped(one, sent, report, around, [5, 10])
     np.testing.assert_allclose(more, expected, rtol=1e-9, atol=1e-12)
@@ -126,8 +126,10 @@ def test_power_at_other_servers_is_that_of_the_summed_channel() -> None:
     expected = np.zeros_like(found)
     for row in range(len(h)):
         trial, server = divmod(row, SERVERS)
-        for other in {*around.heard[server]}:
-            places = [place for place, name in enumerate(around.heard[server]) if name == other]
+        for other in {*around.interferers[server]}:
+            places = [
+                place for place, name in enumerate(around.interferers[server]) if name == other
+            ]
             for k in range(DEVICES):
                 total = sum(h[row, place * DEVICES + k] for place in places)  # [A, cells]
                 expected[trial * SERVERS + other, k] += (np.abs(total) ** 2).sum(0)
@@ -144,8 +146,8 @@ def test_places_of_a_server_fade_independently() -> None:
         around.channel.get_state(t).h.unflatten(1, (-1, DEVICES))[..., 0, 0, 0] for t in range(200)
     ]
     first, second = np.stack(h)[:, :, :2].transpose(2, 0, 1, 3)  # the nearest places are 1 and 2
-    assert around.heard[0][:2] == [1, 2]
-    other = np.stack(h)[:, :, around.heard[0].index(1, 2)]
+    assert around.interferers[0][:2] == [1, 2]
+    other = np.stack(h)[:, :, around.interferers[0].index(1, 2)]
     error = 1.0 / np.sqrt(first.size)
     assert abs((first * other.conj()).mean()) < 5 * error
     assert abs((first * second.conj()).mean()) < 5 * error

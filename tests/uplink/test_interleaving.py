@@ -210,7 +210,7 @@ def test_gradients_pass_after_a_run() -> None:
 
 @pytest.mark.exact
 def test_blocks_that_are_normalised_alone_are_not_mixed() -> None:
-    with pytest.raises(ValidationError, match="normalise: payload goes with it"):
+    with pytest.raises(ValidationError, match="needs normalise: payload"):
         OverTheAir.Settings(interleave=True, normalise="block")
 
 

@@ -31,7 +31,7 @@ def test_a_group_is_cut_at_cells_and_at_stretches() -> None:
     assert segments.scopes == (0, 1, 1)
     assert segments.lengths == (2, 1, 2)
     values = torch.tensor([[1.0, 2.0, 4.0]])
-    assert segments.by_scope(values).tolist() == [[1.0, 6.0, 6.0]]
+    assert segments.sum_over_scopes(values).tolist() == [[1.0, 6.0, 6.0]]
     assert segments.expand(values, 5).tolist() == [[1.0, 1.0, 2.0, 4.0, 4.0]]
     close(compute_energies(SENT, segments), [[5.0, 9.0, 41.0], [1.0, 1.0, 4.0]])
     means = compute_means(SENT, segments)

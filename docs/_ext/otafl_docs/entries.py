@@ -153,10 +153,8 @@ def _algorithm(kind: type[algorithms.Algorithm]) -> str:
         others = [name for name in table.modules if name != table.default]
         lines.append(f"- The server may optimise over its increment: {_links('server', others)}.")
     if "levels" in kind.Settings.model_fields:
-        lines.append(
-            f"- Models of several sizes: {_links('levels', registry.list_names('levels'))} say "
-            "which device trains which."
-        )
+        links = _links("capacity_levels", registry.list_names("capacity_levels"))
+        lines.append(f"- Models of several sizes: {links} say which device trains which.")
     return "\n".join(lines)
 
 

@@ -162,6 +162,21 @@ def server() -> str:
 
 
 @drawing
+def rule() -> str:
+    """Inputs close together, one far from them, and the aggregate."""
+    near = [(22, 20), (30, 33), (38, 17), (42, 29), (27, 26)]
+    inputs = "".join(dot(x, y, 3, "b fill") for x, y in near)
+    return inputs + dot(86, 8, 3, "b fill") + dot(32, 25, 5)
+
+
+@drawing
+def attack() -> str:
+    """Updates in one direction, and one against them."""
+    honest = "".join(arrow(48, 40, x, 12, "b") for x in (62, 72, 80))
+    return honest + arrow(48, 40, 16, 14, "a")
+
+
+@drawing
 def downlink() -> str:
     devices = (18, 48, 78)
     ways = "".join(arrow(48 + 0.3 * (x - 48), 16, x, 33) for x in devices)
@@ -187,7 +202,7 @@ def selection() -> str:
 
 
 @drawing
-def levels() -> str:
+def capacity_levels() -> str:
     return "".join(
         box(x, 44 - side, side, side, css)
         for x, side, css in ((8, 38, "a"), (54, 24, "a half fill"), (84, 8, "a fill"))
@@ -224,7 +239,7 @@ def availability() -> str:
 
 
 @drawing
-def frequency() -> str:
+def cpu_frequency() -> str:
     def ticks(y: float, period: float, css: str) -> str:
         edges = [(6.0, y)]
         for i in range(int(84 / period)):

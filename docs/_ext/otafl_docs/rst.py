@@ -11,6 +11,9 @@ TERM = re.compile(r"(\w+) {2,}(?=\S)")
 NUMBER = re.compile(r" {5,}(\(\d+\w?\))$")
 """The number of an equation, far to the right of it."""
 
+MATH = ".. math::"
+"""The line above a formula in LaTeX."""
+
 UNDERLINE = re.compile(r"-{3,}")
 ENTRY = re.compile(r"(\*{0,2}\w[\w.]*(?:, \w+)*) : (.*)|([\w.]+Error)$")
 """How an entry of a numpydoc section begins: `name : text`, `one, two : text`, or an error."""
@@ -40,8 +43,11 @@ def _blocks(text: str) -> list[list[str]]:
     blocks: list[list[str]] = []
     for piece in re.split(r"\n\s*\n", text):
         lines = [line.rstrip() for line in piece.splitlines() if line.strip()]
-        if blocks and _indented(lines) and _indented(blocks[-1]):
+        is_formula = bool(blocks) and blocks[-1] == [MATH]
+        if blocks and lines and _indented(lines) and (is_formula or _indented(blocks[-1])):
             blocks[-1] += ["", *lines]
+        elif len(lines) > 1 and lines[-1] == MATH:  # directly below a text or a section's title
+            blocks += [lines[:-1], [MATH]]
         elif lines:
             blocks.append(lines)
     return blocks
@@ -52,6 +58,8 @@ def _indented(lines: Iterable[str]) -> bool:
 
 
 def _block(lines: list[str]) -> str:
+    if lines[0] == MATH:
+        return "\n".join(lines)
     if len(lines) > 1 and UNDERLINE.fullmatch(lines[1]):
         return f".. rubric:: {lines[0]}\n\n{_section(lines[2:])}"
     if _indented(lines):

@@ -1,7 +1,8 @@
-"""Hold what the parts of a round hand to each other: frozen dataclasses of tensors.
+"""Frozen dataclasses of tensors that the components of a round exchange.
 
-Sizes: S trials of one stack, K devices in the population, N (trial, device) pairs that take part
-in a round, n rows of one payload group.
+Sizes in shapes: S trials of one stack, K devices in the population, N (trial, device) pairs that
+take part in a round, n rows of a chunk or of one payload group, A server antennas, P coordinates of
+a payload.
 """
 
 from __future__ import annotations

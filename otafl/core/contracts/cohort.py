@@ -1,4 +1,4 @@
-"""Hold who takes part in a round."""
+"""Devices that take part in a round."""
 
 from __future__ import annotations
 
@@ -18,20 +18,29 @@ from otafl.core.renamed import Renamed
 
 @dataclass(frozen=True)
 class Cohort(Renamed):
-    """Hold who takes part in a round; rows are ordered by trial, then by device.
+    """Participants of a round in all trials of a stack, ordered by trial, then by device.
 
     Parameters
     ----------
-    trial, device : [N] int64, the pair of each row.
-    weight : [N], the device's share of all samples of the trial, whoever takes part; a receiver
-        normalises it over the rows that it sums.
-    staleness : [N] int64, versions that the server has gone on by since the row's model.
-    version : [N] int64, of the model that the row has received.
-    capacity_level : [N] int64, the model size that it trains.
-    transmit_mask : [N] bool, False for a device that trains but is not aggregated.
-    counts : rows of each of the S trials, known on the host.
-    num_devices : K.
-    all_transmit : the host knows that every row sends.
+    trial, device : Tensor, int64 [N]
+        Trial and device of each row.
+    weight : Tensor [N]
+        Share of the device in all samples of the trial, whichever devices take part. A receiver
+        normalises the weights over the rows that it sums.
+    staleness : Tensor, int64 [N]
+        Server steps since the version of the model that the row has received.
+    version : Tensor, int64 [N]
+        Version of the model that the row has received.
+    capacity_level : Tensor, int64 [N]
+        Index of the submodel that the row trains, 0 for the largest.
+    transmit_mask : Tensor, bool [N]
+        False for a device that trains but is not aggregated.
+    counts : tuple of int
+        Number of rows of each of the S trials, known on the host.
+    num_devices : int
+        Number of devices in the population, K.
+    all_transmit : bool
+        Whether the host knows that every row transmits.
     """
 
     trial: Tensor
@@ -54,7 +63,26 @@ class Cohort(Renamed):
         num_devices: int,
         version: int = 0,
     ) -> Cohort:
-        """Return rows that all send, and whose model is of this version."""
+        """Create rows that all transmit and have received one version of the model.
+
+        Parameters
+        ----------
+        trial, device : Tensor, int64 [N]
+            Trial and device of each row.
+        weight : Tensor [N]
+            Aggregation weight of each row.
+        counts : tuple of int
+            Number of rows of each trial.
+        num_devices : int
+            Number of devices in the population, K.
+        version : int
+            Version of the model.
+
+        Returns
+        -------
+        Cohort
+            The rows, with staleness 0 and capacity level 0.
+        """
         zeros = torch.zeros_like(trial)
         return Cohort(
             trial=trial,
@@ -70,49 +98,62 @@ class Cohort(Renamed):
 
     @property
     def num_rows(self) -> int:
-        """Return N."""
+        """The number of rows, N."""
         return self.trial.shape[0]
 
     @property
     def num_trials(self) -> int:
-        """Return S."""
+        """The number of trials, S."""
         return len(self.counts)
 
     @functools.cached_property
     def flat_index(self) -> Tensor:
-        """Return the row of each pair in a [S * K, ...] table, [N] int64."""
+        """The row of each pair in a table [S * K, ...], int64 [N]."""
         return self.trial * self.num_devices + self.device
 
     @functools.cached_property
     def host_flat_index(self) -> np.ndarray:
-        """Return `flat_index` on the host, [N]; read once."""
+        """The `flat_index` [N] on the host, copied once."""
         cell: np.ndarray = self.flat_index.cpu().numpy()
         return cell
 
     @functools.cached_property
     def host_trial_device(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the trial and the device of each row on the host, [N] each."""
+        """The trial and the device of each row on the host, [N] each."""
         trial, device = np.divmod(self.host_flat_index, self.num_devices)
         return trial, device
 
     @functools.cached_property
     def participants(self) -> list[np.ndarray]:
-        """Return the devices of each trial, on the host."""
+        """The devices of each trial, on the host."""
         return np.split(self.host_trial_device[1], np.cumsum(self.counts)[:-1])
 
     @functools.cached_property
     def rows_per_trial(self) -> Tensor:
-        """Return how many rows each trial has, [S] float."""
+        """The number of rows of each trial, float [S]."""
         return get_constant(self.counts, self.weight.dtype, self.weight.device)
 
     @functools.cached_property
     def normalised_weight(self) -> Tensor:
-        """Return the weights [N], made to sum to one over the rows of a trial."""
+        """The weights [N], normalised to a sum of one over the rows of a trial."""
         total = self.weight.new_zeros(self.num_trials).index_add_(0, self.trial, self.weight)
         return self.weight / total[self.trial]
 
     def scatter_to_grid(self, values: Tensor, fill: float | bool = 0.0) -> Tensor:
-        """Put values [N, ...] of the rows at their place in [S, K, ...]."""
+        """Scatter values [N, ...] of the rows into a grid [S, K, ...].
+
+        Parameters
+        ----------
+        values : Tensor [N, ...]
+            A value for each row.
+        fill : float or bool
+            Value of the devices that do not take part.
+
+        Returns
+        -------
+        Tensor [S, K, ...]
+            The grid.
+        """
         cells = self.num_trials * self.num_devices
         table = values
         if len(values) != cells:  # else every device takes part, rows in order
@@ -121,8 +162,18 @@ class Cohort(Renamed):
         return table.view(self.num_trials, self.num_devices, *values.shape[1:])
 
     def pad_by_trial(self, values: Tensor) -> Tensor:
-        """Put values [N, ...] of the rows side by side in their trials, [S, m, ...], m the most
-        rows of a trial; zeros where it has fewer."""
+        """Arrange values [N, ...] of the rows by trial, padded with zeros.
+
+        Parameters
+        ----------
+        values : Tensor [N, ...]
+            A value for each row.
+
+        Returns
+        -------
+        Tensor [S, m, ...]
+            The values of each trial, m being the largest number of rows of a trial.
+        """
         most = max(1, *self.counts)
         shape = (self.num_trials, most, *values.shape[1:])
         if len(values) == self.num_trials * most:
@@ -135,11 +186,11 @@ class Cohort(Renamed):
 
     @functools.cached_property
     def _ends(self) -> list[int]:
-        """Return how many rows each trial and those before it have, S of them."""
+        """The number of rows up to and including each trial, [S]."""
         return list(itertools.accumulate(self.counts))
 
     def slice_rows(self, start: int, stop: int) -> Cohort:
-        """Return the rows start..stop as a cohort of their own (a chunk)."""
+        """Return the rows from start to stop, without stop, as a cohort (a chunk)."""
         ends, counts = self._ends, [0] * self.num_trials
         for trial in range(bisect.bisect_right(ends, start), self.num_trials):
             before = ends[trial] - self.counts[trial]
@@ -150,21 +201,43 @@ class Cohort(Renamed):
         return replace(self, counts=tuple(counts), **part)
 
     def take(self, row_index: Tensor) -> Cohort:
-        """Return the named rows [n] int64, ordered by trial, as a cohort of their own."""
+        """Return the selected rows as a cohort.
+
+        Parameters
+        ----------
+        row_index : Tensor, int64 [n]
+            Positions of the rows, ordered by trial.
+
+        Returns
+        -------
+        Cohort
+            The n rows.
+        """
         part = {name: getattr(self, name)[row_index] for name in _COHORT_TENSORS}
         return replace(self, counts=count_rows_per_trial(part["trial"], self.num_trials), **part)
 
     @property
     def transmitters(self) -> Cohort:
-        """Return the rows that send, as a cohort of their own."""
+        """The rows that transmit, as a cohort."""
         if self.all_transmit:
             return self
         return replace(self.take(self.transmit_mask.nonzero().squeeze(1)), all_transmit=True)
 
     @staticmethod
     def join(first: Cohort, second: Cohort) -> tuple[Cohort, Tensor]:
-        """Return both cohorts as one, and the order [N1 + N2] that sorts their stacked rows by
-        trial.
+        """Join two cohorts of the same trials.
+
+        Parameters
+        ----------
+        first, second : Cohort
+            Cohorts of N1 and N2 rows.
+
+        Returns
+        -------
+        Cohort
+            All rows, sorted by trial and device.
+        Tensor, int64 [N1 + N2]
+            The order that sorts the concatenated rows.
         """
         both = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in _COHORT_TENSORS}
         order = torch.argsort(both["trial"] * first.num_devices + both["device"], stable=True)
@@ -186,5 +259,18 @@ _COHORT_TENSORS = (
 
 
 def count_rows_per_trial(trial: Tensor, num_trials: int) -> tuple[int, ...]:
-    """Count the rows [n] of each trial."""
+    """Count the rows of each trial.
+
+    Parameters
+    ----------
+    trial : Tensor, int64 [n]
+        Trial of each row.
+    num_trials : int
+        Number of trials, S.
+
+    Returns
+    -------
+    tuple of int
+        S counts.
+    """
     return tuple(torch.bincount(trial, minlength=num_trials).tolist())

@@ -1,4 +1,4 @@
-"""Tell a method of the round that it works in."""
+"""Information about a round that the engine gives to a method."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from otafl.core.rng import Streams
 
 @dataclass(frozen=True)
 class Context(Renamed):
-    """Say who takes part, under which numbers, when.
+    """Participants, hyperparameters, random streams and index of a round.
 
     Parameters
     ----------
-    cohort : the N rows at hand.
-    hyper : the method's stackable fields, [S] each.
-    streams : where random numbers come from.
-    round : from 0.
+    cohort : Cohort
+        The N rows, of the round or of a chunk.
+    hyper : mapping of str to Tensor [S]
+        Stackable settings of the method.
+    streams : Streams
+        Source of random numbers.
+    round : int
+        Index of the round, from 0.
     """
 
     cohort: Cohort
@@ -31,17 +35,29 @@ class Context(Renamed):
     round: int
 
     def gather_hyper(self, name: str) -> Tensor:
-        """Return a stackable field of each row's trial, [N]."""
+        """Return a stackable setting for each row.
+
+        Parameters
+        ----------
+        name : str
+            Name of the setting.
+
+        Returns
+        -------
+        Tensor [N]
+            The value of the row's trial.
+        """
         return self.hyper[name][self.cohort.trial]
 
 
 @dataclass(frozen=True)
 class LocalContext(Context):
-    """Say with which data, too.
+    """Context of local work, with the data of the devices.
 
     Parameters
     ----------
-    local_data : the local data of the rows at hand.
+    local_data : LocalData
+        Local data of the rows.
     """
 
     local_data: LocalData

@@ -1,4 +1,4 @@
-"""Hold local data, and models to test."""
+"""Local data, local work, submodels, and models for evaluation."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from otafl.core.contracts.tensors import Tensors, take_rows
 from otafl.core.renamed import Renamed
 
 PredictFn = Callable[[Tensors, Tensor], Tensor]
+"""Function of params [n, *shape] and samples [n or 1, B, *input], with scores [n, B, classes]."""
 
 MomentsFn = Callable[[Tensors, Tensor], Tensors]
+"""Function of params [n, *shape] and samples that returns statistics of batch normalisations."""
 
 
 @dataclass(frozen=True)
 class FineTuneSpec(Renamed):
-    """Ask for SGD steps that a device takes before its model is tested, and then forgets.
+    """SGD steps that a device takes on a copy of its model before the test.
 
     Parameters
     ----------
-    num_steps : on minibatches of its own training samples.
-    learning_rate : [S], the step size.
+    num_steps : int
+        Number of steps, on minibatches of the device's own training samples.
+    learning_rate : Tensor [S]
+        Step size.
     """
 
     num_steps: int
@@ -34,20 +38,29 @@ class FineTuneSpec(Renamed):
 
 @dataclass(frozen=True)
 class View(Renamed):
-    """Show a model that is to be evaluated.
+    """A model to evaluate.
 
     Parameters
     ----------
-    params : name -> [S, *shape] (owner "trial") or [S * K, *shape] (owner "device").
-    predict_fn : (params [n, ...], x [n or 1, B, *input]) -> scores [n, B, classes], differentiable
-        by the parameters where the model is fine-tuned.
-    owner : whose models these are.
-    fine_tune : each device tests its own fine-tuned copy.
-    param_index : [S * K] int64, the row of the parameters that is each device's model, where many
-        devices have the same; None: its own (owner "device").
-    moments_fn : (params, x) -> blocks [n, *shape], statistics of batch normalisations on a batch of
-        training samples. Their means over batches are added to the parameters that `predict_fn` is
-        given, which without them uses the statistics of what it sees.
+    params : dict of str to Tensor
+        Parameters [S, *shape] for the owner "trial", [S * K, *shape] for the owner "device".
+    predict_fn : PredictFn
+        Function of params [n, ...] and samples [n or 1, B, *input] that returns scores [n, B,
+        classes]. It is differentiable by the parameters if the model is fine-tuned.
+    owner : {"trial", "device"}
+        Whether there is one model for each trial or one for each device.
+    fine_tune : FineTuneSpec, optional
+        Steps of fine-tuning before the test; none if not given.
+    moments_fn : MomentsFn, optional
+        Function of params and samples that returns statistics [n, *shape] of batch normalisations
+        on a batch of training samples. The evaluation adds their means over batches to the
+        parameters that it gives to `predict_fn`. Without them `predict_fn` uses the statistics of
+        its own batch.
+    ensemble : {"mean", "mixture"}, optional
+        How the model combines predictions of several members, if it is an ensemble.
+    param_index : Tensor, int64 [S * K], optional
+        Row of the parameters that is each device's model, if many devices have the same model. If
+        not given, each device has its own row (owner "device").
     """
 
     params: Tensors
@@ -59,12 +72,22 @@ class View(Renamed):
     param_index: Tensor | None = None
 
     def get_param_rows(self, flat_index: Tensor) -> Tensor:
-        """Return the rows of the parameters that are the models of devices, rows cells [n] of
-        [S * K], where devices have models."""
+        """Return the rows of the parameters that are the models of devices.
+
+        Parameters
+        ----------
+        flat_index : Tensor, int64 [n]
+            Devices, as rows of [S * K].
+
+        Returns
+        -------
+        Tensor, int64 [n]
+            Rows of the parameters, for the owner "device".
+        """
         return flat_index if self.param_index is None else self.param_index[flat_index]
 
     def expand_per_device(self) -> View:
-        """Return the view with a row for each device."""
+        """Return the view with a row of parameters for each device."""
         if self.param_index is None:
             return self
         params = {name: take_rows(block, self.param_index) for name, block in self.params.items()}
@@ -73,13 +96,16 @@ class View(Renamed):
 
 @dataclass(frozen=True)
 class Batch:
-    """Hold a minibatch of each row.
+    """A minibatch of each row.
 
     Parameters
     ----------
-    x : [n, B, *input].
-    y : [n, B] int64 of classes, [n, B, outputs] of values, or [n, B, length] int64 of tokens.
-    weight : [n, B], summing to one in a row; None for equal weights.
+    x : Tensor [n, B, *input]
+        Samples.
+    y : Tensor
+        Labels: classes int64 [n, B], values [n, B, outputs], or tokens int64 [n, B, length].
+    weight : Tensor [n, B], optional
+        Weights of the samples, with sum one in a row; equal weights if None.
     """
 
     x: Tensor
@@ -88,15 +114,26 @@ class Batch:
 
 
 class LocalData(Protocol):
-    """Give the local data of a chunk of cohort rows in one round."""
+    """Local data of the rows of a chunk in one round."""
 
     round: int
     steps: int
     cohort: Cohort
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
-        """Return the minibatch of a local step; `draw_index` tells several independent ones of a
-        step apart.
+        """Draw the minibatch of a local step.
+
+        Parameters
+        ----------
+        step : int
+            Index of the local step.
+        draw_index : int
+            Index among several independent minibatches of one step.
+
+        Returns
+        -------
+        Batch
+            The minibatch of each row.
         """
 
     def load_full_batch(self) -> Batch:
@@ -113,18 +150,21 @@ class LocalData(Protocol):
         """Whether labels are classes, not values or tokens."""
 
     def take(self, row_index: Tensor) -> LocalData:
-        """Return the local data of the named rows [n] int64, ordered by trial."""
+        """Return the local data of the selected rows, int64 [n], ordered by trial."""
 
 
 @dataclass(frozen=True)
 class Workload(Renamed):
-    """Say what devices go through in a round's local work, by which its operations are counted.
+    """Size of the local work of devices in a round, from which its operations are counted.
 
     Parameters
     ----------
-    num_steps : local steps.
-    batch_size : samples of a minibatch.
-    num_samples : that each device trains on, float of any shape.
+    num_steps : int
+        Number of local steps.
+    batch_size : int
+        Samples of a minibatch.
+    num_samples : ndarray of float, any shape
+        Number of samples that each device trains on.
     """
 
     num_steps: int
@@ -133,25 +173,30 @@ class Workload(Renamed):
 
     @property
     def effective_batch_size(self) -> np.ndarray:
-        """Return the samples of each device's minibatch: all that it has, where these are fewer."""
+        """The samples of each device's minibatch: all samples of the device, if these are fewer."""
         return np.minimum(self.num_samples, self.batch_size)
 
     def select_devices(self, flat_index: np.ndarray) -> Workload:
-        """Return the load of the named devices [N] int64, counted trial by trial."""
+        """Return the workload of the selected devices, int64 [N], as rows of [S * K]."""
         return replace(self, num_samples=self.num_samples.ravel()[flat_index])
 
 
 @dataclass(frozen=True)
 class Submodel(Renamed):
-    """Describe a size that a method has models of.
+    """A submodel of a method with several capacity levels.
 
     Parameters
     ----------
-    ratio : of its width or rank to the whole's.
-    num_params : how many it has.
-    macs : multiplications of a forward pass of one sample.
-    flops_fn : load -> operations of each device's local work.
-    saved_activations : numbers that a sample leaves behind for the backward pass.
+    ratio : float
+        Width or rank relative to the largest model.
+    num_params : int
+        Number of parameters.
+    macs : int
+        Multiply-accumulate operations of a forward pass of one sample.
+    flops_fn : callable
+        Function of a workload that returns the operations of each device's local work.
+    saved_activations : int
+        Number of activations of a sample that the backward pass needs.
     """
 
     ratio: float

@@ -1,5 +1,4 @@
-"""Hold what the parts of an uplink hand to each other: channels, what is known of them, limits,
-costs.
+"""Channels, channel knowledge, transmit limits and costs of an uplink.
 
 Sizes: S trials of one stack, K devices in the population, A server antennas, B coherence blocks, F
 sub-carrier groups, Q segments of a payload that are sent with one coefficient each. Powers are in
@@ -19,29 +18,38 @@ from otafl.core.contracts.tensors import Hyper, Tensors
 from otafl.core.renamed import Renamed
 
 NOISE_VARIANCE = 0.5
-"""N: variance of one received real, half the receiver's complex noise variance."""
+"""Variance N of one received real number, half the receiver's complex noise variance."""
 
 MIN_SNR = 1e-12
-"""A device that full power brings no closer to the noise than this, 120 dB below it, has no channel
-over the air. Averages over a payload of any size do not lift it out of the noise, and what is
-divided by it stays finite in single precision."""
+"""Smallest SNR at full power, 120 dB below the noise, at which a device counts as having a channel.
+
+An average over a payload of any size does not lift a weaker signal out of the noise. Quotients with
+this bound stay finite in single precision.
+"""
 
 MIN_RATE = 1e-6
-"""Bits a channel use, those of 62 dB below the noise, under which a packet is not begun: it would
-not end."""
+"""Smallest rate in bits a channel use at which a packet starts, that of an SNR of -62 dB.
+
+A packet at a lower rate would take too long to end.
+"""
 
 
 @dataclass(frozen=True)
 class LinkBudget(Renamed):
-    """Hold how much the devices may transmit, and what that is in watts.
+    """Power budgets of the devices, and their scale in watts.
 
     Parameters
     ----------
-    budget : [S, K], bound on |p|^2 times the mean symbol power, linear.
-    gain : [S, K], fixed large-scale power gain, linear.
-    unit_power_w : [S], watts of unit power, that of the noise.
-    bandwidth_hz : [S].
-    is_physical : [S] bool, False where the budget is an SNR at gain 1.
+    budget : Tensor [S, K]
+        Bound on |p|^2 times the mean symbol power, linear.
+    gain : Tensor [S, K]
+        Fixed large-scale power gain, linear.
+    unit_power_w : Tensor [S]
+        Watts of unit power, the power of the noise.
+    bandwidth_hz : Tensor [S]
+        Bandwidth in hertz.
+    is_physical : Tensor, bool [S]
+        False if the budget is an SNR at gain 1.
     """
 
     budget: Tensor
@@ -52,23 +60,33 @@ class LinkBudget(Renamed):
 
     @functools.cached_property
     def tx_power_w(self) -> Tensor:
-        """Return the budgets in watts, [S, K]."""
+        """The budgets in watts, [S, K]."""
         return self.budget * self.unit_power_w[:, None]
 
     @functools.cached_property
     def unit_energy_j(self) -> Tensor:
-        """Return the joules of one symbol of unit power, [S]; it lasts 1 / bandwidth."""
+        """The energy in joules of one symbol of unit power, which lasts 1 / bandwidth, [S]."""
         return self.unit_power_w / self.bandwidth_hz
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Hold the impulse responses of one round, h(f) = sum_l a_l exp(-j 2 pi f tau_l).
+    r"""Impulse responses of one round.
 
     Parameters
     ----------
-    a : [S, K, A, B, L] complex, at the carrier.
-    delay_s : tau [S, K or 1, B or 1, L] float64, one for all that share it.
+    a : Tensor, complex [S, K, A, B, L]
+        Path coefficients at the carrier frequency.
+    delay_s : Tensor, float64 [S, K or 1, B or 1, L]
+        Path delays tau in seconds; a size of 1 if all devices or blocks share them.
+
+    Notes
+    -----
+    The frequency response at an offset f from the carrier is
+
+    .. math::
+
+        h(f) = \sum_l a_l e^{-j 2 \pi f \tau_l}.
     """
 
     a: Tensor
@@ -77,18 +95,23 @@ class Paths:
 
 @dataclass(frozen=True)
 class ChannelState(Renamed):
-    """Hold the channel of one round.
+    """Channel of one round.
 
     Parameters
     ----------
-    h : [S, K, A, B, F] complex, E|h|^2 = 1; B is 1 for a channel that can say more (`blocks_fn`).
-    gain : [S, K], linear large-scale power gain.
-    block_symbols : channel uses of one coherence block, its F sub-carrier groups together; None: h
+    h : Tensor, complex [S, K, A, B, F]
+        Small-scale fading with E|h|^2 = 1. B is 1 if `blocks_fn` can give more blocks.
+    gain : Tensor [S, K]
+        Large-scale power gain, linear.
+    block_symbols : int, optional
+        Channel uses of one coherence block, all F sub-carrier groups together. If not given, h
         lasts for the whole payload.
-    blocks_fn : blocks -> [S, K, A, blocks, F], for a payload that is longer than a block; the first
-        is h.
-    paths_fn : blocks -> the impulse responses that h follows from; None where none are known: a
-        flat channel, or one that is told by its frequency responses.
+    blocks_fn : callable, optional
+        Function of a number of blocks that returns fading [S, K, A, blocks, F] for a payload that
+        is longer than a block. Its first block is h.
+    paths_fn : callable, optional
+        Function of a number of blocks that returns the impulse responses behind h. A flat channel,
+        or one that is given by its frequency responses, has no impulse responses.
     """
 
     h: Tensor
@@ -98,16 +121,39 @@ class ChannelState(Renamed):
     paths_fn: Callable[[int], Paths] | None = None
 
     def extend_to(self, num_symbols: int) -> Tensor:
-        """Return h [S, K, A, B, F] of as many blocks as so many channel uses last."""
+        """Return the fading of a payload.
+
+        Parameters
+        ----------
+        num_symbols : int
+            Channel uses of the payload.
+
+        Returns
+        -------
+        Tensor, complex [S, K, A, B, F]
+            Fading of the B coherence blocks that the payload lasts.
+        """
         if self.block_symbols is None or self.blocks_fn is None:
             return self.h
         return self.blocks_fn(max(1, -(-num_symbols // self.block_symbols)))
 
     def compute_cell_ends(self, h: Tensor, num_symbols: int) -> list[int]:
-        """Return the channel use after which each cell (b, f) of h = `extend_to(symbols)` ends.
+        """Compute the channel use after which each cell (b, f) of the fading ends.
 
-        Cells come in the order of h flattened over (B, F). A block's groups are filled one after
-        the other, evenly.
+        Cells are in the order of h flattened over (B, F). The groups of a block are filled one
+        after the other, evenly.
+
+        Parameters
+        ----------
+        h : Tensor, complex [S, K, A, B, F]
+            Fading from `extend_to`.
+        num_symbols : int
+            Channel uses of the payload.
+
+        Returns
+        -------
+        list of int
+            B F numbers of channel uses.
         """
         blocks, groups = h.shape[3:]
         length = self.block_symbols or -(-num_symbols // blocks)
@@ -121,27 +167,40 @@ class ChannelState(Renamed):
 
 @dataclass(frozen=True)
 class Link(Renamed):
-    """Hold what a power policy may see, for Q segments of a payload sent with one coefficient each.
+    """Information of a power policy on the Q segments of a payload, each sent with one coefficient.
 
     Parameters
     ----------
-    h : [S, Q, K] complex, the estimate of the scalar channel after the receiver's combining, whose
-        noise is that of one antenna; large-scale gain included.
-    gain : [S, K].
-    budget : [S, K], bound on |p|^2 times the mean symbol power.
-    symbol_power : [S, Q, K], mean symbol power m_k of what is sent (side information).
-    noise_variance : [S], variance N of one received real, known interference included.
-    transmit_mask : [S, K] bool, who has something to send. Of those, those in `eligible_mask` are
-        on air.
-    is_linear : False for the factors of a product (weighting "none").
-    hyper : the policy's fields, [S] each.
-    num_antennas : A.
-    variation : [S, Q], squared multivariate coefficient of variation of the symbols over the
-        devices, for a policy that `needs_variation` (side information).
-    energy_budget : [S, K], most that a device can radiate in this slot, in units of the receiver's
-        noise variance times symbols, inf where there is no bound; None: no bounds at all.
-    segment_lengths : [Q], symbols of each segment.
-    num_symbols : symbols of the whole slot.
+    h : Tensor, complex [S, Q, K]
+        Estimated scalar channel after the receiver's combining, with large-scale gain. Its noise is
+        that of one antenna.
+    gain : Tensor [S, K]
+        Large-scale power gain.
+    budget : Tensor [S, K]
+        Bound on |p|^2 times the mean symbol power.
+    symbol_power : Tensor [S, Q, K]
+        Mean symbol power m_k of the payload (side information).
+    noise_variance : Tensor [S]
+        Variance N of one received real number, with known interference.
+    transmit_mask : Tensor, bool [S, K]
+        Devices that have something to transmit. Those of them in `eligible_mask` can transmit.
+    is_linear : bool
+        False for the factors of a product (weighting "none").
+    hyper : mapping of str to Tensor [S]
+        Stackable settings of the policy.
+    num_antennas : int
+        Number of server antennas, A.
+    variation : Tensor [S, Q], optional
+        Squared multivariate coefficient of variation of the symbols over the devices, for a policy
+        with `needs_variation` (side information).
+    energy_budget : Tensor [S, K], optional
+        Largest energy that a device can radiate in this slot, in units of the receiver's noise
+        variance times symbols; infinite for a device without a bound. If not given, no device has a
+        bound.
+    segment_lengths : Tensor [Q], optional
+        Symbols of each segment.
+    num_symbols : int
+        Symbols of the whole slot.
     """
 
     h: Tensor
@@ -160,26 +219,39 @@ class Link(Renamed):
 
     @property
     def eligible_mask(self) -> Tensor:
-        """Return who can send, segment by segment, [S, Q, K] bool: who has something to send and a
-        channel, P_k |h_k|^2 >= `MIN_SNR`."""
+        """The devices that can transmit in each segment, bool [S, Q, K].
+
+        These have something to transmit, and a channel with P_k |h_k|^2 of at least `MIN_SNR`.
+        """
         channel = self.budget[:, None] * self.h.abs().square() >= MIN_SNR
         return self.transmit_mask[:, None] & channel
 
 
 @dataclass(frozen=True)
 class TransmitLimits(Renamed):
-    """Bound a slot's transmissions beside the power budget, [S, K] each; None: no bound.
+    """Limits of a slot's transmissions besides the power budget; a limit that is None is absent.
 
     Parameters
     ----------
-    power_share : share of the budget that a device keeps to, above 0.
-    energy_budget : most that it can radiate in the slot, of which each channel use costs
-        `energy_per_symbol` for its circuits first; both in units of the receiver's noise variance
-        times symbols.
-    sent_fraction : share of its symbols that a device sends before it crashes, 1 for one that does
-        not.
-    num_copies : times that it sends its update, by mistake 2.
-    trial_mask : [S] bool, the trials whose slot it is; None: all.
+    power_share : Tensor [S, K], optional
+        Share of the budget that a device may use, above 0.
+    energy_budget : Tensor [S, K], optional
+        Largest energy of a device in the slot. Each channel use first costs `energy_per_symbol` for
+        the circuits, and the rest can be radiated. The unit is the receiver's noise variance times
+        symbols.
+    energy_per_symbol : Tensor [S, K], optional
+        Circuit energy of a channel use, in the same unit.
+    sent_fraction : Tensor [S, K], optional
+        Share of its symbols that a device sends before it crashes; 1 for a device that does not
+        crash.
+    num_copies : Tensor [S, K], optional
+        Number of times that a device sends its update; 2 for a device that repeats it by mistake.
+    full_power_mask : Tensor, bool [S, K], optional
+        Devices that transmit with their whole power budget, whatever the policy says.
+    reported_power : Tensor [S, K], optional
+        Factor on the mean symbol power that a device reports; 1 for an honest device.
+    trial_mask : Tensor, bool [S], optional
+        Trials that have this slot; all if not given.
     """
 
     power_share: Tensor | None = None
@@ -187,23 +259,30 @@ class TransmitLimits(Renamed):
     energy_per_symbol: Tensor | None = None
     sent_fraction: Tensor | None = None
     num_copies: Tensor | None = None
+    full_power_mask: Tensor | None = None
+    reported_power: Tensor | None = None
     trial_mask: Tensor | None = None
 
 
 NO_LIMITS = TransmitLimits()
+"""No limit besides the power budget."""
 
 
 @dataclass(frozen=True)
 class Coefficients(Renamed):
-    """Hold transmit and receive scalars.
+    """Transmit scalars and receive scalings of a slot.
 
     Parameters
     ----------
-    p : [S, Q, K] complex transmit scalars, 0 where silent.
-    eta : [S, Q] receive scaling, above 0.
-    active_mask : [S, Q, K] bool, whom the receiver counts in its mean.
-    silent_mask : [S, Q, K] bool, who of them is silent without the receiver's knowing; None:
-        nobody.
+    p : Tensor, complex [S, Q, K]
+        Transmit scalars, 0 for a silent device.
+    eta : Tensor [S, Q]
+        Receive scaling, above 0.
+    active_mask : Tensor, bool [S, Q, K]
+        Devices that the receiver counts in its mean.
+    silent_mask : Tensor, bool [S, Q, K], optional
+        Devices among these that are silent although the receiver does not know it; none if not
+        given.
     """
 
     p: Tensor
@@ -213,7 +292,7 @@ class Coefficients(Renamed):
 
     @property
     def on_air_mask(self) -> Tensor:
-        """Return who sends, [S, Q, K] bool."""
+        """The devices that transmit, bool [S, Q, K]."""
         return (
             self.active_mask if self.silent_mask is None else self.active_mask & ~self.silent_mask
         )
@@ -221,22 +300,31 @@ class Coefficients(Renamed):
 
 @dataclass(frozen=True)
 class ChannelStatistics(Renamed):
-    """Say what is known of the channel in the long run, after the receiver's combining.
+    """Long-term statistics of the channel after the receiver's combining.
 
     Parameters
     ----------
-    gain, budget : [S, K].
-    noise_variance : [S], N.
-    mean_amplitude : () -> [S, K], E Re(h exp(-j angle h_hat)) of devices that pre-compensate the
-        phase they believe in, large-scale gain included.
-    mean_power : () -> [S, K], E|h|^2.
-    mean_inverse : threshold [S] -> [S, K], E[1/|h_hat|^2; |h_hat|^2 >= threshold] of the estimate
-        that devices act on.
-    prob_unit_gain_above : threshold [S] -> [S, K], the chance that |h_hat|^2 of the unit
-        channel, mean over antennas and sub-carriers, is at least the threshold.
-    prob_gain_above : threshold [S, K] -> [S, K], the chance that |h_hat|^2 of one segment,
-        large-scale gain included, is at least each device's own threshold.
-    draw_samples : n -> [n, S, K] independent h_hat.
+    gain, budget : Tensor [S, K]
+        Large-scale power gain, and power budget.
+    noise_variance : Tensor [S]
+        Variance N of one received real number.
+    mean_amplitude : callable
+        Function without arguments that returns E Re(h exp(-j angle h_hat)) [S, K], with large-scale
+        gain, for devices that compensate the phase of their estimate h_hat.
+    mean_power : callable
+        Function without arguments that returns E|h|^2 [S, K].
+    mean_inverse : callable
+        Function of a threshold [S] that returns E[1/|h_hat|^2; |h_hat|^2 >= threshold] [S, K] of
+        the estimate that devices use.
+    prob_unit_gain_above : callable
+        Function of a threshold [S] that returns the probability [S, K] that |h_hat|^2 is at least
+        the threshold. The channel is without large-scale gain, and averaged over antennas and
+        sub-carriers.
+    prob_gain_above : callable
+        Function of a threshold [S, K] for each device that returns the probability [S, K] that
+        |h_hat|^2 of one segment is at least the threshold. The channel is with large-scale gain.
+    draw_samples : callable
+        Function of a number n that returns n independent estimates h_hat [n, S, K].
     """
 
     gain: Tensor
@@ -251,14 +339,19 @@ class ChannelStatistics(Renamed):
 
 
 def apply_combiner(combiner: Tensor, h: Tensor) -> Tensor:
-    """Return the scalar channels f^H h_k [..., K] that a server makes of its A antennas.
-
-    Their noise is that of one antenna.
+    """Compute the scalar channels after receive combining.
 
     Parameters
     ----------
-    combiner : f [..., A] complex, |f| = 1.
-    h : [..., K, A].
+    combiner : Tensor, complex [..., A]
+        Combiner f with |f| = 1, so that the noise is that of one antenna.
+    h : Tensor, complex [..., K, A]
+        Channels of the A antennas.
+
+    Returns
+    -------
+    Tensor, complex [..., K]
+        Scalar channels f^H h_k.
     """
     if h.shape[-1] == 1:
         return combiner.conj() * h[..., 0]
@@ -267,19 +360,27 @@ def apply_combiner(combiner: Tensor, h: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LinkReport(Renamed):
-    """Say what a delivery cost and how far it was off, per trial or per (trial, device).
+    """Cost and error of a delivery, for each trial or for each device of a trial.
 
     Parameters
     ----------
-    symbols, bits, side_symbols, airtime_s, participants : [S].
-    power : [S, K], mean of |p|^2 |x|^2 over the payload, in units of the receiver's noise variance.
-    energy_j : [S, K], radiated.
-    on_air_s : [S, K], seconds of the slot in which the device transmits.
-    nmse : [S], squared aggregation error over squared error-free aggregate, uplink groups together.
-    saved_tensors : name -> tensor, the coefficients themselves, where asked for.
-    delivered_mask_fns : of each payload group a function that says what the server has received of
-        it, [S, K] bool, or [S, K, P] where some of a row's P reals may be missing: what was on air
-        before a crash, or whose packet arrived. Asked by those alone who keep something by it.
+    symbols, bits, side_symbols, airtime_s, participants : Tensor [S]
+        Channel uses, bits, symbols of side information, seconds of the slot, and aggregated
+        devices.
+    power : Tensor [S, K]
+        Mean of |p|^2 |x|^2 over the payload, in units of the receiver's noise variance.
+    energy_j : Tensor [S, K]
+        Radiated energy in joules.
+    on_air_s : Tensor [S, K]
+        Seconds of the slot in which the device transmits.
+    nmse : Tensor [S]
+        Squared aggregation error over the squared error-free aggregate, all uplink groups together.
+    saved_tensors : dict of str to Tensor
+        Channels, coefficients and gains, if the scenario saves them.
+    delivered_mask_fns : tuple of callable
+        For each payload group a function that returns the coordinates that the server has received:
+        bool [S, K], or [S, K, P] if a crash or a lost packet can remove a part of a row's P
+        coordinates. It is called only for components with acknowledged state.
     """
 
     symbols: Tensor

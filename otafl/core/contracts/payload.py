@@ -1,4 +1,4 @@
-"""Hold what travels between the server and the devices."""
+"""Broadcasts, payloads and received aggregates: what the server and the devices exchange."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from otafl.core.renamed import Renamed
 
 @dataclass(frozen=True)
 class Broadcast(Renamed):
-    """Hold what the server sends down.
+    """Tensors that the server sends to the devices.
 
     Parameters
     ----------
-    tensors : name -> [S, *shape], shared by the devices of a trial, or [N, *shape] in the cohort's
-        order where each device gets its own.
-    per_device : whether each device gets its own.
-    coordinates_per_row : [N] int64, the real numbers that a copy for each row has, where it
-        takes a part of the blocks only.
+    tensors : dict of str to Tensor
+        Tensors [S, *shape] that the devices of a trial share, or [N, *shape] in the order of the
+        cohort if each device gets its own.
+    per_device : bool
+        Whether each device gets its own tensors.
+    coordinates_per_row : Tensor, int64 [N], optional
+        Number of coordinates that each row receives, if it needs only a part of the tensors.
     """
 
     tensors: Tensors
@@ -34,7 +36,20 @@ class Broadcast(Renamed):
     coordinates_per_row: Tensor | None = None
 
     def expand_rows(self, cohort: Cohort, start: int, stop: int) -> Broadcast:
-        """Return blocks [n, *shape] for the rows start..stop of the cohort, always a fresh copy."""
+        """Copy the tensors for the rows from start to stop of the cohort.
+
+        Parameters
+        ----------
+        cohort : Cohort
+            All rows of the round.
+        start, stop : int
+            First row, and the row after the last.
+
+        Returns
+        -------
+        Broadcast
+            Tensors [n, *shape] in memory of their own.
+        """
         if self.per_device:
             blocks = {name: block[start:stop].clone() for name, block in self.tensors.items()}
         else:
@@ -44,35 +59,44 @@ class Broadcast(Renamed):
 
     @property
     def num_coordinates(self) -> int:
-        """Count the real numbers in one copy."""
+        """The number of coordinates of one copy."""
         return sum(math.prod(block.shape[1:]) for block in self.tensors.values())
 
 
 Weighting = Literal["mean", "none", "equal"]
+"""How a receiver weights the rows of a payload group."""
 
 
 @dataclass(frozen=True)
 class Group(Renamed):
-    """Hold rows of a payload that have the same shapes.
+    """Rows of a payload that have the same shapes.
 
     Parameters
     ----------
-    tensors : name -> [n, *shape].
-    row_index : [n] int64 into the cohort, ordered by trial; a row may occur more than once and in
-        several groups. None: every cohort row once, in order.
-    mask : name -> [n, *shape] or broadcastable, 0 where a row does not know a coordinate.
-    known_fraction : [n], the part of its reals that a row has by a mask that the server knows
-        beforehand; nobody pays for the others on a digital uplink. None: all.
-    weighting : "mean" asks the receiver for the mean under the cohort's weights; "none" for the
-        plain sum, for an algorithm that applies the weights to its blocks itself (a product of two
-        weighted sums would square the weight); "equal" for the plain sum too, for a codec that
-        counts every device once, and of which the weight that arrived is told as of a mean.
-    route : "uplink", or "ideal" for blocks that are carried free of error.
-    reason : why they are.
+    tensors : dict of str to Tensor [n, *shape]
+        Values to send.
+    row_index : Tensor, int64 [n], optional
+        Rows of the cohort, ordered by trial. A row can occur more than once and in several groups.
+        If not given, every row of the cohort occurs once, in order.
+    mask : dict of str to Tensor, optional
+        Masks [n, *shape], or broadcastable to it, with 0 for coordinates that a row does not know.
+    known_fraction : Tensor [n], optional
+        Share of the coordinates that a row has according to a mask that the server knows
+        beforehand. A digital uplink does not pay for the others. If not given, a row has all.
+    weighting : {"mean", "none", "equal"}
+        "mean" asks the receiver for the mean under the weights of the cohort. "none" asks for the
+        plain sum, for a method that applies the weights itself, as a product of two weighted sums
+        would square them. "equal" asks for the plain sum too, for a codec that counts every device
+        once; the receiver reports the delivered weight as for a mean.
+    route : {"uplink", "ideal"}
+        "ideal" for tensors that are transferred without errors.
+    reason : str
+        Why the route is ideal.
 
     Raises
     ------
-    ValueError : for the route "ideal" without a reason.
+    ValueError
+        For the route "ideal" without a reason.
     """
 
     tensors: Tensors
@@ -85,18 +109,18 @@ class Group(Renamed):
 
     def __post_init__(self) -> None:
         if self.route == "ideal" and not self.reason:
-            raise ValueError("a payload group on the ideal route must state its reason")
+            raise ValueError(
+                "a payload group with route='ideal' must state its reason; got an empty reason"
+            )
 
     @property
     def num_coordinates(self) -> int:
-        """Count the real numbers in one row."""
+        """The number of coordinates of one row."""
         return sum(math.prod(block.shape[1:]) for block in self.tensors.values())
 
     @property
     def full_mask(self) -> Tensors | None:
-        """Return a mask for every block and in its shape, ones where none is given; None without
-        any.
-        """
+        """Masks of all tensors in their shapes, ones where a tensor has none; None without any."""
         if self.mask is None:
             return None
         return {
@@ -106,7 +130,7 @@ class Group(Renamed):
 
     @property
     def masked_tensors(self) -> Tensors:
-        """Return the blocks, 0 where a row does not know a coordinate."""
+        """The tensors, with 0 for coordinates that a row does not know."""
         mask = self.full_mask
         if mask is None:
             return self.tensors
@@ -114,7 +138,20 @@ class Group(Renamed):
 
     @staticmethod
     def join(groups: Sequence[Group], sizes: Sequence[int]) -> Group:
-        """Return groups of cohorts of these sizes as one, of the cohorts one after the other."""
+        """Join groups of several cohorts, one after the other.
+
+        Parameters
+        ----------
+        groups : sequence of Group
+            Groups with the same tensors.
+        sizes : sequence of int
+            Number of rows of each cohort.
+
+        Returns
+        -------
+        Group
+            Group of the concatenated cohorts.
+        """
         first, rows, masks = groups[0], [], [group.full_mask for group in groups]
         for group, size, stop in zip(groups, sizes, itertools.accumulate(sizes), strict=True):
             every = torch.arange(size, device=next(iter(group.tensors.values())).device)
@@ -131,7 +168,7 @@ class Group(Renamed):
         )
 
     def add_known_fraction(self) -> Group:
-        """Return the group with the share that its mask leaves of each row."""
+        """Return the group with the share of the coordinates that its mask leaves of each row."""
         mask = self.full_mask
         if mask is None:
             return self
@@ -139,12 +176,19 @@ class Group(Renamed):
         return replace(self, known_fraction=known / self.num_coordinates)
 
     def select(self, keep: Tensor, renumber: Tensor) -> Group:
-        """Return the part of the group whose cohort rows are kept.
+        """Select the part of the group whose cohort rows are kept.
 
         Parameters
         ----------
-        keep : [N] bool.
-        renumber : [N] int64, the rows' new numbers.
+        keep : Tensor, bool [N]
+            Rows of the cohort to keep.
+        renumber : Tensor, int64 [N]
+            New positions of the rows.
+
+        Returns
+        -------
+        Group
+            The kept rows.
         """
         rows = (
             self.row_index
@@ -163,33 +207,41 @@ class Group(Renamed):
 
 
 Payload = tuple[Group, ...]
+"""Groups that a cohort sends in one slot."""
 
 DeliveredMasks = tuple[Tensor, ...]
-"""What the server has received of an update: of each payload group [N, 1] bool, a row a device of
-the cohort, or [N, P] where some of a row's P reals may be missing."""
+"""Delivered coordinates of an update, bool [N, 1] for each payload group.
+
+[N, P] if a part of a row's P coordinates can be missing.
+"""
 
 
 def _stack_tensors(several: Sequence[Tensors]) -> Tensors:
+    """Concatenate tensors of the same names along the rows."""
     return {name: torch.cat([blocks[name] for blocks in several]) for name in several[0]}
 
 
 @dataclass(frozen=True)
 class Received(Renamed):
-    """Hold what the receiver hands to the algorithm, one entry for each payload group.
+    """Aggregates that the receiver gives to the method, one entry for each payload group.
 
     Parameters
     ----------
-    mean : blocks [S, *shape]: the (masked) weighted mean, or the sum for weighting "none" and
-        "equal".
-    group_weight : weight that arrived: [S], or name -> [S, *shape] for a masked group (0: keep the
-        old). Out of 1; for weighting "none" the sum of the cohort's weights, as they are.
-    per_device : blocks [n, *shape] where the transport tells devices apart, else None.
-    any_delivered : [S] bool, False where nothing came and the round is a no-op; None: all True.
-    delivered_mask : [n] bool, which of the rows of `per_device` arrived (the others are 0); None
-        where all did.
-    coordinate_weight : weight that arrived out of 1 real by real, blocks [S, *shape], of a group
-        without a mask whose devices can be silent in a part of it; None where `group_weight` is
-        that of all reals.
+    mean : tuple of dict of str to Tensor [S, *shape]
+        The (masked) weighted mean, or the sum for the weightings "none" and "equal".
+    group_weight : tuple of Tensor [S], or of dict of str to Tensor [S, *shape]
+        Delivered weight; a dict for a masked group, where 0 means that the old value stays. It is
+        relative to 1, or for the weighting "none" the sum of the weights of the cohort.
+    per_device : tuple of dict of str to Tensor [n, *shape], optional
+        Updates of the devices, if the transport separates them.
+    any_delivered : Tensor, bool [S], optional
+        False for trials in which nothing was delivered, so that the server does not step; all True
+        if not given.
+    delivered_mask : tuple of Tensor, bool [n], optional
+        Delivered rows of `per_device`, of which the others are 0; all rows if not given.
+    coordinate_weight : tuple of dict of str to Tensor [S, *shape], optional
+        Delivered weight of each coordinate, relative to 1, of a group without a mask whose devices
+        can be silent in a part of it. If not given, `group_weight` is that of all coordinates.
     """
 
     mean: tuple[Tensors, ...]
@@ -200,8 +252,20 @@ class Received(Renamed):
     coordinate_weight: tuple[Tensors | None, ...] | None = None
 
     def delivered_weight(self, group: int, name: str) -> Tensor:
-        """Return the weight that arrived of a block of a group, real by real, [S, *shape]; [S, 1,
-        ..] where it is the same of all reals."""
+        """Return the delivered weight of each coordinate of a tensor.
+
+        Parameters
+        ----------
+        group : int
+            Index of the payload group.
+        name : str
+            Name of the tensor.
+
+        Returns
+        -------
+        Tensor [S, *shape], or [S, 1, ...] if it is the same for all coordinates
+            Delivered weight.
+        """
         count = self.group_weight[group]
         if isinstance(count, dict):
             return count[name]

@@ -1,4 +1,4 @@
-"""Deal samples out over the devices."""
+"""Partitions: rules that divide the samples among the devices."""
 
 from __future__ import annotations
 

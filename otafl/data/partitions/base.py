@@ -1,4 +1,4 @@
-"""Define the contract of a partition, and what several partitions share."""
+"""Contract of a partition, and functions that several partitions share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from otafl.losses.base import LABELS
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """Say how much there is to deal out, which is known before the samples are.
+    """Numbers that are known before the samples to partition are read.
 
     Parameters
     ----------
-    samples : for training.
-    devices : K.
-    classes : of the data set.
-    has_users : whether samples have users.
+    samples : int
+        Number of training samples.
+    devices : int
+        Number of devices K.
+    classes : int
+        Number of classes.
+    has_users : bool
+        Whether samples have users.
     """
 
     samples: int
@@ -34,30 +38,41 @@ class SampleCounts:
     has_users: bool
 
     def check(self) -> None:
-        """Raise UserError where there is no sample for each device."""
+        """Raise UserError if there are fewer samples than devices."""
         if self.devices > self.samples:
             raise UserError(
-                f"devices.count: {self.devices} devices need a training sample each and there are "
-                f"{self.samples}; use fewer devices"
+                f"devices.count: {self.devices} devices need a training sample each, but there "
+                f"are {self.samples}; use fewer devices"
             )
 
     def check_samples_per_device(self, key: str, samples_per_device: int) -> None:
-        """Raise UserError, which names the partition's key, where devices cannot have so many of
-        the samples each."""
+        """Raise UserError, for a key of the partition, if devices cannot have so many samples."""
         if self.devices * samples_per_device > self.samples:
             raise UserError(
                 f"data.partition.{key}: {self.devices} devices x {samples_per_device} are more "
-                f"than the {self.samples} samples; a smaller number or fewer devices would do"
+                f"than the {self.samples} samples; use a smaller number or fewer devices"
             )
 
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Hold the samples to deal out in a trial.
+    """Samples to partition in a trial.
 
-    labels: [n] int64, n at least `devices`, which is K; all 0 where labels are no classes.
-    generator: the trial's. owner: [n] int64, the user that each sample is from, where the data have
-    users.
+    Parameters
+    ----------
+    labels : ndarray, int64 [n]
+        Labels of the samples, n at least `devices`; all 0 if labels are no classes.
+    devices : int
+        Number of devices K.
+    generator : numpy.random.Generator
+        Random generator of the trial.
+    owner : ndarray, int64 [n], optional
+        User of each sample, if the data have users.
+
+    Raises
+    ------
+    UserError
+        If there are fewer samples than devices.
     """
 
     labels: Indices
@@ -66,17 +81,17 @@ class PartitionTask:
     owner: Indices | None = None
 
     def __post_init__(self) -> None:
-        """Raise UserError where there is no sample for each device."""
+        """Raise UserError if there are fewer samples than devices."""
         self.counts.check()
 
     @property
     def counts(self) -> SampleCounts:
-        """Say how much there is to deal out."""
+        """Numbers of samples, devices and classes."""
         classes = len(np.unique(self.labels))
         return SampleCounts(len(self.labels), self.devices, classes, self.owner is not None)
 
     def draw_permutation(self) -> Indices:
-        """Draw an order of all samples."""
+        """Draw a random order of all samples."""
         return self.generator.permutation(len(self.labels))
 
     def shuffle_by_class(self) -> list[Indices]:
@@ -86,16 +101,16 @@ class PartitionTask:
 
 
 class Partition(Settings):
-    """Split samples over the devices, once for each trial. A partition is its settings, the section
-    `data.partition` of a scenario."""
+    """Partition of samples over the devices, drawn for each trial.
+
+    A partition is its settings, the section `data.partition` of a scenario.
+    """
 
     is_shuffled: ClassVar[bool] = False
-    """A device's samples come in an order that may be cut into training and test samples as it
-    is."""
+    """Whether the order of a device's samples is random, so that they can be split as they are."""
 
     groups_users: ClassVar[bool] = False
-    """A device is users of the data set: its own test samples are theirs, not those of its
-    classes."""
+    """Whether a device is one or more users, and its own test samples are theirs."""
 
     needs_classes: ClassVar[bool] = False
     """Samples are dealt out by their classes."""
@@ -109,37 +124,65 @@ class Partition(Settings):
             )
 
     def check_counts(self, counts: SampleCounts) -> None:
-        """Raise UserError where the counts alone show that the samples cannot be dealt out so."""
+        """Raise UserError if the numbers alone show that the samples cannot be partitioned so."""
 
     def get_sizes(self, counts: SampleCounts) -> Sequence[int]:
-        """Return the numbers of samples that devices get, where no draw decides them."""
+        """Return the number of samples of each device; nothing if a random draw decides it."""
         return ()
 
     @abstractmethod
     def assign_samples(self, task: PartitionTask) -> Sequence[Indices]:
-        """Return the samples of each device: disjoint, none empty. A sample can be left to no
-        device. A partition that makes no array for each device returns them as `SampleAssignment`.
+        """Assign the samples to the devices.
+
+        Parameters
+        ----------
+        task : PartitionTask
+            Samples of a trial.
+
+        Returns
+        -------
+        Sequence of ndarray, int64
+            Indices of the samples of each of the K devices, disjoint and never empty. A sample can
+            be left out. A partition without an array for each device returns a `SampleAssignment`.
 
         Raises
         ------
-        UserError : if there are too few samples, classes or users for what is asked.
+        UserError
+            If there are too few samples, classes or users.
         """
 
     def relabel(self, y: Indices, devices: int) -> Indices:
-        """Return the labels [n] that samples of labels y [n] bear once they are dealt out, the same
-        for every trial."""
+        """Return the labels [n] that the samples have after the partition, equal for all trials."""
         return y
 
 
 MAX_SIGMA = 20.0
-"""Deviation of a logarithm up to which shares of a sum can be computed in float64."""
+"""Largest deviation of a logarithm for which shares of a sum can be computed in float64."""
 
 
 def split_lognormal(
     members: Indices, num_parts: int, sigma: float, min_size: int, generator: np.random.Generator
 ) -> SampleAssignment:
-    """Return the members in order, cut into parts of `min_size` and a log-normal share of the
-    others; evenly if sigma is 0."""
+    """Split samples, in order, into parts of log-normal sizes.
+
+    Parameters
+    ----------
+    members : ndarray, int64 [n]
+        Samples.
+    num_parts : int
+        Number of parts.
+    sigma : float
+        Deviation of the logarithm of the shares; 0 splits evenly.
+    min_size : int
+        Smallest part: each gets so many samples and a log-normal share of the others.
+    generator : numpy.random.Generator
+        Random generator.
+
+    Returns
+    -------
+    SampleAssignment
+        The parts.
+    """
     if sigma == 0:
         return SampleAssignment.split_evenly(members, num_parts)
     share = generator.lognormal(0.0, sigma, num_parts)

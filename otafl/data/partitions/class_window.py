@@ -1,12 +1,15 @@
-"""Give each device neighbouring classes in unequal shares, the split of pFedMe and pFedBreD.
+"""Neighbouring classes on each device, in unequal shares, as in pFedMe and pFedBreD.
 
-Device u holds classes u, u + 1, ... modulo the number of classes, a few samples of each and a
-log-normal share. The authors' generators of random numbers and the order of their draws are kept,
-so the same seeds of NumPy and Python give the same samples as in their code. The defaults are those
-of Fashion-MNIST, whose published split was not seeded throughout; split_seed [0, 1] completes it.
-MNIST: classes_per_device 3, split_seed [1, 1], and mislabel_first as published. CIFAR-10: 20
-devices, classes_per_device 3, reserve 20, extra [300, 600], multiple [1, 1], times 2, test_first,
-split_seed [1, 1]. All with data.test: per_device.
+Device u has the classes u, u + 1, ... modulo the number of classes. It gets a few samples of each
+and a log-normal share of the others. The authors' random generators and the order of their draws
+are kept. The same seeds of NumPy and Python therefore give the same samples as their code.
+
+The defaults are those of Fashion-MNIST, whose published split was not seeded throughout; split_seed
+[0, 1] completes it. The others, all with data.test: per_device, are:
+
+- MNIST: classes_per_device 3, split_seed [1, 1], and mislabel_first as published.
+- CIFAR-10: 20 devices, classes_per_device 3, reserve 20, extra [300, 600], multiple [1, 1], times
+  2, test_first, split_seed [1, 1].
 
 References
 ----------
@@ -32,7 +35,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class ClassWindow(Partition):
-    """Give each device its samples in the order in which they are cut into training and test."""
+    """Partition in which the order of a device's samples decides which are test samples."""
 
     needs_classes: ClassVar[bool] = True
 
@@ -40,39 +43,39 @@ class ClassWindow(Partition):
 
     name: Literal["class_window"] = "class_window"
     classes_per_device: int = Field(2, ge=1)
-    """classes a device holds, in a row"""
+    """number of consecutive classes of a device"""
     first_samples: int = Field(10, ge=1)
-    """samples that a device gets of each of its classes in any case"""
+    """number of samples that a device gets of each of its classes before the log-normal shares"""
     sigma: float = Field(2.0, ge=0, le=MAX_SIGMA)
-    """deviation of the logarithm of the shares"""
+    """standard deviation of the logarithm of the shares"""
     reserve: int = Field(1000, ge=0)
-    """what the log-normal shares of a class leave of its samples"""
+    """number of samples of each class that the log-normal shares leave out"""
     multiple: tuple[int, int] = (1, 10)
     """lowest and highest factor of a log-normal share, drawn uniformly"""
     extra: tuple[int, int] = (10, 200)
-    """lowest and highest number that is added, drawn uniformly"""
+    """lowest and highest number of samples added to a share, drawn uniformly"""
     times: int = Field(1, ge=1)
     """factor of share and addition together"""
     test_first: bool = False
-    """test samples are cut from the front of a device's shuffled ones"""
+    """whether test samples are the first of a device's shuffled ones; by default the last"""
     mislabel_first: bool = False
-    """the first samples of a device's classes bear the labels 0, 1, ..., a fault of the published
-    MNIST split"""
+    """whether the first samples of a device's classes get the labels 0, 1, ..., a fault of the
+    published MNIST split"""
     split_seed: tuple[Seed, Seed] | None = None
-    """seeds of NumPy's and of Python's generator, the same split in all trials then; by default
-    each trial draws its own"""
+    """seeds of NumPy's and of Python's generator, which give the same split in all trials; if not
+    given, each trial draws its own"""
 
     def find_conflicts(self) -> Iterator[str]:
         for key in ("multiple", "extra"):
             low, high = getattr(self, key)
             if not 0 <= low <= high:
-                yield f"{key}: got [{low}, {high}]; [low, high] with 0 <= low <= high"
+                yield f"{key}: got [{low}, {high}]; must be [low, high] with 0 <= low <= high"
 
     def check_counts(self, counts: SampleCounts) -> None:
         if self.classes_per_device > counts.classes:
             raise UserError(
-                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
-                f"{counts.classes} classes of the samples"
+                f"data.partition.classes_per_device: got {self.classes_per_device}; must be at "
+                f"most {counts.classes}, the number of classes"
             )
         counts.check_samples_per_device(
             "first_samples", self.classes_per_device * self.first_samples
@@ -84,7 +87,7 @@ class ClassWindow(Partition):
         first, rest = self.split_seed or task.generator.integers(2**32, size=2)
         numpy_s, pythons = np.random.RandomState(int(first)), random.Random(int(rest))
         members, window, parts, given = self._assign_first_samples(task.labels, devices)
-        # float [classes, devices, window]; of the devices' axis only the first few places are read.
+        # float [classes, devices, window]; only the first few devices' entries are read
         share = numpy_s.lognormal(0, self.sigma, (len(members), *window.shape))
         room = np.array([max(0, len(own) - self.reserve) for own in members])
         share = room[:, None, None] * share / share.sum((1, 2), keepdims=True)
@@ -94,7 +97,7 @@ class ClassWindow(Partition):
                 extra = pythons.randint(*self.extra)
                 multiple = _draw(pythons, *self.multiple)
                 count = (int(share[c, device // group, j]) * multiple + extra) * self.times
-                if given[c] + count < len(members[c]):  # else none: the class is (nearly) used up
+                if given[c] + count < len(members[c]):  # otherwise the class is (nearly) used up
                     parts[device].extend(members[c][given[c] : given[c] + count])
                     given[c] += count
         for part in parts:
@@ -104,8 +107,7 @@ class ClassWindow(Partition):
         return [np.array(part, np.int64) for part in parts]
 
     def relabel(self, y: Indices, devices: int) -> Indices:
-        """Return the labels, with `mislabel_first` j for the first samples that a device got of its
-        j-th class."""
+        """Return the labels; with `mislabel_first`, j for the first samples of each j-th class."""
         if not self.mislabel_first:
             return y
         _, window, parts, _ = self._assign_first_samples(y, devices)
@@ -118,9 +120,14 @@ class ClassWindow(Partition):
     def _assign_first_samples(
         self, labels: Indices, devices: int
     ) -> tuple[list[Indices], Indices, list[list[int]], Indices]:
-        """Return the samples of each class; the classes [devices, classes_per_device] of each
-        device; what every device gets first, class by class; and how much of each class that
-        is."""
+        """Assign the first samples of each device, class by class.
+
+        Returns
+        -------
+        tuple
+            Samples of each class; classes of each device [devices, classes_per_device]; samples of
+            each device; number of samples used of each class.
+        """
         members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
         window = np.arange(devices)[:, None] + np.arange(self.classes_per_device)
         window %= len(members)
@@ -136,14 +143,16 @@ class ClassWindow(Partition):
         if short:
             c = short[0]
             raise UserError(
-                f"data.partition.first_samples: {devices} devices would get {given[c]} samples of "
-                f"class {c} first, of which there are {len(members[c])}; fewer first samples, a "
-                "smaller classes_per_device or fewer devices would do"
+                f"data.partition.first_samples: {devices} devices need {given[c]} samples of class "
+                f"{c}, which has {len(members[c])}; use fewer first samples, a smaller "
+                "classes_per_device or fewer devices"
             )
         return members, window, parts, given
 
 
 def _draw(pythons: random.Random, low: int, high: int) -> int:
-    """Draw a whole number from low to high; none where there is no choice, as in the split of
-    CIFAR-10, which has no factor."""
+    """Draw a whole number from low to high.
+
+    Without a choice nothing is drawn, as in the split of CIFAR-10, which has no factor.
+    """
     return low if low == high else pythons.randint(low, high)

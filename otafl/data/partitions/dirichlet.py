@@ -1,4 +1,4 @@
-"""Split each class over the devices by proportions from a symmetric Dirichlet.
+"""Proportions of each class over the devices from a symmetric Dirichlet distribution.
 
 References
 ----------
@@ -21,15 +21,16 @@ _TRIES = 100
 
 
 class Dirichlet(Partition):
-    """Draw proportions again until every device has enough samples."""
+    """Partition whose proportions are drawn again until every device has enough samples."""
 
     needs_classes: ClassVar[bool] = True
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(0.5, gt=0)
-    """concentration; small is heterogeneous"""
+    """concentration; the smaller, the more heterogeneous"""
     min_samples: int = Field(1, ge=1)
-    """a device's smallest share; redrawn until met"""
+    """smallest number of samples of a device; proportions are drawn again until all devices have
+    it"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         counts.check_samples_per_device("min_samples", self.min_samples)
@@ -42,13 +43,13 @@ class Dirichlet(Partition):
             if parts.counts.min() >= self.min_samples:
                 return parts
         raise UserError(
-            f"data.partition.alpha: {self.alpha} gave none of {_TRIES} draws in which each of "
-            f"{devices} devices gets {self.min_samples} of {samples} samples; use a larger "
+            f"data.partition.alpha: got {self.alpha}; in none of {_TRIES} draws does each of "
+            f"{devices} devices get {self.min_samples} of {samples} samples; use a larger "
             "alpha, a smaller data.partition.min_samples or a smaller devices.count"
         )
 
     def _draw_assignment(self, classes: list[Indices], task: PartitionTask) -> SampleAssignment:
-        """Deal samples out by one draw; a device's part can be empty."""
+        """Assign the samples by one draw of the proportions, in which a device can have none."""
         device = []
         for members in classes:
             share = task.generator.dirichlet(np.full(task.devices, self.alpha))

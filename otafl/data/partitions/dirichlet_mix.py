@@ -1,7 +1,7 @@
-"""Give devices equally many samples, each with a class mix from a symmetric Dirichlet.
+"""Equally many samples on each device, with class proportions from a symmetric Dirichlet.
 
-Once a class is used up, a device draws from the classes that are left. Devices choose in random
-order, since those that come last must take what is left.
+Once a class is used up, a device draws from the other classes. The last devices must take the
+samples that are left, so the devices choose in random order.
 
 References
 ----------
@@ -22,7 +22,7 @@ from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
 
 
 class DirichletMix(Partition):
-    """Give each device its samples in random order."""
+    """Partition with each device's samples in random order."""
 
     needs_classes: ClassVar[bool] = True
 
@@ -30,9 +30,9 @@ class DirichletMix(Partition):
 
     name: Literal["dirichlet_mix"] = "dirichlet_mix"
     alpha: float = Field(0.5, gt=0)
-    """concentration; small is heterogeneous"""
+    """concentration; the smaller, the more heterogeneous"""
     samples_per_device: int | None = Field(None, ge=1)
-    """samples a device holds; by default all, dealt out evenly"""
+    """number of samples of a device; if not given, all samples, divided evenly"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         counts.check_samples_per_device(
@@ -66,14 +66,17 @@ class DirichletMix(Partition):
 def _draw_class_counts(
     num_samples: int, stock: Indices, alpha: float, generator: np.random.Generator
 ) -> Indices:
-    """Draw how many samples of each class a device takes. What a class cannot give is drawn again
-    from the others: some parts of a Dirichlet, made to sum to one, are a Dirichlet of their own."""
+    """Draw the number of samples of each class that a device takes.
+
+    Samples that a class lacks are drawn again from the others. Some components of a Dirichlet
+    vector, scaled to sum to one, follow a Dirichlet distribution too.
+    """
     taken = np.zeros_like(stock)
     mix = generator.dirichlet(np.full(len(stock), alpha))
     while taken.sum() < num_samples:
         left = stock - taken
         mix = np.where(left > 0, mix, 0.0)
-        if mix.sum() == 0.0:  # the others' parts are too small for a float
+        if mix.sum() == 0.0:  # the proportions of the others are too small for a float
             some = left > 0
             mix[some] = generator.dirichlet(np.full(some.sum(), alpha))
         wanted = generator.multinomial(num_samples - taken.sum(), mix / mix.sum())

@@ -1,9 +1,9 @@
-"""Deal samples out by a partitioner of Flower's, with its arguments beside its name.
+"""Partitioner of Flower, with its arguments beside its name.
 
-`partitioner` names a class of `flwr_datasets.partitioner`; the other keys are its arguments, but
-for `num_partitions`, which is `devices.count`, and `seed`, which each trial draws. `partition_by`
-is `label` unless it is given; `user` stands for the samples' users, where the data have them.
-Samples are shuffled before. It needs the package flwr-datasets, `pip install 'otafl[hf]'`.
+`partitioner` names a class of `flwr_datasets.partitioner`, and the other keys are its arguments.
+`num_partitions` is `devices.count`, and each trial draws `seed`. `partition_by` is `label` by
+default; `user` stands for the users of the samples, if the data have them. Samples are shuffled
+first. The package flwr-datasets is needed: `pip install 'otafl[hf]'`.
 
 References
 ----------
@@ -25,11 +25,11 @@ from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
 from otafl.data.sample_assignment import SampleAssignment
 
 _SEED = 42
-"""What stands for a trial's seed where arguments are only looked at."""
+"""Seed when arguments are only checked."""
 
 
 class Flower(Partition):
-    """Hand the partitioner the labels alone, and take which samples it put where."""
+    """Partition of a partitioner that gets only the labels, and the users if there are any."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -60,14 +60,16 @@ class Flower(Partition):
                 np.asarray(partitioner.load_partition(device)["place"][:], np.int64)
                 for device in range(min(count, task.devices))
             ]
-        except Exception as error:  # whatever a partitioner makes of its arguments
+        except Exception as error:  # any error of a partitioner
             raise self._make_error(error) from error
         self._check(count, parts, task)
         return SampleAssignment.from_parts(parts)
 
     def _build_partitioner(self, counts: SampleCounts, seed: int) -> Any:
-        """Return the partitioner. Raises UserError where there is none, or its arguments do not
-        fit."""
+        """Build the partitioner.
+
+        Raises UserError if it does not exist or its arguments do not fit.
+        """
         kind = self._load_partitioner_class()
         takes = inspect.signature(kind).parameters
         own = {"num_partitions": counts.devices, "seed": seed, "partition_by": "label"}
@@ -75,20 +77,25 @@ class Flower(Partition):
         arguments |= self._collect_arguments(list(takes), counts.has_users)
         for name, one in takes.items():
             if one.default is one.empty and name not in arguments:
-                raise UserError(f"data.partition.{name}: {self.partitioner} needs it; add the key")
+                raise UserError(
+                    f"data.partition.{name}: required by {self.partitioner}; add the key"
+                )
         try:
             return kind(**arguments)
         except Exception as error:
             raise self._make_error(error) from error
 
     def _collect_arguments(self, takes: list[str], users: bool) -> dict[str, Any]:
-        """Return the arguments of the section, if the partitioner takes them."""
+        """Return the arguments in the section.
+
+        Raises UserError if the partitioner does not take one.
+        """
         given = dict(self.model_extra or {})
         columns = ("label", "user") if users else ("label",)
         for name, one in given.items():
             said = f"data.partition.{name}: got {one!r}; "
             if name in ("num_partitions", "seed"):
-                raise UserError(f"{said}leave it out, it is devices.count or what each trial draws")
+                raise UserError(f"{said}leave it out; it is devices.count, or drawn by each trial")
             if name not in takes:
                 hint = format_suggestion(name, takes) or ";"
                 raise UserError(
@@ -118,25 +125,26 @@ class Flower(Partition):
         return kind
 
     def _make_error(self, error: Exception) -> UserError:
+        """Return a UserError for an error of the partitioner."""
         said = " ".join(str(error).split())
         return UserError(f"data.partition: {self.partitioner}: {said} ({type(error).__name__})")
 
     def _check(self, count: int, parts: list[Any], deck: PartitionTask) -> None:
-        """Raise UserError unless each device has samples, and no two the same."""
+        """Raise UserError unless every device has samples and no sample has two devices."""
         if count != deck.devices:
             raise UserError(
-                f"data.partition: {self.partitioner} makes {count} partitions, and there are "
-                f"{deck.devices} devices; devices.count: {count} would do"
+                f"data.partition: {self.partitioner} makes {count} partitions for {deck.devices} "
+                f"devices; use devices.count: {count}"
             )
         empty = next((device for device, part in enumerate(parts) if not len(part)), None)
         if empty is not None:
             raise UserError(
-                f"data.partition: {self.partitioner} leaves device {empty} without a sample; other "
-                "arguments or fewer devices would do"
+                f"data.partition: {self.partitioner} leaves device {empty} without a sample; use "
+                "other arguments or fewer devices"
             )
         held = np.concatenate(parts)
         if len(np.unique(held)) < len(held):
             raise UserError(
-                f"data.partition: {self.partitioner} gives a sample to several devices; one that "
-                "splits samples, such as DirichletPartitioner, would do"
+                f"data.partition: {self.partitioner} gives a sample to several devices; use one "
+                "that splits samples, such as DirichletPartitioner"
             )

@@ -1,4 +1,4 @@
-"""Shuffle the samples and deal them out evenly."""
+"""IID partition: shuffled samples, divided evenly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from otafl.data.sample_assignment import SampleAssignment
 
 
 class Iid(Partition):
-    """Give devices numbers of samples that differ by at most one."""
+    """Partition with numbers of samples that differ by at most one."""
 
     is_shuffled: ClassVar[bool] = True
 

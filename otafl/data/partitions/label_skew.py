@@ -1,4 +1,4 @@
-"""Give each device samples of a fixed number of classes only."""
+"""Label skew: samples of a fixed number of classes on each device."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from otafl.data.partitions.base import (
 
 
 class LabelSkew(Partition):
-    """Split each class over the devices that hold it; numbers of holders differ by at most one."""
+    """Partition of each class over its devices, with as equal numbers of devices as possible."""
 
     needs_classes: ClassVar[bool] = True
 
     name: Literal["label_skew"] = "label_skew"
     classes_per_device: int = Field(2, ge=1)
-    """classes a device holds"""
+    """number of classes of a device"""
     size_sigma: float = Field(0.0, ge=0, le=MAX_SIGMA)
-    """deviation of the logarithm of a device's share of each of its classes; 0 splits a class
-    evenly"""
+    """standard deviation of the logarithm of a device's share of each of its classes; 0 splits a
+    class evenly"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         if self.classes_per_device > counts.classes:
             raise UserError(
-                f"data.partition.classes_per_device: {self.classes_per_device} is more than the "
-                f"{counts.classes} classes of the training samples"
+                f"data.partition.classes_per_device: got {self.classes_per_device}; must be at "
+                f"most {counts.classes}, the number of classes"
             )
         counts.check_samples_per_device("classes_per_device", self.classes_per_device)
 
@@ -47,7 +47,7 @@ class LabelSkew(Partition):
         for members, of_class in zip(classes, holders, strict=True):
             if len(of_class) > len(members):
                 raise UserError(
-                    f"devices.count: {len(of_class)} of {devices} devices would share the "
+                    f"devices.count: {len(of_class)} of {devices} devices share the "
                     f"{len(members)} samples of class {task.labels[members[0]]}; use fewer "
                     "devices, or a smaller data.partition.classes_per_device"
                 )
@@ -59,9 +59,11 @@ class LabelSkew(Partition):
 
 
 def _draw_holders(classes: int, classes_per_device: int, task: PartitionTask) -> list[list[int]]:
-    """Draw the devices that hold each class, in random order. Each device takes the classes that
-    the fewest hold so far, ties broken at random: numbers of holders never differ by more than
-    one."""
+    """Draw the devices of each class, in random order.
+
+    Each device takes the classes with the fewest devices so far, with ties broken at random. The
+    number of devices therefore never differs by more than one.
+    """
     holders: list[list[int]] = [[] for _ in range(classes)]
     for device in task.generator.permutation(task.devices):
         tie = task.generator.permutation(classes)

@@ -1,4 +1,4 @@
-"""Shuffle the samples and deal out parts whose sizes follow a log-normal law.
+"""Shuffled samples in parts of log-normal sizes.
 
 References
 ----------
@@ -22,15 +22,15 @@ from otafl.data.sample_assignment import SampleAssignment
 
 
 class Lognormal(Partition):
-    """Give devices numbers of samples in proportion to log-normal numbers."""
+    """Partition with numbers of samples in proportion to log-normal numbers."""
 
     is_shuffled: ClassVar[bool] = True
 
     name: Literal["lognormal"] = "lognormal"
     sigma: float = Field(1.0, ge=0, le=MAX_SIGMA)
-    """deviation of the logarithm of a device's size"""
+    """standard deviation of the logarithm of a device's size"""
     min_samples: int = Field(1, ge=1)
-    """what every device gets first"""
+    """number of samples that every device gets before the log-normal shares"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         counts.check_samples_per_device("min_samples", self.min_samples)

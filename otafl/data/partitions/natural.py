@@ -1,8 +1,8 @@
-"""Make a device of each user of the data set, or of a group of users.
+"""Natural partition: each device is a user of the data set, or a group of users.
 
-Users are drawn at random where there are more of them than devices; or, with regroup, all are in
-groups whose sizes are drawn from a Dirichlet (Shi et al. 2023, appendix C). A device's training
-samples come before its test samples.
+If there are more users than devices, the users are drawn at random. With regroup, all users are in
+groups whose sizes follow a Dirichlet distribution (Shi et al. 2023, appendix C). A device's
+training samples come before its test samples.
 
 References
 ----------
@@ -26,7 +26,7 @@ from otafl.data.sample_assignment import SampleAssignment
 
 
 class Natural(Partition):
-    """Give each device its users' samples, in the order of the samples."""
+    """Partition with the samples of a device's users in the order of the data set."""
 
     example: ClassVar = {"data.name": "femnist"}
     is_shuffled: ClassVar[bool] = True
@@ -34,10 +34,10 @@ class Natural(Partition):
 
     name: Literal["natural"] = "natural"
     regroup: float | None = Field(None, gt=0)
-    """concentration of the Dirichlet by which all users are grouped into devices; one user a device
-    if not given"""
+    """concentration of the Dirichlet distribution of group sizes; one user per device if not
+    given"""
     min_users: int = Field(1, ge=1)
-    """users that every group gets, with regroup"""
+    """smallest number of users in a group, with regroup"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         if not counts.has_users:
@@ -48,19 +48,19 @@ class Natural(Partition):
             ]
             raise UserError(
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
-                f"{' or '.join(sets)}; another partition would do"
+                f"{' or '.join(sets)}; use one, or another partition"
             )
 
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
         self.check_counts(task.counts)
         devices, generator = task.devices, task.generator
-        assert task.owner is not None  # as fits has looked
+        assert task.owner is not None  # checked by check_counts
         users, user_of = np.unique(task.owner, return_inverse=True)
         needed = devices * (self.min_users if self.regroup else 1)
         if len(users) < needed:
             raise UserError(
                 f"data.partition: 'natural': {devices} devices need {needed} users and the data "
-                f"set has {len(users)}; fewer devices or a smaller min_users would do"
+                f"set has {len(users)}; use fewer devices or a smaller min_users"
             )
         device_of = np.full(len(users), -1)
         if self.regroup is None:
@@ -75,8 +75,11 @@ class Natural(Partition):
         return SampleAssignment(order[ends[0] : ends[-1]], np.diff(ends))
 
     def _draw_group_sizes(self, users: int, task: PartitionTask) -> Indices:
-        """Draw how many users each device has: the least and a Dirichlet share of the others,
-        rounded down; who is left over then joins a device at random."""
+        """Draw the number of users of each device.
+
+        It is the minimum and a Dirichlet share of the others, rounded down. The users that remain
+        join devices at random.
+        """
         devices, generator = task.devices, task.generator
         share = generator.dirichlet(np.full(devices, self.regroup))
         free = users - devices * self.min_users

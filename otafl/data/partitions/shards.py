@@ -1,4 +1,4 @@
-"""Sort the samples by label, cut them into equal shards and deal a few out to each device.
+"""Shards: samples sorted by label and cut into equal shards, a few for each device.
 
 References
 ----------
@@ -18,13 +18,13 @@ from otafl.data.sample_assignment import SampleAssignment, concatenate_ranges
 
 
 class Shards(Partition):
-    """Deal shards out at random; their sizes differ by at most one."""
+    """Partition with shards assigned at random; their sizes differ by at most one."""
 
     needs_classes: ClassVar[bool] = True
 
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1)
-    """shards each device gets"""
+    """number of shards of a device"""
 
     def check_counts(self, counts: SampleCounts) -> None:
         counts.check_samples_per_device("shards_per_device", self.shards_per_device)
@@ -32,7 +32,7 @@ class Shards(Partition):
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
         self.check_counts(task.counts)
         each, devices = self.shards_per_device, task.devices
-        shuffled = task.draw_permutation()  # which of a class's samples share a shard
+        shuffled = task.draw_permutation()  # decides which samples of a class share a shard
         order = shuffled[np.argsort(task.labels[shuffled], kind="stable")]
         shards = SampleAssignment.split_evenly(order, devices * each)
         hands = task.generator.permutation(devices * each)

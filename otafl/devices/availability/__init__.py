@@ -1,4 +1,4 @@
-"""Say when devices are there; each file is a law by which they come and go."""
+"""Availability of devices: each file is a law of their presence."""
 
 from otafl.devices.availability.base import Availability, AvailabilitySetup, Life, Lives
 

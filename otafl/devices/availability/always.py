@@ -1,4 +1,4 @@
-"""Keep all devices there all the time."""
+"""All devices present all the time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from otafl.devices.availability.base import Availability
 
 
 class AlwaysAvailable(Availability):
+    """Availability without departures."""
+
     leave: ClassVar[bool] = False
 
     class Settings(Availability.Settings):

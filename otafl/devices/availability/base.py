@@ -1,4 +1,4 @@
-"""Define the contract of an availability: each device leaves and comes back on its own."""
+"""Contract of an availability: each device leaves and returns independently of the others."""
 
 from __future__ import annotations
 
@@ -16,56 +16,92 @@ from otafl.core.rng import Streams, declare_purpose
 LIVES = declare_purpose("availability", __name__)
 
 MIN_S, MAX_S = 1e-3, 1e9
-"""Shortest and longest mean times: shorter ones would take the clock a million events for each
-quarter of an hour of a device, and thirty years are longer than any run."""
+"""Shortest and longest mean times.
+
+Shorter ones cause a million events in a quarter of an hour of one device, and longer ones exceed
+thirty years, longer than any run.
+"""
 
 Life = Iterator[tuple[float, bool]]
-"""(Seconds since the start, whether the device is there from then on); times rise, values
-alternate, and a device that is absent at first begins with (0.0, False)."""
+"""Changes of a device's presence: seconds since the start, and whether it is present from then on.
+
+Times rise and values alternate. A device that is absent at first begins with (0.0, False).
+"""
 
 
 @dataclass(frozen=True)
 class AvailabilitySetup:
-    """Hold what every law is built from: K devices, and the streams of S trials."""
+    """Parameters that every availability is built from.
+
+    Parameters
+    ----------
+    devices : int
+        Number of devices K.
+    streams : Streams
+        Random streams of S trials.
+    """
 
     devices: int
     streams: Streams
 
     def build_generator(self, trial: int, device: int) -> np.random.Generator:
-        """Return what the whole life of a device of a trial is drawn from, from its start on."""
+        """Return the random generator of a device's life in a trial, at its start."""
         return np.random.Generator(np.random.Philox(self._seed_streams(device)[trial]))
 
     @functools.cached_property
     def _seed_streams(self) -> Callable[[int], list[int]]:
-        """Return what says the seeds of a device, one for each trial."""
+        """The function device -> seeds of its lives, one for each trial."""
         return functools.lru_cache(maxsize=4096)(functools.partial(self.streams.draw_seeds, LIVES))
 
 
 class Availability(ABC):
-    """Say when devices are there.
+    """Presence of the devices over time.
 
     Parameters
     ----------
-    settings : the law's, of its class `Settings`.
-    setup : what every law is built from.
+    settings : Availability.Settings
+        Settings of the component.
+    setup : AvailabilitySetup
+        Number of devices, and random streams.
     """
 
     leave: ClassVar[bool] = True
-    """Devices may leave; else nobody asks when they do."""
+    """Whether devices can leave; otherwise `list_changes` is never called."""
 
     class Settings(settings.Settings):
-        """Describe the section `devices.availability` of a scenario."""
+        """Section `devices.availability` of a scenario."""
 
     def __init__(self, settings: Any, setup: AvailabilitySetup) -> None:
         self.settings, self.setup = settings, setup
 
     @abstractmethod
     def list_changes(self, trial: int, device: int) -> Life | None:
-        """Return a device's comings and goings; None for one that never leaves."""
+        """Return the life of a device in a trial.
+
+        Parameters
+        ----------
+        trial, device : int
+            Numbers of trial and device.
+
+        Returns
+        -------
+        Life, optional
+            Changes of its presence; None for a device that never leaves.
+        """
 
 
 class Lives(Sequence[Life | None]):
-    """Begin the lives of a trial's devices, when they are asked for."""
+    """Lives of a trial's devices, each started anew at every access.
+
+    Parameters
+    ----------
+    availability : Availability
+        Law of the lives.
+    trial : int
+        Number of the trial.
+    devices : int
+        Number of devices K.
+    """
 
     def __init__(self, availability: Availability, trial: int, devices: int) -> None:
         self._availability, self._trial, self._devices = availability, trial, devices
@@ -78,7 +114,7 @@ class Lives(Sequence[Life | None]):
         if isinstance(device, slice):
             return [self[k] for k in range(*device.indices(len(self)))]
         if not 0 <= device < self._devices:
-            raise IndexError(f"device {device} of {self._devices}")
+            raise IndexError(f"device: got {device}; must be in 0..{self._devices - 1}")
         return self._availability.list_changes(self._trial, device)
 
     def __len__(self) -> int:

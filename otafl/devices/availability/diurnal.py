@@ -1,18 +1,18 @@
-"""Let devices be there with a probability that follows the time of day.
+"""Presence with a probability that follows the time of day.
 
-It is a two-state process whose probability of being there is p(t) = m + a cos(w (t - peak)) at
-every t, w = 2 pi / period. A device that is there leaves at the constant rate 1 / s, so that its
-sessions are exponential of mean s; one that is away comes back at the rate r(t). The forward
+The presence of a device is a two-state process. At time t the device is present with probability
+p(t) = m + a cos(w (t - peak)), w = 2 pi / period. A present device leaves at the constant rate 1 /
+s, so its sessions are exponential with mean s. An absent one returns at the rate r(t). The forward
 equation p' = r (1 - p) - p / s (Kolmogorov) then gives
 
     r(t) = (p'(t) + p(t) / s) / (1 - p(t))                                                      (1)
 
 which is not negative as long as a sqrt(1 + (w s)^2) <= m. Times of return are drawn by thinning
-(Lewis and Shedler) under a bound for each hour.
+(Lewis and Shedler), with a bound for each hour.
 
-By default the probability is four times as high at its peak, at night, as at its lowest: what
-Bonawitz et al. saw of phones that take part when idle and charging. The mean, the hour and the
-length of a session are conventions.
+By default the probability is four times as high at its peak, at night, as at its lowest. Bonawitz
+et al. observed this for phones that take part when they are idle and charging. The mean, the hour
+and the length of a session are conventions.
 
 References
 ----------
@@ -37,21 +37,23 @@ HOURS = 24
 
 
 class DiurnalAvailability(Availability):
+    """Availability with a daily period."""
+
     class Settings(Availability.Settings):
         name: Literal["diurnal"] = "diurnal"
         mean: float = Field(0.5, gt=0, lt=1)
-        """probability that a device is there, over a day"""
+        """probability m that a device is present, averaged over a day"""
         amplitude: float = Field(0.3, ge=0, lt=1)
-        """how much higher that probability is at the peak"""
+        """increase a of that probability at the peak"""
         mean_session_s: float = Field(3600.0, ge=MIN_S, le=MAX_S)
-        """mean seconds that a device stays"""
+        """mean seconds s that a device stays"""
         period_s: float = Field(86400.0, ge=MIN_S, le=MAX_S)
-        """seconds of a day, of 24 hours"""
+        """seconds of a day, which has 24 hours"""
         peak_hour: float = Field(2.0, ge=0, le=24)
         """hour of the peak, from 0 to 24"""
         spread_hours: float = Field(0.0, ge=0, le=24)
-        """each device has a peak of its own, uniform over so many hours around peak_hour (time
-        zones, habits)"""
+        """range of hours around peak_hour in which each device has its own peak, uniformly
+        distributed; it models time zones and habits"""
         start_hour: float = Field(0.0, ge=0, le=24)
         """hour at which the simulation starts"""
 
@@ -59,15 +61,15 @@ class DiurnalAvailability(Availability):
             if self.mean + self.amplitude >= 1:
                 yield (
                     f"amplitude: got {self.amplitude:g}, but the probability at the peak must be "
-                    f"below 1; with mean: {self.mean:g}, less than {1 - self.mean:g} would do"
+                    f"below 1; with mean: {self.mean:g}, use less than {1 - self.mean:g}"
                 )
-            # nobody would come back, and those who are there would still not leave fast enough
+            # beyond this bound the rate of return would have to be negative
             most = self.mean / math.hypot(1, 2 * math.pi * self.mean_session_s / self.period_s)
             if self.amplitude > most:
                 yield (
                     f"amplitude: got {self.amplitude:g}, but devices that stay for mean_session_s "
-                    f"({self.mean_session_s:g}) do not leave so fast; at most {most:.4g}, or "
-                    "shorter sessions, would do"
+                    f"({self.mean_session_s:g}) do not leave so fast; use at most {most:.4g}, or "
+                    "shorter sessions"
                 )
 
     def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
@@ -76,7 +78,7 @@ class DiurnalAvailability(Availability):
         self._hour_s = settings.period_s / HOURS
         rising = settings.amplitude * self._turn  # largest p'
         self._most = []
-        for hour in range(HOURS):  # after the peak; p falls for the first half of the day
+        for hour in range(HOURS):  # counted from the peak; p falls for the first half of the day
             ends = (
                 self._compute_share(hour * self._hour_s),
                 self._compute_share((hour + 1) * self._hour_s),
@@ -102,24 +104,23 @@ class DiurnalAvailability(Availability):
             yield now_s, there
 
     def _compute_share(self, at_s: float) -> float:
-        """Return p, so many seconds after a peak."""
+        """Compute p at seconds after a peak."""
         return self.settings.mean + self.settings.amplitude * math.cos(self._turn * at_s)
 
     def _compute_rate(self, at_s: float) -> float:
-        """Return r, so many seconds after a peak."""
+        """Compute r at seconds after a peak."""
         share = self._compute_share(at_s)
         change = -self.settings.amplitude * self._turn * math.sin(self._turn * at_s)
         return (change + share / self.settings.mean_session_s) / (1 - share)  # eq. (1)
 
     def _draw_return_s(self, at_s: float, draw: np.random.Generator) -> float:
-        """Draw when a device that is away at an instant comes back; both are seconds after a
-        peak."""
+        """Draw the return of a device absent at an instant, both in seconds after a peak."""
         hour = math.floor(at_s / self._hour_s)
         while True:
             most = self._most[hour % HOURS]
             next_s = at_s + draw.exponential(1 / most)
             hour_ends_s = (hour + 1) * self._hour_s
-            if next_s >= hour_ends_s:  # memoryless: begin again with the next hour's bound
+            if next_s >= hour_ends_s:  # memoryless: start again with the bound of the next hour
                 at_s, hour = hour_ends_s, hour + 1
                 continue
             at_s = next_s

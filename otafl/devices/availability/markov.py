@@ -1,9 +1,8 @@
-"""Let devices come and go after exponential times.
+"""Presence and absence of exponential lengths, independent for each device.
 
-A device is there for an exponential time and away for an exponential time, of rates 1 / mean_on_s
-and 1 / mean_off_s, each device on its own; the two-state process that Gilbert had for channels. It
-starts in its stationary law, so a device is there with probability mean_on_s / (mean_on_s +
-mean_off_s) at all times. The defaults are a convention.
+It is the two-state Markov process of Gilbert, with rates 1 / mean_on_s and 1 / mean_off_s. It
+starts in its stationary distribution, so a device is present with probability mean_on_s /
+(mean_on_s + mean_off_s) at all times. The default lengths are a convention.
 
 References
 ----------
@@ -20,12 +19,14 @@ from otafl.devices.availability.base import MAX_S, MIN_S, Availability, Life
 
 
 class MarkovAvailability(Availability):
+    """Availability with exponential times of presence and absence."""
+
     class Settings(Availability.Settings):
         name: Literal["markov"] = "markov"
         mean_on_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
         """mean seconds that a device stays"""
         mean_off_s: float = Field(600.0, ge=MIN_S, le=MAX_S)
-        """mean seconds that it is away"""
+        """mean seconds that a device is away"""
 
     def list_changes(self, trial: int, device: int) -> Life:
         draw = self.setup.build_generator(trial, device)

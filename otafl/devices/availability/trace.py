@@ -1,8 +1,8 @@
-"""Let devices be there in the intervals of a CSV file.
+"""Presence in the intervals of a CSV file.
 
-The file has the columns device,start_s,end_s, a row an interval; intervals that touch are one.
-`device` is a whole number; the scenario's devices take the file's in ascending order, and in turn
-again where there are more.
+The file has the columns device,start_s,end_s and a row for each interval. Intervals that touch are
+one. `device` is a whole number. The devices of the scenario take the lives of the file's devices in
+ascending order, and repeat them if there are more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Span = tuple[float, float]
 
 
 class TraceAvailability(Availability):
-    """Raises UserError for a file that cannot be read, or has anything else in it."""
+    """Availability from a file.
+
+    The constructor raises UserError if the file cannot be read or contains anything else.
+    """
 
     class Settings(Availability.Settings):
         example: ClassVar = {KEY: "availability.csv"}
@@ -33,9 +36,9 @@ class TraceAvailability(Availability):
 
         name: Literal["trace"] = "trace"
         file: str = Field(min_length=1)
-        """CSV file with device,start_s,end_s"""
+        """CSV file with the columns device,start_s,end_s"""
         repeat_s: float | None = Field(None, ge=MIN_S, le=MAX_S)
-        """period with which the file repeats, at least its last end_s, in seconds; without it
+        """period in seconds with which the file repeats, at least its last end_s; if not given,
         devices stay away after their last interval"""
 
     def __init__(self, settings: Settings, setup: AvailabilitySetup) -> None:
@@ -50,7 +53,8 @@ class TraceAvailability(Availability):
         return self._yield_life(spans)
 
     def _yield_life(self, spans: list[Span]) -> Life:
-        end_s = 0.0  # of the last interval
+        """Yield the changes of a device with these intervals."""
+        end_s = 0.0  # end of the last interval
         for start_s, stop_s in self._repeat_spans(spans):
             if start_s > end_s:
                 yield end_s, False
@@ -60,31 +64,37 @@ class TraceAvailability(Availability):
             yield end_s, False
 
     def _repeat_spans(self, spans: list[Span]) -> Iterator[Span]:
+        """Yield the intervals of all periods."""
         if self._repeat_s is None:
             yield from spans
             return
         for period in itertools.count():
             begins_s, ends_s = period * self._repeat_s, (period + 1) * self._repeat_s
             for start_s, stop_s in spans:
-                whole = stop_s == self._repeat_s  # its end is the next period's start, to the bit
+                whole = stop_s == self._repeat_s  # the end is exactly the start of the next period
                 yield begins_s + start_s, ends_s if whole else begins_s + stop_s
 
 
 def read(file: str, repeat_s: float | None) -> list[list[Span]]:
-    """Return the intervals of each of a file's devices, ascending and apart."""
+    """Return the intervals of each device of a file, ascending and disjoint."""
     last_s = math.inf if repeat_s is None else repeat_s
     rows: dict[int, list[tuple[float, float, int]]] = {}
     for row in csv_table.read(file, KEY, COLUMNS, infinite=("end_s",)):
         device, start_s, end_s = (row.values.get(name, math.nan) for name in COLUMNS)
         fault = ""
         if len(row.values) < len(COLUMNS):
-            fault = f"must have the columns {', '.join(COLUMNS)}"
+            fault = f"must have a number in each of {', '.join(COLUMNS)}"
         elif device != int(device) or min(device, start_s) < 0:
-            fault = f"device {device:g}, start_s {start_s:g}: must be at least 0, the device whole"
+            fault = (
+                f"got device {device:g}, start_s {start_s:g}; must be at least 0, and device a "
+                "whole number"
+            )
         elif end_s <= start_s:
-            fault = f"end_s: {end_s:g} is not after start_s, {start_s:g}"
+            fault = f"end_s: got {end_s:g}; must be after start_s ({start_s:g})"
         elif end_s > last_s:
-            fault = f"end_s: {end_s:g} is beyond devices.availability.repeat_s, {last_s:g}"
+            fault = (
+                f"end_s: got {end_s:g}; must be at most devices.availability.repeat_s ({last_s:g})"
+            )
         if fault:
             raise _build_error(file, row.line, fault)
         rows.setdefault(int(device), []).append((start_s, end_s, row.line))
@@ -92,11 +102,14 @@ def read(file: str, repeat_s: float | None) -> list[list[Span]]:
 
 
 def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]]) -> list[Span]:
-    """Join the intervals of a device that touch."""
+    """Merge the intervals of a device that touch."""
     spans: list[Span] = []
     for start_s, end_s, line in rows:
         if spans and start_s < spans[-1][1]:
-            text = f"start_s: {start_s:g} is inside another interval of device {device}"
+            text = (
+                f"start_s: got {start_s:g}, inside another interval of device {device}; intervals "
+                "must not overlap"
+            )
             raise _build_error(file, line, text)
         if spans and start_s == spans[-1][1]:
             spans[-1] = spans[-1][0], end_s
@@ -106,4 +119,5 @@ def _merge_intervals(file: str, device: int, rows: list[tuple[float, float, int]
 
 
 def _build_error(file: str, line: int, text: str) -> UserError:
+    """Return the error of a line."""
     return UserError(f"{KEY}: '{file}', line {line}: {text}")

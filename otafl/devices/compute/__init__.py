@@ -1,4 +1,4 @@
-"""Say what devices are made of; each file is a kind of devices. `build` draws their hardware."""
+"""Hardware of the devices: each file is a kind of devices. `build` draws the hardware."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ HARDWARE = declare_purpose("compute", __name__)
 def build(
     sections: Sequence[Compute], devices: int, streams: Streams, first: Sequence[int] | None = None
 ) -> Hardware:
-    """Draw the hardware [S, K] of S trials.
+    """Draw the hardware of S trials.
 
     Parameters
     ----------
-    sections : S settings of one class, the `devices.compute` of each trial.
-    devices : K.
-    first : S numbers of the trials' first devices, 0 if not given.
+    sections : Sequence of Compute
+        Sections `devices.compute` of the trials, of one class.
+    devices : int
+        Number of devices K of each row.
+    streams : Streams
+        Random streams of the trials.
+    first : Sequence of int, optional
+        Number of the first device of each row; 0 if not given.
+
+    Returns
+    -------
+    Hardware, arrays [S, K]
+        Hardware of the devices.
 
     Raises
     ------
     UserError
-        For a file that cannot be read.
+        If a file cannot be read.
     """
     generators = streams.make_generators(HARDWARE)
     numbers = [0] * len(sections) if first is None else first

@@ -1,10 +1,12 @@
-"""Define the contract of a kind of devices: how fast each computes, what a clock cycle costs in
-joules, and what its memory, battery and radio are.
+"""Contract of a kind of devices: speed, energy of a clock cycle, memory, battery and radio.
 
-A device that runs at f cycles a second does `flops_per_cycle` f operations a second, and a cycle
-costs kappa f^2 joules, so that computing draws kappa f^3 watts (Burd and Brodersen 1996, "Processor
-Design for Portable Systems": the energy of CMOS logic is capacitance times voltage squared, and
-voltage goes with frequency).
+At f cycles per second a device does `flops_per_cycle` f operations per second. A cycle costs kappa
+f^2 joules, so computing draws kappa f^3 watts. The energy of CMOS logic is capacitance times
+voltage squared, and the voltage grows with the frequency.
+
+References
+----------
+Burd, Brodersen 1996, "Processor Design for Portable Systems".
 """
 
 from __future__ import annotations
@@ -21,55 +23,81 @@ from otafl.core.settings import Decibels, Settings, declare_stackable
 from otafl.devices.hardware import Hardware
 
 Columns = dict[str, np.ndarray]
-"""Quantity -> float64 [K], inf for what has no bound."""
+"""Quantity -> float64 [K], inf without a bound."""
 
 
 class Compute(Settings):
-    """Say what the devices are made of. A kind of devices is its settings."""
+    """Kind of devices. A kind is its settings."""
 
     jitter: Literal["none", "exponential", "lognormal"] = "none"
-    """law of a random factor of mean 1 on the seconds of local work, anew for each device and
-    round; exponential is shifted (Lee et al. 2018)"""
+    """distribution of a random factor of mean 1 on the seconds of local work, drawn for each device
+    and round; exponential is the shifted one of Lee et al. 2018"""
     jitter_scale: float = declare_stackable(0.5, ge=0, le=20)
-    """spread of the jitter: the share of the mean that is exponential, at most 1, or the standard
-    deviation of the lognormal's logarithm"""
+    """spread of the jitter: with exponential, the share of the mean that is random, at most 1; with
+    lognormal, the standard deviation of the logarithm"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.jitter == "exponential" and self.jitter_scale > 1:
             yield (
-                f"jitter_scale must be at most 1 with jitter 'exponential', whose shift is the "
-                f"rest of the mean; got {self.jitter_scale:g}"
+                f"jitter_scale: got {self.jitter_scale:g}; must be at most 1 with jitter "
+                "'exponential'"
             )
 
     @abstractmethod
     def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
-        """Return every quantity of so many devices, and their flops_per_s.
+        """Return every quantity of the devices, and their flops_per_s.
 
-        The first devices of a larger population are those of a smaller one under the same
-        generator.
+        Parameters
+        ----------
+        devices : int
+            Number of devices K.
+        generator : numpy.random.Generator
+            Random generator of the trial. With the same one, the first devices of a larger
+            population are those of a smaller one.
+
+        Returns
+        -------
+        dict of str to ndarray, float64 [K]
+            Quantities by name.
 
         Raises
         ------
         UserError
-            For a file that cannot be read.
+            If a file cannot be read.
         """
 
     @abstractmethod
     def has_frequency_scaling(self) -> bool:
-        """Return whether any device may have more than one clock frequency, as far as settings
-        tell."""
+        """Return whether a device can have several clock frequencies, as far as known."""
 
     @property
     def is_in_order(self) -> bool:
-        """Whether a device's number, and no draw, says what it is made of."""
+        """Whether the hardware of a device depends only on its number, not on a random draw."""
         return False
 
     def build_hardware(
         self, devices: int, generator: np.random.Generator, first: int = 0
     ) -> Hardware:
-        """Return the hardware [K] of a trial's devices. Raises as `list_columns`.
+        """Build the hardware of a trial's devices.
 
-        first: number of the first of these devices, where kinds go by number (`is_in_order`).
+        Parameters
+        ----------
+        devices : int
+            Number of devices K.
+        generator : numpy.random.Generator
+            Random generator of the trial.
+        first : int
+            Number of the first device, if the hardware depends on numbers (`is_in_order`).
+
+        Returns
+        -------
+        Hardware, arrays [K]
+            Hardware of the devices.
+
+        Raises
+        ------
+        UserError
+            If a file cannot be read.
         """
         before = first if self.is_in_order else 0
         columns = {
@@ -89,44 +117,42 @@ class Compute(Settings):
 
 
 class NumericCompute(Compute):
-    """Say what devices are made of by numbers, the same for all that have none of their own.
+    """Kind of devices with numbers that apply to all devices without numbers of their own.
 
-    The default kappa is the value commonly assumed for wireless federated learning (Yang et al.
-    2021, "Energy Efficient Federated Learning Over Wireless Communication Networks"). Four
-    operations a cycle are a convention of this simulator. By default devices are on mains, have all
-    the memory that they need and one clock frequency, and draw power for computing and for what
-    they radiate alone.
+    The default kappa is the value that studies of wireless federated learning usually assume (Yang
+    et al. 2021, "Energy Efficient Federated Learning Over Wireless Communication Networks"). Four
+    operations per cycle are a convention of otafl. By default devices are on mains, with unlimited
+    memory and one clock frequency. They then draw power only for computing and for what they
+    radiate.
     """
 
     flops_per_cycle: float = declare_stackable(4.0, gt=0)
-    """floating-point operations of one clock cycle"""
+    """floating-point operations per clock cycle"""
     kappa: float = declare_stackable(1e-28, ge=0)
-    """effective switched capacitance in J s^2 / cycle^3: a cycle at f cycles a second costs kappa
-    f^2 joules"""
+    """effective switched capacitance in J s^2 / cycle^3: a cycle at frequency f costs kappa f^2
+    joules"""
     frequency_min_share: float = declare_stackable(1.0, gt=0, le=1)
-    """lowest clock frequency that a device can be set to (devices.frequency), as a share of its
-    highest"""
+    """lowest clock frequency over the highest, for devices.cpu_frequency"""
     memory_mb: float | None = declare_stackable(None, gt=0)
     """memory for training in MiB; no bound if not given"""
     battery_j: float | None = declare_stackable(None, gt=0)
     """capacity of the battery in J; on mains if not given"""
     charge: float = declare_stackable(1.0, ge=0, le=1)
-    """share of the battery that is full at the start"""
+    """share of the capacity that is charged at the start"""
     restart: float = declare_stackable(0.1, gt=0, le=1)
-    """share of its charge at which a device whose battery was empty comes back"""
+    """share of the capacity at which a device returns after its battery was empty"""
     harvest_w: float = declare_stackable(0.0, ge=0)
-    """power that charges the battery all the time, in W"""
+    """harvested power in W, which charges the battery all the time"""
     circuit_w: float = declare_stackable(0.0, ge=0)
-    """power that the radio's circuits draw while a device transmits, in W, beside what its
-    amplifier draws"""
+    """power of the radio's circuits during a transmission in W, beside that of the amplifier"""
     receive_w: float = declare_stackable(0.0, ge=0)
-    """power drawn while the model is received, in W"""
+    """power during the reception of the model in W"""
     idle_w: float = declare_stackable(0.0, ge=0)
-    """power drawn while an update waits for its slot, in W"""
+    """power while an update waits for its slot, in W"""
     sleep_w: float = declare_stackable(0.0, ge=0)
-    """power drawn by a device that has nothing to do, in W"""
+    """power of a device without work in W"""
     efficiency: float = declare_stackable(1.0, gt=0, le=1)
-    """share of what the power amplifier draws that is radiated"""
+    """radiated power over the power that the amplifier draws"""
     power_db: Decibels = declare_stackable(0.0)
     """transmit power over that of the channel's settings, in dB"""
 
@@ -135,14 +161,13 @@ class NumericCompute(Compute):
 
 
 QUANTITIES = tuple(name for name in NumericCompute.model_fields if name not in Compute.model_fields)
-"""What a device has beside its speed."""
+"""Quantities of a device beside its speed."""
 
 
 def build_common_columns(
     section: NumericCompute, devices: int, flops_per_s: np.ndarray | float
 ) -> Columns:
-    """Return the section's quantities, the same for all of so many devices, and their speeds, [K]
-    or one for all."""
+    """Return the quantities of a section, equal for all devices, and the given speeds, [K] each."""
     columns = {
         name: expand_to_devices(to_number(getattr(section, name)), devices) for name in QUANTITIES
     }
@@ -150,23 +175,25 @@ def build_common_columns(
 
 
 def expand_to_devices(value: float, devices: int) -> np.ndarray:
-    """Return a quantity that all devices have alike, [K]: one number in memory, whatever K."""
+    """Return a number that is equal for all devices as [K], with one number in memory."""
     return np.broadcast_to(np.float64(value), devices)
 
 
 def _to_single(values: np.ndarray) -> np.ndarray:
-    """Return a quantity [K] that is equal for all devices, from `expand_to_devices`, as [1]."""
+    """Return a quantity [K] of `expand_to_devices` as [1]."""
     return values[:1] if values.strides == (0,) else values
 
 
 def to_number(value: float | None) -> float:
-    """Return a quantity, inf for one that has no bound."""
+    """Return a quantity as a number, inf for one without a bound."""
     return np.inf if value is None else value
 
 
 def list_owned(rows: Sequence[Any], section: NumericCompute, names: Sequence[str]) -> Columns:
-    """Return those of the quantities that any of several devices or classes has of its own, and
-    that of the section for those that have none."""
+    """Return the quantities that any of several devices or classes has of its own.
+
+    The others have the number of the section.
+    """
     columns = {}
     for name in names:
         own = [getattr(row, name) for row in rows]
@@ -193,16 +220,32 @@ def declare_changed(name: str, default: float) -> Any:
 def add_quantities(
     base: type[Settings], declare: Callable[[str], tuple[Any, Any]], **before: tuple[Any, Any]
 ) -> Any:
-    """Return a class of settings with a field for each quantity. declare: its name -> type and
-    field; before: fields that come before them."""
+    """Return a class of settings with a field for each quantity.
+
+    Parameters
+    ----------
+    base : type
+        Class to extend.
+    declare : callable
+        Function from the name of a quantity to its type and field.
+    **before : tuple
+        Type and field of further fields, which come first.
+
+    Returns
+    -------
+    type
+        Extended class.
+    """
     quantities: dict[str, Any] = before | {name: declare(name) for name in QUANTITIES}
     return create_model(f"{base.__name__}WithQuantities", __base__=base, **quantities)
 
 
 def _is_owned(name: str) -> tuple[Any, Any]:
-    what = f"{NumericCompute.model_fields[name].description}; the section's if not given"
-    return float | None, Field(None, **get_bounds(name), description=what)
+    """Declare a quantity that a device or class can have of its own."""
+    what = str(NumericCompute.model_fields[name].description).partition("; ")[0]
+    text = f"{what}; the section's if not given"
+    return float | None, Field(None, **get_bounds(name), description=text)
 
 
 OwnQuantities = add_quantities(Settings, _is_owned)
-"""What a device or class has of its own, in place of the section's."""
+"""Quantities that a device or class has of its own, instead of those of the section."""

@@ -1,7 +1,7 @@
-"""Make devices of several kinds, dealt out by their shares or drawn.
+"""Several kinds of devices, assigned by their shares or at random.
 
-`classes: [2e9, 4e9, 8e9]` with as many numbers as devices says each device's speed. What a class
-does not say of itself, the section says.
+`classes: [2e9, 4e9, 8e9]` with as many numbers as devices gives each device its speed. A class
+without a quantity of its own has that of the section.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from otafl.devices.compute.base import (
 
 
 class ComputeClass(OwnQuantities):
-    """Describe devices of one kind. A plain number stands for its `flops_per_s`."""
+    """Devices of one kind. A plain number stands for its `flops_per_s`."""
 
     flops_per_s: float = Field(gt=0)
-    """operations a second of a device of this class"""
+    """operations per second of a device of this class"""
     share: float = Field(1.0, gt=0)
-    """share of the devices, as a weight (shares need not sum to one)"""
+    """share of the devices, as a weight; shares need not sum to one"""
 
 
 def _parse_speed(value: Any) -> Any:
+    """Return a plain number as a class with this speed."""
     return {"flops_per_s": value} if isinstance(value, int | float | str) else value
 
 
@@ -40,14 +41,17 @@ _Class = Annotated[
 
 
 class Classes(NumericCompute):
+    """Kinds of devices with different quantities."""
+
     example: ClassVar = {"devices.compute.classes": [{"flops_per_s": 1e9}, {"flops_per_s": 1e8}]}
 
     name: Literal["classes"] = "classes"
     classes: tuple[_Class, ...] = Field(min_length=1)
-    """the classes: a mapping each, or the speed alone"""
+    """the classes, a mapping or only the speed each"""
     assignment: Literal["in_order", "random"] = "in_order"
-    """in_order deals devices out so that each class keeps to its share as closely as can be (equal
-    shares: in turn); random draws each device's class with its share"""
+    """assignment of the devices to the classes. in_order: each class gets its share as exactly as
+    possible, in turn if shares are equal. random: the class of each device is drawn with the shares
+    as probabilities"""
 
     def has_frequency_scaling(self) -> bool:
         own = list_owned(self.classes, self, ("frequency_min_share",))
@@ -65,16 +69,16 @@ class Classes(NumericCompute):
         }
 
     def _assign_classes(self, devices: int, generator: np.random.Generator) -> np.ndarray:
-        """Return each device's class, [K] int64."""
+        """Return the class of each device, [K] int64."""
         shares = np.array([one.share for one in self.classes])
         shares = shares / shares.sum()
         if self.assignment == "random":
             of = np.searchsorted(np.cumsum(shares), generator.random(devices), side="right")
             return np.minimum(of, len(shares) - 1)  # round-off may leave the sum below 1
         of = np.empty(devices, dtype=np.int64)
-        dealt = np.zeros(len(shares))
+        num_assigned = np.zeros(len(shares))
         for device in range(devices):
-            behind = (device + 1) * shares - dealt
+            behind = (device + 1) * shares - num_assigned
             of[device] = np.argmax(behind)
-            dealt[of[device]] += 1
+            num_assigned[of[device]] += 1
         return of

@@ -1,8 +1,8 @@
-"""Take the devices from a CSV file, a row each.
+"""Devices from a CSV file, with a row for each.
 
-Rows go to the devices in order, and round again where there are fewer rows than devices. Columns
-are named as the section's fields; `flops_per_s` or `frequency_hz` there must be, and what is not
-there, or empty, is the section's.
+Devices take the rows in order, and repeat them if there are fewer rows than devices. Columns have
+the names of the section's fields. `flops_per_s` or `frequency_hz` is required. A device has the
+section's value of a column that is missing or empty.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from otafl.devices.compute.base import (
 
 
 class CsvDevice(OwnQuantities):
-    """Describe a device in a row of a file."""
+    """Device in a row of a file."""
 
     flops_per_s: float | None = Field(None, gt=0)
-    """operations a second"""
+    """operations per second"""
     frequency_hz: float | None = Field(None, gt=0)
     """highest clock frequency"""
 
 
 class Csv(NumericCompute):
+    """Devices of a file."""
+
     example: ClassVar = {"devices.compute.file": "devices.csv"}
     reads: ClassVar = ("file",)
 
@@ -44,7 +46,7 @@ class Csv(NumericCompute):
     """CSV file; relative paths count from the working directory"""
 
     def has_frequency_scaling(self) -> bool:
-        return True  # as far as anybody knows before the file is read
+        return True  # unknown before the file is read
 
     @property
     def is_in_order(self) -> bool:
@@ -63,8 +65,10 @@ class Csv(NumericCompute):
 
 @functools.lru_cache(maxsize=4)
 def _read_rows(file: str, stamp: int) -> tuple[CsvDevice, ...]:
-    """Return the devices of a file that was last changed at `stamp`. Raises UserError where it has
-    others."""
+    """Read the devices of a file that was last changed at `stamp`.
+
+    Raises UserError if a row is not a device.
+    """
     key, known = "devices.compute.file", tuple(CsvDevice.model_fields)
     devices = []
     for row in csv_table.read(file, key, known):

@@ -1,11 +1,12 @@
-"""Draw speed, memory, battery and radio of the devices, each from a law of its own.
+"""Devices whose speed, memory, battery and radio follow distributions.
 
-They are drawn once for each device and trial, independently of each other. Each is a number or a
-law: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, {normal: {mean: m, std: s, least: a}}
-(given that it is not below the least), {choice: [a, ..]} (all alike).
+The quantities are drawn once for each device and trial, independently of each other. Each is a
+number or a distribution: {uniform: [a, b]}, {lognormal: {median: m, sigma: s}}, {normal: {mean: m,
+std: s, least: a}}, which is conditioned on values of at least a, or {choice: [a, ..]}, with equal
+probabilities.
 
-Each device has a uniform number for every quantity, drawn device by device, which a law maps by its
-quantile function, so that neither more devices nor other laws change what the others are.
+Every device has a uniform number for each quantity, which the quantile function of the distribution
+maps. More devices, or other distributions of other quantities, therefore do not change a value.
 """
 
 from __future__ import annotations
@@ -38,37 +39,43 @@ from otafl.devices.compute.base import (
 )
 
 LEAST = 2.0**-54
-"""A uniform number that stands for 0, which has no normal quantile."""
+"""Uniform number that replaces 0, which has no normal quantile."""
 
 
 class UniformLaw(Settings):
-    """Draw uniformly between two ends."""
+    """Uniform distribution between two ends."""
 
     uniform: tuple[float, float]
+    """lower and upper end"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.uniform[0] > self.uniform[1]:
-            yield f"uniform: the first end must not exceed the second, got {self.uniform}"
+            yield f"uniform: got {list(self.uniform)}; the first end must not exceed the second"
 
     def get_span(self) -> tuple[float, float]:
-        """Return the lowest and the highest that can be drawn."""
+        """Return the smallest and the largest possible value."""
         return self.uniform
 
     def compute_quantile(self, u: np.ndarray) -> np.ndarray:
-        """Return what uniform numbers [n] in [0, 1) are under the law."""
+        """Map uniform numbers [n] in [0, 1) to values by the quantile function."""
         low, high = self.uniform
         return low + (high - low) * u
 
 
 class _Lognormal(Settings):
+    """Parameters of a log-normal distribution."""
+
     median: float = Field(gt=0, le=1e30)
-    sigma: float = Field(ge=0, le=20)  # beyond it draws leave float64's range
+    """median of the values"""
+    sigma: float = Field(ge=0, le=20)  # a larger one exceeds the range of float64
+    """standard deviation of the natural logarithm"""
 
 
 class LognormalLaw(Settings):
-    """Draw median exp(sigma z), z ~ N(0, 1)."""
+    """Log-normal distribution, median exp(sigma z) with z ~ N(0, 1)."""
 
     lognormal: _Lognormal
+    """median and sigma"""
 
     def get_span(self) -> tuple[float, float]:
         sigma = self.lognormal.sigma
@@ -80,19 +87,25 @@ class LognormalLaw(Settings):
 
 
 class _Normal(Settings):
+    """Parameters of a truncated normal distribution."""
+
     mean: float
+    """mean before the values below `least` are excluded"""
     std: float = Field(gt=0)
+    """standard deviation before the values below `least` are excluded"""
     least: float
+    """smallest value"""
 
     def find_conflicts(self) -> Iterator[str]:
         if self.least > self.mean:
-            yield f"least ({self.least:g}) must not exceed the mean ({self.mean:g})"
+            yield f"least: got {self.least:g}; must not exceed the mean ({self.mean:g})"
 
 
 class NormalLaw(Settings):
-    """Draw a normal number, again while it is below the least."""
+    """Normal distribution, conditioned on values of at least `least`."""
 
     normal: _Normal
+    """mean, std and least"""
 
     def get_span(self) -> tuple[float, float]:
         return self.normal.least, math.inf
@@ -104,9 +117,10 @@ class NormalLaw(Settings):
 
 
 class ChoiceLaw(Settings):
-    """Draw one of several values, all alike."""
+    """Equal probabilities of several values."""
 
     choice: tuple[float, ...] = Field(min_length=1)
+    """the values, with equal probabilities"""
 
     def get_span(self) -> tuple[float, float]:
         return min(self.choice), max(self.choice)
@@ -124,24 +138,24 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "normal": tuple(_Normal.model_fields),
     "choice": (),
 }
-"""Law -> the keys that it takes, if it is a mapping."""
+"""Name of a distribution -> keys of its mapping, if it has one."""
 
 
 def _parse_law(value: Any) -> Any:
-    """Refuse a mapping that is no law with a clear sentence."""
+    """Refuse a mapping that is no distribution, with a clear message."""
     if not isinstance(value, Mapping):
         return value
     known = "uniform: [a, b], lognormal: {median, sigma}, normal: {mean, std, least}, choice: [..]"
     if len(value) != 1 or next(iter(value)) not in _KEYS:
-        raise ValueError(f"got the keys {', '.join(map(str, value))}; a law is one of {known}")
+        raise ValueError(f"got the keys {', '.join(map(str, value))}; must be one of {known}")
     name, inside = next(iter(value.items()))
     if _KEYS[name] and (not isinstance(inside, Mapping) or set(inside) != set(_KEYS[name])):
-        raise ValueError(f"{name} takes a mapping of {', '.join(_KEYS[name])}")
+        raise ValueError(f"{name}: must be a mapping of {', '.join(_KEYS[name])}")
     return value
 
 
 def _get_tag(value: Any) -> str:
-    """Return the tag of a value: the only key of a law."""
+    """Return the tag of a value: the only key of a distribution."""
     keys = type(value).model_fields if isinstance(value, Settings) else value
     return f"{next(iter(keys))} law" if isinstance(keys, Mapping) else "number"
 
@@ -155,27 +169,29 @@ Quantity = Annotated[
     Discriminator(_get_tag),
     BeforeValidator(_parse_law),
 ]
-"""A number or a law."""
+"""A number or a distribution."""
 
 
 def _declare_quantity(name: str) -> tuple[Any, Any]:
-    """Declare a quantity that is a number or a law."""
+    """Declare a quantity that is a number or a distribution."""
     info = NumericCompute.model_fields[name]
     bounded = info.default is not None
-    text = f"{info.description}; a number or a law"
+    text = f"{info.description}; a number or a distribution"
     return Quantity if bounded else Quantity | None, Field(info.default, description=text)
 
 
-_SPEED = (Quantity, Field(6e9, description="operations a second; a number or a law"))
+_SPEED = (Quantity, Field(6e9, description="operations per second; a number or a distribution"))
 
 
 class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # type: ignore[misc]
+    """Devices with random quantities."""
+
     name: Literal["drawn"] = "drawn"
 
     @field_validator("flops_per_s", *QUANTITIES)
     @classmethod
     def _check_bounds(cls, value: float | Law | None, info: ValidationInfo) -> float | Law | None:
-        """Refuse what could not be given, if it can be drawn."""
+        """Refuse a distribution that can give a value outside the bounds of its quantity."""
         if value is None:
             return value
         lowest, highest = _get_span(value)
@@ -185,9 +201,9 @@ class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # 
         most = bounds.get("le", math.inf)
         if lowest < least or (lowest == least and "gt" in bounds):
             what = "above" if "gt" in bounds else "at least"
-            raise ValueError(f"can be {lowest:g}; all that can be drawn must be {what} {least:g}")
+            raise ValueError(f"can be {lowest:g}; all possible values must be {what} {least:g}")
         if highest > most:
-            raise ValueError(f"can be {highest:g}; all that can be drawn must be at most {most:g}")
+            raise ValueError(f"can be {highest:g}; all possible values must be at most {most:g}")
         return value
 
     def has_frequency_scaling(self: Any) -> bool:
@@ -209,5 +225,5 @@ class Drawn(add_quantities(Compute, _declare_quantity, flops_per_s=_SPEED)):  # 
 
 
 def _get_span(value: float | Law) -> tuple[float, float]:
-    """Return the lowest and the highest that a quantity can be."""
+    """Return the smallest and the largest possible value of a quantity."""
     return (value, value) if isinstance(value, float) else value.get_span()

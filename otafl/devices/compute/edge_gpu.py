@@ -1,12 +1,16 @@
-"""Model an embedded GPU (Jetson TX2) between its two power modes, on mains.
+"""Embedded GPU (Jetson TX2) between its two power modes, on mains.
 
 The NVIDIA Jetson TX2 has 256 Pascal cores and 8 GB, and the power modes Max-P (1.12 GHz, 15 W) and
-Max-Q (0.85 GHz, 7.5 W). kappa is P / f^3, 15 W / 1.12e9^3; at 0.85 GHz that makes 6.6 W, against
-7.5 W of Max-Q, so the cubic law is good to an eighth over this range, and clocks go no lower. The
-modes' powers are those of the whole module. 256 cores do 512 operations a cycle at best; that
-training reaches half of this is a convention, and small models reach less. The radio is an 802.11n
-card with one antenna (1.28 W transmitting, what it radiates included, and 0.94 W receiving). 2 W
-while it waits or has nothing to do are a convention.
+Max-Q (0.85 GHz, 7.5 W).
+
+- kappa is P / f^3 = 15 W / 1.12e9^3. At 0.85 GHz this gives 6.6 W against the 7.5 W of Max-Q, so
+  the cubic law holds within an eighth over this range. Clocks do not go lower. The powers of the
+  modes are those of the whole module.
+- 256 cores do at most 512 operations per cycle. That training reaches half of this is a convention,
+  and small models reach less.
+- The radio is an 802.11n card with one antenna, with 1.28 W while it transmits, including the
+  radiated power, and 0.94 W while it receives.
+- 2 W while the device waits or has no work are a convention.
 
 References
 ----------
@@ -30,6 +34,8 @@ from otafl.devices.compute.base import (
 
 
 class EdgeGpu(NumericCompute):
+    """Embedded GPUs."""
+
     name: Literal["edge_gpu"] = "edge_gpu"
     frequency_hz: float = declare_stackable(1.12e9, gt=0)
     """highest clock frequency"""

@@ -1,4 +1,4 @@
-"""Make all devices equally fast."""
+"""Devices of equal speed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from otafl.devices.compute.base import Columns, NumericCompute, build_common_col
 
 
 class Fixed(NumericCompute):
+    """Equal devices."""
+
     name: Literal["fixed"] = "fixed"
     flops_per_s: float = declare_stackable(6e9, gt=0)
-    """operations a second; 6e9 is 4 a cycle at 1.5 GHz"""
+    """operations per second; 6e9 is 4 per cycle at 1.5 GHz"""
 
     def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         return build_common_columns(self, devices, self.flops_per_s)

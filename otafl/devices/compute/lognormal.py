@@ -1,4 +1,4 @@
-"""Draw the devices' speeds from a lognormal law.
+"""Devices with log-normal speeds.
 
 A speed is median_flops_per_s exp(sigma z), z ~ N(0, 1), drawn once for each device and trial.
 """
@@ -14,11 +14,13 @@ from otafl.devices.compute.base import Columns, NumericCompute, build_common_col
 
 
 class Lognormal(NumericCompute):
+    """Devices with random speeds."""
+
     name: Literal["lognormal"] = "lognormal"
     median_flops_per_s: float = declare_stackable(6e9, gt=0)
-    """median operations a second"""
+    """median operations per second"""
     sigma: float = declare_stackable(0.5, ge=0)
-    """standard deviation of the speed's natural logarithm"""
+    """standard deviation of the natural logarithm of the speed"""
 
     def list_columns(self, devices: int, generator: np.random.Generator) -> Columns:
         z = generator.standard_normal(devices)

@@ -1,14 +1,19 @@
-"""Model a wireless sensor's microcontroller (nRF52840, Cortex-M4F) on a coin cell.
+"""Microcontroller of a wireless sensor (nRF52840, Cortex-M4F) on a coin cell.
 
-The Nordic nRF52840 is an Arm Cortex-M4F at 64 MHz with 256 kB of RAM and a 2.4 GHz radio. At 3 V
-with the DC/DC converter the CPU draws 3.3 mA at 64 MHz (9.9 mW, and kappa, P / f^3, is 9.9e-3 /
-64e6^3); at 1 Mbit/s the radio receives at 6.26 mA and transmits at 6.40 mA with 0 dBm and at 16.40
-mA with 8 dBm, the straight line through which is 13.5 mW of circuits and an amplifier of 18 %;
-asleep with all RAM retained and the clock running it draws 3.16 uA. The M4 adds or multiplies in
-one cycle and loads in about one (FPU instruction timing): 2 operations in 4 cycles. A CR2032 cell
-has 225 mAh at 3 V (IEC typical). That it comes back at a tenth of its charge is a convention. There
-is one clock frequency. Set channel.tx_power_dbm to the radio's, 0 to 8. What is measured, what is
-taken from a data sheet and what is a convention is said of each number in docs/devices.md too.
+The Nordic nRF52840 is an Arm Cortex-M4F at 64 MHz with 256 kB of RAM and a 2.4 GHz radio. It has
+one clock frequency. The numbers are at 3 V with the DC/DC converter:
+
+- The CPU draws 3.3 mA at 64 MHz, or 9.9 mW, and kappa is P / f^3 = 9.9e-3 / 64e6^3.
+- At 1 Mbit/s the radio receives at 6.26 mA. It transmits at 6.40 mA with 0 dBm and at 16.40 mA with
+  8 dBm. The straight line through these is 13.5 mW of circuits and an amplifier of 18 %.
+- Asleep, with all RAM retained and the clock running, the device draws 3.16 uA.
+- The M4 adds or multiplies in one cycle and loads in about one (FPU instruction timing): 2
+  operations in 4 cycles.
+- A CR2032 cell has 225 mAh at 3 V (IEC typical). That a device returns at a tenth of its charge is
+  a convention.
+
+Set channel.tx_power_dbm to that of the radio, 0 to 8. docs/devices.md states for each number
+whether it is measured, from a data sheet or a convention.
 
 References
 ----------
@@ -32,6 +37,8 @@ from otafl.devices.compute.base import (
 
 
 class Mcu(NumericCompute):
+    """Microcontrollers."""
+
     name: Literal["mcu"] = "mcu"
     frequency_hz: float = declare_stackable(64e6, gt=0)
     """clock frequency"""

@@ -1,4 +1,4 @@
-"""Say when uplink slots open; each file is a protocol."""
+"""Protocols: rules for the instants at which uplink slots open."""
 
 from otafl.devices.protocols.base import Late, Protocol, Rules
 

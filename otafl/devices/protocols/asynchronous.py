@@ -1,6 +1,6 @@
-"""Let each device transmit when it is ready and the uplink is free: first come, first served.
+"""Transmission as soon as a device is ready and the uplink is free (asynchronous).
 
-Those who were ready first go before the others.
+Devices that were ready first transmit first.
 
 References
 ----------
@@ -17,11 +17,13 @@ from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
 class Asynchronous(Protocol):
+    """Protocol without rounds."""
+
     has_deadline: ClassVar[bool] = False
 
     name: Literal["asynchronous"] = "asynchronous"
     together: int = Field(1, ge=1)
-    """most devices in a slot, of those who wait when the uplink is free"""
+    """largest number of devices in a slot, among those that wait when the uplink is free"""
 
     def build_rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(1, max_ready=self.together, late="next", broadcast_first=False)

@@ -1,4 +1,4 @@
-"""Define the contract of a protocol: when an uplink slot opens, and who is in it."""
+"""Contract of a protocol: the rule for the opening of an uplink slot and for its devices."""
 
 from __future__ import annotations
 
@@ -12,19 +12,32 @@ from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings
 
 Late = Literal["drop", "next"]
-"""What becomes of a device that is not ready when the uplink slot opens: its update is abandoned,
-or it goes on and is admitted to the next slot at which it is ready."""
+"""Rule for a device that is not ready when the slot opens.
+
+drop: its update is dropped. next: it continues, and transmits in the next slot at which it is
+ready.
+"""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Say when a trial's slots open, and who is in them.
+    """Rules for a trial's slots.
 
-    ready: devices that must be ready, or all that are at work; 0 opens at instants alone. period_s:
-    between these. deadline_s: from the start of the round to the slot at the latest. max_ready:
-    devices in a slot, those who were ready first. late: what becomes of those at work who are not
-    ready.
-    broadcast_first: whether the broadcast must be over.
+    Parameters
+    ----------
+    ready : float
+        Number of devices that must be ready, inf for all that are at work; with 0, only the
+        instants of `period_s` open a slot.
+    period_s : float
+        Seconds between these instants, inf without them.
+    deadline_s : float
+        Longest time from the start of a round to its slot, inf without a bound.
+    max_ready : int, optional
+        Largest number of devices in a slot, those that were ready first; no bound if not given.
+    late : str
+        Rule for the devices at work that are not ready.
+    broadcast_first : bool
+        Whether a slot opens only after the broadcast.
     """
 
     ready: float = math.inf
@@ -36,22 +49,29 @@ class Rules:
 
 
 class Protocol(Settings):
-    """Say when slots open. A protocol is its settings."""
+    """Protocol of the slots. A protocol is its settings."""
 
     has_deadline: ClassVar[bool] = True
-    """A slot opens at `devices.deadline_s` at the latest."""
+    """Whether a slot opens at `devices.deadline_s` at the latest."""
 
     goes_on: ClassVar[bool] = True
-    """Devices that miss a slot go on, and count as participants until they are in one."""
+    """Whether devices that miss a slot continue, as participants until they are in one."""
 
     @abstractmethod
     def build_rules(self, deadline_s: float, late: Late) -> Rules:
-        """Return the rules of a trial.
+        """Build the rules of a trial.
 
         Parameters
         ----------
-        deadline_s : seconds from the start of a round to its slot, inf without a deadline.
-        late : what `devices.late` says.
+        deadline_s : float
+            Seconds from the start of a round to its slot, inf without a deadline.
+        late : str
+            Value of `devices.late`.
+
+        Returns
+        -------
+        Rules
+            Rules of the trial's slots.
         """
 
     def check(self, scenario: Any) -> Iterable[Problem]:
@@ -59,6 +79,6 @@ class Protocol(Settings):
         if deadline_s is not None and not self.has_deadline:
             text = (
                 f"got {deadline_s:g}, but protocol '{scenario.devices.protocol.name}' has no "
-                "deadline; leave it out, or devices.protocol: rounds or quorum would do"
+                "deadline; leave it out, or use devices.protocol: rounds or quorum"
             )
             yield make_problem(text, "devices.deadline_s", "devices.protocol")

@@ -1,4 +1,4 @@
-"""Open a slot every so many seconds for those who are ready; the others go on."""
+"""Slots at a fixed period for the devices that are ready; the others continue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
 class Periodic(Protocol):
+    """Protocol with a fixed period."""
+
     has_deadline: ClassVar[bool] = False
 
     name: Literal["periodic"] = "periodic"
     period_s: float = declare_stackable(1.0, gt=0)
-    """seconds between slots; one that the last transmission covers is left out"""
+    """seconds between slots; a slot during an earlier transmission is skipped"""
 
     def build_rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(0, self.period_s, late="next", broadcast_first=False)

@@ -1,7 +1,7 @@
-"""Open a slot as soon as so many devices are ready (semi-asynchronous); the others go on.
+"""Slot as soon as M devices are ready (semi-asynchronous); the others continue.
 
-It opens at once where all that are at work are ready, and at devices.deadline_s after the last slot
-at the latest.
+It opens at once if all devices at work are ready, and at devices.deadline_s after the last slot at
+the latest.
 
 References
 ----------
@@ -20,9 +20,11 @@ from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
 class Quorum(Protocol):
+    """Protocol with a minimum number of ready devices."""
+
     name: Literal["quorum"] = "quorum"
     ready: int = declare_stackable(2, ge=1)
-    """devices that must be ready, M"""
+    """number M of devices that must be ready"""
 
     def build_rules(self, deadline_s: float, late: Late) -> Rules:
         return Rules(self.ready, deadline_s=deadline_s, late="next", broadcast_first=False)
@@ -30,10 +32,7 @@ class Quorum(Protocol):
     def check(self, scenario: Any) -> Iterable[Problem]:
         wanted = scenario.devices.participants or scenario.devices.count
         if self.ready > wanted:
-            text = (
-                f"got {self.ready:g}, more than the {wanted} devices that take part; at most "
-                f"{wanted}"
-            )
+            text = f"got {self.ready:g}; must be at most {wanted}, the number of participants"
             yield make_problem(
                 text, "devices.protocol.ready", "devices.participants", "devices.count"
             )

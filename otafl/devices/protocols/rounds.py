@@ -1,7 +1,7 @@
-"""Open the slot when all who take part are ready, or at the deadline: rounds.
+"""Synchronous rounds: a slot when all participants are ready, or at the deadline.
 
-The server broadcasts, and the slot opens when all who take part are ready, or at devices.deadline_s
-after the start; devices.late says what becomes of the others.
+The deadline is devices.deadline_s after the broadcast starts. devices.late is the rule for
+participants that are not ready.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from otafl.devices.protocols.base import Late, Protocol, Rules
 
 
 class Rounds(Protocol):
+    """Protocol with synchronous rounds."""
+
     goes_on: ClassVar[bool] = False
 
     name: Literal["rounds"] = "rounds"
@@ -24,7 +26,7 @@ class Rounds(Protocol):
     def check(self, scenario: Any) -> Iterable[Problem]:
         if scenario.devices.late == "next" and scenario.devices.deadline_s is None:
             text = (
-                "'next' needs devices.deadline_s: without a deadline the slot waits for everyone "
-                "and nobody is late"
+                "'next' needs devices.deadline_s: without a deadline the slot waits for all "
+                "participants, and none is late"
             )
             yield make_problem(text, "devices.late", "devices.deadline_s")

@@ -1,0 +1,1 @@
+"""Transports that align phases, so that the channel adds the devices' signals coherently."""

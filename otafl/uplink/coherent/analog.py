@@ -1,12 +1,15 @@
-"""Lay out and normalise updates that are sent as analogue symbols, whatever carries them.
+"""Layout and normalisation of updates that are sent as analogue symbols.
 
-The receiver gets y = sum_k h_k p_k x_k + z once, with one noise z ~ CN(0, sigma^2) a symbol and
-antenna. The server's combiner f, |f| = 1, makes one scalar channel f^H h_k of the antennas, with
-the noise of one. The payload is real and devices pre-compensate the phase they believe in, so
-Re(f^H y) carries all: with c_k = Re(f^H h_k p_k) / sqrt(eta), Re(f^H y) / sqrt(eta) = sum_k c_k x_k
-+ n, n of variance N / eta, N = sigma^2 / 2. For a weighted mean a device sends K w_k x_k, and
-silent devices are left out of K and of the weights, so the estimate is sum_k c_k w_k x_k / W +
-n / (K W), W the weight that was on air.
+The receiver gets y = sum_k h_k p_k x_k + z, with noise z ~ CN(0, sigma^2) for each symbol and
+antenna. The combiner f, |f| = 1, turns the antennas into one scalar channel f^H h_k with the noise
+of one antenna. The payload is real and devices pre-compensate the estimated phase, so Re(f^H y)
+contains all of it. With the effective gains c_k = Re(f^H h_k p_k) / sqrt(eta),
+
+    Re(f^H y) / sqrt(eta) = sum_k c_k x_k + n,
+
+where n has variance N / eta, N = sigma^2 / 2. For a weighted mean, a device sends K w_k x_k. Silent
+devices do not count in K and in the weights. The estimate is sum_k c_k w_k x_k / W + n / (K W),
+with W the weight on air.
 """
 
 from __future__ import annotations
@@ -30,58 +33,76 @@ from otafl.uplink.signal import Signal
 
 
 class AnalogSettings(Transport.Settings):
-    """What the schemes have in common that send reals as they are, normalised."""
+    """Common settings of the transports that send normalised real values as they are."""
 
     normalise: Literal["payload", "block"] = Field(
         "payload",
-        description="one transmit scalar for a device's whole payload, or one for each block; "
-        "the mean symbol powers it depends on are side information and counted",
+        description="scope of a transmit scalar: a device's whole payload, or each tensor; the "
+        "mean symbol powers that it depends on are side information and counted",
     )
     snr_convention: Literal["per_symbol", "total_energy"] = Field(
         "per_symbol",
-        description="the power budget bounds the mean power of a symbol, or the energy of the "
-        "whole payload (FedRLR's literal definition)",
+        description="meaning of the power budget: bound on the mean power of a symbol, or on the "
+        "energy of the whole payload (FedRLR's literal definition)",
     )
     quadrature: bool = Field(
         False,
-        description="two reals a symbol, one on each quadrature carrier, in place of one",
+        description="two real numbers per symbol, one on each quadrature carrier, instead of one",
     )
     centre: Annotated[bool, DataDisclosure(True, False, "the means of payloads")] = Field(
         False,
-        description="each device sends deviations from the mean of its normalised stretch; "
-        "the means are side information. Payloads of which devices know different parts go as "
-        "they are",
+        description="whether each device sends deviations from the mean of its normalised "
+        "stretch; the means are side information. Payloads of which devices have different parts "
+        "are not centred",
     )
     interleave: bool = Field(
         False,
-        description="over a channel of several cells (coherence blocks, sub-carrier groups), "
-        "symbols are sent in a fixed pseudo-random order, so that each layer's error is spread "
-        "over all fades; else they fill the cells in order",
+        description="fixed pseudo-random order of the symbols over the channel's cells (coherence "
+        "blocks, sub-carrier groups), so that each layer's error is spread over all fades; by "
+        "default symbols fill the cells in order",
     )
 
     def find_conflicts(self) -> Iterator[str]:
         if self.quadrature and self.normalise == "block":
-            yield "quadrature pairs reals of the whole payload; normalise: payload goes with it"
+            yield (
+                "quadrature: true pairs real numbers of the whole payload and needs normalise: "
+                "payload, got normalise: block"
+            )
         if self.interleave and self.normalise == "block":
             yield (
-                "interleave: true mixes the symbols of all blocks, so that none has a stretch "
-                "of its own; normalise: payload goes with it"
+                "interleave: true mixes the symbols of all tensors and needs normalise: payload, "
+                "got normalise: block"
             )
 
 
 def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slot:
-    """Lay out the slot, and where it is said spread a bound on the payload's energy over the
-    symbols that a device sends, and interleave them."""
+    """Lay out the slot of a delivery by the settings.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        Signals to send.
+    settings : AnalogSettings
+        A budget on the payload's total energy is spread over the symbols that a device sends, and
+        symbols are interleaved if the settings ask for it.
+    csi : Csi
+        Channel estimates.
+
+    Returns
+    -------
+    Slot
+        The slot.
+    """
     signals = delivery.uplink
     halves = 2 if settings.quadrature else 1
     lengths = [-(-sent.num_coordinates // halves) for sent in signals]
-    slot = lay_out(delivery, lengths, csi, delivery.limits)
+    slot = lay_out(delivery, lengths, csi, delivery.limits, spread=settings.interleave)
     if settings.snr_convention == "total_energy":
         sends = torch.zeros_like(slot.budget)
         for sent, length in zip(signals, lengths, strict=True):
             sends = sends + length * sent.grid(torch.ones_like(sent.weight))
         slot = replace(slot, budget=slot.budget / sends.clamp_min(1.0))
-    # over one cell it would change nothing but the noise's order
+    # over one cell it would change only the noise's order
     if settings.interleave and slot.h.shape[3] > 1:
         slot = replace(slot, uses=scatter_uses(lengths), interleaved=True)
     return slot
@@ -90,8 +111,25 @@ def lay_out_reals(delivery: Delivery, settings: AnalogSettings, csi: Csi) -> Slo
 def normalise_reals(
     slot: Slot, uses: Uses, rows: Signal, settings: AnalogSettings
 ) -> tuple[Signal, Normalisation]:
-    """Normalise the symbols of a group [n, P], cut where the channel changes and where the
-    normalisation does, in the order in which they are sent."""
+    """Normalise the symbols of a group [n, P], in the order in which they are sent.
+
+    Parameters
+    ----------
+    slot : Slot
+        Cells of the channel.
+    uses : Uses
+        Channel uses of the group.
+    rows : Signal
+        Rows of the group, [n, P].
+    settings : AnalogSettings
+        Scope of the normalisation.
+
+    Returns
+    -------
+    tuple of Signal and Normalisation
+        Symbols to send, and their segments, energies and powers. A segment ends where the channel
+        changes or the normalised stretch ends.
+    """
     sent = interleave(rows) if slot.interleaved else rows
     blockwise = settings.normalise == "block"
     segments = cut(sent, uses, slot.cell_stops, blockwise, settings.quadrature)
@@ -99,7 +137,21 @@ def normalise_reals(
 
 
 def count_scalars(normalised: Normalisation, power: bool, variation: bool) -> int:
-    """Count what a device tells: for every normalised stretch its mean power and what varies, each
-    where it is told, and the mean that was taken off."""
+    """Count the real numbers of side information of a device.
+
+    Parameters
+    ----------
+    normalised : Normalisation
+        Its stretches, and the subtracted means.
+    power : bool
+        Whether the mean power of each stretch is reported.
+    variation : bool
+        Whether the variation of the symbols over devices is reported.
+
+    Returns
+    -------
+    int
+        Number of real numbers.
+    """
     stretches = normalised.segments.scopes[-1] + 1
     return stretches * (power + (normalised.means is not None) + variation)

@@ -1,12 +1,15 @@
-"""Let devices' OFDM symbols arrive: over paths of unlike delay, late, on a carrier that is off.
+"""Arrival of the devices' OFDM symbols: several paths, delays and carrier frequency offsets.
 
-A path of a device that is D samples late, delays of the path and of the device together, turns
-sub-carrier i by exp(-j 2 pi f_i D / n), exactly, wherever the receiver's window of n samples holds
-the OFDM symbol that it is about: f_i = i - (n - 1) / 2, so that the band's centre does not turn.
-That is so from sample D - prefix of the window on; the samples before are those of OFDM symbols
-before. No sample is interpolated: between samples a symbol is what its sub-carriers say, without a
-pulse's tails. A carrier offset of e sub-carrier spacings turns sample j of OFDM symbol m by
-exp(j 2 pi e (m (n + prefix) + j) / n).
+If a path of a device arrives D samples late, delay of the path and of the device together, it
+multiplies sub-carrier i by
+
+    exp(-j 2 pi f_i D / n),   f_i = i - (n - 1) / 2.
+
+The phase at the band's centre does not change. This holds exactly where the receiver's window of n
+samples contains the OFDM symbol to be detected, which is from sample D - prefix of the window on.
+The samples before it belong to earlier OFDM symbols. No sample is interpolated: between samples a
+symbol follows from its sub-carriers, without the tails of a pulse. A carrier offset of e
+sub-carrier spacings multiplies sample j of OFDM symbol m by exp(j 2 pi e (m (n + prefix) + j) / n).
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ from otafl.core.contracts import ChannelState, Cohort
 from otafl.uplink.coherent.ofdm_grid import Grid
 
 SAMPLE = 1e-3
-"""Part of a sample that is no delay, but rounding."""
+"""Fraction of a sample below which a delay counts as rounding error."""
 
 
 def baseband(carriers: int, device: torch.device) -> Tensor:
-    """Return the frequencies [n] of the sub-carriers' samples in spacings, float64: whole ones, as
-    prefixes need."""
+    """Return the integer frequencies [n] of the sub-carriers in spacings, float64.
+
+    Prefixes need whole numbers of cycles.
+    """
     return torch.arange(carriers, dtype=torch.float64, device=device) - carriers // 2
 
 
@@ -39,9 +44,17 @@ def list_carrier_offsets(carriers: int, device: torch.device) -> Tensor:
 
 @dataclass(frozen=True)
 class Beyond:
-    """Hold what paths that are late bring to a sample of the window. ago: how many OFDM symbols
-    before its own their symbol is. response: [N, A, n], what they multiply the sub-carriers
-    with."""
+    """Contribution of paths beyond the prefix to one sample of the window.
+
+    Parameters
+    ----------
+    sample : int
+        Sample of the window.
+    ago : int
+        Number of OFDM symbols by which the paths' symbol is earlier.
+    response : Tensor, complex [N, A, n]
+        Factors of the sub-carriers.
+    """
 
     sample: int
     ago: int
@@ -49,21 +62,29 @@ class Beyond:
 
 
 class Arrivals:
-    """Say how rows reach the antennas.
+    """Frequency responses with which the rows reach the antennas.
 
     Parameters
     ----------
-    h : [S, K, A, B * F] of the channel's cells, large-scale gain included.
-    state : of the channel, whose paths count where they are known.
-    cohort : the N rows.
-    grid : of the slot.
-    bandwidth_hz : [S], samples a second.
-    late : [N] samples that a row is late, None: none is.
-    phase : [N] radians left after pre-compensation, None: none are.
+    h : Tensor, complex [S, K, A, B * F]
+        Channels of all cells, with large-scale gain.
+    state : ChannelState
+        The channel, whose paths are used if it has any.
+    cohort : Cohort
+        The N rows.
+    grid : Grid
+        OFDM symbols of the slot.
+    bandwidth_hz : Tensor [S]
+        Samples per second.
+    late : Tensor, float [N], or None
+        Delay of each row in samples; None without delays.
+    phase : Tensor, float [N], or None
+        Residual phase of each row in radians; None without residual phases.
 
     Attributes
     ----------
-    ago : how many OFDM symbols before its own a path may bring.
+    ago : int
+        Largest number of OFDM symbols by which a path's symbol is earlier.
     """
 
     def __init__(
@@ -92,13 +113,12 @@ class Arrivals:
             delay = paths.delay_s.expand(-1, h.shape[1], -1, -1)
             self._delay = self._rows(delay) * bandwidth_hz[cohort.trial].double()[:, None, None]
             self._rotation: tuple[int, Tensor] | None = None
-        self._missing = self._late_by()  # [N, B or 1, L]
+        self._missing = self._compute_lateness()  # [N, B or 1, L]
         self._most = 0 if self._missing is None else int(self._missing.amax())
         self.ago = -(-self._most // (grid.carriers + grid.prefix))
 
-    def _late_by(self) -> Tensor | None:
-        """Return how many samples of its own OFDM symbol each path misses; None where no delay is
-        known."""
+    def _compute_lateness(self) -> Tensor | None:
+        """Return the samples of its own OFDM symbol that each path misses; None without delays."""
         delay = None
         if self._a is not None:
             delay = self._delay * (self._a != 0).any(1)
@@ -110,69 +130,79 @@ class Arrivals:
         return missing_samples(delay, self._grid.prefix)
 
     def _rows(self, table: Tensor) -> Tensor:
-        """Take a table [S, K, ...] at the rows, [N, ...]."""
+        """Select the rows of a table [S, K, ...], [N, ...]."""
         return table.flatten(0, 1).index_select(0, self._cell)
 
     def _rotations(self, block: int) -> Tensor:
-        """Return exp(-j 2 pi f_i tau) [N, L, n] of the paths of a block, once where they last."""
+        """Return exp(-j 2 pi f_i tau) [N, L, n] of a block's paths, from a cache if possible."""
         at = min(block, self._delay.shape[1] - 1)
         if self._rotation is None or self._rotation[0] != at:
             cycles = -self._delay[:, at, :, None] * self._frequency
             self._rotation = at, rotations(cycles, self._h.real.dtype)
         return self._rotation[1]
 
-    def _turned(self, response: Tensor) -> Tensor:
+    def _rotate(self, response: Tensor) -> Tensor:
         return response if self._turn is None else response * self._turn[:, None]
 
     def response(self, block: int) -> Tensor:
-        """Return what each sub-carrier of a row is multiplied with in a coherence block, [N, A, n],
-        as if all of its paths were within the prefix."""
+        """Return the frequency response [N, A, n] of each row in a coherence block.
+
+        It assumes that all paths are within the prefix.
+        """
         if self._a is not None:
             rotation = self._rotations(block)[:, None]
-            return self._turned(frequency_response(self._a[:, :, block], rotation))
+            return self._rotate(frequency_response(self._a[:, :, block], rotation))
         groups = self._h[..., block * self._groups : (block + 1) * self._groups]
         width = self._grid.carriers // self._groups
-        return self._turned(self._rows(groups).repeat_interleave(width, 2))
+        return self._rotate(self._rows(groups).repeat_interleave(width, 2))
 
-    def beyond(self, block: int) -> list[Beyond]:
-        """Return what the paths beyond the prefix bring in a coherence block, sample by sample."""
+    def list_beyond(self, block: int) -> list[Beyond]:
+        """Return the contributions of paths beyond the prefix in a coherence block, by sample."""
         if self._missing is None:
             return []
         missing = self._missing[:, min(block, self._missing.shape[1] - 1)]
         n, period = self._grid.carriers, self._grid.carriers + self._grid.prefix
         return [
-            Beyond(sample, ago, self._outside(block, (missing - sample).div(period).ceil() == ago))
+            Beyond(
+                sample,
+                ago,
+                self._compute_late_response(block, (missing - sample).div(period).ceil() == ago),
+            )
             for ago in range(1, self.ago + 1)
             for sample in range(min(n, self._most - (ago - 1) * period))
         ]
 
-    def _outside(self, block: int, some: Tensor) -> Tensor:
-        """Return what some of the paths [N, L] multiply the sub-carriers with, [N, A, n]."""
+    def _compute_late_response(self, block: int, some: Tensor) -> Tensor:
+        """Return the frequency response [N, A, n] of selected paths, `some` [N, L]."""
         if self._a is None:
             return self.response(block) * some[:, None]
         paths = self._a[:, :, block] * some[:, None]
-        return self._turned(torch.bmm(paths, self._rotations(block)))
+        return self._rotate(torch.bmm(paths, self._rotations(block)))
 
 
 def missing_samples(late: Tensor, prefix: int) -> Tensor:
-    """Return how many samples of the window are of the OFDM symbol before, of paths that are so
-    many samples late."""
+    """Return the samples of the window in the previous OFDM symbol, of paths with delays `late`."""
     return (late - (prefix + SAMPLE)).ceil().clamp_min(0.0)
 
 
 def differences(beyond: list[Beyond], sent: Tensor, earlier: Tensor, prefix: int) -> Tensor:
-    """Return what the first samples of each window differ by from the OFDM symbol's own.
+    """Compute the deviation of the first samples of each window from its own OFDM symbol.
 
     Parameters
     ----------
-    beyond : of J samples.
-    sent : [N, M, n] sub-carriers of the OFDM symbols.
-    earlier : [N, H, n] of those before them, as many as some path is late.
-    prefix : samples.
+    beyond : list of Beyond
+        Contributions to J samples.
+    sent : Tensor, complex [N, M, n]
+        Sub-carriers of the OFDM symbols.
+    earlier : Tensor, complex [N, H, n]
+        Sub-carriers of the H symbols before them, as many as the latest path needs.
+    prefix : int
+        Samples of the prefix.
 
     Returns
     -------
-    [N, A, M, J]
+    Tensor, complex [N, A, M, J]
+        Deviation of the received samples.
     """
     symbols, carriers = sent.shape[1:]
     cycles = baseband(carriers, sent.device) / carriers
@@ -189,8 +219,22 @@ def differences(beyond: list[Beyond], sent: Tensor, earlier: Tensor, prefix: int
 
 
 def carrier_turns(offset: Tensor, first: int, stop: int, grid: Grid) -> Tensor:
-    """Return exp(j 2 pi e (m (n + prefix) + j) / n) [N, 1, M, n] complex128 of OFDM symbols first
-    .. stop, of offsets e [N]."""
+    """Compute the rotations of samples by carrier offsets.
+
+    Parameters
+    ----------
+    offset : Tensor, float [N]
+        Carrier offsets e in sub-carrier spacings.
+    first, stop : int
+        OFDM symbols m = first .. stop - 1.
+    grid : Grid
+        Number n of sub-carriers, and prefix.
+
+    Returns
+    -------
+    Tensor, complex128 [N, 1, M, n]
+        exp(j 2 pi e (m (n + prefix) + j) / n) of each sample j.
+    """
     n, device = grid.carriers, offset.device
     cycles = offset.double()[:, None]
     symbol = torch.arange(first, stop, dtype=torch.float64, device=device)

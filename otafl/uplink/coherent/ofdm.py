@@ -1,25 +1,26 @@
-"""Send over-the-air sums as samples of OFDM symbols, and see what symbols alone do not show.
+"""Superposition of OFDM samples, with effects that a model of single symbols cannot show.
 
-A group's normalised symbols lie on n sub-carriers, and each device sends the samples of their
-inverse Fourier transform behind a cyclic prefix, through an amplifier. The server's antennas get
-the sum of what arrives over all devices' paths, each with its delay and its carrier offset, and
-noise; converted and transformed back, each sub-carrier is an estimate of its sum. Without
-impairments that is the transport `over_the_air` to rounding: same h, p, c and eta, same noise. What
-else there is:
+A group's normalised symbols are sent on n sub-carriers. Each device transmits the samples of their
+inverse Fourier transform after a cyclic prefix, through an amplifier. The server's antennas receive
+the sum over all devices and paths, each with its delay and carrier offset, and noise. After the
+converter and the Fourier transform, each sub-carrier is an estimate of its sum. Without impairments
+the result is that of the transport `over_the_air` to rounding: the same h, p, c and eta, and the
+same noise. In addition it models:
 
-- a delay of a device (`impairments.timing_offset`) turns the sub-carriers one by one, and paths
-  beyond the prefix bring the OFDM symbol before, with a floor of errors that no power lifts;
-- a carrier offset e (`impairments.carrier_offset`) leaves the own sub-carrier the Dirichlet kernel
-  sin(pi e) / (n sin(pi e / n)), the others what it loses, and turns from symbol to symbol by
-  2 pi e (1 + prefix / n);
-- the peaks of many sub-carriers meet an amplifier that saturates (`amplifier`), or are clipped
-  (`impairments.clip_db`), by which all sub-carriers of the OFDM symbol are bent;
-- the converter (`impairments.adc_bits`) is that of samples, of each antenna, in both quadratures.
+- the delay of a device (`impairments.timing_offset`), which rotates each sub-carrier differently.
+  Paths beyond the prefix carry the previous OFDM symbol, which causes an error floor that no power
+  reduces;
+- a carrier offset e (`impairments.carrier_offset`), which multiplies a sub-carrier by the Dirichlet
+  kernel sin(pi e) / (n sin(pi e / n)), leaks the rest to the others, and rotates the phase from
+  symbol to symbol by 2 pi e (1 + prefix / n);
+- an amplifier that saturates (`amplifier`) or clips (`impairments.clip_db`) the peaks of many
+  sub-carriers, which distorts all sub-carriers of the OFDM symbol;
+- the converter (`impairments.adc_bits`) of each antenna, for samples in both quadratures.
 
-`carrier_offset` and `timing_offset` count in OFDM symbols without their prefix. Sub-carriers see
-the response at their own frequency where the channel knows its paths, and devices choose p for the
-channel's groups; `channel.subcarrier_groups` as large as `subcarriers` gives each its own. The
-prefix takes time and power, which are counted.
+`carrier_offset` and `timing_offset` are in OFDM symbols without their prefix. If the channel has
+paths, sub-carriers have the response at their own frequency, while devices choose p for the
+channel's groups. If `channel.subcarrier_groups` equals `subcarriers`, each sub-carrier has its own
+p. The prefix takes time and energy, which are counted.
 
 References
 ----------
@@ -71,9 +72,17 @@ from otafl.uplink.transmit import transmit
 
 @dataclass(frozen=True)
 class LatePaths:
-    """What comes later than a prefix, mean over devices. last: samples of the last path. share:
-    energy of the paths beyond the prefix over that of all. floor: squared error of a device's
-    symbols over their power that it leaves."""
+    """Signal that arrives later than the prefix, mean over devices.
+
+    Parameters
+    ----------
+    last : float
+        Delay of the last path in samples.
+    share : float
+        Fraction of the energy in paths beyond the prefix.
+    floor : float
+        Squared error that it causes in a device's symbols, relative to their power.
+    """
 
     last: float
     share: float
@@ -81,15 +90,29 @@ class LatePaths:
 
 
 LOOKED_AT = 32
-"""Devices whose paths are looked at before a run."""
+"""Number of devices whose paths are examined before a run."""
 
 
-def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
-    """Look at the first devices' paths in the first round of the first trial; None where the
-    channel knows of no paths.
+def find_late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePaths | None:
+    """Examine the first devices' paths in the first round of the first trial.
 
-    A path of energy E that misses J samples of the n brings 2 E J / n: its own symbol is missed,
-    and the one before is there; half of it is in the quadrature that is not used, if one is not.
+    A path of energy E that misses J of n samples causes an error of 2 E J / n: its own symbol is
+    missing, and the previous one is there. Half of it is in the other quadrature, which counts only
+    if it is used.
+
+    Parameters
+    ----------
+    channel : Channel.Settings
+        Settings of the channel.
+    devices, seed : int
+        Number of devices, and root seed.
+    settings : Ofdm.Settings
+        Sub-carriers and prefix.
+
+    Returns
+    -------
+    LatePaths or None
+        None if the channel has no paths.
     """
     streams = Streams([seed], [0])
     budget, made = channels.build([channel], min(devices, LOOKED_AT), streams)
@@ -109,11 +132,14 @@ def late_paths(channel: Any, devices: int, seed: int, settings: Any) -> LatePath
 
 
 def _no_multiple(carriers: int, groups: int) -> str:
+    """Write that the number of sub-carriers is not a multiple of the channel's groups."""
     fits = -(-carriers // groups) * groups
-    return f"{carriers} are no multiple of the channel's {groups} groups; {fits} would do"
+    return f"expected a multiple of the channel's {groups} groups, got {carriers}; use {fits}"
 
 
 class Ofdm(Transport):
+    """Over-the-air aggregation of OFDM samples. Study: `scenarios/studies/waveform.yaml`."""
+
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state", "_figures")
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
@@ -122,13 +148,19 @@ class Ofdm(Transport):
     class Settings(AnalogSettings):
         name: Literal["ofdm"] = "ofdm"
         subcarriers: int = Field(
-            64, ge=2, le=8192, description="n, over the whole bandwidth; a multiple of the groups"
+            64,
+            ge=2,
+            le=8192,
+            description="n, number of sub-carriers in the bandwidth; a multiple of the channel's "
+            "groups",
         )
         prefix: int = Field(
-            16, ge=0, description="samples of the cyclic prefix, at most as many as sub-carriers"
+            16, ge=0, description="samples of the cyclic prefix, at most `subcarriers`"
         )
         amplifier: Literal["linear", "rapp"] = Field(
-            "linear", description="of every device; rapp: saturates smoothly, without turning"
+            "linear",
+            description="amplifier of every device; rapp saturates smoothly and does not change "
+            "phases",
         )
         backoff_db: Decibels = declare_stackable(
             6.0,
@@ -136,27 +168,30 @@ class Ofdm(Transport):
             "back-off)",
         )
         smoothness: float = declare_stackable(
-            2.0, ge=0.5, le=100, description="p of the Rapp amplifier; the larger, the harder"
+            2.0,
+            ge=0.5,
+            le=100,
+            description="p of the Rapp amplifier; a larger one saturates more abruptly",
         )
         oversampling: int = Field(
             1,
             ge=1,
             le=16,
-            description="samples of amplifier and peaks over those that are sent; beyond 1, "
-            "distortion outside of the band is filtered out, at 1 it falls into it",
+            description="samples at the amplifier, and of peaks, per transmitted sample; above 1, "
+            "distortion outside the band is filtered out, at 1 it falls into the band",
         )
 
         def find_conflicts(self) -> Iterator[str]:
             if self.prefix > self.subcarriers:
                 yield (
-                    f"prefix {self.prefix} is longer than the OFDM symbol of {self.subcarriers} "
-                    f"samples that it repeats; {self.subcarriers} or less would do"
+                    f"prefix: got {self.prefix}, more than the {self.subcarriers} samples of the "
+                    f"OFDM symbol that it repeats; use at most {self.subcarriers}"
                 )
             for key in ("backoff_db", "smoothness"):
                 if self.amplifier == "linear" and not self.is_default(key):
                     yield (
-                        f"{key} {getattr(self, key):g} is without effect on a linear amplifier; "
-                        "leave it out, or set amplifier to rapp"
+                        f"{key}: got {getattr(self, key):g}, but a linear amplifier has none; "
+                        "leave it out, or set amplifier: rapp"
                     )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -168,28 +203,28 @@ class Ofdm(Transport):
             if block is not None and block % self.subcarriers:
                 fits = -(-block // self.subcarriers) * self.subcarriers
                 yield make_problem(
-                    f"{block} channel uses are no whole number of OFDM symbols of "
-                    f"{self.subcarriers} sub-carriers; {fits} would do",
+                    f"expected whole OFDM symbols of {self.subcarriers} sub-carriers, got {block} "
+                    f"channel uses; use {fits}",
                     "channel.block_symbols",
                     "transport.subcarriers",
                 )
             receiver = scenario.impairments.timing_receiver
             if receiver != "matched_filter":
                 yield make_problem(
-                    f"'{receiver}' is for rectangular pulses, and transport 'ofdm' has a prefix "
-                    "for delays; leave it out",
+                    f"'{receiver}' needs rectangular pulses, and transport: ofdm has a prefix for "
+                    "delays instead; leave timing_receiver out",
                     "impairments.timing_receiver",
                     "transport.name",
                 )
 
         def list_notes(self, scenario: Any) -> Iterable[str]:
-            found = late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
+            found = find_late_paths(scenario.channel, scenario.devices.count, scenario.seed, self)
             if found is not None and found.share > 0:
                 yield (
                     f"transport.prefix: {self.prefix} samples are shorter than the channel, whose "
-                    f"last path comes after {found.last:.3g}: {found.share:.2g} of the energy is "
-                    "late, and the aggregation error stays above about "
-                    f"{found.floor:.1e}, whatever the power; {math.ceil(found.last)} would do"
+                    f"last path arrives after {found.last:.3g}; {found.share:.2g} of the energy is "
+                    f"late, so the aggregation error stays above about {found.floor:.1e} at any "
+                    f"power; use {math.ceil(found.last)}"
                 )
 
     def __init__(
@@ -208,14 +243,16 @@ class Ofdm(Transport):
         self._figures = torch.zeros_like(budget.bandwidth_hz)[:, None].repeat(1, 3)
 
     def compute_metrics(self) -> dict[str, Tensor]:
-        """Return means over rounds and devices so far, NaN before the first."""
+        """Return the means over rounds and devices so far, [S] each; NaN before the first round."""
         peaks, vectors, count = self._figures.unbind(1)
         return {"papr_db": 10.0 * (peaks / count).log10(), "evm": (vectors / count).sqrt()}
 
     def _lay_out(self, delivery: Delivery) -> tuple[Slot, Grid]:
-        """Lay out the slot, whose prefixes take of the energy that devices have, and where its
-        channel uses are sent. Raises UserError where the channel's groups, as those of a file, do
-        not fit."""
+        """Lay out the slot and the OFDM symbols of its channel uses.
+
+        The energy of the prefixes reduces the energy that devices have left. Raises UserError if
+        the channel's groups, such as those of a file, do not divide the sub-carriers.
+        """
         settings = self.settings
         slot = lay_out_reals(delivery, settings, self.alignment.csi)
         groups = delivery.channel.h.shape[4]
@@ -230,11 +267,14 @@ class Ofdm(Transport):
             if limits.energy_per_symbol is not None:
                 lasts = grid.samples / slot.symbols / grid.repeats
                 limits = replace(limits, energy_per_symbol=limits.energy_per_symbol * lasts)
-        return replace(slot, bounds=Bounds(limits, slot.symbols)), grid
+        return replace(slot, bounds=Bounds(limits, slot.symbols, slot.turns)), grid
 
     def transmit(self, delivery: Delivery) -> None:
-        """Send all groups at once, as they share OFDM symbols: like `over_the_air` up to what is on
-        air, and of what is received of it."""
+        """Send all groups in one transmission, because they share OFDM symbols.
+
+        Powers and scalars are those of `over_the_air`, and so is the estimate from the received
+        sub-carriers.
+        """
         link, settings = self.alignment, self.settings
         (slot, grid), groups = self._lay_out(delivery), list[OnAir]()
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
@@ -252,10 +292,10 @@ class Ofdm(Transport):
     def _superpose(
         self, groups: list[OnAir], slot: Slot, grid: Grid, delivery: Delivery
     ) -> Iterator[Tensor]:
-        """Yield the sum [S, P] that is received of each group, noise included."""
+        """Yield the received sum [S, P] of each group, with noise."""
         lasts = grid.samples / slot.symbols
         delivery.tally.scale(symbols=lasts, sent=lasts, energy=grid.repeats)
-        laid = [LaidOut.of(on_air, grid, delivery.cohort) for on_air in groups]
+        laid = [LaidOut.create(on_air, grid, delivery.cohort) for on_air in groups]
         received = self._receive_symbols(laid, slot, grid, delivery).flatten(2)
         for on_air, group in zip(groups, laid, strict=True):
             yield self._estimate(on_air, received.index_select(2, group.place))
@@ -263,8 +303,11 @@ class Ofdm(Transport):
     def _receive_symbols(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
     ) -> Tensor:
-        """Return the sub-carriers [S, A, M, n] that the antennas receive. Without a converter they
-        are without noise, which is white on sub-carriers as it is on samples."""
+        """Return the sub-carriers [S, A, M, n] that the antennas receive.
+
+        Without a converter they have no noise, which is added later: it is white on sub-carriers as
+        it is on samples.
+        """
         impairments, cohort = self.alignment.impairments, delivery.cohort
         transmitter = self._transmitter(slot, cohort)
         arrivals, turning = self._arrivals(laid, slot, grid, delivery)
@@ -279,7 +322,7 @@ class Ofdm(Transport):
         return to_carriers(samples, grid.carriers)
 
     def _transmitter(self, slot: Slot, cohort: Cohort) -> Transmitter:
-        """Make what turns the rows' sub-carriers into those that are sent."""
+        """Make the transmitter chain of the rows."""
         impairments, hyper, trial = self.alignment.impairments, self.hyper, cohort.trial
         budget = slot.budget.flatten()[cohort.flat_index]
         peak = saturation = None
@@ -292,7 +335,7 @@ class Ofdm(Transport):
     def _arrivals(
         self, laid: list[LaidOut], slot: Slot, grid: Grid, delivery: Delivery
     ) -> tuple[Arrivals, Tensor | None]:
-        """Return how the rows arrive, and their carrier offsets [N]; None where there are none."""
+        """Return how the rows arrive, and their carrier offsets [N]; None without offsets."""
         impairments, cohort = self.alignment.impairments, delivery.cohort
         devices = slot.budget.shape[1]
         carrier, delay = impairments.offsets(devices, slot.round)
@@ -314,7 +357,7 @@ class Ofdm(Transport):
         return arrivals, carrier.flatten()[cohort.flat_index] if impairments.spins else None
 
     def _noise(self, samples: Tensor, round: int) -> Tensor:
-        """Draw the noise of every sample [S, A, M, n], and interferers that the antennas hear."""
+        """Draw the noise of every sample [S, A, m, n], with interferers."""
         impairments, streams = self.alignment.impairments, self.streams
         antennas = samples.shape[1]
         each = math.prod(samples.shape[2:])
@@ -324,16 +367,20 @@ class Ofdm(Transport):
             return torch.view_as_complex(draw.contiguous())
 
         noise = circular("antennas", antennas)
-        heard = impairments.interferers(antennas, round)
-        if heard is not None:
-            noise = noise + heard.mT @ circular("interferers", heard.shape[1])
+        interference = impairments.interferers(antennas, round)
+        if interference is not None:
+            noise = noise + interference.mT @ circular("interferers", interference.shape[1])
         return noise.view_as(samples)
 
     def _estimate(self, on_air: OnAir, received: Tensor) -> Tensor:
-        """Combine a group's symbols [S, A, L] of all antennas, and scale them to the estimate
-        [S, P]; with noise where it is not in them."""
+        """Combine a group's symbols [S, A, L], and scale them to the estimate [S, P].
+
+        Noise is added here unless the samples have it.
+        """
         segments, sent = on_air.segments, on_air.sent
-        combiner = on_air.channels.combiner[:, segments.of_columns(received.device)]  # [S, L, A]
+        combiner = on_air.channels.combiner[
+            :, segments.index_segments(received.device)
+        ]  # [S, L, A]
         combined = (combiner.conj().mT * received).sum(1)
         halves = [combined.real, combined.imag][: segments.halves]
         total = torch.cat(halves, 1)[:, : sent.num_coordinates]

@@ -1,9 +1,9 @@
-"""Lay the channel uses of a slot out on OFDM symbols: n sub-carriers at a time, each with a prefix.
+"""OFDM symbols of a slot: its channel uses on n sub-carriers at a time, each symbol with a prefix.
 
-The cells of the channel are what they are to symbols (`ChannelState.compute_cell_ends`): a
-sub-carrier group of F is n / F neighbouring sub-carriers, which are filled one OFDM symbol after
-the other. A coherence block begins with an OFDM symbol of its own; carriers that are left over in
-its last one are empty.
+The cells of the channel are those of single symbols (`ChannelState.compute_cell_ends`): each of F
+sub-carrier groups has n / F neighbouring sub-carriers, which are filled one OFDM symbol after the
+other. A coherence block begins with a new OFDM symbol; the remaining sub-carriers of its last one
+are empty.
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ from otafl.uplink.interleaving import Uses
 
 @dataclass(frozen=True)
 class Grid:
-    """Hold where channel uses are sent.
+    """Positions of channel uses on OFDM symbols and sub-carriers.
 
-    carriers, prefix: n sub-carriers, and the samples before each OFDM symbol. place: [L] int64,
-    OFDM symbol times n plus sub-carrier of each channel use of the slot. starts: the first OFDM
-    symbol of each coherence block, and the number of all.
+    Parameters
+    ----------
+    carriers : int
+        Number of sub-carriers, n.
+    prefix : int
+        Samples before each OFDM symbol.
+    place : Tensor, int64 [L]
+        OFDM symbol times n plus sub-carrier, for each channel use of the slot.
+    starts : tuple of int
+        First OFDM symbol of each coherence block, and the number of all.
     """
 
     carriers: int
@@ -35,28 +42,27 @@ class Grid:
 
     @property
     def symbols(self) -> int:
-        """Return the number of OFDM symbols."""
+        """Number of OFDM symbols."""
         return self.starts[-1]
 
     @property
     def samples(self) -> int:
-        """Return the samples of the slot, prefixes included."""
+        """Samples of the slot, with prefixes."""
         return self.symbols * (self.carriers + self.prefix)
 
     @property
     def repeats(self) -> float:
-        """Return the samples of an OFDM symbol over those without its prefix."""
+        """Samples of an OFDM symbol over those without its prefix."""
         return 1.0 + self.prefix / self.carriers
 
-    def of(self, uses: Uses) -> Tensor:
-        """Return the place [count] int64 of a group's channel uses."""
+    def get_places(self, uses: Uses) -> Tensor:
+        """Return the positions [count] int64 of a group's channel uses."""
         if uses.at is None:
             return self.place[uses.start : uses.start + uses.count]
         return self.place[uses.at.to(self.place.device)]
 
     def sources(self, place: Tensor) -> Tensor:
-        """Return which of a group's symbols at these places is sent on each sub-carrier, [symbols,
-        n] int64; -1 for none of them."""
+        """Return the group's symbol on each sub-carrier, [symbols, n] int64; -1 for none."""
         count = len(place)
         found = place.new_full((self.symbols * self.carriers,), -1)
         found[place] = torch.arange(count, device=place.device)
@@ -66,13 +72,23 @@ class Grid:
 def lay_out(
     stops: Sequence[int], groups: int, carriers: int, prefix: int, device: torch.device
 ) -> Grid:
-    """Lay out the channel uses of a slot.
+    """Lay out the channel uses of a slot on OFDM symbols.
 
     Parameters
     ----------
-    stops : the channel use after which each cell of the channel ends, flattened over (B, F).
-    groups : F, of which `carriers` is a multiple.
-    carriers, prefix : as in `Grid`.
+    stops : sequence of int
+        Channel use after which each cell of the channel ends, flattened over (B, F).
+    groups : int
+        Number of sub-carrier groups, F, which divides `carriers`.
+    carriers, prefix : int
+        As in `Grid`.
+    device : torch.device
+        Device of the tensors.
+
+    Returns
+    -------
+    Grid
+        The positions.
     """
     width = carriers // groups
     firsts = (0, *stops[:-1])

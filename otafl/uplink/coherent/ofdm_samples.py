@@ -1,5 +1,6 @@
-"""Make the samples of OFDM symbols: of each device as it sends them, and of all as the antennas get
-them. A sample's mean power is that of a sub-carrier.
+"""Samples of OFDM symbols, as each device sends them and as the antennas receive their sum.
+
+The mean power of a sample is that of a sub-carrier.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from otafl.uplink.impairments.amplifier import clip_amplitude, peaks, rapp
 from otafl.uplink.on_air import OnAir
 
 CHUNK = 1 << 18
-"""Samples of all rows and antennas that are made at a time."""
+"""Samples of all rows and antennas that are computed at a time."""
 
 
 def to_samples(carriers: Tensor, samples: int) -> Tensor:
-    """Return so many samples [..., N] of OFDM symbols [..., n], N at least n, without prefix."""
+    """Compute N >= n samples [..., N] of OFDM symbols [..., n], without prefix."""
     before = samples // 2 - carriers.shape[-1] // 2
     bins = pad(carriers, (before, samples - carriers.shape[-1] - before))
     scale = math.sqrt(samples / carriers.shape[-1])
@@ -34,7 +35,7 @@ def to_samples(carriers: Tensor, samples: int) -> Tensor:
 
 
 def to_carriers(samples: Tensor, carriers: int) -> Tensor:
-    """Return the sub-carriers [..., n] of samples [..., N], and leave others out."""
+    """Compute n sub-carriers [..., n] from samples [..., N], without those outside the band."""
     before = samples.shape[-1] // 2 - carriers // 2
     bins = torch.fft.fftshift(torch.fft.fft(samples, norm="ortho"), -1)
     scale = math.sqrt(carriers / samples.shape[-1])
@@ -43,12 +44,22 @@ def to_carriers(samples: Tensor, carriers: int) -> Tensor:
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Hold a group's symbols on their way to sub-carriers.
+    """Symbols of a group with their sub-carriers.
 
-    halves: one or two quadratures [m, L] of its m rows. amplitude: [m, Q] complex, what a segment's
-    symbols are multiplied with. column: [L] the segment of each symbol. place: [L] where it is
-    sent. source: [M, n] the symbol of each sub-carrier, -1 for none. rows: [m] int64 of the
-    cohort's, None where they are all of them.
+    Parameters
+    ----------
+    halves : list of Tensor, float [m, L]
+        One or two quadratures of the m rows.
+    amplitude : Tensor, complex [m, Q]
+        Factor of the symbols of a segment.
+    column : Tensor, int64 [L]
+        Segment of each symbol.
+    place : Tensor, int64 [L]
+        Position of each symbol in the slot.
+    source : Tensor, int64 [M, n]
+        Symbol on each sub-carrier, -1 for none.
+    rows : Tensor, int64 [m], or None
+        Rows of the cohort; None for all.
     """
 
     halves: list[Tensor]
@@ -59,11 +70,11 @@ class LaidOut:
     rows: Tensor | None
 
     @classmethod
-    def of(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
-        """Lay a group out that some rows of the cohort send."""
+    def create(cls, on_air: OnAir, grid: Grid, cohort: Cohort) -> Self:
+        """Lay out a group that some rows of the cohort send."""
         signal, segments = on_air.signal, on_air.segments
         p = signal.take_rows(on_air.coefficients.p.mT)
-        place = grid.of(segments.uses)
+        place = grid.get_places(segments.uses)
         missing = segments.symbols * segments.halves - signal.num_coordinates
         rows = None
         if signal.cohort.num_rows != cohort.num_rows:
@@ -71,19 +82,19 @@ class LaidOut:
         return cls(
             halves=segments.parts(pad(signal.x, (0, missing))),
             amplitude=p * on_air.normalised.scale[:, None],
-            column=segments.of_columns(place.device),
+            column=segments.index_segments(place.device),
             place=place,
             source=grid.sources(place),
             rows=rows,
         )
 
     def on_air(self, size: int) -> Tensor:
-        """Return which of so many rows of the cohort send anything, [N] bool."""
+        """Return the rows of the cohort that transmit, [N] bool with N = `size`."""
         sends = (self.amplitude != 0).any(1)
         return sends if self.rows is None else sends.new_zeros(size).index_copy(0, self.rows, sends)
 
     def carriers(self, first: int, stop: int, size: int) -> Tensor:
-        """Return what is sent on the sub-carriers [N, stop - first, n] of some OFDM symbols."""
+        """Return the sub-carriers [N, stop - first, n] of some OFDM symbols, as sent."""
         source = self.source[first:stop]
         at = source.clamp_min(0).flatten()
         values = [half.index_select(1, at) for half in self.halves]
@@ -96,13 +107,18 @@ class LaidOut:
 
 
 class Transmitter:
-    """Send OFDM symbols of N rows, and add up what becomes of them.
+    """Transmitter chain of N rows, with statistics of peaks and distortion.
 
     Parameters
     ----------
-    oversampling : samples of the transmitter over those of a sub-carrier each.
-    peak : [N] largest magnitude of a sample, None: any.
-    saturation, smoothness : [N], of the Rapp amplifier; None: it is linear.
+    oversampling : int
+        Samples at the amplifier per transmitted sample.
+    peak : Tensor, float [N], or None
+        Largest magnitude of a sample; None without clipping.
+    saturation : Tensor, float [N], or None
+        Saturation amplitude of the Rapp amplifier; None for a linear one.
+    smoothness : Tensor, float [N]
+        Smoothness of the Rapp amplifier.
     """
 
     def __init__(
@@ -119,7 +135,7 @@ class Transmitter:
         self._cross = none.to(smoothness.dtype.to_complex())
 
     def __call__(self, carriers: Tensor) -> Tensor:
-        """Return the sub-carriers [N, M, n] that leave the amplifier."""
+        """Return the sub-carriers [N, M, n] behind the amplifier, and add to the statistics."""
         samples = to_samples(carriers, self._oversampling * carriers.shape[-1])
         self._peaks = self._peaks + peaks(samples.detach()).sum(1)
         own = carriers.detach()
@@ -138,9 +154,12 @@ class Transmitter:
         return sent
 
     def figures(self, carriers: int) -> Tensor:
-        """Return of each row of so many sub-carriers that has sent anything the mean over its OFDM
-        symbols of the peak power over the mean power of all, the squared error vector magnitude
-        about the one complex gain that fits best, and 1; else zeros: [N, 3]."""
+        """Return peak-to-average power ratio, squared error vector magnitude, and 1 for each row.
+
+        The first is the mean over OFDM symbols of the peak power, over the mean power of all. The
+        second is about the complex gain that fits best. Rows that have sent nothing have zeros:
+        [N, 3].
+        """
         on = self._power > 0
         power = self._power.where(on, 1.0)
         cross = self._cross / power
@@ -157,21 +176,29 @@ def windows(
     cohort: Cohort,
     grid: Grid,
 ) -> Iterator[Tensor]:
-    """Yield the samples [S, A, m, n] that the antennas get behind the prefixes, without noise, of
-    some OFDM symbols after the other.
+    """Yield the samples [S, A, m, n] at the antennas behind the prefixes, without noise.
+
+    Each yields some OFDM symbols after the other.
 
     Parameters
     ----------
-    laid : the groups.
-    transmit : sub-carriers [N, m, n] -> those that are sent.
-    arrivals : of the N rows.
-    turning : [N] carrier offsets in spacings, None: none.
-    cohort : the rows.
+    laid : sequence of LaidOut
+        The groups.
+    transmit : callable
+        Transmitter chain, sub-carriers [N, m, n] -> transmitted sub-carriers [N, m, n].
+    arrivals : Arrivals
+        Frequency responses of the N rows.
+    turning : Tensor, float [N], or None
+        Carrier offsets in spacings; None without offsets.
+    cohort : Cohort
+        The rows.
+    grid : Grid
+        OFDM symbols of the slot.
     """
     n = grid.carriers
     earlier: Tensor | None = None
     for block, (start, end) in enumerate(itertools.pairwise(grid.starts)):
-        response, beyond = arrivals.response(block)[:, :, None], arrivals.beyond(block)
+        response, beyond = arrivals.response(block)[:, :, None], arrivals.list_beyond(block)
         width = max(1, CHUNK // max(1, response.numel()))
         for first in range(start, end, width):
             stop = min(first + width, end)

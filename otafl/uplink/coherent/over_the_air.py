@@ -1,7 +1,7 @@
-"""Superpose all devices' analogue signals, sent at once on the same symbols, with one noise.
+"""Superposition of all devices' analogue signals on the same symbols, with noise.
 
-A symbol is a channel use, and what arrives of it is one weighted reduction of real numbers
-(`superpose`): no complex array of the payload's size is made.
+A symbol is a channel use. The received sum is computed as one weighted reduction of real numbers
+(`superpose`), without a complex array of the payload's size.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from otafl.uplink.transmit import transmit
 
 
 class OverTheAir(Transport):
+    """Coherent over-the-air aggregation. Example: `scenarios/quickstart.yaml`."""
+
     supports_snr_growth: ClassVar[bool] = True
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
@@ -73,7 +75,7 @@ class OverTheAir(Transport):
         return {} if self.privacy is None else self.privacy.compute_metrics()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return also what the accounting keeps."""
+        """Return the policy's state, and that of the privacy accounting."""
         if self.privacy is None:
             return super().state_dict()
         return {**super().state_dict(), "privacy": self.privacy.state_dict()}
@@ -88,9 +90,12 @@ class OverTheAir(Transport):
             refuse_ideal(payload)
 
     def transmit(self, delivery: Delivery) -> None:
-        """Send the groups one after the other: rows x_k [n, P] become normalised symbols, get p_k
-        and eta for the scalar channels f^H h_k of their segments, add up in the air, and are
-        received as the estimate [S, P]."""
+        """Send the groups one after the other.
+
+        Rows x_k [n, P] become normalised symbols. The policy sets p_k and eta for the scalar
+        channels f^H h_k of their segments, the signals add up, and the server gets the estimate [S,
+        P].
+        """
         link, settings, privacy = self.alignment, self.settings, self.privacy
         slot = lay_out_reals(delivery, settings, link.csi)
         if privacy is not None:
@@ -104,9 +109,11 @@ class OverTheAir(Transport):
             self._policy_state, on_air = transmit(slot, sent, normalised, link, self._policy_state)
             if privacy is not None:
                 privacy.spend(on_air)
-            # with privacy powers follow from the norm that all clip to
-            told = count_scalars(normalised, privacy is None, link.policy.needs_variation)
-            account(on_air, delivery, told)
+            # with privacy, powers follow from the common clipping norm
+            num_side_scalars = count_scalars(
+                normalised, privacy is None, link.policy.needs_variation
+            )
+            account(on_air, delivery, num_side_scalars)
             unwanted = self._draw_interference(on_air)
             total, exact = self._superpose(on_air, unwanted)
             receive(on_air, total, exact, delivery)
@@ -114,11 +121,12 @@ class OverTheAir(Transport):
                 delivery.tally.saved |= self._list_saved(on_air, unwanted)
 
     def _superpose(self, on_air: OnAir, unwanted: Tensors) -> tuple[Tensor, Tensor]:
-        """Sum the signals as they arrive with one noise and the interference, and convert the sum.
+        """Sum the signals with noise and interference, and convert the sum.
 
         Returns
         -------
-        sum_k c_k x_k + n [S, P], scaled by the receiver, and the error-free sum_k w_k x_k [S, P].
+        tuple of Tensor, float [S, P] each
+            Scaled sum sum_k c_k x_k + n, and the error-free sum sum_k w_k x_k.
         """
         impairments, sent, exact = self.alignment.impairments, on_air.sent, None
         if impairments.bends:
@@ -134,7 +142,7 @@ class OverTheAir(Transport):
         return total, exact
 
     def _list_saved(self, on_air: OnAir, unwanted: Tensors) -> Tensors:
-        """Return the coefficients, and by segment the energy of what is received besides."""
+        """Return the coefficients, and the energy of the interference by segment."""
         sent = on_air.sent
         besides = {
             f"{name}/{sent.index}": compute_energies(replace(sent, x=signal), on_air.segments)
@@ -143,8 +151,10 @@ class OverTheAir(Transport):
         return besides | coefficients(on_air, self.saves.gram)
 
     def _draw_interference(self, on_air: OnAir) -> Tensors:
-        """Return what is received besides, name -> [S, P] in the unit of f^H y: signals of other
-        servers' devices, and heavy-tailed interference."""
+        """Draw the interference, name -> Tensor [S, P] in the unit of f^H y.
+
+        It consists of signals of other servers' devices, and of heavy-tailed interference.
+        """
         sent, found = on_air.sent, {}
         if self.neighbours is not None:
             found["neighbours"] = self.neighbours.signal(on_air)
@@ -155,7 +165,7 @@ class OverTheAir(Transport):
         return found
 
     def _convert(self, on_air: OnAir, total: Tensor) -> Tensor:
-        """Put what is received of a sum [S, P] through the server's converter."""
+        """Pass the received sum [S, P] through the server's converter."""
         factor = on_air.expand(on_air.coefficients.eta.sqrt() / on_air.unit)
         delivered = on_air.expand(on_air.weight > 0)
         quantise = self.alignment.impairments.quantise

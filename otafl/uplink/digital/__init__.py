@@ -1,0 +1,1 @@
+"""Orthogonal digital transmission of one packet for each device."""

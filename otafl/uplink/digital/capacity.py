@@ -1,7 +1,11 @@
-"""Reckon what the channels of a digital uplink carry, and what devices believe that they do.
+"""Capacity of the channels of a digital uplink, as it is and as devices estimate it.
 
-A channel use carries at most rate_factor log2(1 + SNR / gap) bits, the SNR that after maximum-ratio
-combining of the server's antennas, in the mean over the channel's cells.
+A channel use carries at most
+
+    rate_factor log2(1 + SNR / gap)
+
+bits, mean over the channel's cells, with the SNR after maximum-ratio combining of the server's
+antennas.
 """
 
 from __future__ import annotations
@@ -21,12 +25,21 @@ from otafl.uplink.impairments.impairments import Impairments
 
 @dataclass(frozen=True)
 class Links:
-    """Hold the bits a channel use of each device [S, K]: what it believes that its channel carries,
-    and what it does.
+    """Bits per channel use that the channel of each device carries.
 
-    strength: [S, K] |h|^2 that it believes in as the slot begins, mean over antennas and
-    sub-carriers. snr: [S, K] true, that of a flat channel that carries as much. blocks: coherence
-    blocks that pilots are sent in. sure: the host knows that no rate is above what is carried.
+    Parameters
+    ----------
+    believed, carried : Tensor, float [S, K]
+        Estimated and true bits per channel use.
+    strength : Tensor, float [S, K]
+        Estimated |h|^2 at the start of the slot, mean over antennas and sub-carriers, without
+        large-scale gain.
+    snr : Tensor, float [S, K]
+        True SNR of a flat channel with the same capacity, linear.
+    blocks : int
+        Coherence blocks in which pilots are sent.
+    sure : bool
+        Whether it is known on the host that no rate is above the capacity.
     """
 
     believed: Tensor
@@ -38,7 +51,19 @@ class Links:
 
 
 class Capacity:
-    """Reckon the links of S trials by the settings of transport digital."""
+    """Links of S trials by the settings of the transport `digital`.
+
+    Parameters
+    ----------
+    settings : Digital.Settings
+        Settings that all trials share.
+    hyper : Hyper
+        Stackable fields, [S] each.
+    csi : Csi
+        Channel estimates of the devices.
+    impairments : Impairments
+        Interference.
+    """
 
     def __init__(self, settings: Any, hyper: Hyper, csi: Csi, impairments: Impairments) -> None:
         self._settings, self._csi, self._impairments = settings, csi, impairments
@@ -47,14 +72,23 @@ class Capacity:
         self._factor = hyper["rate_factor"][:, None]
 
     def links(self, channel: ChannelState, power: Tensor, reals: int, round: int) -> Links:
-        """Return the links of a slot.
+        """Compute the links of a slot.
 
         Parameters
         ----------
-        channel : h [S, K, A, B, F].
-        power : [S, K], received in a device's own band over the noise in it, but for fading.
-        reals : of the payload, which lasts as many channel uses when blocks are counted.
-        round : of the estimate and of interference.
+        channel : ChannelState
+            Channels h [S, K, A, B, F].
+        power : Tensor, float [S, K]
+            Mean received power in a device's own band over the noise in it, before fading.
+        reals : int
+            Coordinates of the payload, which is taken to last as many channel uses.
+        round : int
+            Round of the estimates and of interference.
+
+        Returns
+        -------
+        Links
+            Estimated and true bits per channel use.
         """
         settings, impairments = self._settings, self._impairments
         state = channel.extend_to(max(1, reals))
@@ -64,10 +98,10 @@ class Capacity:
         strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
         exact = estimate is state and not (impairments.disturbs or impairments.grows)
-        true = combined if exact else self._received(h, h_hat, power, round)
+        true = combined if exact else self._compute_snr(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
-        if not settings.outage:  # retransmissions find out what the channel carries
+        if not settings.outage:  # retransmissions reach the true capacity
             return Links(carried, carried, strength, flat_snr, blocks, True)
         known = impairments.compute_known_noise(round) / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
@@ -75,7 +109,7 @@ class Capacity:
         believed = self._factor * bits_a_use(lowered)
         return Links(believed, carried, strength, flat_snr, blocks, sure)
 
-    def _received(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
+    def _compute_snr(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
         """Return the SNR [S, K, cells] after combining h [S, K, A, cells] by its estimate."""
         norm = torch.linalg.vector_norm(h_hat, dim=2, keepdim=True)
         combiner = h_hat / norm.clamp_min(1e-30)
@@ -86,5 +120,5 @@ class Capacity:
 
 
 def bits_a_use(snr: Tensor) -> Tensor:
-    """Return the mean of log2(1 + SNR) over the cells, [S, K] of [S, K, cells]."""
+    """Compute the mean of log2(1 + SNR) over the cells, [S, K] of [S, K, cells]."""
     return torch.log1p(snr).mean(-1) / torch.log(get_constant(2.0, snr.dtype, snr.device))

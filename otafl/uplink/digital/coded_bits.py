@@ -1,10 +1,10 @@
-"""Send real bits: a row's words through the LDPC codes of 5G NR (3GPP TS 38.212, section 5.3.2),
-QAM, and white Gaussian noise at the device's signal-to-noise ratio, by Sionna's blocks.
+"""Transmission of real bits: 5G LDPC codes, QAM and white Gaussian noise, by Sionna's blocks.
 
-A row's bits are cut into equal blocks, each a codeword; coded bits are scrambled, as in the
-standard, so that padding does not bias the constellation. Code rates below 1/5, which the base
-graphs do not have, repeat coded bits. Errors are told from the truth, like a CRC that never errs
-and costs nothing.
+A row's words are sent with the LDPC codes of 5G NR (3GPP TS 38.212, section 5.3.2) at the device's
+signal-to-noise ratio. Its bits are cut into equal blocks, each a codeword. Coded bits are
+scrambled, as in the standard, so that padding does not bias the constellation. Code rates below
+1/5, which the base graphs do not have, repeat coded bits. Errors are detected by comparison with
+the sent bits, like an ideal CRC without overhead.
 """
 
 from __future__ import annotations
@@ -26,22 +26,33 @@ from otafl.uplink.digital.mcs import Mcs
 from otafl.uplink.digital.packets import rows_once
 
 CODED = declare_family("coded", __name__)
-"""Noise, a stream for each group of a payload."""
+"""Noise of coded bits, a stream for each group of a payload."""
 
 CODEWORD_BITS = 3840
-"""Information bits of a codeword at most: what both base graphs can hold."""
+"""Largest number of information bits of a codeword, which both base graphs support."""
 
 CODEWORDS_AT_ONCE = 64
-"""Decoded together: messages of so many fit the memory at 256-QAM."""
+"""Codewords decoded at a time, whose messages fit the memory at 256-QAM."""
 
 MIN_BITS = 12
-"""The shortest block that Sionna's encoder takes."""
+"""Shortest block that Sionna's encoder accepts."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Say how a row's bits are coded. blocks: codewords. k: bits of each. n: coded bits of each, of
-    which `mother` come from the code and the rest repeat them. order: bits of a symbol."""
+    """Coding of a row's bits.
+
+    Parameters
+    ----------
+    blocks : int
+        Number of codewords.
+    k, n : int
+        Information bits and coded bits of a codeword.
+    mother : int
+        Coded bits that the code gives; the rest repeats them.
+    order : int
+        Bits of a symbol.
+    """
 
     blocks: int
     k: int
@@ -51,12 +62,12 @@ class Layout:
 
     @property
     def symbols(self) -> int:
-        """Return the channel uses of the row."""
+        """Channel uses of the row."""
         return self.blocks * (self.n // self.order)
 
 
 def layout(bits: int, mcs: Mcs) -> Layout:
-    """Lay out a row of so many bits."""
+    """Lay out a row of `bits` bits by a modulation and coding scheme."""
     blocks = max(1, -(-bits // CODEWORD_BITS))
     k = max(MIN_BITS, -(-bits // blocks))
     n = math.ceil(k * 1024 / mcs.rate_1024 / mcs.order) * mcs.order
@@ -65,13 +76,28 @@ def layout(bits: int, mcs: Mcs) -> Layout:
 
 
 class CodedBits:
-    """Send words of a codec by the schemes of a table."""
+    """Transmission of a codec's words by the schemes of a table.
+
+    Parameters
+    ----------
+    table : sequence of Mcs
+        Modulation and coding schemes.
+    codec : Codec
+        Codec of the words.
+    streams : Streams
+        Random streams of the trials.
+
+    Raises
+    ------
+    UserError
+        If the codec does not produce words of bits.
+    """
 
     def __init__(self, table: Sequence[Mcs], codec: Codec, streams: Streams) -> None:
         if codec.word_bits is None:
             raise UserError(
-                "transport.coding: 'ldpc' sends the bits of words, and the codec makes none; codec "
-                "uniform, or qsgd with norm: max, would do"
+                "transport.coding: 'ldpc' sends words of bits, and this codec has none; use codec: "
+                "uniform, or qsgd with norm: max"
             )
         self._table, self._codec, self._streams = table, codec, streams
         self._word_bits = codec.word_bits
@@ -88,14 +114,19 @@ class CodedBits:
 
         Parameters
         ----------
-        delivery : of the payload.
-        scheme : [S, K] index of the table, negative for a device that does not send.
-        snr : [S, K], linear.
+        delivery : Delivery
+            The payload.
+        scheme : Tensor, int64 [S, K]
+            Position of the scheme in the table, negative for a device that does not send.
+        snr : Tensor, float [S, K]
+            Signal-to-noise ratio, linear.
 
         Returns
         -------
-        The groups as they are read, by index, wrong bits included, and whose bits all arrived
-        right, [S, K].
+        groups : dict of int to Group
+            Groups as decoded, with wrong bits, by index.
+        correct : Tensor, bool [S, K]
+            Devices without wrong bits.
         """
         read, cohort = {}, delivery.cohort
         wrong = torch.zeros_like(scheme, dtype=torch.bool).flatten()
@@ -105,11 +136,11 @@ class CodedBits:
             rows = rows_once(group, cohort, "coding: 'ldpc'")
             cell, (trial, device) = cohort.flat_index[rows], get_trial_device(group, cohort)
             chosen, ratio = by_row[rows], snr.flatten()[cell]
-            # ranges and norms fill the rest, and arrive right
+            # ranges and norms fill the rest, and have no errors
             words = _unpack_bits(flatten(self._codec.to_words(group)), self._word_bits)
             beside = round(self._codec.count_bits(group)) - words.shape[1]
             sent = torch.nn.functional.pad(words, (0, beside))
-            heard = sent.clone()
+            detected = sent.clone()
             for used in chosen[chosen >= 0].unique().tolist():
                 at = (chosen == used).nonzero().squeeze(1)
                 plan = layout(sent.shape[1], self._table[used])
@@ -117,17 +148,19 @@ class CodedBits:
                 noise = self._streams.draw_device_normal(
                     CODED / index, delivery.round, trial[at], device[at], size
                 )
-                heard[at] = self._over(plan, sent[at], noise, ratio[at])
-            wrong[cell[(heard != sent).any(1)]] = True
+                detected[at] = self._over(plan, sent[at], noise, ratio[at])
+            wrong[cell[(detected != sent).any(1)]] = True
             back = unflatten(
-                _pack_bits(heard[:, : words.shape[1]], self._word_bits), get_shapes(group)
+                _pack_bits(detected[:, : words.shape[1]], self._word_bits), get_shapes(group)
             )
             read[index] = replace(group, tensors=self._codec.from_words(group, back))
         return read, ~wrong.view_as(scheme)
 
     def _over(self, plan: Layout, bits: Tensor, noise: Tensor, snr: Tensor) -> Tensor:
-        """Return bits [n, L] as decided by the receiver; noise: [n, blocks, symbols, 2] standard
-        normal."""
+        """Send bits [n, L] through the channel, and return the receiver's decisions.
+
+        The noise is standard normal, [n, blocks, symbols, 2].
+        """
         missing = plan.blocks * plan.k - bits.shape[1]
         padded = torch.nn.functional.pad(bits, (0, missing))
         blocks = padded.view(-1, plan.k).to(torch.float32)
@@ -142,9 +175,11 @@ class CodedBits:
 
 
 def _sionna_link(plan: Layout, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return a function of bits [c, k], noise [c, symbols] of E|z|^2 = 2 and its variance [c, 1]
-    that decides bits [c, k]. Sionna takes seconds to import and reseeds torch's generator, which is
-    put back."""
+    """Build the function that decides bits [c, k], given sent bits, noise and its variance [c, 1].
+
+    The noise [c, symbols] has E|z|^2 = 2. Sionna takes seconds to import and reseeds torch's
+    generator, which is restored.
+    """
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy.fec.ldpc import LDPC5GDecoder, LDPC5GEncoder
         from sionna.phy.mapping import Constellation, Demapper, Mapper
@@ -177,6 +212,6 @@ def _unpack_bits(words: Tensor, width: int) -> Tensor:
 
 
 def _pack_bits(bits: Tensor, width: int) -> Tensor:
-    """Return the words of bits."""
+    """Return the words [n, P] int64 of bits [n, P * width]."""
     shifts = torch.arange(width - 1, -1, -1, device=bits.device)
     return (bits.unflatten(1, (-1, width)).to(torch.int64) << shifts).sum(2)

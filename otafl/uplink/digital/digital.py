@@ -1,22 +1,25 @@
-"""Send bits at full power on channel uses of each device's own, by TDMA or OFDMA.
+"""Packets of bits at full power on channel uses of each device's own, by TDMA or OFDMA.
 
-TDMA gives a device the whole band for a while, OFDMA 1/n of the band for the whole slot: the same
-power in less noise, so n times the signal-to-noise ratio. An update arrives whole or, where its
-rate was above what the channel carries, not at all. By default devices take turns at the Shannon
-rate of their channel, free of error. The SNR is that after maximum-ratio combining of the server's
-antennas, and the rate is the mean over sub-carriers and over the coherence blocks that so many
-channel uses last as the payload has reals. Neither the receiver nor the power policy plays a part.
+TDMA gives a device the whole band for part of the slot, OFDMA 1/n of the band for the whole slot:
+the same power in less noise, so n times the signal-to-noise ratio. By default devices take turns at
+the Shannon rate of their channel, without errors. The SNR is that after maximum-ratio combining of
+the server's antennas. The rate is the mean over sub-carriers and over the coherence blocks that as
+many channel uses last as the payload has coordinates. Receiver and power policy have no effect.
 
-A channel use carries at most rate_factor log2(1 + SNR / gap) bits. Rates are chosen by the
-estimate; a device whose rate is above what its true channel carries has spent its time and energy,
-but its update is lost: it is left out of the mean, and the weights are normalised over what
-arrived. A device whose energy cannot pay for all its channel uses cannot finish its packet: it
-stays silent and keeps what it has. So does one that believes in less than `MIN_RATE`, whatever
-the rule for rates: it has no link; and one below `gain_threshold`, which saves its power for other
-rounds. All had something to send, so they count where the band or a
-slot is shared out, and they have sent their pilots. One that crashes has spent the channel uses up
-to there, and its packet is lost. Of a packet that is sent twice the server drops the copy by its
-sequence number.
+A channel use carries at most rate_factor log2(1 + SNR / gap) bits, and devices choose their rate by
+the estimated SNR. If the rate is above what the true channel carries, the device has spent its time
+and energy, but its update is lost. The update is left out of the mean, and the weights are
+normalised over the delivered updates.
+
+A device is silent and keeps its update if
+
+- its energy does not suffice for all channel uses of its packet,
+- its estimated rate is below `MIN_RATE`, so that it has no link,
+- its channel is below `gain_threshold`, which saves its power for other rounds.
+
+Such devices still count when the band or a slot is divided, and they have sent their pilots. A
+device that crashes has spent the channel uses before the crash, and its packet is lost. If a packet
+is sent twice, the server drops the copy by its sequence number.
 """
 
 from __future__ import annotations
@@ -46,15 +49,27 @@ from otafl.uplink.digital.packets import hand_over
 from otafl.uplink.impairments.impairments import Impairments
 
 ROUNDING = 1e-5
-"""A rate above what is carried by less than this share is one that equals it."""
+"""Relative difference below which a rate counts as equal to what the channel carries."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Hold what each device has to send over the uplink groups of a delivery.
+    """Data that each device has to send over the uplink groups of a delivery.
 
-    on_air: [S, K] bool. bits, reals, blocks: [S, K]. budget: [S, K] power. senders: [S, 1], how
-    many devices send, at least 1. parts: [S, 1], of the band, of which a device has one.
+    Parameters
+    ----------
+    delivery : Delivery
+        The payload.
+    on_air : Tensor, bool [S, K]
+        Transmitters.
+    bits, reals, blocks : Tensor, float [S, K]
+        Bits, coordinates and tensors of a device's update.
+    budget : Tensor, float [S, K]
+        Power budget.
+    senders : Tensor, float [S, 1]
+        Number of transmitters, at least 1.
+    parts : Tensor, float [S, 1]
+        Number of parts of the band, of which a device has one.
     """
 
     delivery: Delivery
@@ -69,11 +84,24 @@ class Load:
 
 @dataclass(frozen=True)
 class Turns:
-    """Hold how each device sends its load, [S, K].
+    """Channel uses and rates with which each device sends its load.
 
-    symbols: its channel uses, 0 if it is silent. bits: sent. sends: bool. rate: bits a channel use.
-    scheme: int64 place in the table of schemes. depth: bits a real, where they are fitted to the
-    slot.
+    Parameters
+    ----------
+    load : Load
+        Data to send.
+    symbols : Tensor, float [S, K]
+        Channel uses of a device's part of the band, 0 if it is silent.
+    bits : Tensor, float [S, K]
+        Bits sent.
+    sends : Tensor, bool [S, K]
+        Devices that send.
+    rate : Tensor, float [S, K]
+        Bits per channel use.
+    scheme : Tensor, int64 [S, K]
+        Position in the table of schemes.
+    depth : Tensor, float [S, K], or None
+        Bits per coordinate, if they are fitted to the slot.
     """
 
     load: Load
@@ -86,21 +114,23 @@ class Turns:
 
     @property
     def time(self) -> Tensor:
-        """Return a device's time on air [S, K], in channel uses of the whole band."""
+        """Time on air of each device [S, K], in channel uses of the whole band."""
         return self.symbols * self.load.parts
 
     @property
     def cost(self) -> Tensor:
-        """Return the energy of a device's packet [S, K], radiated and drawn by its circuits."""
+        """Energy of each device's packet [S, K], radiated and consumed by its circuits."""
         circuits, power = self.load.delivery.limits.energy_per_symbol, self.load.budget
         return self.time * (power if circuits is None else power + circuits)
 
     def times(self, uses: Tensor) -> Turns:
-        """Return the turns with so many times their channel uses, [S, K]."""
+        """Return the turns with their channel uses multiplied by `uses` [S, K]."""
         return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
 
 
 class Digital(Transport):
+    """Orthogonal digital transmission. Study: `scenarios/studies/analog_vs_digital.yaml`."""
+
     supports_snr_growth: ClassVar[bool] = True
     provides: ClassVar[frozenset[str]] = frozenset({"mean", "each"})
     counts: ClassVar[Counts] = "all"
@@ -109,40 +139,40 @@ class Digital(Transport):
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = Field(
             "tdma",
-            description="devices take turns on the whole band, or all n that send have a share "
-            "1/n of it at the same time: with the same power in it the SNR is n times higher, and "
-            "the slot lasts as long as the slowest needs",
+            description="division of the channel: devices take turns on the whole band (tdma), or "
+            "each of the n transmitters has 1/n of the band at the same time, with n times the SNR "
+            "(ofdma); the slot then lasts as long as the slowest device needs",
         )
         rate: Literal["shannon", "mcs"] = Field(
             "shannon",
-            description="log2(1 + SNR) bits a channel use, or the modulation and coding schemes "
-            "of 3GPP TS 38.214",
+            description="bits per channel use: log2(1 + SNR), or those of the modulation and "
+            "coding schemes of 3GPP TS 38.214",
         )
         rate_factor: float = declare_stackable(
-            1.0, gt=0, le=1, description="share of the Shannon rate that is reached"
+            1.0, gt=0, le=1, description="fraction of the Shannon rate that is reached"
         )
         snr_gap_db: Decibels = declare_stackable(
-            0.0, ge=0, description="implementation gap: the SNR counts as so much lower"
+            0.0, ge=0, description="implementation gap in dB, by which the SNR is reduced"
         )
         margin_db: Decibels = declare_stackable(
             0.0,
             ge=0,
-            description="devices choose their rate as if the SNR that they believe in were so "
-            "much lower, which leaves room for errors of the estimate",
+            description="margin in dB for errors of the estimate, by which devices reduce the "
+            "estimated SNR when they choose their rate",
         )
         gain_threshold: float = declare_stackable(
             0.0,
             ge=0,
-            description="g_th: a device that believes in a lower |h|^2 as a slot begins (mean over "
-            "antennas and sub-carriers, path loss aside) is silent, and sends in all other rounds "
-            "at the power that this saves, P / Pr(|h|^2 >= g_th): the budget is then one on the "
-            "average over fading; 0 for none",
+            description="g_th, smallest estimated |h|^2 of a transmitter at the start of a slot "
+            "(mean over antennas and sub-carriers, without path loss); a device below it is "
+            "silent, and in other rounds sends with P / Pr(|h|^2 >= g_th), so that the budget "
+            "holds on average over fading; by default there is none",
         )
         outage: bool = Field(
             True,
-            description="a rate chosen by the estimate that is above what the true channel "
-            "carries loses the update (never with perfect CSI and rate shannon); false: "
-            "retransmissions reach the rate of the true channel, and nothing is lost",
+            description="whether an update is lost if its rate, chosen by the estimate, is above "
+            "what the true channel carries (never with perfect CSI and rate shannon); if false, "
+            "retransmissions reach the rate of the true channel, and no update is lost",
         )
         mcs_table: Literal["64qam", "256qam"] = Field(
             "64qam", description="table 5.1.3.1-1 or 5.1.3.1-2 of TS 38.214"
@@ -150,58 +180,58 @@ class Digital(Transport):
         mcs_index: int | None = Field(
             None,
             ge=0,
-            description="scheme of all devices; without it each takes the fastest that its "
-            "estimate supports, and is silent if it supports none",
+            description="scheme of all devices; if not given, each device uses the fastest that "
+            "its estimate supports, and is silent if it supports none",
         )
         coding: Literal["ideal", "ldpc"] = Field(
             "ideal",
-            description="codes that just reach the rate, or the payload's real bits through 5G "
-            "LDPC, QAM and noise at the SNR of the device (slow; needs rate mcs and codec uniform "
-            "or qsgd)",
+            description="channel code: ideal codes that reach the rate, or the payload's real bits "
+            "in 5G LDPC, QAM and noise at the SNR of the device (slow; needs rate mcs and codec "
+            "uniform or qsgd)",
         )
         on_block_error: Literal["drop", "keep"] = Field(
             "drop",
-            description="what a wrong LDPC block does: the update is lost, or its bits are taken "
-            "as they are; ranges and norms beside the words arrive right",
+            description="treatment of an update with a wrong LDPC block: it is lost, or its bits "
+            "are used as decoded; ranges and norms besides the words have no errors",
         )
         max_symbols: float = declare_stackable(
             0.0,
             ge=0,
-            description="channel uses of the whole band that a round may take, shared evenly by "
-            "the devices that have something to send; 0 for no bound. Over the air takes one for "
-            "each real of a payload, or half with quadrature; a second has as many as bandwidth_hz",
+            description="channel uses of the whole band that a round may take, divided evenly "
+            "among the transmitters; no bound by default. Over the air a payload takes one per "
+            "coordinate, or half of that with quadrature; a second has bandwidth_hz of them",
         )
         over_budget: Literal["drop", "quantise"] = Field(
             "drop",
-            description="a device whose bits do not fit its share of max_symbols is silent; or "
-            "each sends with as many whole bits a real (1 to 16, in place of the codec's) as fit, "
-            "rounded stochastically between each block's extremes",
+            description="treatment of a device whose bits do not fit its share of max_symbols: it "
+            "is silent, or each device sends as many whole bits per coordinate (1 to 16, instead "
+            "of the codec's) as fit, rounded stochastically between each tensor's extremes",
         )
 
         def find_conflicts(self) -> Iterator[str]:
             if self.mcs_index is not None:
                 most = len(MCS_TABLES[self.mcs_table]) - 1
                 if self.rate != "mcs":
-                    yield f"mcs_index ({self.mcs_index}) needs rate: mcs"
+                    yield f"mcs_index: got {self.mcs_index}, which needs rate: mcs"
                 if self.mcs_index > most:
                     yield (
                         f"mcs_index: got {self.mcs_index}, but table {self.mcs_table} ends at "
-                        f"{most}"
+                        f"{most}; use at most {most}"
                     )
             if self.coding == "ldpc":
                 if self.rate != "mcs":
                     yield (
-                        "coding: 'ldpc' takes its modulation and code rate from a scheme; set "
-                        "rate: mcs"
+                        "coding: 'ldpc' needs a modulation and coding scheme, got rate: "
+                        f"{self.rate}; set rate: mcs"
                     )
                 if not self.outage:
-                    yield "outage: false needs coding: ideal; LDPC blocks fail or do not"
+                    yield "outage: false needs coding: ideal, because LDPC blocks can fail"
                 if self.over_budget == "quantise":
                     yield "over_budget: 'quantise' needs coding: ideal"
             elif self.on_block_error == "keep":
                 yield "on_block_error: 'keep' needs coding: ldpc"
             if self.over_budget == "quantise" and not self.max_symbols:
-                yield "over_budget: 'quantise' needs max_symbols, the bound to fit into"
+                yield "over_budget: 'quantise' needs max_symbols, which is not set"
 
         @property
         def has_access_plan(self) -> bool:
@@ -232,14 +262,16 @@ class Digital(Transport):
         self._most = most.where(most > 0, torch.inf)
         self._check_bound = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
-        self._saved = None  # [S, K], what a budget is multiplied with
+        self._saved = None  # [S, K], factor of a budget
         if bool((self._least > 0).any()):
             share = statistics.prob_unit_gain_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
     def get_access_plan(self) -> OrthogonalUplink:
-        """Return what devices know beforehand. An update counts as one block as large as what the
-        device received."""
+        """Return the devices' prior knowledge of the uplink.
+
+        An update counts as one tensor of the size that the device received.
+        """
         hyper, codec = self.hyper, self.codec
         gap_db = hyper["snr_gap_db"].double()
         if self.settings.outage:
@@ -257,6 +289,7 @@ class Digital(Transport):
         )
 
     def transmit(self, delivery: Delivery) -> None:
+        """Send each device's packet, and give the server the mean of the delivered updates."""
         load = self._load(delivery)
         links = self._links(load)
         turns = self._drop_unpaid(self._turns(load, links))
@@ -272,7 +305,7 @@ class Digital(Transport):
         hand_over(delivery, read, None if whole else arrived)
 
     def _load(self, delivery: Delivery) -> Load:
-        """Add up what each device has to send, [S, K]."""
+        """Compute the data of each device, [S, K]."""
         like, bits_of = self.hyper["rate_factor"], self.codec.count_bits
         uplink = delivery.uplink
         on_air = torch.stack([sent.transmitter_mask for sent in uplink])
@@ -296,15 +329,18 @@ class Digital(Transport):
         )
 
     def _links(self, load: Load) -> Links:
-        """Reckon what the channels carry, with the power that is in a device's own band."""
+        """Compute the links, with the power in each device's own band."""
         delivery = load.delivery
         power = load.budget * delivery.channel.gain * load.parts
         reals = sum(sent.num_coordinates for sent in delivery.uplink)
         return self._capacity.links(delivery.channel, power, reals, delivery.round)
 
     def _turns(self, load: Load, links: Links) -> Turns:
-        """Give each device its channel uses, [S, K]: what its bits take at its rate. Who has no
-        link, supports no rate, or does not fit its share of `max_symbols`, is silent."""
+        """Compute the channel uses of each device, [S, K], from its bits and its rate.
+
+        A device without a link or a supported rate, or whose bits do not fit its share of
+        `max_symbols`, is silent.
+        """
         rate, scheme = self._rates(links)
         share = self._most / load.senders
         bits, depth = load.bits, None
@@ -325,7 +361,7 @@ class Digital(Transport):
         return Turns(load, symbols * sends, bits * sends, sends, rate, scheme, depth)
 
     def _rates(self, links: Links) -> tuple[Tensor, Tensor]:
-        """Choose bits a channel use and the scheme that has them; 0 where no scheme does."""
+        """Choose the bits per channel use and the scheme; 0 if no scheme is supported."""
         scheme = torch.full_like(links.believed, self.settings.mcs_index or 0, dtype=torch.int64)
         if self.settings.rate == "shannon":
             return links.believed, scheme
@@ -340,7 +376,7 @@ class Digital(Transport):
         return rate, scheme
 
     def _drop_unpaid(self, turns: Turns) -> Turns:
-        """Keep the turns of those who can pay for their packet."""
+        """Keep the turns of devices with the energy for their packet."""
         energy = turns.load.delivery.limits.energy_budget
         if energy is None:
             return turns
@@ -352,8 +388,10 @@ class Digital(Transport):
 
         Returns
         -------
-        The uplink groups that are not read as they were sent, by index, and whose update arrives,
-        [S, K] bool.
+        read : mapping of int to Group
+            Groups that are not received as they were sent, by index.
+        arrived : Tensor, bool [S, K]
+            Devices whose update is delivered.
         """
         delivery, arrived = turns.load.delivery, turns.sends
         if self._coded is not None:
@@ -369,9 +407,11 @@ class Digital(Transport):
         return quantise_to_fit(delivery, turns.depth, self.streams), arrived
 
     def _interrupt(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
-        """Return the turns with repeated packets, up to the crash, and whose packet arrives whole,
-        [S, K] bool. A repetition was not planned: it goes beyond `max_symbols`; but a device that
-        cannot pay for it does not send it."""
+        """Return the turns with repeated packets, up to the crash, and the delivered packets.
+
+        A repetition was not planned, so it may exceed `max_symbols`, but a device without the
+        energy for it does not send it.
+        """
         limits, uses = turns.load.delivery.limits, torch.ones_like(turns.symbols)
         if limits.num_copies is None and limits.sent_fraction is None:
             return turns, arrived
@@ -387,7 +427,7 @@ class Digital(Transport):
         return turns.times(uses), arrived & (uses >= 1.0)
 
     def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
-        """Add up bits, channel uses, energy and pilots; arrived: [S, K] bool."""
+        """Add bits, channel uses, energy and pilots to the tally; arrived: [S, K] bool."""
         load, time, tally = turns.load, turns.time, turns.load.delivery.tally
         pilots = float(self.csi.num_pilot_symbols * blocks)
         tally.add(

@@ -1,9 +1,8 @@
-"""Send as many bits a real as a device's share of the slot carries, by stochastic rounding between
-each block's extremes.
+"""Stochastic rounding to as many bits per coordinate as a device's share of the slot carries.
 
-Of one slot's channel uses every device gets as many, and they carry its bits at capacity: Lee,
-Barnes, Ozgur 2020, "Over-the-Air Statistical Estimation", the digital side of their comparison,
-here with a rate and so a depth of each device's own.
+Every device gets the same number of the slot's channel uses, which carry its bits at capacity: Lee,
+Barnes, Ozgur 2020, "Over-the-Air Statistical Estimation", the digital side of their comparison.
+Here each device has its own rate, and so its own number of bits per coordinate.
 """
 
 from __future__ import annotations
@@ -22,23 +21,53 @@ from otafl.uplink.digital.packets import rows_once
 FITTED = declare_family("fitted", __name__)
 
 MAX_BITS = 16
-"""More than these change an update by less than 1e-5 of its range."""
+"""Largest number of bits per coordinate; more change an update by less than 1e-5 of its range."""
 
 RANGE_BITS = 64
-"""Both ends of a block's range travel as floats."""
+"""Bits of the two ends of a tensor's range, as floats."""
 
 
 def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the whole bits a real that fit into so many bits, below 1 where not even one does; and
-    the bits that are sent so, all [S, K]."""
+    """Compute the whole bits per coordinate that fit.
+
+    Parameters
+    ----------
+    bits : Tensor, float [S, K]
+        Bits that a device can send.
+    reals : Tensor, float [S, K]
+        Coordinates of its update.
+    blocks : Tensor, float [S, K]
+        Tensors of its update, each of which has a range.
+
+    Returns
+    -------
+    depth : Tensor, float [S, K]
+        Bits per coordinate, at most `MAX_BITS`; 0 if not even one fits.
+    sent : Tensor, float [S, K]
+        Bits that are sent.
+    """
     spare = bits - RANGE_BITS * blocks
     depth = (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MAX_BITS))
     return depth, depth * reals + RANGE_BITS * blocks
 
 
 def round_randomly(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
-    """Round rows [n, *shape] to 2^depth [n] equidistant levels between their extremes, up or down
-    so that the mean is right; draw: [n, *shape] uniform in (0, 1)."""
+    """Round rows stochastically to 2^depth equidistant levels between their extremes.
+
+    Parameters
+    ----------
+    block : Tensor, float [n, *shape]
+        Rows of a tensor.
+    depth : Tensor, float [n]
+        Bits per coordinate.
+    draw : Tensor, float [n, *shape]
+        Uniform numbers in (0, 1).
+
+    Returns
+    -------
+    Tensor, float [n, *shape]
+        Rounded rows, unbiased.
+    """
     rows = block.flatten(1)
     low, high = rows.aminmax(dim=1, keepdim=True)
     levels = torch.exp2(depth.to(rows.dtype))[:, None] - 1.0
@@ -49,8 +78,22 @@ def round_randomly(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:
 
 
 def quantise_to_fit(delivery: Delivery, depth: Tensor, streams: Streams) -> dict[int, Group]:
-    """Return the uplink groups, by index, with every row rounded to its device's bits a real
-    [S, K]."""
+    """Round every row of the uplink groups to its device's bits per coordinate.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        The payload.
+    depth : Tensor, float [S, K]
+        Bits per coordinate.
+    streams : Streams
+        Random streams of the trials.
+
+    Returns
+    -------
+    dict of int to Group
+        Rounded groups by index.
+    """
     received, cohort = {}, delivery.cohort
     for sent in delivery.uplink:
         index, group = sent.index, sent.group

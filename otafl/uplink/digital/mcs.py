@@ -1,5 +1,6 @@
-"""List the modulation and coding schemes of 5G NR: 3GPP TS 38.214, tables 5.1.3.1-1 (up to 64-QAM)
-and 5.1.3.1-2 (up to 256-QAM), without their reserved rows.
+"""Modulation and coding schemes of 5G NR: 3GPP TS 38.214, section 5.1.3.1.
+
+Table 5.1.3.1-1 goes up to 64-QAM, and table 5.1.3.1-2 up to 256-QAM. Reserved rows are left out.
 """
 
 from __future__ import annotations
@@ -8,14 +9,22 @@ from typing import NamedTuple
 
 
 class Mcs(NamedTuple):
-    """Hold a scheme. order: bits of a QAM symbol, Q_m. rate_1024: target code rate times 1024."""
+    """Modulation and coding scheme.
+
+    Parameters
+    ----------
+    order : int
+        Bits of a QAM symbol, Q_m.
+    rate_1024 : float
+        Target code rate times 1024.
+    """
 
     order: int
     rate_1024: float
 
     @property
     def efficiency(self) -> float:
-        """Return the bits a channel use."""
+        """Information bits per channel use."""
         return self.order * self.rate_1024 / 1024.0
 
 
@@ -36,4 +45,4 @@ MCS_TABLES = {
         (8, (682.5, 711, 754, 797, 841, 885, 916.5, 948)),
     ),
 }
-"""A scheme's place in its table is I_MCS."""
+"""Schemes of each table; a scheme's position is its I_MCS."""

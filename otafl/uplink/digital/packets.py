@@ -1,4 +1,4 @@
-"""Handle updates that travel as packets of their own: a row a device, which arrives or is lost."""
+"""Updates in packets of their own: one row of a device, which is delivered or lost as a whole."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from otafl.uplink.signal import (
 
 
 def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
-    """Return the rows [n] of the cohort that a group has. Raises UserError where one occurs
-    twice."""
+    """Return the rows [n] of the cohort in a group. Raises UserError if one occurs twice."""
     if has_repeated_devices(group):
         raise UserError(
-            f"transport.{setting} codes one row a device, and the algorithm sends several rows "
-            "of a device in one group; use the defaults of transport digital"
+            f"transport.{setting} needs one row per device, and the algorithm sends several rows "
+            "of a device in one group; use the defaults of transport: digital"
         )
     if group.row_index is None:
         return torch.arange(cohort.num_rows, device=cohort.flat_index.device)
@@ -36,30 +35,33 @@ def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
 
 
 def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
-    """Give the server the mean over the updates that arrived, and add up the error.
+    """Give the server the mean over the delivered updates, and add up the error.
 
     Parameters
     ----------
-    delivery : of the payload.
-    read : the uplink groups as the server reads them, by index; as they were sent, if not here.
-    arrived : [S, K] bool, whose update arrived; None: the host knows that all did, as sent.
+    delivery : Delivery
+        The payload.
+    read : mapping of int to Group
+        Groups that are not received as they were sent, by index.
+    arrived : Tensor, bool [S, K], or None
+        Devices whose update is delivered; None if it is known on the host that all are, as sent.
     """
-    cohort = heard = delivery.cohort
+    cohort = receiving = delivery.cohort
     if arrived is not None:
         sends = cohort.transmit_mask & arrived.flatten()[cohort.flat_index]
-        heard = replace(cohort, transmit_mask=sends, all_transmit=False)
+        receiving = replace(cohort, transmit_mask=sends, all_transmit=False)
     for sent in delivery.uplink:
         if arrived is None:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)
             continue
-        came = read.get(sent.index, sent.group)
-        got = make_signal(came, heard)
+        delivered = read.get(sent.index, sent.group)
+        got = make_signal(delivered, receiving)
         mean, count = compute_error_free(got)
         if sent.out_of_one:
             count = _normalise_weight(count, sent, arrived)
-        rows, each = _heard_rows(came, cohort, heard)
-        delivery.give(sent, mean, count, each, rows, heard=got.delivered_mask)
+        rows, each = _find_delivered_rows(delivered, cohort, receiving)
+        delivery.give(sent, mean, count, each, rows, delivered_fn=got.delivered_mask)
         delivery.note_delivered(got)
         target = flatten(compute_error_free(sent)[0])
         delivery.tally.error(
@@ -67,20 +69,21 @@ def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | N
         )
 
 
-def _heard_rows(group: Group, cohort: Cohort, heard: Cohort) -> tuple[Tensor, Tensors]:
-    """Return which of the sending rows of a group arrived [n] bool, and all of them, 0 where
-    lost."""
+def _find_delivered_rows(group: Group, cohort: Cohort, receiving: Cohort) -> tuple[Tensor, Tensors]:
+    """Return the delivered rows of a group, [n] bool, and all rows, 0 if lost."""
     rows = slice(None) if group.row_index is None else group.row_index
-    came = heard.transmit_mask[rows][cohort.transmit_mask[rows]]
+    delivered = receiving.transmit_mask[rows][cohort.transmit_mask[rows]]
     each = select_rows(group, cohort)
-    return came, {
-        name: block.where(unsqueeze_like(came, block), 0.0) for name, block in each.items()
+    return delivered, {
+        name: block.where(unsqueeze_like(delivered, block), 0.0) for name, block in each.items()
     }
 
 
 def _normalise_weight(count: Tensor | Tensors, sent: Signal, arrived: Tensor) -> Tensor | Tensors:
-    """Return the weight that arrived, out of that of all senders, where `count` is out of what
-    arrived."""
+    """Return the delivered weight out of that of all transmitters.
+
+    `count` is the same out of the delivered weight.
+    """
     share = (sent.grid(sent.weight) * arrived).sum(1)
     if isinstance(count, dict):
         return {name: c * unsqueeze_like(share, c) for name, c in count.items()}

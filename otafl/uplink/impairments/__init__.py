@@ -1,0 +1,1 @@
+"""Deviations of the uplink's hardware and surroundings from the ideal link."""

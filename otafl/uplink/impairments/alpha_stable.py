@@ -1,13 +1,13 @@
-"""Draw symmetric alpha-stable numbers, the law of interference with heavy tails.
+"""Symmetric alpha-stable random numbers, the distribution of heavy-tailed interference.
 
-Of unit scale their characteristic function is exp(-|t|^alpha): at alpha = 2 normal with variance 2,
-below it without a variance.
+At unit scale the characteristic function is exp(-|t|^alpha). At alpha = 2 they are normal with
+variance 2; for a smaller alpha the variance is infinite.
 
 References
 ----------
 Chambers, Mallows, Stuck 1976, "A Method for Simulating Stable Random Variables".
 Yang, Chen, Quek, Poor 2022, "Revisiting Analog Over-the-Air Machine Learning: The Blessing and
-Curse of Interference".
+    Curse of Interference".
 """
 
 from __future__ import annotations
@@ -20,16 +20,33 @@ from otafl.core.rng import Streams
 
 
 def alpha_stable(streams: Streams, stream: str, round: int, alpha: Tensor, count: int) -> Tensor:
-    """Return [S, count] independent numbers of unit scale.
-
-    With V uniform in plus or minus pi / 2 and W exponential of mean one, such a number is
-    sin(alpha V) / cos(V)^(1 / alpha) (cos((1 - alpha) V) / W)^((1 - alpha) / alpha). Angles are in
-    double precision: the tail comes from V next to pi / 2.
+    r"""Draw independent symmetric alpha-stable numbers of unit scale.
 
     Parameters
     ----------
-    streams, stream, round : of the draw.
-    alpha : [S], the tail indices, over 1 and up to 2.
+    streams, stream, round : Streams, str and int
+        Source of the random numbers.
+    alpha : Tensor, float [S]
+        Tail indices, above 1 and at most 2.
+    count : int
+        Numbers for each trial.
+
+    Returns
+    -------
+    Tensor, float [S, count]
+        The numbers.
+
+    Notes
+    -----
+    With V uniform in (-pi / 2, pi / 2) and W exponential of mean one, the method of Chambers,
+    Mallows and Stuck gives, for symmetric distributions,
+
+    .. math::
+
+        \frac{\sin(\alpha V)}{\cos(V)^{1 / \alpha}}
+        \left( \frac{\cos((1 - \alpha) V)}{W} \right)^{(1 - \alpha) / \alpha}
+
+    Angles are in double precision, because the tail comes from V near pi / 2.
     """
     uniform = streams.draw_uniform(stream, round, (2, count)).double()
     index = alpha.double()[:, None]

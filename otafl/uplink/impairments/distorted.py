@@ -1,5 +1,4 @@
-"""Estimate a group from signals that are bent within a payload: turned by carrier offsets, late by
-a part of a symbol, clipped.
+"""Estimate of a group from signals with carrier offsets, delays within a symbol, or clipped peaks.
 
 Pulses are rectangular, and a delay is less than one symbol (Shao, Gunduz, Liew 2021, "Federated
 Edge Learning with Misaligned Over-the-Air Computation").
@@ -23,16 +22,23 @@ from otafl.uplink.segments import sum_segments
 from otafl.uplink.superpose import draw_noise
 
 CHUNK = 1 << 18
-"""Reals of a payload bent at a time; they and what is made of them fit the processor's cache."""
+"""Coordinates of a payload that are processed at a time, so that they fit the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Bend:
-    """Hold how the rows of a transmission are bent.
+    """Distortion of the rows of a transmission.
 
-    gain: [n, Q] complex, what a row's symbol is multiplied with on its way to the estimate. peak:
-    [n] largest magnitude that is sent, inf: any. carrier: [n] cycles a symbol. delay: [n] symbols
-    after the first device on air.
+    Parameters
+    ----------
+    gain : Tensor, complex [n, Q]
+        Factor of a row's symbol in the estimate.
+    peak : Tensor, float [n]
+        Largest magnitude that is transmitted; inf without clipping.
+    carrier : Tensor, float [n]
+        Carrier frequency offset in cycles per symbol.
+    delay : Tensor, float [n]
+        Delay in symbols after the first device on air.
     """
 
     gain: Tensor
@@ -42,8 +48,20 @@ class Bend:
 
 
 def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
-    """Return the estimate [S, P] of a transmission of rows [n, P] whose symbols are bent, noise
-    included."""
+    """Compute the estimate of a transmission whose symbols are distorted, with noise.
+
+    Parameters
+    ----------
+    on_air : OnAir
+        Transmission of the rows, [n, P].
+    impairments : Impairments
+        Offsets, clipping, and the receiver of misaligned symbols.
+
+    Returns
+    -------
+    Tensor, float [S, P]
+        The estimate.
+    """
     sent, gain = on_air.signal, on_air.row_gain
     slot, streams = on_air.slot, impairments.streams
     rule = impairments.settings.timing_receiver if impairments.delays else "matched_filter"
@@ -60,16 +78,17 @@ def superpose_distorted(on_air: OnAir, impairments: Impairments) -> Tensor:
         delay = torch.zeros_like(delay)
     flat = []
     for part in _sums(on_air, bend, torch.stack([1.0 - delay, delay], 1), impairments.reshapes):
-        late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # of the symbol before
+        late = torch.nn.functional.pad(part[:, 1, :-1], (1, 0))  # part of the previous symbol
         flat.append(part[:, 0] + late)
     noise = draw_noise(on_air, streams)
     return torch.cat(flat, 1)[:, : sent.num_coordinates] + noise * on_air.expand(spread)
 
 
 def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Tensor]:
-    """Return the one or two quadratures of sum_k weight[k, j] v_k, [S, J, symbols], of the rows v_k
-    as they reach the receiver; weight [n, J]. reshapes: symbols are turned or clipped one by one,
-    not only scaled."""
+    """Sum the rows v_k as received, with weights [n, J]: [S, J, symbols] per quadrature.
+
+    `reshapes` says whether symbols are rotated or clipped individually, not only scaled.
+    """
     sent, segments = on_air.signal, on_air.segments
     if reshapes:
         chunks = _iterate_distorted(on_air, bend, CHUNK)
@@ -86,11 +105,13 @@ def _sums(on_air: OnAir, bend: Bend, weight: Tensor, reshapes: bool) -> list[Ten
 
 
 def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list[Tensor]]:
-    """Yield the one or two quadratures [n, C] as they reach the receiver, without noise, a chunk of
-    channel uses after the other, of about so many numbers."""
+    """Yield one or two quadratures [n, C] as received, without noise, for chunks of channel uses.
+
+    A chunk has about `numbers` real numbers.
+    """
     sent, segments = on_air.signal, on_air.segments
     sent_with = sent.take_rows(on_air.coefficients.p.abs().mT) * on_air.normalised.scale[:, None]
-    column, halves = segments.of_columns(sent.x.device), segments.parts(sent.x)
+    column, halves = segments.index_segments(sent.x.device), segments.parts(sent.x)
     width = max(1, min(segments.symbols, numbers // max(1, len(sent.x))))
     step = bend.carrier.double()[:, None]
     turns = _rotation(step * torch.arange(width, device=column.device), bend.gain.dtype)
@@ -100,7 +121,7 @@ def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list
         parts = [_pad(half[:, first:stop], stop - first) for half in halves]
         start = _rotation(step * first, bend.gain.dtype)
         gain = bend.gain[:, q] * start * turns[:, : stop - first]
-        # not hypot, and no quotient with an infinite peak above: their gradients are not numbers
+        # neither hypot nor a quotient with an infinite numerator: their gradients are NaN
         size = (parts[0] if len(parts) == 1 else torch.complex(*parts)).abs()
         over = size * sent_with[:, q] / bend.peak[:, None]
         parts = [part / over.clamp_min(1.0) for part in parts]
@@ -114,16 +135,18 @@ def _iterate_distorted(on_air: OnAir, bend: Bend, numbers: int) -> Iterator[list
 
 
 def _rotation(turns: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return exp(2 pi j turns) of turns in double precision."""
+    """Return exp(2 pi j turns), given turns in double precision."""
     angle = turns.frac() * (2.0 * math.pi)
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
 
 
 def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
-    """Return the linear MMSE estimate from all samples of each symbol; a trial has as many samples
-    as devices."""
+    """Return the linear MMSE estimate [S, P] from all samples of each symbol.
+
+    A trial has as many samples of a symbol as devices.
+    """
     sent, segments, unit = on_air.signal, on_air.segments, on_air.row_unit
-    normalised, column = on_air.normalised, segments.of_columns(sent.x.device)
+    normalised, column = on_air.normalised, segments.index_segments(sent.x.device)
     halves = next(_iterate_distorted(on_air, bend, sent.x.numel()))
     samples = SampleSums(sent.cohort, bend.delay)
     believed = sent.take_rows((on_air.channels.h_hat * on_air.sent_gain).mT).real * unit
@@ -135,7 +158,7 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
     spread = noise.sqrt()[:, column]
     flat = []
     for half, rows in enumerate(halves):
-        observed = samples.of(rows)  # [S, J, symbols]
+        observed = samples.sample(rows)  # [S, J, symbols]
         for j in range(observed.shape[1]):
             name = NOISE / sent.index / half / j
             draw = streams.draw_normal(name, on_air.slot.round, (segments.symbols,))
@@ -145,13 +168,12 @@ def _lmmse(on_air: OnAir, bend: Bend, streams: Streams) -> Tensor:
 
 
 def from_first(cohort: Cohort, delay: Tensor, on: Tensor) -> Tensor:
-    """Return delays [n] after the earliest device of the trial that is on air; 0 for silent
-    ones."""
+    """Return delays [n] relative to the trial's earliest device on air; 0 for silent devices."""
     earliest = delay.new_full((cohort.num_trials,), math.inf)
     earliest = earliest.scatter_reduce(0, cohort.trial, delay.where(on, math.inf), "amin")
     return torch.where(on, delay - earliest[cohort.trial], 0.0)
 
 
 def _pad(rows: Tensor, columns: int) -> Tensor:
-    """Fill a second quadrature up, which may be one symbol short."""
+    """Pad a second quadrature, which may be one symbol short."""
     return torch.nn.functional.pad(rows, (0, columns - rows.shape[1]))

@@ -1,6 +1,7 @@
-"""Disturb an over-the-air uplink by more than noise and fading: residual phases, interference and
-jamming, and what bends a device's signal within a payload, carrier and timing offsets and clipped
-peaks.
+"""Impairments of an over-the-air uplink besides noise and fading.
+
+They are residual phases, interference and jamming, and distortion of a device's signal within a
+payload: carrier offsets, timing offsets and clipped peaks.
 """
 
 from __future__ import annotations
@@ -33,116 +34,148 @@ TIMING = declare_purpose("timing_offset", __name__)
 
 
 class Impairments:
-    """Draw what goes wrong in S trials.
-
-    All [S] and linear: residual_phase (radians), carrier_offset (cycles a symbol), timing_offset
-    (symbols), clip (peak over mean budget, inf: none), interference (of each interferer), jammer
-    (both over the noise), adc_range (over the root mean square), tail_scale (of a received real)
-    and tail_index. settings: what all trials share. heavy: interference has heavy tails, and
-    `interference` is 0.
-    known_noise: [S], N and the mean of the interference, as the server expects them. Whether any
-    trial has residual phases (turns), delays, carrier offsets (spins), clipped peaks (clips), one
-    of these two (reshapes), symbols that go another way than plain scaling (bends), interference
-    or a jammer (disturbs).
+    """Impairments of S trials, drawn for each device and round.
 
     Parameters
     ----------
-    sections : of the trials, which differ in stackable fields alone.
-    jammer : [S] power over the noise, None for none.
-    streams : of the S trials.
+    sections : sequence of Settings [S]
+        Settings of the trials, which differ only in stackable fields.
+    jammer : Tensor, float [S], or None
+        Power of a jammer over the noise; None without one.
+    streams : Streams
+        Random streams of the S trials.
+
+    Attributes
+    ----------
+    settings : Settings
+        Settings that all trials share.
+    residual_phase : Tensor, float [S]
+        Largest residual phase in radians.
+    carrier_offset : Tensor, float [S]
+        Largest carrier frequency offset in cycles per symbol.
+    timing_offset : Tensor, float [S]
+        Largest delay in symbols.
+    clip : Tensor, float [S]
+        Peak power over the budget on the mean, linear; inf without clipping.
+    interference, jammer : Tensor, float [S]
+        Power of each interferer, and of the jammer, over the noise, linear.
+    adc_range : Tensor, float [S]
+        Full scale of the converter over the received root mean square.
+    tail_scale, tail_index : Tensor, float [S]
+        Scale and tail index of heavy-tailed interference on a received real number.
+    heavy : bool
+        Whether interference is heavy-tailed; `interference` is then 0.
+    known_noise : Tensor, float [S]
+        Noise variance N plus mean interference, as the server expects it.
+    turns, delays, spins, clips : bool
+        Whether any trial has residual phases, delays, carrier offsets, or clipped peaks.
+    reshapes : bool
+        Whether any trial has carrier offsets or clipped peaks.
+    bends : bool
+        Whether symbols of any trial are not only scaled.
+    disturbs : bool
+        Whether any trial has interferers or a jammer.
     """
 
     class Settings(settings.Settings):
-        """Say what goes wrong on an over-the-air uplink beside noise and fading; all off by
-        default. What is drawn is drawn for each device and round."""
+        """Section `impairments`: deviations of an over-the-air uplink besides noise and fading.
+
+        All are off by default. Random ones are drawn for each device and round.
+        """
 
         residual_phase_rad: float = declare_stackable(
             0.0,
             ge=0,
             le=math.pi,
-            description="phase left after pre-compensation, uniform in plus or minus this",
+            description="residual phase after pre-compensation, uniform between minus and plus "
+            "this, in radians; none by default",
         )
         carrier_offset: float = declare_stackable(
             0.0,
             ge=0,
             le=0.5,
-            description="carrier frequency offset in cycles a symbol, uniform in plus or minus "
-            "this",
+            description="carrier frequency offset in cycles per symbol, uniform between minus and "
+            "plus this; none by default",
         )
         timing_offset: float = declare_stackable(
             0.0,
             ge=0,
             lt=1,
-            description="delay in symbols, uniform from 0 to this, of rectangular pulses",
+            description="delay of rectangular pulses in symbols, uniform between 0 and this; none "
+            "by default",
         )
         timing_receiver: Literal["matched_filter", "aligned_sample", "lmmse"] = Field(
             "matched_filter",
             description="estimator of a sum of misaligned symbols: a filter matched to the first "
-            "device's symbols, the sample in which all overlap, or linear MMSE on all samples "
-            "(Shao, Gunduz, Liew 2021)",
+            "device's symbols, the sample in which all symbols overlap, or linear MMSE on all "
+            "samples (Shao, Gunduz, Liew 2021)",
         )
         clip_db: Decibels | None = declare_stackable(
             None,
-            description="peak power of a transmitter over its budget on the mean, in dB; larger "
-            "symbols are clipped",
+            description="peak power of a transmitter over its budget on the mean power, in dB, "
+            "above which symbols are clipped; no clipping by default",
         )
         adc_bits: int | None = Field(
-            None, ge=1, le=16, description="bits of the server's analogue-to-digital converter"
+            None,
+            ge=1,
+            le=16,
+            description="bits of the server's analogue-to-digital converter; no quantisation by "
+            "default",
         )
         adc_range: float = declare_stackable(
             3.0, gt=0, description="full scale of the converter over the received root mean square"
         )
         interference: Literal["gaussian", "alpha_stable"] = Field(
             "gaussian",
-            description="gaussian: interferers of independent Rayleigh fading send white normal "
-            "symbols; alpha_stable: each received real has an independent symmetric alpha-stable "
-            "number on it (Yang, Chen, Quek, Poor 2022), of whose scale the server knows nothing; "
-            "squared errors then have no mean, report medians",
+            description="distribution of interference: interferers with independent Rayleigh "
+            "fading and white normal symbols (gaussian), or an independent symmetric alpha-stable "
+            "number on each received real number (Yang, Chen, Quek, Poor 2022), whose scale the "
+            "server does not know (alpha_stable). Squared errors then have no mean; report medians",
         )
         interference_db: Decibels | None = declare_stackable(
             None,
-            description="interference of neighbouring cells over the noise, in dB, each "
-            "interferer's mean; the server knows the mean, not the interferers' fading. With "
-            "alpha_stable 2 s^2 over the noise, s the scale, which is its power at tail_index 2",
+            description="mean power of each interferer over the noise, in dB; the server knows "
+            "this mean, not the interferers' fading. For alpha_stable it is 2 s^2 over the noise, "
+            "with the scale s, which is the power at tail_index 2. No interference by default",
         )
         tail_index: float = declare_stackable(
             1.5,
             gt=1,
             le=2,
-            description="alpha of alpha_stable interference: the lower, the heavier its tails; 2 "
-            "is normal",
+            description="alpha of alpha_stable interference; a lower one has heavier tails, and 2 "
+            "is the normal distribution",
         )
         interferers: int = Field(
-            3, ge=1, description="devices of neighbouring cells that are heard"
+            3, ge=1, description="number of interferers, devices of neighbouring cells"
         )
 
         def find_conflicts(self) -> Iterator[str]:
             if self.interference == "gaussian":
                 if not self.is_default("tail_index"):
                     yield (
-                        f"tail_index {self.tail_index:g}: gaussian interference has no heavy "
-                        "tails; leave it out, or set interference to alpha_stable"
+                        f"tail_index: got {self.tail_index:g}, but gaussian interference has no "
+                        "heavy tails; leave it out, or set interference: alpha_stable"
                     )
                 return
             if self.interference_db is None:
-                yield "interference 'alpha_stable' needs interference_db, say 0"
+                yield "interference: 'alpha_stable' needs interference_db; set it, e.g. to 0"
             if not self.is_default("interferers"):
                 yield (
-                    f"interferers {self.interferers}: alpha_stable interference is that of all; "
-                    "leave it out, or set interference to gaussian"
+                    f"interferers: got {self.interferers}, but alpha_stable interference is the "
+                    "sum of all interferers; leave it out, or set interference: gaussian"
                 )
             if self.timing_offset and self.timing_receiver != "matched_filter":
                 yield (
-                    f"timing_receiver '{self.timing_receiver}' is not defined for interference "
-                    "without a variance, alpha_stable; matched_filter would do"
+                    f"timing_receiver: got '{self.timing_receiver}', which is not defined for "
+                    "alpha_stable interference, as it has no variance; use matched_filter"
                 )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             transport = registry.load_component("transport", scenario.transport.name)
             if self.interference == "alpha_stable" and not transport.supports_heavy_tails:
                 yield make_problem(
-                    f"'alpha_stable' is heard symbol by symbol, and transport "
-                    f"'{scenario.transport.name}' has none of that kind; over_the_air would do",
+                    "'alpha_stable' needs a transport of analogue symbols, got "
+                    f"'{scenario.transport.name}'; use transport: over_the_air",
                     "impairments.interference",
                     "transport.name",
                 )
@@ -184,18 +217,31 @@ class Impairments:
         self.bends = self.delays or self.reshapes or self.settings.adc_bits is not None
 
     def noise(self, combiner: Tensor, round: int) -> Tensor:
-        """Return the variance [S, Q] of one received real after combining with f [S, Q, A] of unit
-        norm: the noise, and interferers and a jammer of independent Rayleigh fading that send white
-        Gaussian symbols."""
+        """Compute the noise variance of one received real number behind the combiner.
+
+        Interferers and a jammer have independent Rayleigh fading and white Gaussian symbols.
+
+        Parameters
+        ----------
+        combiner : Tensor, complex [S, Q, A]
+            Combiner f with unit norm.
+        round : int
+            The round.
+
+        Returns
+        -------
+        Tensor, float [S, Q]
+            Variance of noise, interference and jamming.
+        """
         trials, segments, antennas = combiner.shape
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
         share = self.compute_noise_share(round)[:, None] if self.grows else 1.0
         if not self.disturbs:
             return white * share if self.grows else white
-        heard, h = self.settings.interferers, self._heard(antennas, round)
+        num_interferers, h = self.settings.interferers, self._compute_interference(antennas, round)
         gains = torch.einsum("sqa,sja->sqj", combiner.conj(), h).abs().square()
-        power = self.interference[:, None] * gains[..., :heard].sum(-1)
-        return white * (share + power + self.jammer[:, None] * gains[..., heard])
+        power = self.interference[:, None] * gains[..., :num_interferers].sum(-1)
+        return white * (share + power + self.jammer[:, None] * gains[..., num_interferers])
 
     def compute_noise_share(self, round: int) -> Tensor:
         """Compute the receiver's noise in a round over that of the first, (t + 1)^-growth, [S]."""
@@ -208,17 +254,31 @@ class Impairments:
         return self.known_noise + NOISE_VARIANCE * (self.compute_noise_share(round) - 1.0)
 
     def interferers(self, antennas: int, round: int) -> Tensor | None:
-        """Draw the channels [S, J, A] of the interferers and a jammer, whose symbols are CN(0, 1)
-        over noise of one antenna's variance; None where no trial has any."""
+        """Draw the channels [S, J, A] of interferers and a jammer; None if no trial has any.
+
+        Their symbols are CN(0, 1), relative to noise with the variance of one antenna.
+        """
         if not self.disturbs:
             return None
         power = self.interference[:, None].repeat(1, self.settings.interferers + 1)
         power[:, -1] = self.jammer
-        return self._heard(antennas, round) * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
+        return (
+            self._compute_interference(antennas, round)
+            * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
+        )
 
     def tails(self, index: int, round: int, reals: int) -> Tensor | None:
-        """Draw the heavy-tailed interference [S, P] on each received real of a group, behind the
-        combiner; None where there is none."""
+        """Draw heavy-tailed interference [S, P] behind the combiner; None if there is none.
+
+        Parameters
+        ----------
+        index : int
+            Payload group, which has a stream of its own.
+        round : int
+            The round.
+        reals : int
+            Number of coordinates, P.
+        """
         if not self.heavy:
             return None
         stream = HEAVY_TAILS / index
@@ -226,20 +286,23 @@ class Impairments:
         return unit * self.tail_scale[:, None]
 
     def phases(self, devices: int, round: int) -> Tensor | None:
-        """Draw the radians [S, K] left after pre-compensation; None where no trial has any."""
+        """Draw the residual phases [S, K] in radians; None if no trial has any."""
         if not self.turns:
             return None
         return self._spread(PHASE, devices, round) * self.residual_phase[:, None]
 
     def offsets(self, devices: int, round: int) -> tuple[Tensor, Tensor]:
-        """Draw carrier offsets in cycles a symbol, and delays in symbols, [S, K] each."""
+        """Draw carrier offsets [S, K] in cycles per symbol, and delays [S, K] in symbols."""
         carrier = self._spread(CARRIER, devices, round) * self.carrier_offset[:, None]
         delay = 0.5 * (1.0 + self._spread(TIMING, devices, round))
         return carrier, delay * self.timing_offset[:, None]
 
     def quantise(self, received: Tensor) -> Tensor:
-        """Put received reals [S, ...] through the server's converter: mid-rise, uniform, its full
-        scale set to so many root mean squares of each trial's payload."""
+        """Quantise received real numbers [S, ...] by the server's converter.
+
+        It is uniform and mid-rise. Its full scale is `adc_range` root mean squares of each trial's
+        payload.
+        """
         bits = self.settings.adc_bits
         if bits is None:
             return received
@@ -250,14 +313,14 @@ class Impairments:
         level = torch.floor(rows / step).clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         return ((level + 0.5) * step).view_as(received)
 
-    def _heard(self, antennas: int, round: int) -> Tensor:
-        """Draw the fading [S, J, A] of the interferers and, last, the jammer."""
+    def _compute_interference(self, antennas: int, round: int) -> Tensor:
+        """Draw the fading [S, J, A] of the interferers and, last, of the jammer."""
         shape = (self.settings.interferers + 1, antennas, 2)
         draw = self.streams.draw_normal(INTERFERENCE, round, shape)
         return torch.view_as_complex(draw.contiguous()) * math.sqrt(0.5)
 
     def _spread(self, purpose: str, devices: int, round: int) -> Tensor:
-        """Draw uniform numbers in (-1, 1), [S, K], for each device its own."""
+        """Draw uniform numbers in (-1, 1) for each device, [S, K]."""
         trials = len(self.clip)
         pair = torch.arange(trials * devices, device=self.clip.device)
         trial, device = pair // devices, pair % devices
@@ -266,9 +329,21 @@ class Impairments:
 
 
 def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iterator[Problem]:
-    """Yield what bends the signals of a transport that computes, say, counts and not waveforms.
+    """Yield the distortions that a transport without waveforms does not support.
 
-    keys: impairments that it does without.
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    keys : iterable of str
+        Impairments that the transport does not support.
+    computes : str
+        What the transport computes with, such as "counts".
+
+    Yields
+    ------
+    Problem
+        One for each such impairment of the scenario.
     """
     impairments = scenario.impairments
     for key in keys:
@@ -276,7 +351,7 @@ def refuse_distortion(scenario: Any, keys: Iterable[str], computes: str) -> Iter
             yield make_problem(
                 f"{getattr(impairments, key)} does not go with transport: "
                 f"'{scenario.transport.name}', which computes {computes} and not waveforms; leave "
-                f"{key} out, or transport: over_the_air",
+                f"{key} out, or use transport: over_the_air",
                 f"impairments.{key}",
                 "transport",
             )

@@ -1,15 +1,16 @@
-"""Sum symbols that do not arrive at the same time, and estimate the sum of those that belong
-together (Shao, Gunduz, Liew 2021, "Federated Edge Learning with Misaligned Over-the-Air
-Computation").
+"""Sums of symbols that arrive at different times, and estimates of sums of simultaneous ones.
 
-Pulses are rectangular. Sorted by delay, d_1 = 0 <= .. <= d_J < 1, a symbol period has J stretches
-between one device's symbol edge and the next, l_j = d_{j+1} - d_j long (d_{J+1} = 1), and a
-whitened matched filter gives one sample for each:
+Pulses are rectangular. With delays sorted as d_1 = 0 <= .. <= d_J < 1, a symbol period has J
+stretches between the symbol edges of consecutive devices, of length l_j = d_{j+1} - d_j with
+d_{J+1} = 1. A whitened matched filter gives one sample for each stretch:
 
     r_j(i) = sqrt(l_j) [ sum_{k <= j} v_k(i) + sum_{k > j} v_k(i - 1) ] + n_j(i)
 
-with noise n_j of the variance N of a whole symbol. The last one alone has all symbols of the same
-number (aligned sample): over sqrt(l_J), it is their sum with noise N / l_J.
+The noise n_j has the variance N of a whole symbol. Only the last sample contains all symbols of the
+same number (aligned sample). Divided by sqrt(l_J), it is their sum with noise N / l_J.
+
+Reference: Shao, Gunduz, Liew 2021, "Federated Edge Learning with Misaligned Over-the-Air
+Computation".
 """
 
 from __future__ import annotations
@@ -21,20 +22,37 @@ from otafl.core.contracts import Cohort
 from otafl.uplink.signal import Signal
 
 WINDOW = 2
-"""Periods before and after a symbol that its estimate looks at; later ones say next to nothing."""
+"""Periods before and after a symbol that its estimate uses; others contribute next to nothing."""
 
 
 def compute_aligned_noise(sent: Signal, delay: Tensor, on: Tensor) -> Tensor:
-    """Return what the aligned sample's noise is larger by, 1 / (1 - largest delay) [S], from delays
-    [n] after the first device."""
+    """Compute the noise variance of the aligned sample relative to N, 1 / (1 - largest delay).
+
+    Parameters
+    ----------
+    sent : Signal
+        The n rows.
+    delay : Tensor, float [n]
+        Delays after the first device, in symbols.
+    on : Tensor, bool [n]
+        Rows on air.
+
+    Returns
+    -------
+    Tensor, float [S]
+        The ratio.
+    """
     latest = delay.new_zeros(sent.cohort.num_trials)
     latest = latest.scatter_reduce(0, sent.cohort.trial, delay * on, "amax")
     return 1.0 / (1.0 - latest)
 
 
 class SampleSums:
-    """Sample a cohort's rows with these delays [n]. Trials with fewer rows than J, the most of any,
-    are filled with silent rows of delay 0, whose stretches have no length."""
+    """Samples of a cohort's rows with delays [n].
+
+    Trials with fewer rows than J, the largest number, are padded with silent rows of delay 0, whose
+    stretches have no length.
+    """
 
     def __init__(self, cohort: Cohort, delay: Tensor) -> None:
         self.trials = cohort.num_trials
@@ -55,16 +73,30 @@ class SampleSums:
         table.index_copy_(0, self._place, values)
         return table.view(self.trials, self.most, *values.shape[1:])
 
-    def of(self, rows: Tensor) -> Tensor:
-        """Return the samples [S, J, L] of rows v [n, L], without noise."""
+    def sample(self, rows: Tensor) -> Tensor:
+        """Compute the samples [S, J, L] of rows v [n, L], without noise."""
         known = self.grid(rows).cumsum(1)  # sum over k <= j
         rest = known[:, -1:] - known
         rest = torch.nn.functional.pad(rest[..., :-1], (1, 0))
         return self.root_length[..., None] * (known + rest)
 
     def estimate(self, observed: Tensor, taps: Tensor, column: Tensor) -> Tensor:
-        """Return the filter's output [S, L] from samples [S, J, L], with the taps
-        [S, Q, 2 W + 1, J] of each column's segment [L]."""
+        """Filter samples [S, J, L] with the taps [S, Q, 2 W + 1, J] of each column's segment.
+
+        Parameters
+        ----------
+        observed : Tensor, float [S, J, L]
+            Samples with noise.
+        taps : Tensor, float [S, Q, 2 W + 1, J]
+            Taps of `lmmse_filter`.
+        column : Tensor, int64 [L]
+            Segment of each column.
+
+        Returns
+        -------
+        Tensor, float [S, L]
+            The estimate.
+        """
         out = torch.zeros_like(observed[:, 0])
         length = observed.shape[2]
         for lag in range(-WINDOW, WINDOW + 1):
@@ -77,19 +109,25 @@ class SampleSums:
 
 
 def lmmse_filter(samples: SampleSums, power: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
-    """Return the taps of the linear MMSE estimate of sum_k weight_k v_k(i) from the samples of
-    periods i - W .. i + W.
+    """Compute the taps of the linear MMSE estimate of sum_k weight_k v_k(i).
+
+    It uses the samples of the periods i - W .. i + W.
 
     Parameters
     ----------
-    samples : of n rows, J in a symbol period.
-    power : [n, Q], variance of v_k, independent over devices and symbols.
-    weight : [n, Q].
-    noise : [S, Q], variance N of a whole symbol's sample.
+    samples : SampleSums
+        Samples of n rows, J in a symbol period.
+    power : Tensor, float [n, Q]
+        Variance of v_k, independent over devices and symbols.
+    weight : Tensor, float [n, Q]
+        Weights of the sum.
+    noise : Tensor, float [S, Q]
+        Variance N of a whole symbol's sample.
 
     Returns
     -------
-    [S, Q, 2 W + 1, J]
+    Tensor, float [S, Q, 2 W + 1, J]
+        The taps.
     """
     power, weight = samples.grid(power).mT, samples.grid(weight).mT  # [S, Q, J]
     root = samples.root_length[:, None]

@@ -1,0 +1,1 @@
+"""Transports whose server compares received energies, without any channel state information."""

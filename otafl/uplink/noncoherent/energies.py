@@ -1,9 +1,13 @@
-"""Receive the energies of pairs of channel uses on which devices send with random phases.
+"""Received energies of pairs of channel uses on which devices transmit with random phases.
 
-On either use of a pair the server has y = sum_k h_k p_k sqrt(v_k) s_k + z at every antenna, s_k a
-QPSK symbol, new for each device and real, and adds |y|^2 over its antennas. With mu what arrives
-without noise, that sum is |mu|^2 + 2 |mu| sqrt(r) cos theta + r, r exponential and theta uniform,
-and A - 1 exponentials more for the noise of A antennas across mu.
+On each use of a pair, every antenna receives y = sum_k h_k p_k sqrt(v_k) s_k + z. The QPSK symbol
+s_k is new for each device and coordinate. The server adds |y|^2 over its antennas. With mu the
+noiseless signal of all antennas, that sum has the distribution of
+
+    |mu|^2 + 2 |mu| sqrt(r) cos theta + r,
+
+with r exponential and theta uniform, plus A - 1 exponential terms for the noise of A antennas
+orthogonal to mu.
 """
 
 from __future__ import annotations
@@ -30,50 +34,65 @@ ACROSS = declare_family("noise_across", __name__)
 INTERFERING = declare_family("interfering_symbols", __name__)
 
 NUMBERS = 1 << 17
-"""Reals that are received at a time: fewer cost more dispatch, more do not fit the cache."""
+"""Real numbers that are received at a time.
+
+With fewer, dispatch takes longer; more do not fit the cache.
+"""
 
 ANGLE_BITS = 9
-"""So many of 32 random bits are the noise's direction: with 512 of them, evenly spaced, moments of
-an energy up to that order are those of a uniform one. In its magnitude they are rounding."""
+"""Bits, out of 32 random ones, that choose the direction of the noise.
+
+With 2^9 evenly spaced directions, moments of an energy up to order 512 are those of a uniform
+one. In the magnitude of the noise these bits are rounding.
+"""
 
 NOISE_ENERGY = 2.0 * NOISE_VARIANCE
+"""Mean noise energy of a channel use at one antenna."""
 
 TOGETHER = 4
-"""Uniform numbers that are multiplied before a logarithm is taken: far from underflow."""
+"""Uniform numbers that are multiplied before a logarithm is taken, far from underflow."""
 
 Cast = Callable[[Signal, slice, Tensor | None], Tensor]
-"""Rows, columns, pairs before rows' crashes [n, 1] or None -> 1 where they vote, else 0: [n, C], or
-[1, 1] for all."""
+"""Function that returns the votes of some columns, 1 or 0: [n, C], or [1, 1] if all vote.
+
+Its arguments are rows, columns, and the pairs before the rows' crashes, [n, 1] or None.
+"""
 
 
 class Energies:
-    """Receive the energies of S trials' pairs.
+    """Received energies of the pairs of S trials.
 
     Parameters
     ----------
-    streams : of the trials.
-    impairments : interferers and a jammer, which add to the noise.
+    streams : Streams
+        Random streams of the trials.
+    impairments : Impairments
+        Interferers and a jammer, which add to the noise.
     """
 
     def __init__(self, streams: Streams, impairments: Impairments) -> None:
         self._streams, self._impairments = streams, impairments
         self._room: dict[str, Tensor] = {}
 
-    def received(
+    def receive_symbols(
         self, on_air: OnPairs, weight: Tensor, cast: Cast | None = None
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Yield the energies of a group's pairs, some columns after the other.
 
         Parameters
         ----------
-        on_air : the transmission of n rows, whose signs say on which use they are sent.
-        weight : [n], of the rows in the error-free sum.
-        cast : what says who votes; where None, energies are as the reals' magnitudes.
+        on_air : OnPairs
+            Transmission of n rows, whose signs choose the use of each pair.
+        weight : Tensor, float [n]
+            Weights of the rows in the error-free sum.
+        cast : callable, optional
+            Votes of the rows; without it, energies are proportional to magnitudes.
 
         Yields
         ------
-        The columns, the energies [S, 2, C] of + and -, summed over the antennas, and the error-free
-        sum [S, C] of the reals or of the signs that are voted for.
+        tuple of slice, Tensor [S, 2, C] and Tensor [S, C]
+            Columns, their energies on + and -, summed over the antennas, and the error-free sum of
+            the coordinates, or of the signs of votes.
         """
         signal, round, index = on_air.signal, on_air.slot.round, on_air.sent.index
         cohort, antennas, streams = signal.cohort, on_air.antennas, self._streams
@@ -87,14 +106,14 @@ class Energies:
         bits = streams.draw_device_words(PHASES / index, round, cohort.trial, cohort.device, count)
         bits = bits.view(torch.int32)[:, : blocks * run].unflatten(1, (blocks, run))
         noise = streams.draw_words(ENERGY_NOISE / index, round, signal.num_coordinates)
-        across = heard = None
+        across = interference = None
         if antennas > 1:
             across = streams.draw_uniform(
                 ACROSS / index, round, (antennas - 1, 2, signal.num_coordinates)
             )
         if others is not None:
             shape = (2, others.shape[1], 2, signal.num_coordinates)
-            heard = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
+            interference = streams.draw_normal(INTERFERING / index, round, shape) * math.sqrt(2.0)
         rows = 4 * cohort.num_trials if at_once else cohort.num_rows
         most = max(1, NUMBERS // (BLOCK * max(1, rows)))
         for block in range(0, blocks, most):
@@ -106,10 +125,10 @@ class Energies:
                     *(signal, columns, votes, words, ways, on_air.segments, weight)
                 )
             else:
-                x = signal.x[:, columns] + 0.0  # of which no zero is negative
+                x = signal.x[:, columns] + 0.0  # turns -0.0 into 0.0
                 sent = self._symbols(cohort, x, x.abs().sqrt_() if votes is None else votes, words)
-                if heard is not None:
-                    sent = torch.cat([sent, heard[..., columns]], 2)
+                if interference is not None:
+                    sent = torch.cat([sent, interference[..., columns]], 2)
                 energy = _energy(sent, gains, on_air.segments, columns)
             if exact is None or on_air.part is not None:
                 exact = _exact(on_air.sent, weight, columns, cast)
@@ -120,22 +139,28 @@ class Energies:
             yield columns, energy, exact
 
     def _symbols(self, cohort: Cohort, x: Tensor, roots: Tensor, words: Tensor) -> Tensor:
-        """Return the two bits of each row's symbol, plus or minus its root, and the same times the
-        sign of x: [S, 2, m, 2, C]. Half their sum goes on one use, half their difference on the
-        other; one of the two is zero.
+        """Return the bits of each row's QPSK symbol with its amplitude: [S, 2, m, 2, C].
+
+        The last axis but one has both bits, and both times the sign of x. Half the sum of the two
+        goes on one use of the pair, half the difference on the other, and one of the two is zero.
 
         Parameters
         ----------
-        x : [n, C].
-        roots : [n, C], or one for all; not negative.
-        words : [n, C / BLOCK, RUN] int32, random; one shorter run for a payload short of a block.
+        cohort : Cohort
+            The n rows, m of each trial.
+        x : Tensor, float [n, C]
+            Coordinates, whose signs choose the use.
+        roots : Tensor, float [n, C], or [1, 1] for all
+            Amplitudes, not negative.
+        words : Tensor, int32 [n, C / BLOCK, RUN]
+            Random bits; one shorter run for a payload shorter than a block.
         """
         integer = torch.int32 if x.dtype == torch.float32 else torch.int64
         top = torch.iinfo(integer).min
         if integer == torch.int64:
             words = words.to(integer) << 32
         places = get_constant(tuple(range(2 * PLACES)), integer, x.device).view(2, 1, PLACES, 1)
-        room = self._of_size(
+        room = self._get_buffer(
             "flips", (len(x), 2, words.shape[1], PLACES, words.shape[2]), integer, x.device
         )
         flips = torch.bitwise_left_shift(words[:, None, :, None], places, out=room)
@@ -144,16 +169,18 @@ class Energies:
         sizes = cohort.pad_by_trial(roots.expand_as(x)).view(integer)[:, None]
         minus = cohort.pad_by_trial(x.view(integer) & top)[:, None]
         shape = (*flips.shape[:3], 2, x.shape[1])
-        out = self._of_size("symbols", shape, integer, x.device)
+        out = self._get_buffer("symbols", shape, integer, x.device)
         torch.bitwise_xor(flips, sizes, out=out[..., 0, :])
         torch.bitwise_xor(out[..., 0, :], minus, out=out[..., 1, :])
         return out.view(x.dtype)
 
-    def _of_size(
+    def _get_buffer(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> Tensor:
-        """Return a tensor to write to, the same one for the same shape: fresh memory for every part
-        of a payload costs more than what is written to it."""
+        """Return a tensor to write to, the same one for the same name and shape.
+
+        Allocating memory for every part of a payload costs more than writing to it.
+        """
         room = self._room.get(name)
         if room is None or room.shape != shape:
             room = self._room[name] = torch.empty(shape, dtype=dtype, device=device)
@@ -169,15 +196,17 @@ def _exact(sent: Signal, weight: Tensor, columns: slice, cast: Cast | None) -> T
 
 
 def _ways(on_air: OnPairs) -> Tensor:
-    """Return what the symbol of a magnitude of one is received as, [n, A, Q] complex."""
+    """Return the received amplitude of a unit magnitude, [n, A, Q] complex."""
     h = on_air.sent.take_rows(on_air.slot.h)[..., list(on_air.segments.cells)]
     return h * on_air.row_amplitude[:, None, None]
 
 
 def _gains(rows: Tensor, others: Tensor | None) -> Tensor:
-    """Return what the two bits of each row's symbol are multiplied with on their way to the real
-    and the imaginary part at each antenna, [S, Q, 2 A, 2 (m + J)], of the ways of m rows of a trial
-    [S, m, A, Q] and of J interferers [S, J, A]."""
+    """Return the real matrices from symbol bits to antennas, [S, Q, 2 A, 2 (m + J)].
+
+    They map the two bits of each symbol to the real and the imaginary part at each antenna, given
+    the amplitudes `rows` [S, m, A, Q] of m rows of a trial and `others` [S, J, A] of J interferers.
+    """
     if others is not None:
         rows = torch.cat([rows, others[..., None].expand(-1, -1, -1, rows.shape[3])], 1)
     both = torch.view_as_real(torch.stack([rows, 1j * rows], 1)) * math.sqrt(0.125)
@@ -185,9 +214,18 @@ def _gains(rows: Tensor, others: Tensor | None) -> Tensor:
 
 
 def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> Tensor:
-    """Return |mu|^2 [S, 2, C] of symbols [S, 2, m, 2, C], added over the antennas.
+    """Compute |mu|^2 [S, 2, C], summed over the antennas.
 
-    gains: [S, Q, 2 A, 2 m] of the segments.
+    Parameters
+    ----------
+    sent : Tensor, float [S, 2, m, 2, C]
+        Symbols, as of `Energies._symbols`.
+    gains : Tensor, float [S, Q, 2 A, 2 m]
+        Gains of the segments.
+    segments : Segments
+        Segments of the group.
+    columns : slice
+        Columns of the group.
     """
     rows = sent.flatten(1, 2)  # [S, 2 m, 2, C]
     if len(segments.bounds) == 1:
@@ -211,8 +249,11 @@ def _energy(sent: Tensor, gains: Tensor, segments: Segments, columns: slice) -> 
 
 
 def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice]]:
-    """Yield the segments of some columns: a first number, how many follow each other that lie in
-    them whole and are equally long (else one), and their part of the columns."""
+    """Yield the segments of some columns, and their part of the columns.
+
+    Consecutive segments of equal length that lie within the columns come together: the first one's
+    number, how many they are (else one), and their columns.
+    """
     first, stop, length = columns.start, columns.stop, segments.even
     q = 0
     if length and len(segments.bounds) > MAX_LOOP:
@@ -230,8 +271,7 @@ def _parts(segments: Segments, columns: slice) -> Iterator[tuple[int, int, slice
 
 
 def _add_noise(energy: Tensor, words: Tensor) -> None:
-    """Turn |mu|^2 [S, 2, C] into the energy with one antenna's noise, by random words [S, C] int64,
-    in place."""
+    """Add one antenna's noise to |mu|^2 [S, 2, C] in place, given random words [S, C] int64."""
     bits = words.contiguous().view(torch.int32).view_as(energy)
     r = bits.to(energy.dtype).mul_(2.0**-32).add_(0.5).clamp_min_(2.0**-33)
     r = r.log_().mul_(-NOISE_ENERGY)

@@ -1,48 +1,50 @@
-"""Add up energies at few antennas, in one compiled pass over a payload on the processor.
+"""Compiled sum of energies at a few antennas, in one pass over a payload on the CPU.
 
-Per real that costs a root, two random bits and, per antenna, four products. Tensor operations write
-what each of these gives to memory before the next one reads it, which takes two to five times as
-long at one antenna; with more, one matrix product serves all.
+A coordinate costs a root, two random bits and, for each antenna, four products. Tensor operations
+write each intermediate result to memory before the next one reads it, which takes two to five times
+as long with one antenna. With more antennas than `MAX_ANTENNAS`, one matrix product serves all.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from otafl.core.compiling import compile_loop
 from otafl.uplink.segments import Segments
 from otafl.uplink.signal import Signal
 
 MAX_ANTENNAS = 8
-"""Antennas."""
+"""Largest number of antennas."""
 
 AT_LEAST = 256
-"""Reals of a payload; runs of a shorter one are too short to begin one for each device."""
+"""Smallest number of coordinates; runs of a shorter payload are too short."""
 
 RUN = 128
-"""Pairs for which the random bits of a word's place are used one after the other."""
+"""Pairs whose random bits have the same position in consecutive words."""
 
 PLACES = 16
-"""QPSK symbols that 32 random bits make."""
+"""QPSK symbols from 32 random bits."""
 
 BLOCK = RUN * PLACES
 
 WORTH_A_THREAD = 1 << 19
-"""Reals, which take some half a millisecond."""
+"""Coordinates of all rows that are worth a thread; they take about half a millisecond."""
 
 TILE = BLOCK // 2
-"""Columns whose sums stay in the processor's first cache."""
+"""Columns whose sums fit the processor's first-level cache."""
+
+_compile = functools.partial(compile_loop, fastmath=frozenset({"contract", "nsz", "reassoc"}))
 
 
 def serves(sent: Signal, antennas: int) -> bool:
-    """Return whether energies of a payload are added up here."""
+    """Return whether the kernel computes the energies of a payload."""
     return (
         sent.x.device.type == "cpu"
         and antennas <= MAX_ANTENNAS
@@ -51,7 +53,7 @@ def serves(sent: Signal, antennas: int) -> bool:
 
 
 def magnitudes(x: Tensor) -> Tensor:
-    """Return the sums of the magnitudes of rows, [n]."""
+    """Compute the sums of the magnitudes of rows, [n]."""
     out = x.new_empty(len(x))
     _add_magnitudes(x.contiguous().numpy(), out.numpy())
     return out
@@ -66,16 +68,32 @@ def draw_energies(
     segments: Segments,
     weight: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return |mu|^2 [S, 2, C], added over the antennas, of a part of a payload that starts with a
-    block, and the error-free sum [S, C] of its reals or of the signs that are voted for.
+    """Compute the noiseless energies of a part of a payload that starts with a block.
 
     Parameters
     ----------
-    votes : [n, C] or [1, 1] for all, the energies that are sent; those of |x| where None.
-    words : [n, blocks, run] int32, random: of a symbol's real part the first half of each word's
-        bits, one for each run of a block, of its imaginary part the second.
-    ways : [n, A, Q] complex, what the symbol of a magnitude of one is received as.
-    weight : [n], in the error-free sum.
+    sent : Signal
+        The n rows.
+    columns : slice
+        The C columns of the part.
+    votes : Tensor, float [n, C], [1, 1] or None
+        Energies of the rows, one value for all, or |x| if None.
+    words : Tensor, int32 [n, blocks, run]
+        Random bits. The first half of each word's bits are signs of real parts, one for each run of
+        a block, the second half of imaginary parts.
+    ways : Tensor, complex [n, A, Q]
+        Received amplitude of a unit magnitude.
+    segments : Segments
+        Segments of the group.
+    weight : Tensor, float [n]
+        Weights in the error-free sum.
+
+    Returns
+    -------
+    energy : Tensor, float [S, 2, C]
+        |mu|^2, summed over the antennas.
+    exact : Tensor, float [S, C]
+        Error-free sum of the coordinates, or of the signs of votes.
     """
     x, shape = sent.x, (sent.cohort.num_trials, columns.stop - columns.start)
     energy, exact = x.new_zeros(shape[0], 2, shape[1]), x.new_zeros(shape)
@@ -98,27 +116,16 @@ def draw_energies(
 
 
 def _stretches(columns: int, rows: int) -> list[tuple[int, int]]:
-    """Cut columns into tiles that are worth a thread each, as many as there are threads."""
+    """Cut columns into tiles worth a thread each, for at most the available threads."""
     tiles = -(-columns // TILE)
     threads = max(1, min(torch.get_num_threads(), tiles, columns * rows // WORTH_A_THREAD))
     size = -(-tiles // threads) * TILE
     return [(begin, min(begin + size, columns)) for begin in range(0, columns, size)]
 
 
-def _compile(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function of arrays that is compiled at its first call, and kept with its source or
-    in the user's cache, where either can be written to."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    options["fastmath"] = {"contract", "nsz", "reassoc"}
-    try:
-        made: Callable[..., None] = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        made = numba.njit(**options)(function)
-    return made
-
-
 @_compile
 def _add_magnitudes(x: Any, out: Any) -> None:
+    """Write the sums of the magnitudes of the rows of x to `out`."""
     for row in range(len(x)):
         total = x.dtype.type(0)
         for column in range(x.shape[1]):
@@ -139,10 +146,10 @@ def _hear(
     minus_re: Any,
     minus_im: Any,
 ) -> None:
-    """Add what arrives of a row's symbols at an antenna."""
+    """Add the signal of a row's symbols at one antenna."""
     none = numbers.dtype.type(0)
     high, low = np.int32(np.int64(1) << (31 - place)), np.int32(1 << (15 - place))
-    way_re, way_im = way[0], way[1]  # to unpack them is slow
+    way_re, way_im = way[0], way[1]  # unpacking is slow
     for c in range(len(numbers)):
         root = math.sqrt(abs(numbers[c])) if by_size else cast[c]
         re = -root if word[c] & high else root
@@ -171,7 +178,7 @@ def _add_up(
     energy: Any,
     exact: Any,
 ) -> None:
-    """Add what `draw_energies` says of columns `start` to `stop` from `first` on, tile by tile."""
+    """Compute `draw_energies` for columns `start` to `stop` from `first` on, tile by tile."""
     run, antennas, by_size = words.shape[2], ways.shape[1], len(votes) == 0
     sums = np.empty((antennas, 4, TILE), x.dtype)
     cast = np.ones(TILE, x.dtype)

@@ -1,18 +1,21 @@
-"""Let devices vote by where they put their energy, without any channel state (FSK-MV).
+"""Majority vote by the frequency of the transmitted energy, without channel knowledge (FSK-MV).
 
-A real x has two channel uses: a device sends on the first where x >= 0 and on the second where
-x < 0, with a random phase, at full power: energy 2 P where it sends, as it is silent on the other.
-The server compares the energies e+ and e- that its A antennas add up to, and takes `step` along
-v = sign(e+ - e-). Under Rayleigh fading, with gains of one and K+ > K- votes, e+ has the mean
-m+ = 2 P K+ + sigma^2 of an antenna, e- likewise, and the vote is wrong with probability
-m- / (m+ + m-), with A antennas I_x(A, A) of x = m- / (m+ + m-): near ones are heard louder. It is
-what the codec `obda` is for coherent sums; the updates' sizes do not matter, but for absentees.
+A coordinate x has two channel uses. A device transmits on the first if x >= 0 and on the second if
+x < 0, with a random phase and at full power: its energy is 2 P, because it is silent on the other.
+The server compares the energies e+ and e-, summed over A antennas, and its step is `step` times
 
-A device that is not sure can stay out of it (`absentee`), which pays where devices have different
-data. Devices of which the server knows that they send nothing (out of energy, or without the
-coordinate) leave no step where all are so; absentees do not tell, and where nobody votes noise
-does, unless `detection` asks for more energy than it has. The error that is reported is about the
-step along the error-free majority, which is none at a tie.
+    v = sign(e+ - e-).
+
+Under Rayleigh fading with unit gains and K+ > K- votes, the mean of e+ is m+ = 2 P K+ + sigma^2 for
+each antenna, that of e- likewise. The vote is wrong with probability x = m- / (m+ + m-), and with A
+antennas I_x(A, A). Nearby devices have more influence. The scheme is the non-coherent counterpart
+of the codec `obda`. The size of the updates does not matter, except for absentee votes.
+
+A device with a small |x| can abstain (`absentee`), which helps if devices have different data.
+If the server knows that no device transmits a coordinate (no energy, or no device has it), it takes
+no step. It does not know of absentees: if all abstain, noise decides, unless `detection` requires
+more energy than noise has. The reported error is relative to the step along the error-free
+majority, which is zero at a tie.
 
 References
 ----------
@@ -49,6 +52,8 @@ from otafl.uplink.signal import Signal, compute_squared_norm
 
 
 class FskMajorityVote(Transport):
+    """Majority vote by received energies. Study: `scenarios/studies/majority_votes.yaml`."""
+
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     provides_sums: ClassVar[bool] = False
@@ -57,26 +62,27 @@ class FskMajorityVote(Transport):
     class Settings(Transport.Settings):
         name: Literal["fsk_majority_vote"] = "fsk_majority_vote"
         step: float = declare_stackable(
-            0.001, gt=0, description="size of the step that the server takes along each vote"
+            0.001, gt=0, description="size of the server's step along each vote"
         )
         vote: Literal["majority", "weighted"] = Field(
             "majority",
-            description="one vote a device, each at full power; or energies in proportion to the "
-            "devices' shares of the samples, as large as the budgets of all allow",
+            description="energy of a vote: full power of each device, or proportional to the "
+            "device's share of the samples, as large as all budgets allow",
         )
         absentee: float = declare_stackable(
-            0.0, ge=0, description="a device does not vote where |x| is below this; 0: always votes"
+            0.0, ge=0, description="|x| below which a device abstains; by default it always votes"
         )
         absentee_of: Literal["value", "rms"] = Field(
             "value",
-            description="absentee is a value of x, or so many root mean squares of the device's "
+            description="unit of `absentee`: a value of x, or the root mean square of the device's "
             "update",
         )
         detection: float = declare_stackable(
             0.0,
             ge=0,
-            description="the server takes no step where neither energy is above so many times the "
-            "noise's and known interference's mean; 0: it always does",
+            description="smallest energy of a valid vote, in multiples of the mean energy of noise "
+            "and known interference; if both energies are smaller, the server takes no step. By "
+            "default every vote is valid",
         )
 
         @property
@@ -104,26 +110,26 @@ class FskMajorityVote(Transport):
 
     @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
-        """Send the groups one after the other."""
+        """Send the groups one after the other, and give the server its steps."""
         slot = pairs.lay_out_pairs(delivery)
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
             if not sent.linear:
                 raise UserError(
-                    "transport.name: 'fsk_majority_vote' gives the server a vote, and the "
-                    "algorithm asks for the sum of what devices send; use another transport"
+                    "transport.name: 'fsk_majority_vote' gives the server a vote, but the "
+                    "algorithm needs the sum of the updates; use another transport"
                 )
-            least = self._least(sent)
+            least = self._compute_min_magnitude(sent)
             on_air = self._transmit(delivery, slot, uses, sent, least)
             steps, exact = self._receive(on_air, least)
             count: Tensor | Tensors = on_air.weight
             if sent.mask is not None:
                 reached = on_air.weigh_known()
                 steps, count = steps * (reached > 0), sent.blocks(reached)
-            delivery.give_estimate(sent, steps, exact, count, heard=on_air.delivered_mask)
+            delivery.give_estimate(sent, steps, exact, count, delivered_fn=on_air.delivered_mask)
             on_air.account(delivery, torch.ones_like(on_air.weight), self.saves)
 
-    def _least(self, sent: Signal) -> Tensor | None:
-        """Return the least |x| that a row votes with, [n, 1]; None where all always vote."""
+    def _compute_min_magnitude(self, sent: Signal) -> Tensor | None:
+        """Return the smallest |x| with which a row votes, [n, 1]; None if all always vote."""
         if not self._absentees:
             return None
         least = self.hyper["absentee"][sent.cohort.trial]
@@ -143,37 +149,37 @@ class FskMajorityVote(Transport):
                 energy
             )
 
-        def counted(part: Signal, stop: Tensor | None) -> Tensor:
+        def count_votes(part: Signal, stop: Tensor | None) -> Tensor:
             count = part.num_coordinates
             votes = _cast_votes(part, slice(0, count), least, stop)
             return torch.full_like(part.weight, count) if votes is None else votes.sum(1)
 
         p = torch.where(eligible_mask, energy.sqrt(), 0.0)
-        total = counted(sent, None) * scale
-        on_air = pairs.transmit(slot, uses, sent, scale, p, total, counted)
+        total = count_votes(sent, None) * scale
+        on_air = pairs.transmit(slot, uses, sent, scale, p, total, count_votes)
         if least is not None and slot.round == 0:
             self._refuse_silence(on_air)
         return on_air
 
     def _refuse_silence(self, on_air: pairs.OnPairs) -> None:
-        """Refuse a threshold that leaves nobody of a trial a vote from the start."""
+        """Raise UserError for a threshold that silences all devices of a trial from the start."""
         sent = on_air.sent
         largest = pairs.select_able(on_air.slot, sent) * sent.grid(sent.x.abs().amax(1))
         silent = (on_air.energy.sum(1) == 0) & (largest.amax(1) > 0)
         if bool(silent.any()):
             trial = int(silent.nonzero()[0])
             raise UserError(
-                f"transport.absentee: {float(self.hyper['absentee'][trial]):g} "
-                f"(of {self.settings.absentee_of}) silences every device in the first round, whose "
-                f"largest |x| is {float(largest[trial].max()):.3g}; set a smaller one"
+                f"transport.absentee: {float(self.hyper['absentee'][trial]):g} (of "
+                f"{self.settings.absentee_of}) silences all devices in the first round, in which "
+                f"the largest |x| is {float(largest[trial].max()):.3g}; use a smaller value"
             )
 
     def _receive(self, on_air: pairs.OnPairs, least: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the steps that the server takes, and those along the error-free votes, [S, P]."""
+        """Return the server's steps, and those along the error-free votes, [S, P] each."""
         sent = on_air.sent
         weight = sent.weight if self.settings.vote == "weighted" else on_air.scale
         noise = 2.0 * on_air.antennas * self.impairments.known_noise
-        heard = (self.hyper["detection"] * noise)[:, None]
+        detection_level = (self.hyper["detection"] * noise)[:, None]
         one = torch.ones_like(sent.x[:1, :1])
         steps, exact = sent.empty_sum(), sent.empty_sum()
 
@@ -181,11 +187,11 @@ class FskMajorityVote(Transport):
             votes = _cast_votes(rows, columns, least, stop)
             return one if votes is None else votes
 
-        for columns, energy, majority in self._energies.received(on_air, weight, cast):
+        for columns, energy, majority in self._energies.receive_symbols(on_air, weight, cast):
             plus, minus = energy.unbind(1)
             vote = torch.sub(plus, minus, out=steps[:, columns]).sign_()
             if self._detects:
-                vote *= torch.maximum(plus, minus) > heard
+                vote *= torch.maximum(plus, minus) > detection_level
             torch.sign(majority, out=exact[:, columns])
         step = self.hyper["step"][:, None]
         return steps.mul_(step * (on_air.weight > 0)[:, None]), exact.mul_(step)
@@ -194,12 +200,15 @@ class FskMajorityVote(Transport):
 def _cast_votes(
     sent: Signal, columns: slice, least: Tensor | None, stop: Tensor | None
 ) -> Tensor | None:
-    """Return who votes in some columns, [n, C] 1 or 0; None where all do. Not those whose |x| is
-    below `least` [n, 1], who do not know the coordinate, or crash before it, at `stop` [n, 1]."""
+    """Return the votes of some columns, [n, C] 1 or 0; None if all rows vote.
+
+    A row does not vote where |x| is below `least` [n, 1], where it does not have the coordinate,
+    and from its crash on, at `stop` [n, 1].
+    """
     votes = None if sent.mask is None else sent.mask[:, columns]
     for some in (
         least if least is None else sent.x[:, columns].abs() >= least,
-        pairs.before(stop, columns),
+        pairs.mask_before_crash(stop, columns),
     ):
         if some is not None:
             votes = some.to(sent.x.dtype) if votes is None else votes * some

@@ -1,9 +1,10 @@
-"""Lay a payload out on pairs of channel uses, of which each device takes the one of a real's sign.
+"""Layout of a payload on pairs of channel uses, of which the sign of a coordinate chooses one.
 
-A real has two channel uses, + and -, side by side in one cell of the channel. A device that sends
-the magnitude v of a real puts the energy p^2 v, with a random phase, on the use of its sign and
-nothing on the other. So nobody has to know a channel, and m_k = mean v / 2 is the mean energy of a
-use before p^2. Lengths here are in pairs: a group of P reals has P pairs, 2 P channel uses.
+A coordinate has two channel uses, + and -, in one cell of the channel. A device that sends the
+magnitude v of a coordinate puts the energy p^2 v, with a random phase, on the use of its sign, and
+nothing on the other. No device needs to know a channel. The mean energy of a channel use before p^2
+is m_k = mean v / 2. Lengths are in pairs here: a group of P coordinates has P pairs, 2 P channel
+uses.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from otafl.uplink.segments import Segments, cut
 from otafl.uplink.signal import Signal
 
 BENT = ("timing_offset", "clip_db", "adc_bits")
-"""Impairments that energies on pairs are not computed with."""
+"""Impairments that the model of energies on pairs does not include."""
 
 
 def find_problems(scenario: Any) -> Iterator[Problem]:
-    """Yield what a scenario asks for that takes channel knowledge, or that is not computed."""
+    """Yield the settings of a scenario that need channel knowledge, or are not modelled."""
     name = scenario.transport.name
     for key, why in (
-        ("csi", "no channel is estimated"),
-        ("receiver", "the energies of all antennas are added"),
+        ("csi", "estimates no channel"),
+        ("receiver", "adds the energies of all antennas"),
     ):
         if getattr(scenario, key) != Choice(key).make_default():
             yield make_problem(
                 f"'{getattr(scenario, key).name}' does not go with transport: '{name}', which uses "
-                f"no phases: {why}; leave {key} out",
+                f"no phases and {why}; leave {key} out",
                 key,
                 "transport",
             )
     if scenario.power.name != "full" and scenario.power != Choice("power").make_default():
         yield make_problem(
-            f"'{scenario.power.name}' does not go with transport: '{name}', whose devices know no "
-            "channel to set their power by; leave power out, or power: full",
+            f"'{scenario.power.name}' does not go with transport: '{name}', whose devices do not "
+            "know their channels; leave power out, or use power: full",
             "power",
             "transport",
         )
@@ -57,36 +58,48 @@ def find_problems(scenario: Any) -> Iterator[Problem]:
 
 
 TINY = 1e-30
-"""Least cost that a scale answers to; its inverse is finite in single precision."""
+"""Smallest cost that is divided by; its inverse is finite in single precision."""
 
 
 def lay_out_pairs(delivery: Delivery) -> Slot:
-    """Lay out the slot of a delivery: the groups one after the other, two channel uses a real."""
+    """Lay out the slot of a delivery: groups in order, two channel uses per coordinate."""
     lengths = [sent.num_coordinates for sent in delivery.uplink]
     return lay_out(delivery, lengths, None, replace(delivery.limits, num_copies=None), 2)
 
 
 def select_able(slot: Slot, sent: Signal) -> Tensor:
-    """Select the devices that can send, [S, K] bool: they have something to send, energy, and a
-    channel."""
+    """Select the devices that can transmit, [S, K] bool.
+
+    They have a row in the group, energy, and a channel.
+    """
     channel = slot.budget * slot.gain >= MIN_SNR
     return slot.bounds.select_able(sent.transmitter_mask) & channel
 
 
 def scale_rows(sent: Signal, copies: Tensor | None) -> Tensor:
-    """Return what rows are multiplied with to be added up, [n]: K w_k for a mean, and the times
-    [S, K] that a device sends them."""
+    """Return the factors of the rows before they are summed, [n].
+
+    They are K w_k for a mean, times the copies [S, K] of an update that is sent several times.
+    """
     return sent.scale if copies is None else sent.scale * sent.take_rows(copies)
 
 
 def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor:
-    """Find the largest scale [S, 1] of all energies that is within the budget of each device.
+    """Find the largest common scale of all energies within the budget of each device.
 
     Parameters
     ----------
-    slot : with the budgets.
-    able : [S, K] bool, the transmitters.
-    cost : [S, K], mean energy of a channel use at scale one.
+    slot : Slot
+        Power budgets P_k.
+    eligible_mask : Tensor, bool [S, K]
+        Transmitters.
+    cost : Tensor, float [S, K]
+        Mean energy of a channel use at scale one, u_k.
+
+    Returns
+    -------
+    Tensor, float [S, 1]
+        min_k P_k / u_k; 1 if no device transmits.
     """
     most = (eligible_mask * cost / slot.budget.clamp_min(TINY)).amax(1, keepdim=True)
     return torch.where(most > 0, 1.0 / most.clamp_min(TINY), 1.0)
@@ -94,11 +107,26 @@ def find_common_scale(slot: Slot, eligible_mask: Tensor, cost: Tensor) -> Tensor
 
 @dataclass(frozen=True)
 class OnPairs:
-    """What is transmitted of a group.
+    """Transmission of a group on pairs of channel uses.
 
-    scale: [n], of the magnitudes of the rows. p: [S, K] amplitude of a unit magnitude, after the
-    energy that a device has left. active: [S, K] bool. energy: [S, K] sum of the scaled magnitudes
-    that a device sends, up to its crash. part: what crashing devices have sent, None where none do.
+    Parameters
+    ----------
+    slot : Slot
+        Channels, budgets and limits.
+    sent : Signal
+        Rows of the group, [n, P].
+    segments : Segments
+        Segments of the group.
+    scale : Tensor, float [n]
+        Factor of the rows' magnitudes.
+    p : Tensor, float [S, K]
+        Amplitude of a unit magnitude, within the energy that a device has left.
+    active : Tensor, bool [S, K]
+        Devices on air.
+    energy : Tensor, float [S, K]
+        Sum of the scaled magnitudes that a device sends, up to its crash.
+    part : SentPart or None
+        Part of the rows that crashing devices send; None if none crash.
     """
 
     slot: Slot
@@ -112,48 +140,60 @@ class OnPairs:
 
     @property
     def signal(self) -> Signal:
-        """Return the rows as far as they are sent."""
+        """Rows, zero from the crash of a device on."""
         return self.sent if self.part is None else self.part.signal
 
     @property
     def row_amplitude(self) -> Tensor:
-        """Return what the roots of a row's magnitudes are sent with, [n]."""
+        """Factor of the roots of a row's magnitudes, [n]."""
         return self.sent.take_rows(self.p) * self.scale.sqrt()
 
     @property
     def stop(self) -> Tensor | None:
-        """Return the pairs that a row has until its crash, [n, 1]; None where none crash."""
+        """Pairs of a row before its crash, [n, 1]; None if none crash."""
         return None if self.part is None else self.part.stop
 
     @property
     def antennas(self) -> int:
-        """Return A."""
+        """Number of antennas, A."""
         return self.slot.h.shape[2]
 
     @functools.cached_property
     def active_rows(self) -> Tensor:
-        """Return 1 for the rows on air, else 0: [n]."""
+        """Indicator of the rows on air, 1 or 0: [n]."""
         return self.sent.take_rows(self.active).to(self.sent.x.dtype)
 
     @functools.cached_property
     def weight(self) -> Tensor:
-        """Return the weight on air, [S]."""
+        """Total weight on air, [S]."""
         return self.sent.sum_by_trial(self.sent.weight * self.active_rows)
 
     def weigh_known(self) -> Tensor:
-        """Return the weight on air that knows each real, [S, P], of a group with a mask."""
+        """Return the weight on air that has each coordinate, [S, P], of a group with a mask."""
         rows = (self.sent.weight * self.active_rows)[:, None]
         return self.sent.sum(rows, self.sent.mask)[:, 0]
 
     @property
     def delivered_mask(self) -> Callable[[], Tensor]:
-        """Return a function as in `LinkReport.delivered_mask_fns`; it keeps no payload."""
+        """Function that returns the delivered coordinates, as in `LinkReport.delivered_mask_fns`.
+
+        It keeps no tensor of the payload's size.
+        """
         sent, active = self.sent, self.active_rows > 0
         return functools.partial(_mark, sent.cohort, active, self.stop, sent.num_coordinates)
 
     def account(self, delivery: Delivery, eta: Tensor, saves: Saves) -> None:
-        """Add up channel uses and energy, and note who was on air; eta: [S] what received energies
-        are divided by."""
+        """Add channel uses and energy to the tally, and note the devices on air.
+
+        Parameters
+        ----------
+        delivery : Delivery
+            Gives the tally.
+        eta : Tensor, float [S]
+            Divisor of the received energies.
+        saves : Saves
+            Variables to save.
+        """
         active, senders = self.active, self.sent.cohort.rows_per_trial
         pairs = torch.full_like(self.p, float(self.segments.symbols)) * active
         if self.part is not None:
@@ -164,13 +204,15 @@ class OnPairs:
         delivery.tally.note(on_air=active)
         delivery.note_delivered(self.sent, None if bool(active.any(1).all()) else self.weight)
         if saves.link:
-            delivery.tally.saved |= self._saved(eta, saves.gram)
+            delivery.tally.saved |= self._collect_coefficients(eta, saves.gram)
         self.slot.bounds.spend(spent)
 
-    def _saved(self, eta: Tensor, gram: bool) -> Tensors:
-        """Return the coefficients, names and shapes as of `over_the_air`: h the root mean square
-        over the antennas, c = |h p|^2 / eta the gain of a device's magnitudes, m their mean a
-        channel use."""
+    def _collect_coefficients(self, eta: Tensor, gram: bool) -> Tensors:
+        """Return the coefficients, with the names and shapes of `over_the_air`.
+
+        The channel h is the root mean square over the antennas, c = |h p|^2 / eta the gain of a
+        device's magnitudes, and m their mean in a channel use.
+        """
         h = self.slot.h[..., list(self.segments.cells)].abs().square().mean(2).sqrt().mT
         eta = eta[:, None].expand_as(h[..., 0])
         p = self.p[:, None].expand_as(h)
@@ -207,12 +249,22 @@ def transmit(
 
     Parameters
     ----------
-    slot, uses, sent : of the group.
-    scale : [n], of the magnitudes of its rows.
-    p : [S, K] amplitude that a device would send a unit magnitude with, 0 for one that is silent.
-    total : [n] sum of the scaled magnitudes.
-    counted : rows, zero from their crash on, and the pairs that they have before it [n, 1] -> [n]
-        sum of the magnitudes before the scale.
+    slot, uses, sent : Slot, Uses and Signal
+        Slot, channel uses and rows of the group.
+    scale : Tensor, float [n]
+        Factor of the rows' magnitudes.
+    p : Tensor, float [S, K]
+        Amplitude of a unit magnitude without a bound on the energy, 0 for a silent device.
+    total : Tensor, float [n]
+        Sum of the scaled magnitudes.
+    counted : callable
+        Maps rows, which are zero from their crash on, and their pairs before it, [n, 1], to the sum
+        of the magnitudes before the scale, [n].
+
+    Returns
+    -------
+    OnPairs
+        The transmission.
     """
     segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
     whole = sent.grid(total)
@@ -224,16 +276,18 @@ def transmit(
     return OnPairs(slot, sent, segments, scale, kept.p[:, 0] * active, active, energy, part)
 
 
-def before(stop: Tensor | None, columns: slice) -> Tensor | None:
-    """Return which of these pairs come before rows' crashes [n, 1], [n, C] bool; None for all."""
+def mask_before_crash(stop: Tensor | None, columns: slice) -> Tensor | None:
+    """Return the pairs before rows' crashes, given as `stop` [n, 1]: [n, C] bool; None for all."""
     if stop is None:
         return None
     return torch.arange(columns.start, columns.stop, device=stop.device) < stop
 
 
 def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Tensor:
-    """Mark the coordinates that each device had on air, [S, K, P] bool; [S, K] where it is all of
-    them or none."""
+    """Mark the coordinates that each device has on air, [S, K, P] bool.
+
+    The result is [S, K] if a device has all of its coordinates on air, or none.
+    """
     if stop is None:
         return cohort.scatter_to_grid(active, False)
     return cohort.scatter_to_grid(

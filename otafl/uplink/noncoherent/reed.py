@@ -1,15 +1,21 @@
-"""Add up energies in place of signals, so that nobody has to know a channel (REED).
+"""Sum of energies instead of amplitudes, so that no device needs to know a channel (REED).
 
-A real x has two channel uses: a device sends amplitude sqrt(a max(x, 0)) on the first and
+A coordinate x has two channel uses. A device sends the amplitude sqrt(a max(x, 0)) on the first and
 sqrt(a max(-x, 0)) on the second, with random phases. The server adds the energies e+ and e- over
-its A antennas, and (e+ - e-) / (a A) estimates the sum of all x without bias over fading of mean
-power one. With U+ = sum max(x, 0) and U- likewise, its variance under Rayleigh fading is
-[(a U+ + sigma^2)^2 + (a U- + sigma^2)^2] / (a^2 A): signals are noise to themselves, which more
-antennas reduce and more power does not.
+its A antennas. Over fading of mean power one, an unbiased estimate of the sum of all x is
 
-The scale a = 2 P / max_k mean |x_k| is common; with it every device is within its budget P on the
-mean power of a channel use. The devices' mean |x_k| are side information, one real each. No
-channel state is used, only long-term mean gains, and phases that impairments add change nothing.
+    (e+ - e-) / (a A).
+
+With U+ = sum max(x, 0) and U- likewise, its variance under Rayleigh fading is
+
+    [(a U+ + sigma^2)^2 + (a U- + sigma^2)^2] / (a^2 A).
+
+The scheme is limited by self-interference, which more antennas reduce and more power does not.
+
+All devices share the scale a = 2 P / max_k mean |x_k|, with which every device is within its budget
+P on the mean power of a channel use. The devices' mean |x_k| are side information, one real number
+each. Devices use no channel estimates, only long-term mean gains, and phase impairments have no
+effect.
 
 References
 ----------
@@ -41,6 +47,8 @@ from otafl.uplink.signal import Signal, divide_by_weights
 
 
 class Reed(Transport):
+    """Non-coherent aggregation of energies. Study: `scenarios/studies/reed.yaml`."""
+
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"
     is_unbiased: ClassVar[bool] = False
@@ -49,9 +57,9 @@ class Reed(Transport):
         name: Literal["reed"] = "reed"
         calibrate: bool = Field(
             True,
-            description="a device divides what it sends by its own mean channel gain, so that all "
-            "count alike and the farthest sets the scale; false: devices count by their gains, and "
-            "the server divides by the mean of these",
+            description="whether a device divides its energy by its own mean channel gain, so that "
+            "all have equal influence and the weakest channel sets the scale; if false, gains "
+            "weight the devices and the server divides by the mean gain",
         )
 
         def check(self, scenario: Any) -> Iterable[Problem]:
@@ -72,19 +80,28 @@ class Reed(Transport):
 
     @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
-        """Send the groups one after the other."""
+        """Send the groups one after the other, and give the server its estimates."""
         slot = pairs.lay_out_pairs(delivery)
         for uses, sent in zip(slot.uses, delivery.uplink, strict=True):
             on_air, eta = self._transmit(delivery, slot, uses, sent)
-            delivery.give_estimate(sent, *self._receive(on_air, eta), heard=on_air.delivered_mask)
+            delivery.give_estimate(
+                sent, *self._receive(on_air, eta), delivered_fn=on_air.delivered_mask
+            )
             delivery.tally.add(side=sent.cohort.rows_per_trial)
             on_air.account(delivery, eta, self.saves)
 
     def _transmit(
         self, delivery: Delivery, slot: Slot, uses: Uses, sent: Signal
     ) -> tuple[pairs.OnPairs, Tensor]:
-        """Send at the common scale, and return what magnitudes are received with in the mean over
-        fading and devices, [S]."""
+        """Put a group on air at the common scale.
+
+        Returns
+        -------
+        on_air : OnPairs
+            Transmission of the group.
+        eta : Tensor, float [S]
+            Mean received energy of a unit magnitude, over fading and devices.
+        """
         scale, eligible_mask = (
             pairs.scale_rows(sent, delivery.limits.num_copies),
             pairs.select_able(slot, sent),
@@ -104,10 +121,10 @@ class Reed(Transport):
     def _receive(
         self, on_air: pairs.OnPairs, eta: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | Tensors]:
-        """Return the estimate and the error-free aggregate [S, P], and the weight that arrived."""
+        """Return the estimate and the error-free aggregate, [S, P], and the delivered weight."""
         sent = on_air.sent
         estimate, exact = sent.empty_sum(), sent.empty_sum()
-        for columns, energy, sums in self._energies.received(on_air, sent.exact):
+        for columns, energy, sums in self._energies.receive_symbols(on_air, sent.exact):
             torch.sub(energy[:, 0], energy[:, 1], out=estimate[:, columns])
             exact[:, columns] = sums
         unit = 1.0 / (on_air.antennas * eta.clamp_min(pairs.TINY))
@@ -122,7 +139,7 @@ class Reed(Transport):
 
 
 def _total(sent: Signal, stop: Tensor | None) -> Tensor:
-    """Return the sums of the magnitudes of rows [n], which are zero from a crash on."""
+    """Compute the sums of the magnitudes of rows, [n], which are zero from a crash on."""
     if sent.x.device.type == "cpu":
         return energy_kernel.magnitudes(sent.x)
     return torch.linalg.vector_norm(sent.x, 1, dim=1)

@@ -1,0 +1,1 @@
+"""Type-based multiple access, which counts the devices that have a value."""

@@ -1,19 +1,27 @@
-"""Count how many devices have each of M values, and take the mean of the counts (TBMA).
+"""Counts of the devices that have each of M values, and the mean of the counts (TBMA).
 
-A real is rounded to one of M levels v_1 .. v_M, and each level has a channel use of its own: a
-device sends one pulse on the use of its level, with the channel inverted, and nothing on the
-others. So the server has y_m = n_m + noise of variance N / eta, n_m how many of the K devices on
-air have level m, and sum_m v_m y_m / K estimates their mean. Without projection the noise's part of
-it has the variance (N / eta) sum_m v_m^2 / K^2. As counts are whole numbers, `project` can take
-noise away: a rounded count strictly between 0 and K is wrong with probability
-2 Q(1 / (2 sqrt(N / eta))), and the nearest whole numbers, not negative, of sum K are wrong less
-often. Either way the error falls exponentially in the power, down to that of rounding to levels.
+A coordinate is rounded to one of M levels v_1 .. v_M, and each level has its own channel use. A
+device sends one pulse on the use of its level, with inverted channel, and nothing on the others.
+The server receives y_m = n_m + noise of variance N / eta, where n_m of the K devices on air have
+level m, and estimates their mean by
 
-Every device adds one to a count: for a weighted mean of K devices it is K w_k x_k that is rounded.
-One of M channel uses is used, so a pulse has M times the budget's power; the M uses of a real are
-taken to have the fade of the first. All have to arrive with gain one, as by an inversion of the
-channel. The ends -R and R of the levels are the largest magnitude that any device has to send, one
-number a device of side information (or one for each block), or given; values beyond are clipped.
+    sum_m v_m y_m / K.
+
+Without projection the noise contributes the variance (N / eta) sum_m v_m^2 / K^2. Because counts
+are integers, `project` can remove noise. A rounded count strictly between 0 and K is wrong with
+probability 2 Q(1 / (2 sqrt(N / eta))). The nearest non-negative integers with sum K are wrong less
+often. In both cases the error decreases exponentially with the power, down to that of rounding to
+levels.
+
+Every device adds one to a count: for a weighted mean of K devices it rounds K w_k x_k. One of M
+channel uses is used, so a pulse has M times the budget's power. The M uses of a coordinate have the
+fade of the first. All devices must arrive with effective gain one, as by channel inversion. The
+ends -R and R of the levels are the largest magnitude of any device, which costs one real number of
+side information per device (or one per tensor), or given; larger values are clipped.
+
+The counts are a histogram, of which the server can also take the median or a trimmed mean. These
+bound what an attacker does. Then every device sends x_k itself and counts once, whatever its
+weight. Negative counts are taken for 0. An attacker can still widen the range, unless it is given.
 
 References
 ----------
@@ -32,11 +40,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.algorithms.custom import get_class
 from otafl.core import registry
 from otafl.core.constants import get_constant
 from otafl.core.contracts import LinkBudget, Tensors
+from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams, declare_family, make_step_key
+from otafl.robust.base import Inputs
 from otafl.uplink.base import Counts, Transport
 from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import NOISE, refuse_distortion
@@ -50,6 +61,7 @@ from otafl.uplink.report import NOT_SAVED, Saves, account, coefficients
 from otafl.uplink.segments import compute_energies, cut
 from otafl.uplink.signal import Signal
 from otafl.uplink.transmit import transmit
+from otafl.uplink.type_based import histograms
 
 ROUNDING = declare_family("rounding_to_levels", __name__)
 
@@ -57,13 +69,15 @@ CHUNK = 1 << 14
 """Counts of a trial that are received at a time. Draws depend on it."""
 
 TINY = 1e-30
-"""Least range that is divided by."""
+"""Smallest range that is divided by."""
 
 BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
-"""Impairments that bend single symbols, which counts are not computed with."""
+"""Impairments of single symbols, which the model of counts does not include."""
 
 
 class TypeBased(Transport):
+    """Type-based multiple access."""
+
     supports_snr_growth: ClassVar[bool] = True
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
@@ -74,22 +88,34 @@ class TypeBased(Transport):
     class Settings(Transport.Settings):
         name: Literal["type_based"] = "type_based"
         levels: int = Field(
-            16, ge=2, le=4096, description="M, values that a real is rounded to, evenly spaced"
+            16, ge=2, le=4096, description="M, number of evenly spaced levels of a coordinate"
         )
         range: Literal["payload", "block"] | Annotated[float, Field(gt=0)] = Field(
             "payload",
-            description="R, where levels go from -R to R: the largest magnitude that a device has "
-            "to send, of the payload or of each block, which is side information; or a number, by "
-            "which values are clipped",
+            description="R, where levels go from -R to R: the largest magnitude of any device, of "
+            "the payload or of each tensor, which is side information; or a number, at which "
+            "values are clipped",
         )
         rounding: Literal["stochastic", "nearest"] = Field(
             "stochastic",
-            description="up or down at random, without bias, or to the nearest level",
+            description="rounding to a level: up or down at random, without bias, or to the "
+            "nearest",
         )
         project: Literal["none", "round", "lattice"] = Field(
             "none",
-            description="what the server makes of the counts: takes them as they are, rounds each "
-            "to 0 .. K, or takes the nearest whole numbers, not negative, whose sum is K",
+            description="projection of the received counts by the server: none, rounding of each "
+            "to 0 .. K, or the nearest non-negative integers with sum K",
+        )
+        estimate: Literal["mean", "median", "trimmed_mean"] = Field(
+            "mean",
+            description="statistic of the counts that is the aggregate; all but the mean count "
+            "devices equally",
+        )
+        trimmed_share: float = Field(
+            0.2,
+            gt=0,
+            lt=0.5,
+            description="share of the devices that a trimmed mean drops at each end",
         )
 
         example: ClassVar = {"power.name": "ci"}
@@ -100,22 +126,28 @@ class TypeBased(Transport):
                     one: registry.load_component("power", one)
                     for one in registry.list_names("power")
                 }
-                would_do = [one for one, policy in policies.items() if policy().is_inversion]
+                fitting = [one for one, policy in policies.items() if policy().is_inversion]
                 yield make_problem(
                     f"'{scenario.power.name}' does not go with transport: 'type_based', which "
-                    "counts devices and needs all to arrive with gain one; "
-                    f"{', '.join(would_do)} would do",
+                    "counts devices and needs all effective gains to be one; use "
+                    f"{' or '.join(fitting)}",
                     "power",
                     "transport",
                 )
             if scenario.receiver.scale != "policy":
                 yield make_problem(
                     f"{scenario.receiver.scale} does not go with transport: 'type_based', which "
-                    "counts devices that arrive with gain one; leave scale out",
+                    "counts devices and needs all effective gains to be one; leave scale out",
                     "receiver.scale",
                     "transport",
                 )
             yield from refuse_distortion(scenario, BENT, "counts")
+            if self.estimate != "mean" and get_class(scenario.algorithm).needs_sums:
+                text = (
+                    f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
+                    "needs; mean would do"
+                )
+                yield make_problem(text, "transport.estimate", "algorithm")
 
     def __init__(
         self,
@@ -132,30 +164,45 @@ class TypeBased(Transport):
 
     @torch.no_grad()
     def transmit(self, delivery: Delivery) -> None:
-        """Send the groups one after the other: rows x_k [n, P] become levels, whose pulses add up
-        to counts [S, M, P], from which the estimate [S, P] is made."""
+        """Send the groups one after the other.
+
+        Rows x_k [n, P] become levels, whose pulses add up to counts [S, M, P], from which the
+        server computes the estimate [S, P].
+        """
         link, lengths = self.alignment, [rows.num_coordinates for rows in delivery.uplink]
         slot = lay_out(delivery, lengths, link.csi, delivery.limits, self.settings.levels)
         for uses, rows in zip(slot.uses, delivery.uplink, strict=True):
+            self._refuse_partial(rows)
             pulses, normalised = self._pulses(slot, uses, rows)
             self._policy_state, on_air = transmit(
                 slot, pulses, normalised, link, self._policy_state
             )
             values = self._values(rows)
             hand_over(on_air, *self._receive(on_air, rows, values), delivery)
-            account(on_air, delivery, values.told)
+            account(on_air, delivery, values.num_side_scalars)
             if self.saves.link:
                 delivery.tally.saved |= self._list_saved(on_air, rows, values)
 
+    def _refuse_partial(self, sent: Signal) -> None:
+        """Raise UserError for a statistic other than the mean of what has none."""
+        estimate = self.settings.estimate
+        if estimate != "mean" and (sent.mask is not None or not sent.linear):
+            raise UserError(
+                f"transport.estimate: '{estimate}' needs the same coordinates of all devices, and "
+                "a mean of them; the algorithm or the codec gives others; use estimate: mean"
+            )
+
     def _pulses(self, slot: Slot, uses: Uses, sent: Signal) -> tuple[Signal, Normalisation]:
-        """Return what devices send before p: a pulse of energy one for each real that they know, on
-        one of its M channel uses."""
+        """Return the symbols before p: a pulse of energy one for each coordinate that a row has.
+
+        It is on one of the coordinate's M channel uses.
+        """
         ones = sent.x.new_ones(1, 1).expand_as(sent.x) if sent.mask is None else sent.mask
         pulses = replace(sent, x=ones)
         segments = cut(sent, uses, slot.cell_stops, blockwise=False, quadrature=False)
         energy = compute_energies(pulses, segments)
         lengths = slot.uses_per_symbol * get_constant(segments.lengths, energy.dtype, energy.device)
-        power = segments.by_scope(energy) / segments.by_scope(lengths)
+        power = segments.sum_over_scopes(energy) / segments.sum_over_scopes(lengths)
         return pulses, Normalisation(
             segments=segments,
             lengths=lengths,
@@ -167,8 +214,10 @@ class TypeBased(Transport):
         )
 
     def _values(self, sent: Signal) -> Values:
-        """Say what the rows of a group are rounded between."""
+        """Compute the ranges of a group's levels."""
         wanted, scale = self.settings.range, sent.scale
+        if self.settings.estimate != "mean":
+            scale = torch.ones_like(scale)
         stops = sent.tensor_stops if wanted == "block" else [sent.num_coordinates]
         sizes = [stop - first for first, stop in zip([0, *stops], stops, strict=False)]
         if isinstance(wanted, float):
@@ -179,11 +228,11 @@ class TypeBased(Transport):
             ends = rows.new_zeros(sent.cohort.num_trials, len(stops))
             place = sent.cohort.trial[:, None].expand_as(rows)
             ends = ends.scatter_reduce(0, place, rows, "amax").clamp_min(TINY)
-        told = 0 if isinstance(wanted, float) else len(stops)
-        return Values(scale, ends, sizes, told)
+        num_side_scalars = 0 if isinstance(wanted, float) else len(stops)
+        return Values(scale, ends, sizes, num_side_scalars)
 
     def _receive(self, on_air: OnAir, sent: Signal, values: Values) -> tuple[Tensor, Tensor]:
-        """Count, and take the mean of the counts: the estimate and the error-free sum, [S, P]."""
+        """Receive counts and compute their mean: the estimate and the error-free sum, [S, P]."""
         count, cohort, round = self.settings.levels, sent.cohort, on_air.slot.round
         width, draw, at = max(1, CHUNK // count), self._draw(round, sent), Air(on_air)
         ends = values.expand(sent.x.device)
@@ -199,22 +248,48 @@ class TypeBased(Transport):
             )
             y = at.counts(columns, level, count, noise[..., : top.shape[1]])
             y = project(y, at.senders(columns), self.settings.project)
-            estimate[:, columns] = top * (unit @ y)
-        estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
-        return estimate, sent.sum(sent.exact[:, None])[:, 0]
+            estimate[:, columns] = top * self._summarise(y, unit, at.senders(columns))
+        if self.settings.estimate == "mean":
+            estimate *= on_air.expand(on_air.unit * (on_air.weight > 0))
+            return estimate, sent.sum(sent.exact[:, None])[:, 0]
+        return estimate * on_air.expand(1.0 * (on_air.weight > 0)), self._find_exact(sent)
+
+    def _summarise(self, y: Tensor, unit: Tensor, senders: Tensor) -> Tensor:
+        """Return the statistic [S, C] of the counts y [S, M, C], over R; of the mean, K times."""
+        how = self.settings.estimate
+        if how == "mean":
+            return unit @ y
+        if how == "median":
+            return histograms.compute_median(y, unit)
+        trimmed = (self.settings.trimmed_share * senders + histograms.CLOSE).floor()
+        return histograms.compute_trimmed_mean(y, unit, trimmed)
+
+    def _find_exact(self, sent: Signal) -> Tensor:
+        """Return the statistic of the values that were sent, without rounding and noise, [S, P]."""
+        x = sent.cohort.pad_by_trial(sent.x)
+        weight = sent.cohort.pad_by_trial(torch.ones_like(sent.weight))[..., None]
+        share = self.settings.trimmed_share
+        trimmed = (share * sent.cohort.rows_per_trial + histograms.CLOSE).long()
+        name = "coordinate_median" if self.settings.estimate == "median" else "trimmed_mean"
+        rule: Any = registry.load_settings_class("rule", name)()
+        exact: Tensor = rule.aggregate(Inputs(x, weight, trimmed), {})[0]
+        return exact
 
     def _draw(self, round: int, sent: Signal) -> Tensor | None:
-        """Draw the numbers [n, P] by which values are rounded; None to the nearest."""
+        """Draw uniform numbers [n, P] for stochastic rounding; None for the nearest level."""
         if self.settings.rounding == "nearest":
             return None
-        who = sent.cohort.trial, sent.cohort.device
+        trial_device = sent.cohort.trial, sent.cohort.device
         return self.streams.draw_device_uniform(
-            ROUNDING / sent.index, round, *who, (sent.num_coordinates,)
+            ROUNDING / sent.index, round, *trial_device, (sent.num_coordinates,)
         )
 
     def _list_saved(self, on_air: OnAir, sent: Signal, values: Values) -> Tensors:
-        """Return also what rounding adds to the error: the squared rounding errors of the rows,
-        [S, Q, K], and R [S, B], from which the noise's part follows where nothing is projected."""
+        """Return the coefficients, and the error of rounding.
+
+        They are the squared rounding errors of the rows, [S, Q, K], and R [S, B], from which the
+        noise's part follows without projection.
+        """
         count = self.settings.levels
         saved = coefficients(replace(on_air, sent=sent), self.saves.gram)
         scale = values.scale[:, None]
@@ -230,38 +305,63 @@ class TypeBased(Transport):
 
 @dataclass(frozen=True)
 class Values:
-    """Hold what a group's rows are rounded between.
+    """Ranges of the levels of a group.
 
-    scale: [n], of rows before. ends: [S, B], R of B stretches of so many reals, `sizes`. told:
-    numbers that each device tells to find them.
+    Parameters
+    ----------
+    scale : Tensor, float [n]
+        Factor of the rows before rounding.
+    ends : Tensor, float [S, B]
+        Ends R of the levels for each of B stretches.
+    sizes : list of int
+        Coordinates of each stretch.
+    num_side_scalars : int
+        Real numbers of side information from each device.
     """
 
     scale: Tensor
     ends: Tensor
     sizes: list[int]
-    told: int
+    num_side_scalars: int
 
     def expand(self, device: torch.device) -> Tensor:
-        """Return R at each real, [S, P]."""
+        """Return R at each coordinate, [S, P]."""
         if len(self.sizes) == 1:
             return self.ends.expand(-1, self.sizes[0])
         return self.ends.repeat_interleave(torch.tensor(self.sizes, device=device), 1)
 
 
 class Air:
-    """Add up the pulses of a transmission, a few reals after the other."""
+    """Sum of the pulses of a transmission, for a few coordinates at a time.
+
+    Parameters
+    ----------
+    on_air : OnAir
+        Transmission of the pulses.
+    """
 
     def __init__(self, on_air: OnAir) -> None:
         self._signal, self.segments = on_air.signal, on_air.segments
         gain = self._signal.take_rows(on_air.gain.real.mT) * on_air.active_rows
         self._gain, self._active = gain, on_air.active_rows
         self._spread = (on_air.channels.noise / on_air.coefficients.eta).sqrt()
-        self._column = self.segments.of_columns(gain.device)
+        self._column = self.segments.index_segments(gain.device)
         self._known = on_air.sent.x
 
     def counts(self, columns: slice, level: Tensor, count: int, noise: Tensor) -> Tensor:
-        """Return y [S, M, C] of devices that have these levels [n, C], with standard normal noise
-        [S, M, C]."""
+        """Return the received counts y [S, M, C] of some columns.
+
+        Parameters
+        ----------
+        columns : slice
+            The C columns.
+        level : Tensor, int64 [n, C]
+            Levels of the rows.
+        count : int
+            Number of levels, M.
+        noise : Tensor, float [S, M, C]
+            Standard normal noise.
+        """
         q = self._column[columns]
         cohort = self._signal.cohort
         y = noise * self._spread[:, None, q]
@@ -270,26 +370,43 @@ class Air:
         return y
 
     def senders(self, columns: slice) -> Tensor:
-        """Return K [S, C], those who count and know a real."""
+        """Return the number K [S, C] of devices that count and have a coordinate."""
         known = self._active[:, self._column[columns]] * self._known[:, columns]
         return self._signal.sum_by_trial(known)
 
 
 def _unit(count: int, like: Tensor) -> Tensor:
-    """Return v_m / R, [M]."""
+    """Return the relative levels v_m / R, [M]."""
     return torch.linspace(-1.0, 1.0, count, dtype=like.dtype, device=like.device)
 
 
 def _levels(part: Tensor, count: int, draw: Tensor | None) -> Tensor:
-    """Return the levels [n, C] int64 of values over R, rounded up where the uniform draw says so,
-    or to the nearest."""
+    """Return the levels [n, C] int64 of values relative to R.
+
+    They are rounded up if the uniform draw says so, or to the nearest without a draw.
+    """
     place = (part.clamp(-1.0, 1.0) + 1.0) * (0.5 * (count - 1))
     place = place.round() if draw is None else (place + draw).floor()
     return place.clamp(0, count - 1).long()
 
 
 def project(y: Tensor, senders: Tensor, how: str) -> Tensor:
-    """Return what the server takes for the counts, of y [S, M, C] of K senders [S, C]."""
+    """Project received counts to feasible ones.
+
+    Parameters
+    ----------
+    y : Tensor, float [S, M, C]
+        Received counts.
+    senders : Tensor, float [S, C]
+        Number of devices, K.
+    how : {"none", "round", "lattice"}
+        Projection.
+
+    Returns
+    -------
+    Tensor, float [S, M, C]
+        The counts that the server uses.
+    """
     if how == "none":
         return y
     most = senders[:, None]
@@ -297,11 +414,25 @@ def project(y: Tensor, senders: Tensor, how: str) -> Tensor:
 
 
 def nearest_type(y: Tensor, total: Tensor) -> Tensor:
-    """Return the nearest whole numbers to y [S, M, C], none negative, whose sum is total [S, 1, C].
+    """Return the nearest non-negative integers to y whose sum over the levels is `total`.
 
-    y is moved onto the simplex of that sum by a common shift, and rounded. That is the nearest to y
-    of all with its sum. Units that are missing or too many by then go, one each, to where they cost
-    least, as the second unit of a place never does before the first of another.
+    Parameters
+    ----------
+    y : Tensor, float [S, M, C]
+        Received counts.
+    total : Tensor, float [S, 1, C]
+        Number of devices, K.
+
+    Returns
+    -------
+    Tensor, float [S, M, C]
+        Integer counts.
+
+    Notes
+    -----
+    A common shift moves y to the nearest point of the simplex with that sum, which is then rounded.
+    Missing or surplus units are added or removed, one at each level, where they cost least: the
+    second unit of a level never costs less than the first of another.
     """
     count = y.shape[1]
     ordered = y.sort(1, descending=True).values
@@ -316,5 +447,5 @@ def nearest_type(y: Tensor, total: Tensor) -> Tensor:
 
 
 def _rank(cost: Tensor) -> Tensor:
-    """Return the places [S, M, C] of costs, from the lowest, 0."""
+    """Return the ranks [S, M, C] of costs, 0 for the lowest."""
     return cost.argsort(dim=1, stable=True).argsort(dim=1)

@@ -185,9 +185,9 @@ def test_a_seed_of_its_own_for_each_trial() -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(UserError, match="classes_per_device: 11 is more than the 10 classes"):
+    with pytest.raises(UserError, match="classes_per_device: got 11; must be at most 10"):
         split(ClassWindow(classes_per_device=11), labels_of([50] * 10), 5)
-    with pytest.raises(UserError, match="first_samples: 100 devices would get 200 samples of clas"):
+    with pytest.raises(UserError, match="first_samples: 100 devices need 200 samples of clas"):
         split(ClassWindow(), labels_of([150] * 9 + [1000]), 100)
     with pytest.raises(UserError, match="first_samples: 100 devices x 20 are more than the 1500"):
         split(ClassWindow(), labels_of([150] * 10), 100)

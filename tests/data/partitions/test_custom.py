@@ -86,18 +86,18 @@ def test_in_a_scenario() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("few", "the samples of 2 devices; those of 3 would do"),
+        ("few", "the samples of 2 devices; expected those of 3"),
         (
             "empty",
-            "for device 2 an array of shape [0] and type float64; at least one sample, as pl",
+            "shape [0] and type float64 for device 2; expected at least one sample",
         ),
-        ("twice", "sample 7 3 times; each once at most would do"),
-        ("beyond", "places that are none; whole numbers from 0 to 19 would do"),
+        ("twice", "sample 7 3 times; expected each once at most"),
+        ("beyond", "indices out of range; expected whole numbers from 0 to 19"),
         (
             "shares",
-            "for device 0 an array of shape [1] and type float64; at least one sample, as p",
+            "shape [1] and type float64 for device 0; expected at least one sample",
         ),
-        ("number", "a int; a list, one item for each device, would do"),
+        ("number", "type int; expected a list with one item for each device"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, said: str) -> None:

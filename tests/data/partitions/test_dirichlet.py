@@ -65,7 +65,7 @@ def test_dirichlet_proportions(alpha: float) -> None:
 @pytest.mark.parametrize(
     ("partition", "labels", "devices", "message"),
     [
-        (Dirichlet(alpha=1e-4), LABELS, 50, "data.partition.alpha: 0.0001 .*50 devices"),
+        (Dirichlet(alpha=1e-4), LABELS, 50, "data.partition.alpha: got 0.0001; .*50 devices"),
         (Dirichlet(min_samples=200), LABELS, 6, "data.partition.min_samples"),
     ],
 )

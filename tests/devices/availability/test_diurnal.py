@@ -23,7 +23,7 @@ DAY_S = 86400.0
 
 @pytest.mark.exact
 def test_what_a_day_cannot_be() -> None:
-    with pytest.raises(ValidationError, match=r"below 1; with mean: 0.6, less than 0.4 would do"):
+    with pytest.raises(ValidationError, match=r"below 1; with mean: 0.6, use less than 0.4"):
         DiurnalAvailability.Settings(mean=0.6, amplitude=0.4)
     most = 0.3 / math.sqrt(1 + (2 * math.pi * 21600 / 86400) ** 2)
     DiurnalAvailability.Settings(mean=0.3, amplitude=most * 0.999, mean_session_s=21600)

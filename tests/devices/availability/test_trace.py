@@ -73,18 +73,26 @@ def test_a_trace_without_end(tmp_path: Path) -> None:
     ("rows", "repeat_s", "says"),
     [
         ("0,0,1\n\n0,x,3\n", None, "line 4, column 'start_s': got 'x'; must be a finite number"),
-        ("0,-1,1\n", None, "line 2: device 0, start_s -1: must be at least 0"),
+        ("0,-1,1\n", None, "line 2: got device 0, start_s -1; must be at least 0"),
         ("0,inf,inf\n", None, "line 2, column 'start_s': got 'inf'; must be a finite number"),
-        ("0.5,0,1\n", None, "line 2: device 0.5, start_s 0: must be at least 0, the device whole"),
-        ("0,2,2\n", None, "line 2: end_s: 2 is not after start_s, 2"),
+        (
+            "0.5,0,1\n",
+            None,
+            "line 2: got device 0.5, start_s 0; must be at least 0, and device a whole number",
+        ),
+        ("0,2,2\n", None, "line 2: end_s: got 2; must be after start_s (2)"),
         (
             "0,0,2\n0,5,6\n0,1,3\n",
             None,
-            "line 4: start_s: 1 is inside another interval of device 0",
+            "line 4: start_s: got 1, inside another interval of device 0",
         ),
-        ("0,0,1\n0,2,9\n", 8.0, "line 3: end_s: 9 is beyond devices.availability.repeat_s, 8"),
-        ("0,0,1,4\n", None, "line 2: has 4 cells, and there are 3 columns"),
-        ("0,,1\n", None, "line 2: must have the columns device, start_s, end_s"),
+        (
+            "0,0,1\n0,2,9\n",
+            8.0,
+            "line 3: end_s: got 9; must be at most devices.availability.repeat_s (8)",
+        ),
+        ("0,0,1,4\n", None, "line 2: got 4 cells; must be 3, one per column"),
+        ("0,,1\n", None, "line 2: must have a number in each of device, start_s, end_s"),
         ("", None, "has no rows below its first line"),
     ],
     ids=[
@@ -112,9 +120,12 @@ def test_a_bad_trace_names_its_line(
 def test_a_trace_that_is_none(tmp_path: Path) -> None:
     file = tmp_path / "trace.csv"
     for content, says in (
-        (None, "cannot be read (No such file or directory); a CSV file with columns of device"),
+        (
+            None,
+            "cannot be read (No such file or directory); must be a CSV file with columns of device",
+        ),
         (b"", "has no rows below its first line"),
-        (b"a,b\n1,2\n", "line 1: column 'a' is not known; known: device, start_s, end_s"),
+        (b"a,b\n1,2\n", "line 1: column 'a' is unknown; known: device, start_s, end_s"),
         (b"device,start_s,end_s\n\xff,1,2\n", "cannot be read"),
     ):
         if content is not None:

@@ -39,12 +39,12 @@ def test_a_file_has_a_device_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("flops_per_s,batery_j\n1,2\n", r"line 1: column 'batery_j' is not known; known: flops"),
+        ("flops_per_s,batery_j\n1,2\n", r"line 1: column 'batery_j' is unknown; known: flops"),
         ("flops_per_s,flops_per_s\n1,2\n", r"line 1: column 'flops_per_s' occurs twice"),
         ("flops_per_s\n1\n-1\n", r"line 3, column 'flops_per_s': got -1; must be greater than 0"),
         ("flops_per_s\nfast\n", r"line 2, column 'flops_per_s': got 'fast'; must be a finite"),
         ("flops_per_s,charge\n1,2\n", r"line 2, column 'charge': got 2; must be less than or"),
-        ("flops_per_s,charge\n1\n", r"line 2: has 1 cells, and there are 2 columns"),
+        ("flops_per_s,charge\n1\n", r"line 2: got 1 cells; must be 2, one per column"),
         ("battery_j\n1\n", r"line 2: must have one of the columns flops_per_s and frequency_hz"),
         ("flops_per_s,frequency_hz\n1,1\n", r"line 2: must have one of the columns flops_per_s"),
         ("flops_per_s\n", r"has no rows below its first line"),

@@ -56,7 +56,7 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("key", "law", "message"),
     [
-        ("battery_j", {"unifrm": [1, 2]}, "battery_j: got the keys unifrm; a law is one of"),
+        ("battery_j", {"unifrm": [1, 2]}, "battery_j: got the keys unifrm; must be one of"),
         ("battery_j", {"uniform": [-1, 2]}, "battery_j: can be -1; .* must be above 0"),
         ("efficiency", {"uniform": [0.5, 2]}, "efficiency: can be 2; .* must be at most 1"),
         (
@@ -64,15 +64,15 @@ def test_a_law_leaves_the_other_quantities_as_they_are() -> None:
             {"lognormal": {"median": 0.1, "sigma": 1}},
             "charge: can be inf; .* must be at most 1",
         ),
-        ("kappa", {"lognormal": {"median": 1}}, "kappa: lognormal takes a mapping of median"),
+        ("kappa", {"lognormal": {"median": 1}}, "kappa: lognormal: must be a mapping of median"),
         ("kappa", {"choice": []}, r"kappa.choice: got \[\]; must be a list of at least 1"),
         (
             "harvest_w",
             {"normal": {"mean": 1, "std": 1, "least": 2}},
-            r"harvest_w.normal: least \(2\) must not exceed the mean \(1\)",
+            r"harvest_w.normal: least: got 2; must not exceed the mean \(1\)",
         ),
         ("idle_w", "much", "idle_w: got 'much'; must be a number"),
-        ("idle_w", -1, "idle_w: can be -1; all that can be drawn must be at least 0"),
+        ("idle_w", -1, "idle_w: can be -1; all possible values must be at least 0"),
     ],
     ids=["name", "negative", "above", "tail", "keys", "none", "least", "text", "number"],
 )

@@ -49,6 +49,6 @@ def test_quorum_or_deadline() -> None:
 def test_a_quorum_of_more_than_take_part_is_refused() -> None:
     keys = {"devices.protocol": {"name": "quorum", "ready": 3}}
     assert scenario(keys).devices.protocol.ready == 3
-    text = r"devices\.protocol\.ready: got 3, more than the 2 devices that take part; at most 2"
+    text = r"devices\.protocol\.ready: got 3; must be at most 2, the number of participants"
     with pytest.raises(ScenarioError, match=text):
         scenario(keys | {"devices.participants": 2})

@@ -215,28 +215,28 @@ def test_gradients() -> None:
     [
         (
             {"transport": WAVE | {"prefix": 65, "subcarriers": 64}},
-            "transport: prefix 65 is longer than the OFDM symbol of 64",
+            "transport: prefix: got 65, more than the 64 samples of the OFDM symbol",
         ),
         (
             {"transport": WAVE | {"backoff_db": 3}},
-            "transport: backoff_db 3 is without effect on a linear",
+            "transport: backoff_db: got 3, but a linear amplifier has none",
         ),
         (
             {"channel": {"name": "tdl-a", "subcarrier_groups": 12}},
-            "transport.subcarriers: 64 are no multiple of the channel's 12 groups; 72 would do",
+            "transport.subcarriers: expected a multiple of the channel's 12 groups, got 64; use 72",
         ),
         (
             {"channel": {"name": "rayleigh", "block_symbols": 100}},
-            "channel.block_symbols: 100 channel uses are no whole number of OFDM symbols of 64 "
-            "sub-carriers; 128 would do",
+            "channel.block_symbols: expected whole OFDM symbols of 64 sub-carriers, got 100 "
+            "channel uses; use 128",
         ),
         (
             {"impairments": {"timing_receiver": "lmmse"}},
-            "impairments.timing_receiver: 'lmmse' is for rectangular pulses",
+            "impairments.timing_receiver: 'lmmse' needs rectangular pulses",
         ),
         (
             {"impairments": {"interference": "alpha_stable", "interference_db": 0}},
-            "over_the_air would do",
+            "use transport: over_the_air",
         ),
     ],
 )
@@ -249,5 +249,5 @@ def test_refused(keys: dict[str, Any], said: str) -> None:
 def test_groups_of_a_file_that_do_not_fit() -> None:
     """They are not known before it is read."""
     link = make_given(make_bench("full", transport="ofdm"), groups=5)
-    with pytest.raises(UserError, match="64 are no multiple of the channel's 5 groups; 65 would"):
+    with pytest.raises(UserError, match="a multiple of the channel's 5 groups, got 64; use 65"):
         link.deliver((Group({"a": draw_updates(6, 40)}),), make_cohort())

@@ -38,8 +38,8 @@ def test_groups_of_a_payload() -> None:
     """Each has the places of its own uses, in order or scattered."""
     grid = lay_out([10, 20], 2, 8, 3, torch.device("cpu"))
     assert grid.place.tolist()[:11] == [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 4]
-    assert grid.of(Uses(9, 2)).tolist() == [17, 4]
-    scattered = grid.of(Uses(0, 2, torch.tensor([3, 10])))
+    assert grid.get_places(Uses(9, 2)).tolist() == [17, 4]
+    scattered = grid.get_places(Uses(0, 2, torch.tensor([3, 10])))
     assert scattered.tolist() == [3, 4]
     source = grid.sources(scattered)
     assert source[0].tolist() == [-1, -1, -1, 0, 1, -1, -1, -1]

@@ -186,7 +186,7 @@ def test_what_it_refuses() -> None:
             Digital.Settings(**options)
     streams = Streams([0], [0])
     for codec in (None, Qsgd(Qsgd.Settings(), {}, streams)):
-        with pytest.raises(UserError, match="the codec makes none"):
+        with pytest.raises(UserError, match="this codec has none"):
             Bench([[1.0]], codec=codec, **LDPC)
     twice = Group({"a": draw_rows(2, 8)}, row_index=torch.tensor([0, 0]))
     for options in (

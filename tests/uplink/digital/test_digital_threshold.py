@@ -111,6 +111,6 @@ def test_who_plans_is_told() -> None:
             {
                 "name": "x",
                 "transport": {"name": "digital", "gain_threshold": 0.1},
-                "devices": {"frequency": "joint", "compute": "phone", "deadline_s": 1.0},
+                "devices": {"cpu_frequency": "joint", "compute": "phone", "deadline_s": 1.0},
             }
         )

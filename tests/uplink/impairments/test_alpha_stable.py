@@ -97,11 +97,15 @@ SCENARIO = {
     ("impairments", "sections", "said"),
     [
         ({"interference": "alpha_stable"}, {}, "needs interference_db"),
-        ({"tail_index": 1.4}, {}, "tail_index 1.4: gaussian interference has no heavy tails"),
+        (
+            {"tail_index": 1.4},
+            {},
+            "tail_index: got 1.4, but gaussian interference has no heavy tails",
+        ),
         (
             {"interference": "alpha_stable", "interference_db": 0, "interferers": 2},
             {},
-            "interferers 2: alpha_stable interference is that of all",
+            "interferers: got 2, but alpha_stable interference is the sum of all",
         ),
         (
             {
@@ -111,12 +115,12 @@ SCENARIO = {
                 "timing_receiver": "lmmse",
             },
             {},
-            "timing_receiver 'lmmse' is not defined",
+            "timing_receiver: got 'lmmse', which is not defined",
         ),
         (
             {"interference": "alpha_stable", "interference_db": 0},
-            {"transport": "digital", "power": "none"},
-            "over_the_air would do",
+            {"transport": "digital", "power": "genie"},
+            "use transport: over_the_air",
         ),
         ({"interference": "alpha_stable", "interference_db": 0, "tail_index": 1}, {}, "tail_index"),
     ],

@@ -61,7 +61,7 @@ def test_absentees_leave_the_vote_to_others() -> None:
     torch.testing.assert_close(report.power[0] / 1e6, torch.tensor([2, 2, 1]).double() / 3)
     relative, _, _ = votes(x, absentee=0.1, absentee_of="rms")
     assert torch.equal(relative, step)
-    with pytest.raises(UserError, match=r"absentee: 5 .* silences every device"):
+    with pytest.raises(UserError, match=r"absentee: 5 .* silences all devices"):
         votes(x, absentee=5.0)
 
 
@@ -118,7 +118,7 @@ def test_a_sum_is_no_vote() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("csi", "pilots"), ("power", "ci"), ("power", "none"), ("receiver", "mrc")),
+        *(("csi", "pilots"), ("power", "ci"), ("power", "genie"), ("receiver", "mrc")),
         *(("impairments", {"adc_bits": 4}), ("impairments", {"timing_offset": 0.1})),
     ],
 )

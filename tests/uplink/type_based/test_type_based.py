@@ -218,7 +218,7 @@ def test_error_follows_from_what_is_saved(rounding: str) -> None:
     ("keys", "said"),
     [
         ({}, "power: 'gbma' does not go with transport: 'type_based', which counts devices"),
-        ({"power": "full"}, "none, ci, multi_antenna_ci, tci, cotaf, budget_paced would do"),
+        ({"power": "full"}, "use genie or ci or multi_antenna_ci or tci or cotaf or budget_paced"),
         ({"power": "pre_scaler"}, "power: 'pre_scaler' does not go with"),
         (
             {"power": "ci", "receiver": {"name": "auto", "scale": "mmse"}},
@@ -249,7 +249,7 @@ def test_policies_of_the_user() -> None:
         return root[..., None] / link.h, root.square()
 
     rows = draw_updates(4, 8)
-    with pytest.raises(UserError, match="needs all to arrive"):
+    with pytest.raises(UserError, match="needs all effective gains to be one"):
         otafl.over_the_air(rows, power=inverse, transport="type_based")
     inverse.is_inversion = True  # type: ignore[attr-defined]
     fine = {"name": "type_based", "levels": 1000, "project": "lattice"}

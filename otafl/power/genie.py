@@ -1,8 +1,8 @@
-"""Give every device gain one, whatever power that takes: a bound for the others.
+"""Genie bound: every device has the effective gain one, at any transmit power.
 
-Gains are ideal and budgets are not kept, so it is not a policy to build. Every device arrives with
-c_k = 1, p_k = sqrt(eta) / h_k, and the noise is that of the average device at full power,
-eta = mean_k(P_k g_k) / mean_k(m_k) over the devices that send.
+Gains are ideal and budgets are exceeded, so no real device can use the policy. Every device has
+c_k = 1, p_k = sqrt(eta) / h_k. The noise is that of the average device at full power,
+eta = mean_k(P_k g_k) / mean_k(m_k) over the transmitters.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from otafl.power.base import Constraint, PowerPolicy
 from otafl.power.scalars import TINY, align_phases, get_transmitter_mask, invert_channel
 
 
-class NoPowerControl(PowerPolicy):
-    name: Literal["none"] = "none"
+class Genie(PowerPolicy):
+    """Genie without power constraint. Study: `scenarios/studies/on_device.yaml`."""
+
+    name: Literal["genie"] = "genie"
 
     @property
     def power_constraint(self) -> Constraint:
@@ -28,9 +30,17 @@ class NoPowerControl(PowerPolicy):
         return True
 
     def compute_coefficients(self, state: None, link: Link) -> tuple[None, Coefficients]:
+        r"""Invert all channels at the mean received power.
+
+        Notes
+        -----
+        .. math::
+
+            \eta = \frac{\sum_k P_k g_k}{\sum_k m_k}
+        """
         active = get_transmitter_mask(link)
         received = (link.budget[:, None] * link.h.abs().square() * active).sum(-1, keepdim=True)
         needed = (link.symbol_power * active).sum(-1, keepdim=True)
         root_eta = (received / needed.clamp_min(TINY)).sqrt()
-        root_eta = torch.where(received > 0, root_eta, 1.0)  # nobody sends
+        root_eta = torch.where(received > 0, root_eta, 1.0)  # no device transmits
         return None, align_phases(link, invert_channel(root_eta, link), root_eta, active)

@@ -1,0 +1,1 @@
+"""What devices do that misbehave: attackers in every round, faulty devices by chance."""

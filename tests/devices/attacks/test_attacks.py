@@ -1,0 +1,217 @@
+"""Every attack: what is sent, by looped twins and ByzFL, what happens on the air, what is refused.
+
+ByzFL differs: its A Little Is Enough adds z deviations, and takes 1.5 by default; inner products
+have the factor 2 by default; its sign flip flips the mean of the honest updates, and ours each
+attacker's own; its Mimic copies the honest device that it is given, and ours the first.
+
+Mutations that make a test here fail: a mean or deviation over the attackers too, or over all
+trials; a deviation of the population; z of another count; a copy of an attacker, or of another
+trial's device; labels of honest devices flipped, or counted as they were; full power out of phase,
+or of all devices; a reported norm taken for its square, or one that raises the power beyond the
+budget; a crash or a copy of honest devices.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run, scenario
+from scipy import stats
+
+from otafl.core import registry
+from otafl.core.contracts import Batch, Cohort, Group
+from otafl.core.rng import Streams
+from otafl.devices.attacks.a_little_is_enough import compute_deviations
+from otafl.devices.false_labels import FalseLabels
+from otafl.devices.faults import Faults
+from otafl.engine.engine import Engine
+from otafl.scenario import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+ATTACKS = registry.list_names("attack")
+DOUBLE = torch.float64
+K, BYZANTINE, SCALE = 6, 2, 1.5
+
+
+def cohort() -> Cohort:
+    """Devices 0 to 5 of the first trial, 1, 3, 4, 5 of the second; 0 and 1 attack."""
+    trial = torch.tensor([0] * 6 + [1] * 4)
+    device = torch.tensor([0, 1, 2, 3, 4, 5, 1, 3, 4, 5])
+    return Cohort.create(trial, device, torch.full((10,), 0.1, dtype=DOUBLE), (6, 4), K)
+
+
+def send(attack: Any, mask: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """What rows [10, 3] have, and what is sent."""
+    given = torch.randn(10, 3, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    section = Faults.Settings(attack=attack, byzantine=BYZANTINE, scale=SCALE)
+    faults = Faults([section] * 2, Streams([4, 4], [0, 1], dtype=DOUBLE))
+    (sent,) = faults.tamper((Group({"x": given}),), cohort(), 0)
+    return given.numpy(), sent.tensors["x"].numpy()
+
+
+HONEST = (slice(2, 6), slice(7, 10))
+ATTACKING = ([0, 1], [6])
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("attack", ["a_little_is_enough", "inner_product", "mimic", "false_csi"])
+def test_what_attackers_send(attack: str) -> None:
+    own, sent = send(attack)
+    expected = own.copy()
+    for honest, rows in zip(HONEST, ATTACKING, strict=True):
+        others = own[honest]
+        mean, spread = others.mean(0), others.std(0, ddof=1)
+        n, b = len(others) + len(rows), len(rows)
+        z = stats.norm.ppf((n - b - (n // 2 + 1 - b)) / (n - b))
+        for row in rows:
+            expected[row] = {
+                # examples: attacks with knowledge of others, and of the air
+                "a_little_is_enough": mean - max(z, 0.0) * spread,
+                "inner_product": -SCALE * mean,
+                "mimic": others[0],
+                "false_csi": -own[row],
+            }[attack]
+    np.testing.assert_allclose(sent, expected, rtol=1e-6)
+
+
+def test_attacks_agree_with_byzfl() -> None:
+    byzfl = pytest.importorskip("byzfl")
+    own, shifted = send({"name": "a_little_is_enough", "deviations": 0.7})
+    honest = own[HONEST[0]]
+    theirs = byzfl.ALittleIsEnough(tau=0.7)(honest)
+    np.testing.assert_allclose(shifted[0], 2.0 * honest.mean(0) - theirs, rtol=1e-6)
+    theirs = byzfl.InnerProductManipulation(tau=SCALE)(honest)
+    np.testing.assert_allclose(send("inner_product")[1][1], theirs, rtol=1e-6)
+    np.testing.assert_allclose(send("mimic")[1][0], byzfl.Mimic(epsilon=0)(honest), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "b", "z"), [(50, 24, 1.4261), (50, 12, 0.3360), (10, 2, 0.0)])
+def test_the_shift_of_a_little_is_enough(n: int, b: int, z: float) -> None:
+    found = compute_deviations(torch.tensor(float(n)), torch.tensor(float(n - b)))
+    assert float(found) == pytest.approx(z, abs=1e-3)
+
+
+class Labels:
+    """Local data of three rows, of four classes."""
+
+    round, steps, cohort = 0, 1, None
+
+    def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
+        return Batch(torch.zeros(3, 2, 1), torch.tensor([[0, 1], [2, 3], [3, 3]]), None)
+
+    def count_classes(self) -> torch.Tensor:
+        return torch.tensor([[1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 2]])
+
+
+def test_labels_are_flipped_and_counted_flipped() -> None:
+    false: Any = FalseLabels(Labels(), torch.tensor([True, False, True]))  # type: ignore[arg-type]
+    assert false.draw_batch(0).y.tolist() == [[3, 2], [2, 3], [0, 0]]
+    assert false.count_classes().tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 0, 0, 0]]
+
+
+def test_flipped_labels_change_the_attackers_update_alone() -> None:
+    keys = {"transport": "digital", "engine.dtype": "float64", "training.weights": "uniform"}
+    updates = []
+    for more in ({}, {"faults": {"byzantine": 1, "attack": "label_flip"}}):
+        one = engine(keys | more)
+        cohort = one.select_cohort(None, 0)
+        with torch.inference_mode():
+            sent = one.parts.algorithm.broadcast(one.server, cohort)
+            given = one.parts.downlink.send(sent, cohort, 0)
+            payload, _ = one.train_cohort(given, cohort, 0)
+        updates.append(payload[0].tensors["model"].view(3, 4, -1).clone())
+    assert torch.equal(updates[0][:, 1:], updates[1][:, 1:])
+    assert not torch.equal(updates[0][:, 0], updates[1][:, 0])
+
+
+def link_of(more: dict[str, Any]) -> tuple[Engine, dict[str, np.ndarray]]:
+    keys = {"power": "ci", "channel": "rayleigh", "output.save_link": True, "trials": 2}
+    one = run(engine(keys | more), 1)
+    return one, {name: block.numpy() for name, block in one.link[0].items()}
+
+
+def test_false_csi_sends_at_full_power_in_phase() -> None:
+    """The powers of the others, and the receive scaling, are as without the attack."""
+    _, plain = link_of({})
+    one, link = link_of({"faults": {"byzantine": 1, "attack": "false_csi"}})
+    power = np.abs(link["p/0"][:, 0]) ** 2 * link["m/0"][:, 0]
+    budget = one.parts.link.budget.budget.numpy()
+    np.testing.assert_allclose(power[:, 0], budget[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(link["p/0"][:, 0, 1:], plain["p/0"][:, 0, 1:], rtol=1e-5)
+    np.testing.assert_allclose(link["eta/0"], plain["eta/0"], rtol=1e-5)
+    gain = np.abs(link["h/0"][:, 0, 0]) * np.abs(link["p/0"][:, 0, 0]) / link["eta/0"][:, 0] ** 0.5
+    np.testing.assert_allclose(link["c/0"][:, 0, 0], gain, rtol=1e-5)
+    assert (gain >= 1.0 - 1e-5).all()
+
+
+def test_a_false_norm_lowers_the_power_of_all() -> None:
+    _, plain = link_of({})
+    factor = 50.0
+    fault = {"byzantine": 1, "attack": {"name": "false_norm", "factor": factor}}
+    one, link = link_of({"faults": fault})
+    m, h = plain["m/0"][:, 0].copy(), np.abs(plain["h/0"][:, 0])
+    m[:, 0] *= factor**2
+    budget = one.parts.link.budget.budget.numpy()
+    np.testing.assert_allclose(link["eta/0"][:, 0], (budget * h**2 / m).min(1), rtol=1e-4)
+    np.testing.assert_allclose(link["c/0"], 1.0, rtol=1e-4)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_keeps_the_power_budget(attack: str) -> None:
+    """And a training with it goes on, with finite models unless NaN is sent."""
+    faults = {"byzantine": 2, "attack": attack, "scale": 3.0}
+    for power in ("ci", "gbma"):
+        one = run(engine({"faults": faults, "power": power, "channel": "rayleigh"}), 2)
+        # over the two rounds of the payload's mean power
+        sent, budget = one.means.take()["tx_power"], one.parts.link.budget.budget
+        assert (np.asarray(sent) <= budget.numpy() * (1.0 + 1e-5)).all()
+        assert all(bool(block.isfinite().all()) for block in one.server.values())
+
+
+@pytest.mark.parametrize("attack", ["crash", "duplicate"])
+def test_the_first_devices_crash_or_send_twice_in_every_slot(attack: str) -> None:
+    one = run(engine({"faults": {"byzantine": 2, "attack": attack}}), 3)
+    name = {"crash": "crashed_updates", "duplicate": "duplicated_updates"}[attack]
+    assert one.counts[name].tolist() == [6.0] * 3
+
+
+def test_crashes_by_chance_come_with_those_of_attackers() -> None:
+    faults = {"byzantine": 2, "attack": "crash", "crash_probability": 0.5}
+    one = engine({"faults": faults})
+    everyone = one.select_cohort(None, 0)
+    drawn = engine({"faults": {"crash_probability": 0.5}}).parts.faults
+    both, chance = one.parts.faults.draw_crashes(everyone, 0), drawn.draw_crashes(everyone, 0)
+    assert both is not None
+    assert chance is not None
+    assert torch.equal(both[:, 2:], chance[:, 2:])
+    assert bool((both[:, :2] < 1.0).all())
+
+
+REFUSED = [
+    ({"transport": "digital"}, "false_csi", "misleads the power control"),
+    ({"transport": "fsk_majority_vote"}, "false_norm", "misleads the power control"),
+    ({"transport": "type_based", "power": "ci"}, "false_norm", "no device reports one"),
+    (
+        {"privacy": {"clip": 1.0}, "training.weights": "uniform"},
+        "false_norm",
+        "no device reports one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "attack", "said"), REFUSED)
+def test_attacks_without_effect_are_refused(keys: dict[str, Any], attack: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(said)):
+        scenario(keys | {"faults": {"byzantine": 1, "attack": attack}})
+    scenario(keys | {"faults": {"attack": attack}})  # nobody attacks
+
+
+def test_a_sweep_over_attacks() -> None:
+    swept = {"faults.attack": ["sign_flip", {"name": "false_norm", "factor": 10.0}]}
+    whole = scenario({"faults.byzantine": 1, "sweep": swept})
+    assert whole.sweep == swept

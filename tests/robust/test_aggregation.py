@@ -1,0 +1,347 @@
+"""Groups in slots and rules in rounds: what the server gets, what it costs, and what is refused.
+
+Mutations that make a test here fail: groups of unequal sizes, or the same in each round; group
+means under weights of all devices; a rule before the codec's decoder; channel uses, pilots or
+circuits counted once for all groups, or energy G times; power control over all devices; masks of
+delivery of the last group alone; a rule's memory that is not in checkpoints.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import ALGORITHMS, delivers, engine, equal, points, run, scenario, small
+from support.numbered import Numbered
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.engine.engine import Engine
+from otafl.robust.grouping import draw_groups
+from otafl.scenario import ScenarioError
+
+pytestmark = pytest.mark.exact
+
+
+CLEAR: dict[str, Any] = {
+    "data.partition": "iid",
+    "training.weights": "uniform",
+    "engine.dtype": "float64",
+    "power": "ci",
+    "channel": {"name": "awgn", "snr_db": 120.0},
+    "devices.count": 7,
+}
+MEDIAN = {"groups": "devices", "rule": "coordinate_median"}
+
+
+@torch.inference_mode()
+def groups_of(one: Engine, round: int) -> np.ndarray:
+    """The group of each device, [S, K]."""
+    cohort = one.select_cohort(None, round)
+    robust = one.parts.robust
+    groups = draw_groups(cohort, robust.num_groups, round, one.parts.streams)
+    return groups.view(one.num_trials, -1).numpy()
+
+
+def costs(one: Engine) -> dict[str, np.ndarray]:
+    return {name: np.asarray(value) for name, value in one.means.take().items()}
+
+
+def test_groups_are_equal_to_one_device_and_differ_from_round_to_round() -> None:
+    one = engine(CLEAR | {"robust.groups": 3})
+    drawn = [groups_of(one, t) for t in range(20)]
+    for groups in drawn:
+        for trial in groups:
+            assert sorted(np.bincount(trial, minlength=3).tolist()) == [2, 2, 3]
+    assert len({groups.tobytes() for groups in drawn}) == 20
+    together = np.mean([groups[:, 0] == groups[:, 1] for groups in drawn])
+    assert 0.1 < together < 0.5  # 5 of 21 pairs
+
+
+def test_one_group_is_the_uplink_without_the_section() -> None:
+    """Bit by bit, models, costs and links."""
+    keys = {"output.save_link": True, "channel": "rayleigh", "power": "gbma"}
+    plain, grouped = run(engine(keys), 3), run(engine(keys | {"robust": {"groups": 1}}), 3)
+    equal(plain.server, grouped.server)
+    first, second = costs(plain), costs(grouped)
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name])
+    for before, after in zip(plain.link, grouped.link, strict=True):
+        equal(before, after)
+
+
+@pytest.mark.parametrize("transport", ["over_the_air", "digital", "ideal"])
+def test_the_rule_acts_on_group_means(transport: str) -> None:
+    """The median of three means of devices that send 1 to 7."""
+    robust = {"groups": 3, "rule": "coordinate_median"}
+    one = engine(CLEAR | {"robust": robust, "transport": transport}, probe=Numbered)
+    total = np.zeros(3)
+    for t in range(4):
+        groups = groups_of(one, t)
+        for s in range(3):
+            means = [(1.0 + np.flatnonzero(groups[s] == g)).mean() for g in range(3)]
+            total[s] += np.median(means)
+        one.run_round(t)
+        np.testing.assert_allclose(one.server["x"][:, 0].numpy(), total, atol=1e-4)
+
+
+def test_single_updates_on_an_orthogonal_uplink_are_the_inputs() -> None:
+    for transport in ("over_the_air", "digital"):
+        one = engine(CLEAR | {"robust": MEDIAN, "transport": transport}, probe=Numbered)
+        run(one, 2)
+        np.testing.assert_allclose(one.server["x"].numpy(), 8.0, atol=1e-4)
+
+
+def test_groups_cost_their_channel_uses_and_each_device_one_transmission() -> None:
+    """At full power a device spends the same, and the slot lasts as many times as long."""
+    keys = CLEAR | {
+        "power": "full",
+        "csi": {"name": "pilots", "length": 2},
+        "channel": {"name": "awgn", "snr_db": 10.0},
+    }
+    plain, grouped = run(engine(keys), 2), run(engine(keys | {"robust.groups": 3}), 2)
+    first, second = costs(plain), costs(grouped)
+    np.testing.assert_allclose(second["uplink_symbols"], 3 * first["uplink_symbols"])
+    np.testing.assert_allclose(second["airtime_s"], 3 * first["airtime_s"])
+    np.testing.assert_allclose(second["radio_j"], first["radio_j"], rtol=1e-9)
+    np.testing.assert_allclose(second["side_symbols"], first["side_symbols"])
+    assert (first["side_symbols"] > 0).all()
+    times = [one.parts.clock.get_time_s() for one in (plain, grouped)]
+    longer = 2 * 2 * np.asarray(first["airtime_s"]) / 2  # two more slots of each of two rounds
+    np.testing.assert_allclose(times[1] - times[0], longer, rtol=1e-6)
+
+
+def test_pilots_are_sent_in_the_cells_of_a_device_s_turn() -> None:
+    keys = CLEAR | {
+        "csi": {"name": "pilots", "length": 1},
+        "channel": {"name": "rayleigh", "block_symbols": 30, "snr_db": 30.0},
+        "robust.groups": 3,
+    }
+    one = engine(keys, probe=lambda parts: Numbered(parts, width=60))
+    run(one, 1)
+    scalars = 7.0  # a mean symbol power each
+    assert costs(one)["side_symbols"].tolist() == [7 * 2 + scalars] * 3
+
+
+def test_a_group_has_its_own_power_control() -> None:
+    """Channel inversion answers to the weakest device of the group, not of all."""
+    keys = {"channel": "rayleigh", "power": "ci", "output.save_link": True, "robust.groups": 2}
+    one = run(engine(keys), 1)
+    groups, (link,) = groups_of(one, 0), one.link
+    for g in range(2):
+        h, m, eta = (link[f"{name}/{g}"][:, 0].numpy() for name in ("h", "m", "eta"))
+        budget = one.parts.link.budget.budget.numpy()
+        with np.errstate(divide="ignore"):
+            level = budget * np.abs(h) ** 2 / m
+        weakest = np.where(groups == g, level, np.inf).min(1)
+        np.testing.assert_allclose(eta, weakest, rtol=1e-4)
+
+
+def test_attackers_move_the_mean_and_not_the_median() -> None:
+    keys = CLEAR | {"faults": {"byzantine": 2, "attack": "scale", "scale": 1e3}}
+    attacked = run(engine(keys, probe=Numbered), 1)
+    assert float(attacked.server["x"].min()) > 400.0
+    robust = run(engine(keys | {"robust": MEDIAN}, probe=Numbered), 1)
+    np.testing.assert_allclose(robust.server["x"].numpy(), 6.0, atol=0.1)
+
+
+def test_inputs_that_are_not_finite_are_left_out() -> None:
+    """Two devices send NaN into their groups of one."""
+    keys = CLEAR | {
+        "faults": {"byzantine": 2, "attack": "nan", "refuse_nonfinite": False},
+        "robust": MEDIAN,
+        "transport": "digital",
+    }
+    one = run(engine(keys, probe=Numbered), 1)
+    np.testing.assert_allclose(one.server["x"].numpy(), 5.0)
+
+
+def test_a_trial_is_the_same_alone() -> None:
+    keys = {"robust": MEDIAN, "devices.participants": 3, "channel": "rayleigh"}
+    both, alone = run(engine(keys), 2), run(engine(keys, trials=[1]), 2)
+    for name, block in alone.server.items():
+        torch.testing.assert_close(block[0], both.server[name][1], rtol=1e-4, atol=1e-6)
+
+
+def test_a_rule_s_memory_is_in_a_checkpoint() -> None:
+    keys = {"robust": {"groups": 3, "rule": "centred_clipping"}}
+    first, second = engine(keys), engine(keys)
+    run(first, 2)
+    second.load_state_dict(first.state_dict())
+    assert second.parts.robust.memory.keys() == {"last"}
+    equal(first.parts.robust.memory, second.parts.robust.memory)
+
+
+def test_scaffold_is_the_same_in_groups() -> None:
+    """Groups change how updates travel, and not which devices the server has received: the
+    devices' control variates follow from the masks of delivery of all groups."""
+    keys = {
+        "algorithm": "scaffold",
+        "robust.groups": 2,
+        "channel": {"name": "rayleigh", "snr_db": 200.0},
+        "power": "tci",
+        "engine.dtype": "float64",
+        "devices.count": 6,
+        "devices.participants": 4,
+    }
+    plain, grouped = run(engine(keys), 4), run(engine(keys | {"robust.groups": 2}), 4)
+    for first, second in (
+        (plain.server, grouped.server),
+        (plain.devices.get_all(), grouped.devices.get_all()),
+    ):
+        for name, block in first.items():
+            torch.testing.assert_close(block, second[name], rtol=1e-5, atol=1e-7)
+
+
+# examples: parts with slots, codes or receivers of their own
+MEETS: dict[str, dict[str, Any]] = {
+    "cells": {"topology": {"name": "cells", "servers": 3, "cross_gain_db": -3.0}},
+    "a cloud": {"topology": {"name": "hierarchical", "servers": 3, "cloud_every": 1}},
+    "access points": {"topology": {"name": "cell_free", "points": 2}, "power": "ci"},
+    "crashes": {"faults": {"crash_probability": 0.5, "duplicate_probability": 0.5}},
+    "late updates": {
+        "devices.compute": {"name": "mcu", "jitter": "exponential", "jitter_scale": 0.5},
+        "devices.deadline_s": 0.002,
+        "devices.late": "next",
+    },
+    "batteries": {"devices.round_budget_j": 1.0},
+    "blocks": {
+        "channel": {"name": "rayleigh", "block_symbols": 40},
+        "transport": {"name": "over_the_air", "normalise": "block", "centre": True},
+    },
+    "interleaving": {
+        "channel": {"name": "rayleigh", "block_symbols": 40},
+        "transport": {"name": "over_the_air", "interleave": True},
+    },
+    "antennas": {"channel": {"name": "rayleigh", "antennas": 4}},
+    "impairments": {"impairments": {"timing_offset": 0.2, "clip_db": 3, "adc_bits": 8}},
+    "a server optimiser": {"server": "adam"},
+    "unequal weights": {"data.partition": "shards"},
+    "few take part": {"devices.selection": {"name": "poisson", "probability": 0.3}},
+}
+
+
+@pytest.mark.parametrize("part", MEETS)
+def test_groups_meet(part: str) -> None:
+    one = run(engine(MEETS[part] | {"robust": {"groups": 3, "rule": "geometric_median"}}), 3)
+    assert all(bool(block.isfinite().all()) for block in one.server.values())
+    assert one.counts["updates_used"].max() > 0
+
+
+@pytest.mark.parametrize("codec", registry.list_names("codec"))
+def test_codecs_are_decoded_before_the_rule(codec: str) -> None:
+    """Equal updates come out of groups as out of one sum."""
+    keys = {
+        "codec": small("codec", codec),
+        "model": {"name": "mlp", "hidden": [16]},
+        "algorithm": {
+            "name": "fedavg",
+            "sends": "model" if codec == "matrix_sensing" else "increment",
+        },
+        "channel": {"name": "awgn", "snr_db": 200.0},
+        "power": "ci",
+        "robust": {"groups": 2, "rule": "mean"},
+        "training.weights": "uniform",
+    }
+    one = run(engine(keys), 2)
+    assert all(bool(block.isfinite().all()) for block in one.server.values())
+    assert float(costs(one)["participants"].min()) == 4.0
+
+
+@pytest.mark.parametrize("policy", registry.list_names("power"))
+def test_power_policies_set_powers_within_groups(policy: str) -> None:
+    """Or are refused, if they count the slots that all share."""
+    keys = {"power": policy, "robust.groups": 2, "channel": "rayleigh"}
+    if registry.load_component("power", policy).plans_slots:
+        with pytest.raises(ScenarioError, match="plans its energy over slots"):
+            scenario(keys)
+        return
+    one = run(engine(keys), 2)
+    assert all(bool(block.isfinite().all()) for block in one.server.values())
+
+
+SUMMED = [one for one in ALGORITHMS if delivers("over_the_air", one)]
+
+
+@pytest.mark.parametrize(
+    "method", [SUMMED[0], *(pytest.param(one, marks=pytest.mark.slow) for one in SUMMED[1:])]
+)
+def test_methods_have_an_aggregate_or_are_refused(method: str) -> None:
+    keys = {"algorithm": method, "robust": {"groups": 3, "rule": "coordinate_median"}}
+    try:
+        one = run(engine(keys), 2)
+    except UserError as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert re.search("would do|use an algorithm", said)
+        return
+    assert all(bool(block.isfinite().all()) for block in one.server.values())
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"robust.rule": "krum"}, "needs several inputs, and the server gets one sum"),
+    ({"robust": {"groups": 2, "rule": "coordinate_median"}}, "is the mean of 2 inputs"),
+    ({"robust": {"groups": 2, "rule": "geometric_median"}}, "lies anywhere between 2 inputs"),
+    ({"robust": {"groups": 4, "rule": "trimmed_mean"}}, "drops none of 4 inputs"),
+    (
+        {"robust": {"groups": 4, "rule": "krum", "assumed_share": 0.25}},
+        r"needs more than 2 f \+ 2 inputs",
+    ),
+    ({"robust.groups": 5}, "more than the 4 devices that transmit"),
+    ({"robust.groups": 0}, "1 or more would do"),
+    ({"robust.groups": 2, "devices.protocol": "asynchronous"}, "protocol: rounds would do"),
+    ({"robust.groups": 2, "topology": "graph", "power": "ci"}, "no server that could apply"),
+    ({"robust.groups": 2, "algorithm": "fedrlr"}, "needs plain sums"),
+    ({"robust.groups": 2, "algorithm": "local_only"}, "sends no updates"),
+]
+
+
+@pytest.mark.parametrize(("keys", "said"), REFUSED)
+def test_what_does_not_go_together_is_refused(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        points(keys)
+
+
+def test_privacy_charges_a_device_for_its_group() -> None:
+    """At full power a device's signal is as strong in a group as in the whole: the same mu, though
+    the slot is longer. Under channel inversion its group's weakest device sets the level."""
+    keys = {
+        "privacy": {"clip": 1.0},
+        "training.weights": "uniform",
+        "channel": {"name": "awgn", "snr_db": 0.0},
+        "power": "full",
+        "engine.dtype": "float64",
+    }
+    plain, grouped = run(engine(keys), 2), run(engine(keys | {"robust.groups": 2}), 2)
+    first, second = (
+        one.parts.link.transport.compute_metrics()["dp_mu"] for one in (plain, grouped)
+    )
+    torch.testing.assert_close(first, second)
+    keys |= {"power": "ci", "channel": {"name": "rayleigh", "snr_db": 0.0}}
+    plain, grouped = run(engine(keys), 2), run(engine(keys | {"robust.groups": 2}), 2)
+    first, second = (
+        one.parts.link.transport.compute_metrics()["dp_mu"] for one in (plain, grouped)
+    )
+    assert bool((second > first).all())
+
+
+def test_a_bound_on_epsilon_holds_in_groups() -> None:
+    keys = {
+        "privacy": {"clip": 1.0, "epsilon": 2.0},
+        "training.weights": "uniform",
+        "power": "full",
+        "channel": "rayleigh",
+        "engine.dtype": "float64",
+    }
+    found = []
+    for more in ({}, {"robust.groups": 4}):
+        one = run(engine(keys | more), 4)
+        metrics = one.parts.link.transport.compute_metrics()
+        assert float(metrics["dp_epsilon"].max()) <= 2.0
+        found.append(metrics["dp_mu"])
+    torch.testing.assert_close(*found, rtol=1e-3, atol=0.0)
