@@ -121,9 +121,8 @@ def run_course(
     for t in range(rounds):
         engine.run_round(t)
         models.append(engine.server[MODEL].double().cpu().numpy())
-    personal = engine.devices.get_all().get("personal.weight0")
-    if personal is not None:
-        personal = personal.double().cpu().numpy()[..., 0]
+    own = engine.devices.get_all().get("personal.weight0")
+    personal = None if own is None else own.double().cpu().numpy()[..., 0]
     return Course(_read_problem(points[0].scenario.data), np.stack(models), personal)
 
 

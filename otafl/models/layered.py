@@ -233,7 +233,7 @@ class LayeredModel(Model):
     def init(self, draw: Draw) -> Tensors:
         return draw_uniform_start(self.layers, draw, self.bias_start)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any] | None:
         layers = [asdict(layer) for layer in self.layers]
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
 

@@ -61,8 +61,9 @@ class NGram(LayeredModel):
         self.elementwise *= self.length
         self.saved_activations = self.length * sum(widths)
 
-    def describe(self) -> None:
+    def describe(self) -> dict[str, Any] | None:
         """Return None: a plain chain of layers does not look back over a sequence."""
+        return None
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         seen = self._look_back(x, params[self.layers[0].bias].dtype)

@@ -240,8 +240,9 @@ def _get_non_default_keys(settings: Settings, default: str = "") -> dict[str, An
             value != _get_first_default(info, plain) and value != settings.implied_settings.get(key)
         ):
             choice = get_choice(info)
-            fixed = isinstance(choice, Choice) and not choice.chosen_by
-            name = choice.default_name if fixed else ""
+            name = ""
+            if isinstance(choice, Choice) and not choice.chosen_by:
+                name = choice.default_name
             own = _get_non_default_keys(value, name) if isinstance(value, Settings) else plain[key]
             if own or not isinstance(value, Settings):
                 tree[key] = own

@@ -118,8 +118,9 @@ class Partition(Settings):
     def find_misfits(self, labels: str | None) -> Iterator[str]:
         """Yield a sentence where it cannot deal out samples with labels of a kind."""
         if self.needs_classes and labels not in (None, "classes"):
+            name = getattr(self, "name", "")
             yield (
-                f"data.partition: '{self.name}' deals samples out by their classes, but the data "
+                f"data.partition: '{name}' deals samples out by their classes, but the data "
                 f"set has {LABELS[labels]}; use iid, or natural where samples have users"
             )
 
