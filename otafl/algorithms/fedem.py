@@ -28,7 +28,6 @@ from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import copy_params, flatten, unflatten
-from otafl.models.layered import LayeredModel, draw_uniform_start
 from otafl.models.recipes import PI
 
 
@@ -82,12 +81,12 @@ class FedEM(Algorithm):
             draw = make_draw(streams, f"{m}/")
             one = self.model.init(draw)
             if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
-                if not isinstance(self.model, LayeredModel):
+                one = self.model.draw_random_start(draw)
+                if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
                     raise UserError(
                         f"algorithm.components: got {count}, but models from the same start stay "
                         "the same and this model's start is not random; use components: 1"
                     )
-                one = draw_uniform_start(self.model.layers, draw)
             starts.append(one)
         return starts
 

@@ -112,6 +112,21 @@ class Model(Renamed, ABC):
             Scores.
         """
 
+    def draw_random_start(self, draw: Draw) -> Tensors:
+        """Draw start parameters that differ from draw to draw, for methods with several models.
+
+        Parameters
+        ----------
+        draw : callable
+            Source of random numbers, see `Draw`.
+
+        Returns
+        -------
+        dict of str to Tensor [S, *shape]
+            By default those of `init`.
+        """
+        return self.init(draw)
+
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         """Compute the statistics [n, *shape] of batch normalisations on a batch.
 

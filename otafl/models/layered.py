@@ -233,6 +233,9 @@ class LayeredModel(Model):
     def init(self, draw: Draw) -> Tensors:
         return draw_uniform_start(self.layers, draw, self.bias_start)
 
+    def draw_random_start(self, draw: Draw) -> Tensors:
+        return draw_uniform_start(self.layers, draw)
+
     def describe(self) -> dict[str, Any] | None:
         layers = [asdict(layer) for layer in self.layers]
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}

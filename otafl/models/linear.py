@@ -64,8 +64,14 @@ class Linear(Model):
         self.elementwise = (LOSS + int(settings.bias)) * classes
 
     def init(self, draw: Draw) -> Tensors:
-        spread = 2.0 * float(self._settings.start == "uniform") / self.inputs**0.5
-        return {name: spread * (draw(name, shape) - 0.5) for name, shape in self.shapes.items()}
+        params = self.draw_random_start(draw)
+        if self._settings.start == "uniform":
+            return params
+        return {name: torch.zeros_like(block) for name, block in params.items()}
+
+    def draw_random_start(self, draw: Draw) -> Tensors:
+        width = 2.0 / self.inputs**0.5
+        return {name: width * (draw(name, shape) - 0.5) for name, shape in self.shapes.items()}
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         weight = params[WEIGHT]
