@@ -148,8 +148,8 @@ class OnAir:
         """
         sent, stop = self.sent, None if self.part is None else self.part.stop
         active = sent.take_rows(self.coefficients.on_air_mask.mT)
-        index_segments = sent.num_coordinates, sent.place
-        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *index_segments)
+        extent = sent.num_coordinates, sent.place
+        return functools.partial(_mark, sent.cohort, active, self.segments, stop, *extent)
 
     def weigh_known(self, mask: Tensor) -> Tensor:
         """Return the weight on air that has each coordinate, [S, P], by the mask [n, P]."""

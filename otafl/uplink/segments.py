@@ -77,8 +77,8 @@ class Segments:
 
     def expand(self, values: Tensor, num_coordinates: int) -> Tensor:
         """Expand values [n, Q] of the segments to every coordinate, [n, num_coordinates]."""
-        index_segments = values[:, self.index_segments(values.device)]
-        return torch.cat([index_segments] * self.halves, 1)[:, :num_coordinates]
+        by_use = values[:, self.index_segments(values.device)]
+        return torch.cat([by_use] * self.halves, 1)[:, :num_coordinates]
 
     def sum_over_scopes(self, values: Tensor) -> Tensor:
         """Sum values [..., Q] over the normalised stretch of each segment, [..., Q]."""
