@@ -145,9 +145,10 @@ class Loss(Settings):
 
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Check that the data set has labels of this loss."""
-        for text in self.find_misfits(scenario.data.labels, scenario.data.name):
+        misfits = list(self.find_misfits(scenario.data.labels, scenario.data.name))
+        for text in misfits:
             yield make_problem(text, "loss", "data")
-        if ":" not in scenario.model.name:
+        if not misfits and ":" not in scenario.model.name:
             found = registry.load_component("model", scenario.model.name)
             if found.scores_positions != self.scores_positions:
                 yield make_problem(self.describe_model_misfit(scenario.model.name), "model", "loss")
