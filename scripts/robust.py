@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
@@ -25,7 +24,17 @@ WORDS = {
     "type_based": "counts, median",
     "digital": "packets",
 }
-MARKERS = "os^vDP*Xhp<>8d"
+TITLES = {"iid": "IID"}
+"""Of a partition; the other has two classes a device."""
+DRAWN = {
+    "sum": ("#000000", "o"),
+    "10 groups, geometric median": ("#0072B2", "s"),
+    "votes": ("#E69F00", "v"),
+    "counts, median": ("#009E73", "^"),
+    "packets, geometric median": ("#56B4E9", "D"),
+    "packets, multi krum": ("#D55E00", "P"),
+}
+"""Uplinks of the figure, with colour and marker."""
 
 
 def label(result: xr.Dataset, place: int) -> str:
@@ -38,6 +47,10 @@ def label(result: xr.Dataset, place: int) -> str:
     return text if rule == "mean" else f"{text}, {rule.replace('_', ' ')}"
 
 
+def title(partition: object) -> str:
+    return TITLES.get(str(partition), "two classes a device")
+
+
 def compare_costs(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str]) -> None:
     """Print accuracy and channel uses without attackers."""
     rounds = int(result["round"].values[-1])
@@ -45,7 +58,7 @@ def compare_costs(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str])
     uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
     print_head(
         "Without attackers: points of test accuracy against the sum, paired",
-        *("uplink", *map(str, accuracy["partition"].values), "channel uses a round"),
+        *("uplink", *map(title, accuracy["partition"].values), "channel uses a round"),
     )
     for place, name in enumerate(labels):
         cells = []
@@ -62,7 +75,7 @@ def compare_attacks(accuracy: xr.DataArray, labels: list[str], byzantine: int) -
     names = [str(name) for name in accuracy["attack"].values]
     for part in accuracy["partition"].values:
         print_head(
-            f"Accuracy with {byzantine} attackers of 20, {part}",
+            f"Accuracy with {byzantine} attackers of 20, {title(part)}",
             "uplink",
             *(name.replace("_", " ") for name in names),
             "worst",
@@ -77,23 +90,17 @@ def compare_attacks(accuracy: xr.DataArray, labels: list[str], byzantine: int) -
 def draw(accuracy: xr.DataArray, labels: list[str], path: Path) -> None:
     """Draw the worst mean accuracy over the attacks by the share of attackers."""
     plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 5.2), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained", sharey=True)
     worst = accuracy.mean("trial").min("attack")
-    colours = plt.get_cmap("tab20")(np.arange(len(labels)))
     for axis, part in zip(axes, accuracy["partition"].values, strict=True):
-        for place, name in enumerate(labels):
-            own = worst.sel(partition=part).isel(zip=place)
-            axis.plot(
-                own["byzantine"] / 20,
-                own,
-                label=name,
-                marker=MARKERS[place],
-                color=colours[place],
-            )
-        axis.set(title=str(part), xlabel="share of attackers")
-    axes[0].set_ylabel("test accuracy under the worst attack")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.savefig(path, dpi=150)
+        for name, (colour, marker) in DRAWN.items():
+            own = worst.sel(partition=part).isel(zip=labels.index(name))
+            share = 100 * own["byzantine"] / 20
+            axis.plot(share, own, label=name, marker=marker, color=colour)
+        axis.set(title=title(part), xlabel="attackers (%)", xticks=[0, 10, 20, 30], ylim=(0, 0.9))
+    axes[0].set_ylabel("accuracy, worst attack")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:

@@ -78,7 +78,7 @@ def judge(ds: xr.Dataset) -> dict[str, Judged]:
 
 
 def describe(ds: xr.Dataset) -> str:
-    """Say which accuracies are at chance, at which points, and which accuracy shows the learning.
+    """Describe which accuracies are at chance, at which points, and which one shows the learning.
 
     Returns
     -------

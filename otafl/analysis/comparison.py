@@ -124,7 +124,7 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Say whether settings or numbers differ, or which numbers there are."""
+        """Return whether settings, numbers or the sets of numbers differ."""
         numbers = any(one.differing for one in self.variables)
         return bool(self.settings or self.lacking or numbers)
 
@@ -314,7 +314,7 @@ def _match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]]
 
 
 def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
-    """Say which variables, trials, rounds and devices one result has alone."""
+    """List the variables, trials, rounds and devices that only one result has."""
     out = []
     for name, own, other in (("A", a, b), ("B", b, a)):
         alone = sorted(str(v) for v in set(own.data_vars) - set(other.data_vars))

@@ -20,7 +20,7 @@ def list_axes(ds: xr.Dataset) -> list[str]:
 
 
 def is_numeric(values: xr.DataArray) -> bool:
-    """Say whether a coordinate holds numbers, not choices."""
+    """Return whether a coordinate has numbers, not choices."""
     return values.dtype.kind in "fiu"
 
 

@@ -136,7 +136,7 @@ def write_summary(dataset: xr.Dataset, path: Path) -> None:
 
 
 def format_headlines(dataset: xr.Dataset) -> list[str]:
-    """Say what ran, with what, and how far."""
+    """Format the scenario, the versions and the progress of a run."""
     about, points = dataset.attrs, dataset["final_round"]
     order = [*points.dims, "trial", "round", "device"]
     dims = ", ".join(f"{dim} {dataset.sizes[dim]}" for dim in order if dim in dataset.sizes)

@@ -53,7 +53,7 @@ class Grid:
 
     @property
     def caption(self) -> str:
-        """Say what the table shows, of how many trials."""
+        """Write what the table shows, and the number of trials."""
         trials = self.values.shape[-1]
         said = f"{self.title[:1].upper()}{self.title[1:]} at the end"
         if self.units:

@@ -144,7 +144,7 @@ def timeline(
 
 
 def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
-    """Say on stderr which accuracies are at chance, unless all that was asked for are others.
+    """Print to stderr which of the requested accuracies are at chance.
 
     drawn : variables and dims that were asked for; the main accuracy where none was.
     """

@@ -41,7 +41,7 @@ def diff(
     ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Say what differs; exit code 1 if anything does."""
+    """Show what differs; exit code 1 if anything does."""
     from otafl.analysis.comparison import compare
 
     found = compare(a, b, tolerance)

@@ -315,7 +315,7 @@ def list_old_names(kind: type[Any]) -> dict[str, str]:
 
 
 def keep_old_names(module: str) -> None:
-    """Let the old names in a module, which `OLD_GLOBALS` lists, give the new ones and warn."""
+    """Make old names of a module, see `OLD_GLOBALS`, return the new ones with a warning."""
     scope: Any = sys.modules[module]
     scope.__getattr__ = lambda name: getattr(scope, find_new_name(module, name))
 

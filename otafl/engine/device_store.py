@@ -219,7 +219,7 @@ class DeviceStore(Stateful):
             self._table[name][: self._count] = old[: self._count]
 
     def _write_all(self) -> None:
-        """Give rows to every device, in order."""
+        """Write the rows of every device, in order."""
         if self._count < self._num_rows:
             self._table = self._copy_all()
             self._row = torch.arange(self._num_rows, device=self._device)

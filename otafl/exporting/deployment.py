@@ -301,7 +301,7 @@ def export(
 def _list_faults(
     before: Scored, after: Scored, was: float | None, name: str, quantise: str | None
 ) -> list[str]:
-    """Say what is wrong between the module, the other runtime and the result."""
+    """List the differences between the module, the other runtime and the result."""
     out = []
     wrong = measure.find_fault(before, after, quantise is not None)
     if wrong is not None:

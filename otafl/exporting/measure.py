@@ -44,7 +44,7 @@ class Latency:
     calls: int
 
     def __str__(self) -> str:
-        """Say it in microseconds."""
+        """Format the latency in microseconds."""
         low, high = f"{1e6 * self.shortest_s:.3g}", f"{1e6 * self.longest_s:.3g}"
         return f"{1e6 * self.median_s:.3g} ({low} to {high})"
 

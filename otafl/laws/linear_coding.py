@@ -261,7 +261,7 @@ def _snr_readings(bench: Bench, reading: tuple[str, str, float]) -> Iterator[Che
 
 @state_law("algorithm fedrlr: coherence blocks of the factors", "(E|h|)^2 = pi/4, E|h|^2 = 1")
 def _factor_fades(bench: Bench) -> Iterator[Check]:
-    """Give both factors of a layer one fade, or each its own, with GBMA over the uplink."""
+    """Send both factors of a layer over one fade or over their own, with GBMA."""
     side, rank, devices, trials = 4, 2, 3, bench.scale_size(4000)
     factors = _draw_factors(bench, trials, devices, side, side, rank)
     payload = (Group({"u": factors["u"], "v": factors["v"]}, weighting="none"),)

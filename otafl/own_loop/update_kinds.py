@@ -162,7 +162,7 @@ def _to_tensor(name: str, value: Any, caller: str) -> Tensor:
 
 
 def _convert_like(row: Tensor, like: Any) -> Any:
-    """Give a row the shape, kind and dtype of a given entry [n, *shape]."""
+    """Convert a row to the shape, kind and dtype of a given entry [n, *shape]."""
     row = row.view(tuple(like.shape[1:]))
     if isinstance(like, Tensor):
         return row.to(like.dtype)

@@ -92,7 +92,7 @@ def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the distributions are of, and their medians."""
+    """Describe the distributions and their medians."""
     medians = []
     for name, curve in split_parts(data, "facet", "hue"):
         share, value = curve["share"].values, curve["value"].values

@@ -89,7 +89,7 @@ def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the curves are of, and their last values."""
+    """Describe the curves and their last values."""
     attrs, ends = data.attrs, []
     for name, curve in split_parts(data, "facet", "hue"):
         mean = curve["mean"].values[curve["drawn"].values]
@@ -118,7 +118,7 @@ def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
 
 
 def _uses_log_x(data: xr.Dataset) -> bool:
-    """Say whether abscissae span over two decades, unless all curves grow to about the same end."""
+    """Return whether abscissae span two decades, unless all curves end at about the same value."""
     if "at" not in data:
         return False
     at = data["at"].where(data["at"] > 0)
@@ -127,7 +127,7 @@ def _uses_log_x(data: xr.Dataset) -> bool:
 
 
 def _find_drawable(data: xr.Dataset) -> xr.DataArray:
-    """Say which values can be drawn: finite, and positive on a logarithmic x axis."""
+    """Return a mask of the values to draw: finite, and positive on a logarithmic x axis."""
     finite = xr.ufuncs.isfinite
     seen: xr.DataArray = finite(data["mean"])
     if "at" in data:

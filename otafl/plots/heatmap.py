@@ -105,7 +105,7 @@ def draw_heatmap(data: xr.Dataset, title: str = "") -> Figure:
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the heat map is of, and where it is highest and lowest."""
+    """Describe the heat map, and where it is highest and lowest."""
     attrs, mean = data.attrs, data["mean"]
     said = f"Heat map of {attrs['z_label']} over {attrs['x_label']} and {attrs['y_label']}"
     said += f"{format_split(data)}."

@@ -220,7 +220,7 @@ def _collect_legend(shows: list[tuple[Axes, xr.Dataset]]) -> tuple[list[Any], li
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the map shows."""
+    """Describe the map."""
     snr = data["snr_db"].values
     is_finite = snr[np.isfinite(snr)]
     far = np.hypot(data["east_m"].values, data["north_m"].values)

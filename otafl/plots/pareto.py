@@ -110,7 +110,7 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the points are of, and which of them are the front."""
+    """Describe the points, and which of them form the front."""
     attrs = data.attrs
     count = int(np.isfinite(data["x"]).sum())
     said = f"{count} points of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."

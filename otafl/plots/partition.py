@@ -109,7 +109,7 @@ def _build_table(counts: list[np.ndarray], shown: Panels) -> xr.Dataset:
 
 
 def _format_sizes(samples: xr.DataArray) -> str:
-    """Say how many samples devices have."""
+    """Format the numbers of samples of the devices."""
     held = samples.sum("class", min_count=1).values
     held = held[np.isfinite(held)]
     return (
@@ -170,7 +170,7 @@ def _draw_map(ax: Axes, samples: xr.DataArray, norm: Normalize) -> QuadMesh:
 
 
 def describe(data: xr.Dataset) -> str:
-    """Say what the figure shows."""
+    """Describe the figure."""
     said = f"Training samples of {data.sizes['device']} devices by class{format_split(data)}."
     return f"{said} {data.attrs['note'].capitalize()}."
 

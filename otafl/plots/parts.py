@@ -36,7 +36,7 @@ def _format_value(value: np.ndarray) -> str:
 
 
 def format_split(data: xr.Dataset) -> str:
-    """Say by what the figure tells curves and panels apart."""
+    """Describe what distinguishes the curves and panels of the figure."""
     said = ""
     for flag, word in (("hue", "colour"), ("facet", "panel")):
         name = data.attrs.get(flag)

@@ -90,6 +90,6 @@ def select_panels(
 
 
 def _is_constant(identity_keys: list[str], numbers: xr.DataArray, dim: str) -> bool:
-    """Say whether points that differ along a dim alone are drawn alike."""
+    """Return whether points that differ only along a dim are drawn alike."""
     keys = np.array(identity_keys, dtype=object)[numbers.transpose(dim, ...).values]
     return bool((keys == keys[:1]).all())

@@ -100,6 +100,6 @@ def wrap_text(text: str, width: int = LEGEND_WIDTH) -> str:
 
 
 def spans_decades(values: np.ndarray) -> bool:
-    """Say whether all finite values are positive and more than two decades apart."""
+    """Return whether all finite values are positive and span more than two decades."""
     finite = values[np.isfinite(values)]
     return bool(finite.size and finite.min() > 0 and finite.max() > DECADES * finite.min())

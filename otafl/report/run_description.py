@@ -44,7 +44,7 @@ def list_facts(ds: xr.Dataset) -> list[str]:
 
 
 def list_notices(ds: xr.Dataset) -> list[str]:
-    """Say what a reader must know before believing a number."""
+    """List what a reader must know before using a number."""
     points, said = ds["final_round"], []
     if not ds.attrs["complete"]:
         done = int(points.notnull().sum())
@@ -105,7 +105,7 @@ def list_environment(ds: xr.Dataset) -> list[tuple[str, str]]:
 
 
 def _is_ragged(ds: xr.Dataset) -> bool:
-    """Say whether points differ in the number of their devices."""
+    """Return whether points differ in the number of their devices."""
     own = [one for one in ds.data_vars.values() if "device" in one.dims and "round" in one.dims]
     if not own:
         return False

@@ -98,7 +98,7 @@ def build_tables(ds: xr.Dataset) -> list[Table]:
 
 
 def _is_end_value(ds: xr.Dataset, name: str) -> bool:
-    """Say whether a variable is one number a trial at the end."""
+    """Return whether a variable has one number per trial, at the end."""
     taken = {"round", *(SUMMED_DIMS if name in SUMS else ())}
     return name not in NOT_SHOWN and set(ds[name].dims) - taken == {"trial", *list_axes(ds)}
 

@@ -68,7 +68,7 @@ def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> x
 
 
 def describe_diverged(dataset: xr.Dataset) -> str:
-    """Say how many trials diverged and how they count; empty if none did."""
+    """Describe how many trials diverged and how they count; empty if none did."""
     lost = int(dataset[DIVERGED].notnull().sum()) if DIVERGED in dataset else 0
     if not lost:
         return ""

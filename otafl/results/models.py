@@ -128,7 +128,7 @@ def read(path: Path) -> tuple[TrainedModels, dict[str, Any]]:
 
 
 def get_models_folder(result: Path) -> Path:
-    """Say where the models of a result file, or of the folder of a sweep, are."""
+    """Return the folder of the models of a result file or of a sweep."""
     return result / "models" if result.is_dir() else result.with_name(f"{result.stem}.models")
 
 

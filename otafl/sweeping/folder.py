@@ -210,7 +210,7 @@ class Folder:
         return kept
 
     def describe(self) -> str:
-        """Say what of a scenario the folder holds; empty without any results."""
+        """Describe the part of a scenario in the folder; empty without any results."""
         parts, more = count_finished_stacks(self.path), []
         if any((self.path / RUNNING).glob("*.checkpoint*")):
             more.append("checkpoints of what was running")

@@ -58,7 +58,7 @@ class Worker:
         return self._process.poll() is not None
 
     def submit(self, job: Job) -> None:
-        """Give it a job."""
+        """Send a job to the worker."""
         self.job = job
         with contextlib.suppress(OSError):  # it has just died, as will be seen
             self.connection.send(job)
@@ -168,7 +168,7 @@ class WorkerPool:
             yield from outcomes
 
     def _submit(self, waiting: deque[Job]) -> None:
-        """Give jobs to the workers that have none."""
+        """Send jobs to the workers that have none."""
         if waiting:
             self.start()
         for worker in self._running_workers:

@@ -37,7 +37,7 @@ class Meter:
         self.report_progress()
 
     def report_progress(self) -> None:
-        """Tell how far the stacks are. What the progress raises, as after Ctrl-C, goes through."""
+        """Report the progress of the stacks; an exception of the callback propagates."""
         if self._progress is not None:
             stacks = len(self._rounds)
             current = min(stacks, len(self._finished) + 1)

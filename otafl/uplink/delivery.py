@@ -89,7 +89,7 @@ class Delivery:
         *,
         delivered_fn: Callable[[], Tensor],
     ) -> None:
-        """Give the server its result for a group, in the parts of `Received`.
+        """Pass the server its result for a group, in the parts of `Received`.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Delivery:
         *,
         delivered_fn: Callable[[], Tensor],
     ) -> None:
-        """Give the server its estimate of a group, and add the aggregation error to the tally.
+        """Pass the server its estimate of a group, and add the aggregation error to the tally.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Delivery:
         return budget if power is None else budget * power
 
     def give_exact(self, sent: Signal) -> None:
-        """Give the server the error-free aggregate of a group."""
+        """Pass the server the error-free aggregate of a group."""
         each = select_rows(sent.group, self.cohort) if self._apart else None
         self.give(sent, *compute_error_free(sent), each, delivered_fn=sent.delivered_mask)
 

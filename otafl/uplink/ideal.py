@@ -28,7 +28,7 @@ class Ideal(Transport):
         self.settings, self.budget = settings, budget
 
     def transmit(self, delivery: Delivery) -> None:
-        """Give the server each group exactly, and charge its P symbols at full power."""
+        """Pass the server each group exactly, and charge its P symbols at full power."""
         for sent in delivery.uplink:
             delivery.give_exact(sent)
             delivery.note_delivered(sent)

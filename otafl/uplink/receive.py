@@ -31,7 +31,7 @@ def receive(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> 
 
 
 def hand_over(on_air: OnAir, total: Tensor, exact: Tensor, delivery: Delivery) -> None:
-    """Give the server its estimate of a group, and add the aggregation error.
+    """Pass the server its estimate of a group, and add the aggregation error.
 
     In a group with a mask, each coordinate's sum is divided by the weight of the devices that have
     it. The parameters are those of `receive`.

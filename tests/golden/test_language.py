@@ -55,7 +55,7 @@ PARTICLES = frozenset(
 VERBS_IN_ED = frozenset({"embed", "seed", "feed", "exceed", "proceed"})
 
 FIRST_WORDS = frozenset({"Hold", "Say", "Tell", "Let", "Give"})
-"""Verbs that no docstring of a class or module begins with, which are noun phrases."""
+"""Verbs that no docstring begins with: they say nothing of what is computed."""
 
 
 def iterate_names(tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
@@ -96,14 +96,16 @@ def find_faults(text: str) -> list[str]:
 
 
 def find_docstring_faults(text: str) -> list[str]:
-    """List the docstrings of classes and modules in a file that are no noun phrase."""
-    tree, faults = ast.parse(text), []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.Module):
+    """List the docstrings in a file that begin with one of `FIRST_WORDS`."""
+    faults = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module):
             first = (ast.get_docstring(node) or "").partition(" ")[0]
             if first in FIRST_WORDS:
-                line = node.lineno if isinstance(node, ast.ClassDef) else 1
-                faults.append(f"{line}: a docstring begins with '{first}'; write a noun phrase")
+                line = getattr(node, "lineno", 1)
+                faults.append(
+                    f"{line}: a docstring begins with '{first}'; write what it is or does"
+                )
     return faults
 
 

@@ -35,7 +35,7 @@ def rows_once(group: Group, cohort: Cohort, setting: str) -> Tensor:
 
 
 def hand_over(delivery: Delivery, read: Mapping[int, Group], arrived: Tensor | None) -> None:
-    """Give the server the mean over the delivered updates, and add up the error.
+    """Pass the server the mean over the delivered updates, and add up the error.
 
     Parameters
     ----------
