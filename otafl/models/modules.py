@@ -61,7 +61,7 @@ class Mixture(nn.Module):
 
 
 class WeightedMean(nn.Module):
-    """Gives sum_m pi_m h_m(x) of models h_m that predict values; the buffer log_pi is [M]."""
+    """Weighted mean sum_m pi_m h_m(x) of models h_m of values; the buffer log_pi is [M]."""
 
     log_pi: Tensor
 

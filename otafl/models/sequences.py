@@ -1,4 +1,4 @@
-"""Tell whether samples are sequences of tokens, for models that score every position."""
+"""Shape of sequences of tokens, for models that score every position."""
 
 from __future__ import annotations
 
