@@ -91,6 +91,10 @@ class Algorithm(Stateful, ABC):
     needs_normalisation: ClassVar[bool] = False
     """Whether the model must have normalisation layers."""
 
+    needs_classes: ClassVar[str] = ""
+    """What it needs the samples' classes for ("aligns features by class"); empty for a method that
+    trains under every loss."""
+
     slow_metrics: ClassVar[tuple[str, ...]] = ()
     """Result variables without visible learning in a hundred rounds at the default settings."""
 
@@ -147,6 +151,24 @@ class Algorithm(Stateful, ABC):
         A vote of signs, error feedback and a selection by norm need this.
         """
         return not cls.sends_model
+
+    refuses_tokens: ClassVar[str] = ""
+    """Why it cannot train models of token sequences ("trains a model in several sizes"); empty for
+    a method that can."""
+
+    @classmethod
+    def find_misfits(cls, settings: Any, labels: str | None) -> Iterator[str]:
+        """Yield a sentence where the method cannot train on labels of a kind."""
+        if cls.needs_classes and labels not in (None, "classes"):
+            yield (
+                f"algorithm.name: '{settings.name}' {cls.needs_classes}, and the labels of the "
+                "data set are no classes; use another method or data set"
+            )
+        if cls.refuses_tokens and labels == "tokens":
+            yield (
+                f"algorithm.name: '{settings.name}' {cls.refuses_tokens}, and no model of token "
+                "sequences does; use another method or data set"
+            )
 
     def init(self, streams: Streams, hyper: c.Hyper) -> tuple[c.Tensors, c.Tensors]:
         """Return the state at the start.

@@ -28,7 +28,6 @@ from otafl.core import contracts as c
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import copy_params, flatten, unflatten
-from otafl.models.layered import LayeredModel, draw_uniform_start
 from otafl.models.recipes import PI
 
 
@@ -82,12 +81,12 @@ class FedEM(Algorithm):
             draw = make_draw(streams, f"{m}/")
             one = self.model.init(draw)
             if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
-                if not isinstance(self.model, LayeredModel):
+                one = self.model.draw_random_start(draw)
+                if all(torch.equal(block, starts[0][name]) for name, block in one.items()):
                     raise UserError(
                         f"algorithm.components: got {count}, but models from the same start stay "
                         "the same and this model's start is not random; use components: 1"
                     )
-                one = draw_uniform_start(self.model.layers, draw)
             starts.append(one)
         return starts
 
@@ -121,11 +120,11 @@ class FedEM(Algorithm):
         self, parts: Sequence[c.Tensors], log_pi: Tensor, batch: c.Batch
     ) -> Tensor:
         """Compute q [n, M, B] of the samples, of sum one over M."""
-        label = batch.y[..., None]
+        loss = self.model.loss
         log_likelihood = [
-            torch.log_softmax(self.model.training_logits(one, batch.x, batch.weight), -1)
-            .gather(-1, label)
-            .squeeze(-1)
+            loss.compute_log_likelihood(
+                self.model.training_logits(one, batch.x, batch.weight), batch.y
+            )
             for one in parts
         ]
         return torch.softmax(torch.stack(log_likelihood, 1) + log_pi[..., None], 1)
@@ -146,19 +145,21 @@ class FedEM(Algorithm):
                 {c.MODEL: every, PI: pi.flatten(0, 1).log()}, self._predict_mixture, "device"
             ),
         }
-        return {name: replace(view, ensemble="mixture") for name, view in views.items()}
+        how: Literal["mixture", "weighted_mean"] = "mixture"
+        if self.model.loss.mixes_predictions:
+            how = "weighted_mean"
+        return {name: replace(view, ensemble=how) for name, view in views.items()}
 
     def _predict_mixture(self, params: c.Tensors, x: Tensor) -> Tensor:
-        """Compute the log-probabilities [n, B, classes] of sum_m pi_m h_m(x).
+        """Compute the scores [n, B, ...] of sum_m pi_m h_m(x).
 
         pi is the softmax of the tensor, so that it stays a mixture after a gradient step.
         """
-        log_pi = torch.log_softmax(params[PI], -1)
-        scores = [
-            torch.log_softmax(self.model.logits(one, x), -1) + log_pi[:, m, None, None]
-            for m, one in enumerate(self._split_components(params[c.MODEL]))
-        ]
-        return torch.logsumexp(torch.stack(scores), 0)
+        parts = self._split_components(params[c.MODEL])
+        scores = torch.stack([self.model.logits(one, x) for one in parts])
+        log_pi = torch.log_softmax(params[PI], -1).T
+        log_pi = log_pi[(..., *[None] * (scores.dim() - 2))]
+        return self.model.loss.mix_scores(scores, log_pi)
 
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the operations of the E-step and of training.

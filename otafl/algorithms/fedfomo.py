@@ -41,7 +41,7 @@ from otafl.core import settings
 from otafl.core.rng import Streams, declare_purpose, make_step_key
 from otafl.core.settings import declare_stackable
 from otafl.data.training_data import choose
-from otafl.models.base import Model, copy_params, cross_entropy, flatten, unflatten
+from otafl.models.base import Model, copy_params, flatten, unflatten
 
 MINIBATCH = declare_purpose("fedfomo/minibatch", __name__)
 EXPLORE = declare_purpose("fedfomo/explore", __name__)
@@ -228,7 +228,7 @@ class FedFomo(Algorithm):
             assert piece.weight is not None
             weight = piece.weight.repeat_interleave(count, 0)
             scores = self.model.training_logits(params, x, weight)
-            loss = cross_entropy(scores, c.Batch(x, y, weight))
+            loss = self.model.loss.compute_mean(scores, c.Batch(x, y, weight))
             add_(out, rows, loss.unflatten(0, (-1, count)))
         return out
 

@@ -58,6 +58,7 @@ from otafl.algorithms.submodel_training import (
     Ratio,
     broadcast_to_submodels,
     declare_ratios,
+    find_present_classes,
     group_by_level,
     train_,
 )
@@ -109,6 +110,8 @@ class FedHm(Algorithm):
 
     needs: ClassVar[Needs] = "each"
     supports_merging: ClassVar[bool] = False
+
+    refuses_tokens: ClassVar[str] = "trains models of several ranks"
 
     class Settings(LevelsSettings):
         example: ClassVar[Mapping[str, Any]] = {"transport.name": "digital"}
@@ -256,7 +259,7 @@ class FedHm(Algorithm):
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext
     ) -> Outcome:
         received = self.layout.unflatten_params(broadcast.tensors, self.layout.downlink_shapes)
-        present = context.local_data.count_classes() > 0 if self.settings.masked_loss else None
+        present = find_present_classes(context.local_data, self.settings)
         loss = torch.zeros_like(context.cohort.weight)
         groups = []
         for level, rows in enumerate(group_by_level(context.cohort, len(self.layout.networks))):

@@ -209,7 +209,7 @@ def _build_dense_network(unroll: Unroll, model: Model) -> Network:
             "cnn, conv_net, resnet or vgg"
         )
     whole = model.build_network(lambda channels: channels)
-    return Network(whole.image, whole.steps, unroll, whole.scale, whole.dense_prefix)
+    return whole.replace_unroll(unroll)
 
 
 def _select_low_rank_layers(settings: Any, dense: Network) -> tuple[LowRankLayer, ...]:

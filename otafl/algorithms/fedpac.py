@@ -58,7 +58,6 @@ from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
     copy_params,
-    cross_entropy,
     descend_,
     differentiate,
     flatten,
@@ -114,6 +113,7 @@ class FedPAC(Algorithm):
     per_device_state: ClassVar[tuple[str, ...]] = ("head",)
 
     needs: ClassVar[Needs] = "each"
+    needs_classes: ClassVar[str] = "aligns features to the centroid of each class"
     averages_increments: ClassVar[bool] = True
     supports_merging: ClassVar[bool] = False
 
@@ -143,6 +143,7 @@ class FedPAC(Algorithm):
         last = model.layers[-1]
         self.last, self.width, self.classes = last, last.inputs, last.outputs
         self.head = LayeredModel((last,))
+        self.head.loss = model.loss
         self.body_shapes = {n: s for n, s in model.shapes.items() if n not in self.head.shapes}
 
     @classmethod
@@ -250,7 +251,7 @@ class FedPAC(Algorithm):
     def _compute_body_gradients(
         self, body: c.Tensors, head: c.Tensors, batch: c.Batch, centroid: Tensor, pull: Tensor
     ) -> tuple[Tensor, c.Tensors]:
-        """Compute the cross-entropy [n], and the gradient of the aligned loss by the extractor.
+        """Compute the loss [n], and the gradient of the aligned loss by the extractor.
 
         pull [n, C]: factor of |f(x) - c_y|^2 for each class y.
         """
@@ -258,7 +259,8 @@ class FedPAC(Algorithm):
         def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
             last, bias = (head[name].clone() for name in (self.last.weight, self.last.bias))
             seen = self.compute_features(leaves, batch.x)
-            loss = cross_entropy(torch.baddbmm(bias[:, None], seen, last), batch)
+            scores = torch.baddbmm(bias[:, None], seen, last)
+            loss = self.model.loss.compute_mean(scores, batch)
             target = centroid.clone().gather(1, batch.y[:, :, None].expand_as(seen))
             apart = (seen - target).square().sum(2) * pull.clone().gather(1, batch.y)
             aligned = apart.mean(1) if batch.weight is None else (apart * batch.weight).sum(1)

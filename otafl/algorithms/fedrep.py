@@ -36,7 +36,7 @@ from otafl.algorithms.partly_shared import (
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, cross_entropy, descend_, differentiate
+from otafl.models.base import Model, descend_, differentiate
 
 
 def find_head(model: Model) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def find_head(model: Model) -> tuple[str, ...]:
 def compute_head_gradients(
     model: Model, params: Tensors, head: tuple[str, ...], batch: Batch
 ) -> Tensors:
-    """Compute the gradients of the cross-entropy by the head only.
+    """Compute the gradients of the loss by the head only.
 
     No activation of the body's forward pass is stored.
 
@@ -95,7 +95,7 @@ def compute_head_gradients(
 
     def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
         scores = model.training_logits(params | leaves, batch.x, batch.weight)
-        loss = cross_entropy(scores, batch)
+        loss = model.loss.compute_mean(scores, batch)
         return loss, loss
 
     return differentiate(compute_objective, {name: params[name] for name in head}, batch)[1]

@@ -52,6 +52,8 @@ class FedRolex(Algorithm):
     averages_increments: ClassVar[bool] = True
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
+    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+
     class Settings(WidthsSettings):
         name: Literal["fedrolex"] = "fedrolex"
 

@@ -63,6 +63,8 @@ class HeteroFL(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
+    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+
     class Settings(WidthsSettings):
         name: Literal["heterofl"] = "heterofl"
         aggregation: Literal["shared", "own"] = "shared"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors
@@ -31,7 +30,7 @@ def split_into_pieces(full: Batch) -> Iterator[tuple[Tensor | None, Batch]]:
     if not full.y.shape[1]:
         return
     equal = full.weight is None
-    weights = full.x.new_full(full.y.shape, 1.0 / full.y.shape[1]) if equal else full.weight
+    weights = full.x.new_full(full.y.shape[:2], 1.0 / full.y.shape[1]) if equal else full.weight
     assert weights is not None
     parts = (part.split(WIDTH, 1) for part in (full.x, full.y, weights))
     for x, y, weight in zip(*parts, strict=True):
@@ -58,5 +57,5 @@ def add_(total: Tensor, rows: Tensor | None, part: Tensor) -> None:
 def get_sample_mask(batch: Batch) -> Tensor:
     """Return 1 for samples and 0 for padding, [n, B]."""
     if batch.weight is None:
-        return torch.ones_like(batch.y, dtype=batch.x.dtype)
+        return batch.x.new_ones(batch.y.shape[:2])
     return (batch.weight > 0).to(batch.x.dtype)

@@ -155,7 +155,7 @@ class PFedBayes(Algorithm):
         mu, rho = devices["personal"], devices["personal_rho"]
         rate = context.gather_hyper("learning_rate")[:, None]
         own_rate = context.gather_hyper("personal_learning_rate")[:, None]
-        zeta = (context.gather_hyper("penalty") / work.count_classes().sum(1))[:, None]
+        zeta = (context.gather_hyper("penalty") / work.count_samples())[:, None]
         zeta = _limit_step(zeta, rate, own_rate, self.settings.personal_steps, w_rho)
         loss = torch.zeros_like(rate[:, 0])
         draws, sigma = self.settings.personal_steps, functional.softplus(rho)

@@ -61,6 +61,8 @@ class SplitMix(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
+    refuses_tokens: ClassVar[str] = "trains a model at several widths"
+
     class Settings(LevelsSettings):
         name: Literal["split_mix"] = "split_mix"
         atom: Ratio = 0.125

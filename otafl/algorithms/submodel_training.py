@@ -18,7 +18,7 @@ from otafl.core import contracts as c
 from otafl.core import settings
 from otafl.core.constants import get_constant
 from otafl.core.settings import DataDisclosure, declare_stackable
-from otafl.models.base import cross_entropy, differentiate
+from otafl.models.base import differentiate
 from otafl.models.layer_steps import Linear, iterate_steps
 from otafl.models.network import Network
 
@@ -46,7 +46,7 @@ class LevelsSettings(settings.Settings):
         bool, DataDisclosure(True, False, "which classes each device has samples of")
     ] = True
     """whether the scores of classes without samples at a device are 0 in its loss: masked
-    cross-entropy (Diao et al. 2021, section 3)"""
+    loss (Diao et al. 2021, section 3); without effect if labels are values"""
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     """largest norm of a minibatch's gradient, to which longer ones are scaled; no bound if not
     given"""
@@ -177,6 +177,12 @@ def compute_step_size(settings: LevelsSettings, hyper: c.Hyper, round: int) -> T
     return hyper["learning_rate"] * settings.decay_factor**reached
 
 
+def find_present_classes(local_data: c.LocalData, settings: LevelsSettings) -> Tensor | None:
+    """Find the classes that rows have samples of, bool [n, classes]; None without a masked loss."""
+    masked = settings.masked_loss and local_data.has_classes
+    return local_data.count_classes() > 0 if masked else None
+
+
 def train_(
     network: Network,
     params: c.Tensors,
@@ -188,7 +194,7 @@ def train_(
 ) -> Tensor:
     """Take the local steps of all rows by SGD, in place.
 
-    Momentum starts at zero. Weight decay, masked cross-entropy and clipping follow the settings.
+    Momentum starts at zero. Weight decay, masked loss and clipping follow the settings.
 
     Parameters
     ----------
@@ -215,7 +221,7 @@ def train_(
     trial = local_data.cohort.trial
     rate = compute_step_size(settings, hyper, local_data.round)[trial]
     decay, momentum = hyper["weight_decay"][trial], hyper["momentum"][trial]
-    present = local_data.count_classes() > 0 if settings.masked_loss else None
+    present = find_present_classes(local_data, settings)
     velocity: c.Tensors = {}
     total = torch.zeros_like(rate)
     for step in range(local_data.steps):
@@ -270,7 +276,7 @@ def compute_gradients(
         scores = network.training_logits(leaves, batch.x, batch.weight)
         if present is not None:
             scores = scores * present.clone()[:, None]
-        loss = cross_entropy(scores, batch)
+        loss = network.loss.compute_mean(scores, batch)
         return loss, loss if penalty is None else loss + penalty(leaves)
 
     return differentiate(compute_objective, params, batch)

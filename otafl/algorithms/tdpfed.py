@@ -104,6 +104,8 @@ class TDPFed(Algorithm):
 
     model: LayeredModel
 
+    refuses_tokens: ClassVar[str] = "computes the scores of a chain of layers by its own factors"
+
     class Settings(settings.Settings):
         small: ClassVar[Mapping[str, Any]] = {"factor_steps": 3, "solver_steps": 2}
 

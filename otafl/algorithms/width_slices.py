@@ -133,7 +133,7 @@ def build_networks(settings: WidthsSettings, model: Model, method: str) -> tuple
     if not settings.scaler:
         return made
     return tuple(
-        Network(one.image, one.steps, one.unroll, ratio / settings.levels[0], one.dense_prefix)
+        one.rescale(ratio / settings.levels[0])
         for one, ratio in zip(made, settings.levels, strict=True)
     )
 
@@ -257,7 +257,7 @@ def build_mask(narrow: Network, local_data: LocalData, masked_loss: bool) -> Ten
         name: one.view(-1, *[1] * len(shape)).expand(-1, *shape)
         for name, shape in narrow.shapes.items()
     }
-    if masked_loss:
+    if masked_loss and local_data.has_classes:
         present = (local_data.count_classes() > 0).to(one)
         for name in find_classifier(narrow):  # the classes are its last side
             shape = narrow.shapes[name]

@@ -20,10 +20,12 @@ from typing import Any, Literal
 import xarray as xr
 
 from otafl.analysis.points import list_axes
+from otafl.analysis.tuning import find_validation_variable
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.results import header
 from otafl.results.end_values import count_diverged
+from otafl.results.variables import falls_to_target, is_reached
 
 COSTS = (
     *("uplink_symbols", "side_symbols", "airtime_s", "sim_time_s"),
@@ -46,7 +48,7 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
     variable : str
         Variable with the dim `round` and without the dim `device`.
     target : float
-        Value to reach, in the variable's unit.
+        Value to reach, in the variable's unit: from below, or from above where less is better.
 
     Returns
     -------
@@ -75,11 +77,12 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
         )
     rounds = result["round"]
     values = count_diverged(result, [variable])[variable]
-    first = rounds.where(values >= target).min("round")
-    first.attrs = {"units": "round", "long_name": f"first record of {variable} >= {target:g}"}
+    sign = "<=" if falls_to_target(variable) else ">="
+    first = rounds.where(is_reached(variable, values, target)).min("round")
+    first.attrs = {"units": "round", "long_name": f"first record of {variable} {sign} {target:g}"}
     ran = result[variable].notnull().any("round")
     reached = first.notnull().astype(float).where(ran)
-    reached.attrs = {"units": "1", "long_name": f"whether {variable} >= {target:g} was reached"}
+    reached.attrs = {"units": "1", "long_name": f"whether {variable} {sign} {target:g} was reached"}
     out = {"round": first, "reached": reached}
     for name, spent in _collect_costs(result).items():
         if "device" in spent.dims:
@@ -95,8 +98,9 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     """Return the result at the value of an axis that is soonest at a target on validation data.
 
     The value is chosen at every point of the other axes, by the mean over trials of the first
-    record that is within a hundredth of the target: a trial may stop before it is at the target
-    itself. One that never gets there counts as ten times the longest.
+    record that is within a hundredth of the target (of an error, a hundredth of its value): a trial
+    may stop before it is at the target itself. One that never gets there counts as ten times the
+    longest.
 
     Parameters
     ----------
@@ -109,7 +113,9 @@ def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:
     if over not in result.dims:
         have = ", ".join(list_axes(result)) or "none"
         raise UserError(f"soonest: {over!r} is no axis of this result; it has {have}")
-    rounds = compute_cost_to_reach(result, "validation_accuracy", target - 0.01)["round"]
+    by = find_validation_variable(result)
+    room = -0.01 * abs(target) if falls_to_target(by) else 0.01
+    rounds = compute_cost_to_reach(result, by, target - room)["round"]
     late = rounds.fillna(10.0 * float(result["round"].max()))
     return result.isel({over: late.mean("trial").argmin(over)})
 

@@ -25,6 +25,7 @@ from otafl.analysis.points import swap_to_coordinate
 from otafl.core.errors import UserError
 from otafl.results.coordinates import format_value, format_values, pick
 from otafl.results.end_values import select_end_total
+from otafl.results.variables import get_better_direction
 
 MIN_PAIRS = 3
 """Fewer pairs give a mean difference, but no interval and no test."""
@@ -70,7 +71,8 @@ def compare_pairs(
     Returns
     -------
     `STATISTICS` and `p_holm`, p corrected over all comparisons that are returned, with dims (dim
-    without the baseline, other axes).
+    without the baseline, other axes). The attribute `better` is "higher" or "lower", as more or
+    less of the variable is better.
 
     Raises
     ------
@@ -94,6 +96,7 @@ def compare_pairs(
         "variable": variable,
         "dim": dim,
         "baseline": format_value(values[dim].values[place]),
+        "better": get_better_direction(variable) or "",
     }
     return table.assign_attrs(attributes | {"level": level})
 

@@ -17,8 +17,12 @@ from otafl.analysis import chance
 from otafl.analysis.points import build_labels, list_axes
 from otafl.core.console import make_console
 from otafl.core.files import write_csv
+from otafl.losses.metrics import list_variables
 from otafl.results import origins
 from otafl.results.end_values import describe_diverged, select_end_total
+
+SUMMARISED = ("test", "personal_own_test", "tuned_own_test", "local_own_test", "validation")
+"""Tested models whose metrics of values and tokens are shown."""
 
 SHOWN = (
     "test_accuracy",
@@ -35,6 +39,10 @@ SHOWN = (
     "mean_test_accuracy",
     "validation_accuracy",
     "personal_own_validation_accuracy",
+    *list_variables(*SUMMARISED, metrics=("mse", "r2", "perplexity")),
+    "excess_risk",
+    "mean_control_r2",
+    "line_control_r2",
     "test_loss",
     "train_loss",
     "aggregation_nmse",

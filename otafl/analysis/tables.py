@@ -20,6 +20,7 @@ from otafl.core.files import write_csv
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
+from otafl.results.variables import get_better_direction
 
 Cell = tuple[str, str]
 """Mean and standard deviation as texts; the latter empty for one trial, both for none."""
@@ -114,7 +115,8 @@ def find_best(
     Parameters
     ----------
     over : the group: "column", "row", or a coordinate over whose values, all others equal.
-    largest : whether the largest is best; None: that of an accuracy, else the smallest.
+    largest : whether the largest is best; None: where more of the variable is better, as of an
+        accuracy, else the smallest.
     level : only those that a paired t-test tells from every other of their group at this level,
         after Holm.
 
@@ -125,7 +127,8 @@ def find_best(
     names = (*table.row_names, *table.column_names)
     if over not in ("row", "column", *names):
         raise make_unknown_name_error(over, "row, column or a coordinate of the table", over, names)
-    largest = "accuracy" in table.variable if largest is None else largest
+    if largest is None:
+        largest = get_better_direction(table.variable) == "higher"
     groups: dict[object, list[tuple[int, int]]] = {}
     for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
         others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)

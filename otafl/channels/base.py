@@ -42,6 +42,9 @@ class ChannelSettings(Settings):
     """bandwidth of the uplink in Hz, with one symbol per second and hertz"""
     noise_figure_db: Decibels = declare_stackable(5.0, ge=0)
     """receiver noise figure in dB over -174 dBm/Hz"""
+    snr_growth: float = declare_stackable(0.0, ge=0, le=8)
+    """power of the round by which the SNR grows, (t + 1)^growth, by a falling noise: 2 adds
+    20 log10(t + 1) dB in round t"""
     device_budget_db: tuple[Decibels, ...] = ()
     """power budget of each device in dB relative to snr_db or tx_power_dbm; the list is repeated
     over the devices. All are equal by default"""

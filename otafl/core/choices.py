@@ -8,7 +8,7 @@ reading the schema imports none.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -39,10 +39,19 @@ class _Resolved:
 class Choice(_Resolved):
     """A section that chooses a component by its `name`.
 
-    A text stands for `{name: text}`. A section without a name has the table's default.
+    A text stands for `{name: text}`. A section without a name has the default, by default that of
+    the table. chosen_by: another section of the same settings, whose attribute of the table's name
+    is the default, as the data set's `loss`.
     """
 
     table: str
+    default: str = ""
+    chosen_by: str = ""
+
+    @property
+    def default_name(self) -> str:
+        """The component of a section without a name, if no other section chooses it."""
+        return self.default or registry.TABLES[self.table].default
 
     def validate(self, value: Any) -> Settings:
         if isinstance(value, Settings):
@@ -57,14 +66,25 @@ class Choice(_Resolved):
 
     def make_default(self) -> Settings:
         """Return the settings of a section that is not given."""
-        return registry.load_settings_class(self.table, registry.TABLES[self.table].default)()
+        return registry.load_settings_class(self.table, self.default_name)()
+
+    def make_chosen(self, validated: Mapping[str, Any]) -> Settings:
+        """Return the settings of a section that is not given, as another section chooses them.
+
+        validated: the other sections, as settings or as plain data.
+        """
+        section = validated.get(self.chosen_by)
+        if isinstance(section, Mapping):
+            section = registry.load_settings_class(self.chosen_by, section["name"])
+        name = getattr(section, f"default_{self.table}", "") or self.default_name
+        return registry.load_settings_class(self.table, name)()
 
     def normalise(self, value: Any) -> Any:
         """Return the value as a mapping with its `name`; other types stay unchanged."""
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, Mapping) and "name" not in value:
-            return {"name": registry.TABLES[self.table].default, **value}
+            return {"name": self.default_name, **value}
         return value
 
     def find_settings_class(self, section: Any) -> type[Settings] | None:
@@ -102,7 +122,7 @@ class Choice(_Resolved):
             section["title"] = " ".join(names) or "module:callable"
             if names:
                 section["description"] = registry.read_info(self.table, names[0]).summary
-            if names != [table.default]:
+            if names != [self.default_name]:
                 section["required"] = ["name", *section.get("required", ())]
             sections.append(section)
         default = self.make_default().model_dump(mode="json")
@@ -135,9 +155,9 @@ class Section(_Resolved):
         return handler(self.settings_class.__pydantic_core_schema__)
 
 
-def declare_choice(table: str, description: str) -> Any:
-    """Declare a field that chooses from a table, of the type Any."""
-    return _declare_field(Choice(table), description)
+def declare_choice(table: str, description: str, default: str = "", chosen_by: str = "") -> Any:
+    """Declare a field that chooses from a table, of the type Any; see `Choice`."""
+    return _declare_field(Choice(table, default, chosen_by), description)
 
 
 def declare_section(class_path: str, description: str) -> Any:
@@ -146,7 +166,10 @@ def declare_section(class_path: str, description: str) -> Any:
 
 
 def _declare_field(marker: Choice | Section, description: str) -> Any:
-    info: Any = Field(default_factory=marker.make_default, description=description)
+    make: Callable[..., Settings] = marker.make_default
+    if isinstance(marker, Choice) and marker.chosen_by:
+        make = marker.make_chosen
+    info: Any = Field(default_factory=make, description=description)
     info.metadata.append(marker)
     return info
 

@@ -76,11 +76,13 @@ class Table:
 
 
 WORDS = {
-    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 hf@hugging_face",
+    "data": "digits mnist fashion_mnist cifar10 cifar100 femnist sent140 ridge "
+    "parkinsons shakespeare hf@hugging_face",
     "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
     "flower",
-    "model": "mlp cnn softmax_regression lstm vgg8 conv_net resnet resnet18@resnet resnet34@resnet "
-    "vgg vgg11@vgg vgg16@vgg",
+    "model": "mlp cnn softmax_regression linear lstm ngram token_lstm vgg8 conv_net resnet "
+    "resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
+    "loss": "cross_entropy squared next_token",
     "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
     "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
     "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes",
@@ -116,6 +118,7 @@ _ABOUT = {
     "data": ("data", "data", "data set", "Data sets", "digits"),
     "partition": ("data.partition", "data.partitions", "partition", "Partitions", "iid"),
     "model": ("model", "models", "model", "Models", "mlp"),
+    "loss": ("loss", "losses", "loss", "Losses", "cross_entropy"),
     "algorithm": ("algorithm", "algorithms", "algorithm", "Algorithms", "fedavg"),
     "channel": ("channel", "channels", "channel", "Channels", "rayleigh"),
     "csi": ("csi", "csi", "csi", "Channel knowledge", "perfect"),

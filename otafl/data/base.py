@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from otafl.core.choices import declare_choice
+from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings
 from otafl.data.augment import AugmentSettings
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files
+from otafl.losses.base import Labels
 
 
 class DataSource(Settings):
@@ -26,8 +29,15 @@ class DataSource(Settings):
     has_users: ClassVar[bool] = False
     """Whether samples have users, for partition natural; a property if settings decide it."""
 
+    labels: ClassVar[Labels | None] = "classes"
+    """Kind of its labels; None where it is not known before the data are read."""
+
+    default_loss: ClassVar[str] = ""
+    """The loss of a scenario that names none; the table's default where it is empty."""
+
     classes: ClassVar[int | None] = None
-    """Number of classes, if it is known before the data are read."""
+    """Number of classes, if it is known before the data are read; of values the outputs, of tokens
+    the vocabulary."""
 
     samples: ClassVar[tuple[int, int] | None] = None
     """Numbers of training and test samples in the official split, if known before reading."""
@@ -55,6 +65,20 @@ class DataSource(Settings):
     def input_shape(self) -> tuple[int, ...] | None:
         """Shape of a sample, None if it is unknown before the data are read."""
         return None
+
+    def check(self, scenario: Any) -> Iterable[Problem]:
+        """Check that partition and tests need no classes where the labels are none."""
+        if self.labels in (None, "classes"):
+            return
+        partition = self.partition
+        for text in partition.find_misfits(self.labels):
+            yield Problem(text, ("data", "partition"), (("data",),))
+        if self.own_test and not getattr(partition, "groups_users", False):
+            text = (
+                f"a device's own test samples are those of its classes, but data '{self.name}' "
+                "has none; use data.test: per_device, or a partition by users"
+            )
+            yield make_problem(text, "data.own_test", "data")
 
     @abstractmethod
     def read(self) -> DataSet:

@@ -15,7 +15,7 @@ from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
 from otafl.data.client_samples import ClientSamples
-from otafl.data.dataset import DataSet
+from otafl.data.dataset import DataSet, Labelled
 from otafl.data.device_splits import DeviceSplits, pack, partition_samples
 from otafl.data.loading import load_cached
 from otafl.data.training_data import TrainingData
@@ -86,14 +86,15 @@ def build(
         for trial in partition_samples(source, data, num_devices, assigned_streams)
         for part in trial.split(devices)
     ]
-    data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
+    if data.labels == "classes":
+        data = replace(data, y_train=source.partition.relabel(data.y_train, num_devices))
     index, count = (
         torch.from_numpy(array).to(streams.device)
         for array in pack([trial.train for trial in held])
     )
     local_data = TrainingData(
         torch.from_numpy(data.x_train).to(streams.device, streams.dtype),
-        torch.from_numpy(data.y_train).to(streams.device),
+        to_labels(data.y_train, streams),
         index,
         count,
         data.classes,
@@ -109,6 +110,12 @@ def build(
         client_validation=_build_client_samples(data, held, local_data, "validation"),
         sample_share=count.to(streams.dtype),
     )
+
+
+def to_labels(y: Labelled, streams: Streams) -> Tensor:
+    """Return labels on the device of the streams: values in their precision, others int64."""
+    found = torch.from_numpy(y)
+    return found.to(streams.device, streams.dtype if found.is_floating_point() else None)
 
 
 def _build_client_samples(

@@ -22,8 +22,8 @@ class ClientSamples:
     ----------
     x : Tensor, [n, *shape]
         Samples of all devices.
-    y : Tensor, int64 [n]
-        Their labels.
+    y : Tensor
+        Their labels, int64 [n] of classes, [n, outputs] of values or [n, length] of tokens.
     index : Tensor, int64 [S * K, m]
         Indices of each device's samples in x, padded to the largest number m.
     count : Tensor, int64 [S * K]
@@ -61,6 +61,11 @@ class ClientSamples:
         return ClientSamples(
             self.x, self.y, index[self.trial, 0], count[self.trial, 0], self.trial, self.classes
         )
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self.y.dim() == 1
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class by device, [S * K, classes] int64."""

@@ -14,6 +14,7 @@ from pydantic import ConfigDict
 
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
+from otafl.losses.base import Labels
 from otafl.user_code.custom_part import CustomFunction
 
 
@@ -21,6 +22,7 @@ class CustomData(CustomFunction, DataSource):
     """Data set of a user-defined function, which gets the options of the section."""
 
     table: ClassVar = "data"
+    labels: ClassVar[Labels | None] = None
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

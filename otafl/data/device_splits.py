@@ -65,12 +65,14 @@ def partition_samples(
     list of DeviceSplits
         S partitions. Trials with the same random numbers share one.
     """
+    for problem in source.partition.find_misfits(data.labels):
+        raise UserError(problem)
     parts: dict[int, DeviceSplits] = {}
     rows = []
     seeds = streams.draw_seeds(PARTITION, 0)
     for seed, generator in zip(seeds, streams.make_generators(PARTITION), strict=True):
         if seed not in parts:
-            deck = PartitionTask(data.y_train, num_devices, generator, data.owner)
+            deck = PartitionTask(data.class_labels, num_devices, generator, data.owner)
             of_device = source.partition.assign_samples(deck)
             if source.test == "per_device" and not source.partition.is_shuffled:
                 of_device = [generator.permutation(part) for part in of_device]
@@ -244,8 +246,15 @@ def _split_devices(source: DataSource, data: DataSet, parts: SampleAssignment) -
     if not source.own_test:
         nothing = SampleAssignment(parts.sample_index[:0], np.zeros_like(parts.counts))
         return DeviceSplits(parts, nothing, nothing)
+    by_user = source.partition.groups_users and data.owner is not None
+    if data.labels != "classes" and (not by_user or len(data.y_validation)):
+        raise UserError(
+            "data.own_test: samples have no classes by which devices get test and validation "
+            "samples of their own; use data.test: per_device"
+        )
     of, others = data.y_train, data.y_test
-    if source.partition.groups_users and data.owner is not None:
+    if by_user:
+        assert data.owner is not None
         assert data.owner_test is not None  # both parts of a data set have users
         of, others = data.owner, data.owner_test
     return DeviceSplits(

@@ -150,7 +150,9 @@ def _load_from_cache(source: DataSource, files: tuple[tuple[str, str], ...]) -> 
 def _keep_first(data: DataSet, keep: int) -> DataSet:
     """Keep only the first training samples."""
     owner = None if data.owner is None else data.owner[:keep]
-    return replace(data, x_train=data.x_train[:keep], y_train=data.y_train[:keep], owner=owner)
+    time = None if data.time is None else data.time[:keep]
+    x, y = data.x_train[:keep], data.y_train[:keep]
+    return replace(data, x_train=x, y_train=y, owner=owner, time=time)
 
 
 def _split_tail_as_test(data: DataSet) -> DataSet:
@@ -161,6 +163,7 @@ def _split_tail_as_test(data: DataSet) -> DataSet:
         x_test=data.x_train[keep:],
         y_test=data.y_train[keep:],
         owner_test=None if data.owner is None else data.owner[keep:],
+        time_test=None if data.time is None else data.time[keep:],
     )
 
 
@@ -169,6 +172,9 @@ def _pool_splits(data: DataSet) -> DataSet:
     owner = None
     if data.owner is not None and data.owner_test is not None:
         owner = np.concatenate([data.owner, data.owner_test])
+    time = None
+    if data.time is not None and data.time_test is not None:
+        time = np.concatenate([data.time, data.time_test])
     return replace(
         data,
         x_train=np.concatenate([data.x_train, data.x_test]),
@@ -177,6 +183,8 @@ def _pool_splits(data: DataSet) -> DataSet:
         y_test=data.y_test[:0],
         owner=owner,
         owner_test=None,
+        time=time,
+        time_test=None,
     )
 
 

@@ -11,8 +11,8 @@ import torch
 from otafl.core.rng import Streams
 from otafl.data.augment import make_augmentation
 from otafl.data.base import DataSource
-from otafl.data.build import Samples
-from otafl.data.dataset import DataSet
+from otafl.data.build import Samples, to_labels
+from otafl.data.dataset import DataSet, Labelled
 from otafl.data.training_data import TrainingData
 
 SAMPLES_PER_CLASS = 2
@@ -31,14 +31,20 @@ def build_synthetic(
     shape, classes = source.input_shape, source.classes
     assert shape is not None
     assert classes is not None
-    y = np.arange(SAMPLES_PER_CLASS * classes) % classes
-    x = np.random.default_rng(0).random((len(y), *shape), np.float32)
+    generator = np.random.default_rng(0)
+    x = generator.random((SAMPLES_PER_CLASS * classes, *shape), np.float32)
+    y: Labelled = np.arange(len(x)) % classes
+    if source.labels == "values":
+        y = generator.random((len(x), classes), np.float32)
+    elif source.labels == "tokens":
+        x = np.floor(classes * x)
+        y = x.astype(np.int64)
     data = DataSet(x, y, x, y, classes)
     count = torch.full((streams.num_trials, devices), len(y), device=streams.device)
     every = torch.arange(len(y), device=streams.device).expand(streams.num_trials, devices, -1)
     local = TrainingData(
         torch.from_numpy(x).to(streams.device, streams.dtype),
-        torch.from_numpy(y).to(streams.device),
+        to_labels(y, streams),
         every,
         count,
         classes,

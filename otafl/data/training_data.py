@@ -33,8 +33,8 @@ class TrainingData:
     ----------
     x : Tensor, [n, *shape]
         Samples of all devices.
-    y : Tensor, int64 [n]
-        Their labels.
+    y : Tensor
+        Their labels, int64 [n] of classes, [n, outputs] of values or [n, length] of tokens.
     index : Tensor, int64 [S, K, n_max]
         Indices of each device's samples, padded, from `device_splits.pack`.
     count : Tensor, int64 [S, K]
@@ -194,12 +194,18 @@ class TrainingData:
             self._presence = count_classes(self.y[self.index], self.count, self.classes)
         return self._presence[flat_index]
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self.y.dim() == 1
+
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
         """Return copies of the samples [n, B]."""
         x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
-        return Batch(x, self.y.take(sample), weight)
+        y = self.y.take(sample) if self.has_classes else self.y[sample]
+        return Batch(x, y, weight)
 
     def _list_positions(self, count: Tensor) -> Tensor:
         """Return the positions 0..n_k-1, then 0, [n, B]."""
@@ -262,6 +268,15 @@ class CohortData:
     def count_classes(self) -> Tensor:
         """Count the samples of each class of the rows, [n, classes] int64."""
         return self._data.count_classes(self._flat_index)
+
+    def count_samples(self) -> Tensor:
+        """Return how many samples the rows have, [n] int64."""
+        return self._data.count[self._flat_index]
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes."""
+        return self._data.has_classes
 
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""

@@ -38,6 +38,15 @@ class FalseLabels:
         true = self._data.count_classes()
         return true.flip(1).where(self._mask[:, None], true)
 
+    def count_samples(self) -> Tensor:
+        """Count the samples, int64 [n]."""
+        return self._data.count_samples()
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes, which alone can be flipped."""
+        return self._data.has_classes
+
     def take(self, row_index: Tensor) -> FalseLabels:
         """Return the local data of the named rows."""
         return FalseLabels(self._data.take(row_index), self._mask[row_index])

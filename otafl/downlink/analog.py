@@ -18,6 +18,7 @@ Amiri, Gunduz, Kulkarni, Poor 2022, "Convergence of Federated Learning Over a No
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -48,6 +49,9 @@ class AnalogDownlink(Downlink):
         snr_db: Decibels = declare_stackable(20.0)
         """mean power of a broadcast symbol over the complex noise variance at a device in dB, equal
         for all devices except for fading"""
+        snr_growth: float = declare_stackable(0.0, ge=0, le=8)
+        """power of the round by which the SNR grows, (t + 1)^growth: 2 adds 20 log10(t + 1) dB in
+        round t"""
         fading: bool = False
         """whether the downlink has Rayleigh fading, which the devices know"""
         estimator: Literal["inversion", "mmse"] = "inversion"
@@ -57,6 +61,8 @@ class AnalogDownlink(Downlink):
     def __init__(self, settings: Settings, setup: DownlinkSetup) -> None:
         super().__init__(settings, setup)
         self._snr = db_to_linear(setup.hyper["snr_db"])
+        self._growth = setup.hyper["snr_growth"]
+        self._grows = bool(self._growth.any())
         self._bandwidth_hz = setup.budget.bandwidth_hz.cpu().numpy().astype(float)
 
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
@@ -88,6 +94,8 @@ class AnalogDownlink(Downlink):
         if not per_device:
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real number
+        if self._grows:
+            snr = snr * (self._growth[cohort.trial] * math.log1p(round)).exp()
         if self.settings.fading:
             draw = streams.draw_device_normal(FADING, round, cohort.trial, cohort.device, (2,))
             snr = snr * (draw.square().sum(1) / 2.0)  # |h|^2

@@ -20,6 +20,7 @@ from otafl import (
     uplink,
 )
 from otafl.algorithms.base import Algorithm
+from otafl.algorithms.custom import get_class
 from otafl.clock import Clock
 from otafl.core import registry
 from otafl.core.contracts import Cohort, Context, Hyper, Workload
@@ -104,7 +105,9 @@ def assemble(
     of_devices = [row.devices for row in rows]
     servers = topology.build(laid_out)
     samples = laid_out.partition_samples(samples_of, count)
-    model = models.build(scenario.model, samples.data.input_shape, samples.data.classes)
+    check_labels(scenario, samples)
+    shape, classes = samples.data.input_shape, samples.data.classes
+    model = models.build(scenario.model, shape, classes, scenario.loss)
     algorithm = build_algorithm(scenario, model)
     hardware = compute.build(
         [one.compute for one in of_devices], count, streams, servers.first_devices
@@ -171,6 +174,20 @@ def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
         "algorithm", scenario.algorithm, model, scenario.devices.count
     )
     return made
+
+
+def check_labels(scenario: Scenario, samples: Samples) -> None:
+    """Raise UserError if the samples have labels of another kind than loss and method need."""
+    found = samples.data.labels
+    for problem in scenario.loss.find_misfits(found, scenario.data.name):
+        raise UserError(f"loss: {problem}")
+    for problem in get_class(scenario.algorithm).find_misfits(scenario.algorithm, found):
+        raise UserError(problem)
+    if scenario.faults.attack.changes_labels and found != "classes":
+        raise UserError(
+            f"faults.attack: '{scenario.faults.attack.name}' replaces classes by others, and the "
+            "labels of the data set are no classes; use another attack"
+        )
 
 
 def make_workload(scenario: Scenario, samples: Samples) -> Workload:

@@ -20,8 +20,13 @@ from otafl.core.contracts import FineTuneSpec, View
 from otafl.data.build import Samples
 from otafl.data.client_samples import ClientSamples
 from otafl.evaluation.batch_statistics import BatchStatistics
+from otafl.evaluation.controls import compute_control_errors
+from otafl.evaluation.excess_risk import ExcessRisk
 from otafl.evaluation.fine_tuning import FineTuner
+from otafl.evaluation.metrics import MetricNamer, Scores
 from otafl.evaluation.scoring import Tune, evaluate, evaluate_client
+from otafl.losses.base import Loss
+from otafl.models.base import Model
 from otafl.scenario.sections import TrainingSettings
 
 _LEVEL = "level"
@@ -29,25 +34,22 @@ PREFIX = {"global": "", "local": "local_", "personal": "personal_", "mean": "mea
 """View -> first part of the names of its results."""
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """Scores of running trials, NaN for others.
-
-    accuracy, loss: [S]. by_device: [S, K] accuracy, or None. by_class: [S, K, classes] loss, NaN if
-    a device has no sample of a class, or None.
-    """
-
-    accuracy: np.ndarray
-    loss: np.ndarray
-    by_device: np.ndarray | None = None
-    by_class: np.ndarray | None = None
-
-
 class Evaluation:
     """Samples for the evaluation of one stack, and the scores of its models."""
 
-    def __init__(self, samples: Samples, training: TrainingSettings) -> None:
-        self._all, self._training = samples, training
+    def __init__(
+        self,
+        samples: Samples,
+        training: TrainingSettings,
+        loss: Loss,
+        model: Model | None = None,
+    ) -> None:
+        self._all, self._training, self._loss = samples, training, loss
+        self._excess = None
+        if model is not None:
+            equal = training.weights == "uniform"
+            self._excess = ExcessRisk.build(samples, model, loss, equal)
+        self._namer = MetricNamer(loss, samples, training.eval_samples)
         data, like = samples.data, samples.sample_share
         self._test = _to_samples(data.x_test, data.y_test, training.eval_samples, like)
         held_out = data.x_validation, data.y_validation
@@ -65,12 +67,21 @@ class Evaluation:
         """
         own, trials = self._all.client_test, len(self._all.sample_share)
         out: dict[str, np.ndarray] = {}
+        if self._excess is not None:
+            out["minimum_risk"] = self._excess.minimum
+        for name, error in compute_control_errors(self._all).items():
+            out |= self._namer.name_control(name, error)
         if self._test is not None:
-            common = np.bincount(self._all.data.y_test[: self._training.eval_samples])
-            out["test_samples"] = np.full(trials, float(common.sum()))
-            out["majority_share"] = np.full(trials, common.max() / common.sum())
+            y = self._all.data.y_test[: self._training.eval_samples]
+            out["test_samples"] = np.full(trials, float(len(y)))
+            if self._all.data.labels == "classes":
+                out["majority_share"] = np.full(trials, np.bincount(y).max() / len(y))
         if own is None:
             return out
+        if not own.has_classes:
+            held = own.count.view(trials, -1).sum(1).double().cpu().numpy()
+            out["own_test_samples"] = held
+            return out if "test_samples" in out else out | {"test_samples": held}
         of_classes = own.count_classes().view(trials, -1, own.classes).sum(1).double().cpu().numpy()
         out["own_test_samples"] = of_classes.sum(1)
         if self._test is None:
@@ -90,6 +101,8 @@ class Evaluation:
         if round >= self._training.norm_from_round:
             once = {id(view): self._statistics.add_statistics(view) for view in views.values()}
             views = {name: once[id(view)] for name, view in views.items()}
+        if self._excess is not None and "global" in views:
+            out["excess_risk"] = self._excess.compute(views["global"], running)
         levels = [views[name] for name in views if name.startswith(_LEVEL)]
         views = {name: view for name, view in views.items() if not name.startswith(_LEVEL)}
         if levels:
@@ -97,8 +110,9 @@ class Evaluation:
         for prefix, view, tunings in self._list_models(views):
             tune = None
             if tunings:
-                tune = FineTuner(view.predict_fn, tunings, self._all.training_data, round)
-            out |= self._evaluate(prefix, _Evaluator(self._all, view, tune, running))
+                own = self._all.training_data
+                tune = FineTuner(self._loss, view.predict_fn, tunings, own, round)
+            out |= self._evaluate(prefix, _Evaluator(self._all, self._loss, view, tune, running))
         return out
 
     def _evaluate_submodels(
@@ -108,17 +122,17 @@ class Evaluation:
         own = self._all.client_test
         scores = []
         for view in views:
-            at = _Evaluator(self._all, view, None, running)
+            at = _Evaluator(self._all, self._loss, view, None, running)
             if self._test is not None:
                 scores.append(at.score_common(*self._test))
             elif own is not None:
                 scores.append(at.score_client(own))
         if not scores:
             return {}
-        return {
-            "level_test_accuracy": np.stack([one.accuracy for one in scores], 1),
-            "level_test_loss": np.stack([one.loss for one in scores], 1),
-        }
+        accuracy, loss = (
+            np.stack([getattr(one, name) for one in scores], 1) for name in ("accuracy", "loss")
+        )
+        return self._namer.name_scores("level_", "test", Scores(accuracy, loss))
 
     def _list_models(
         self, views: Mapping[str, View]
@@ -145,20 +159,20 @@ class Evaluation:
         if self._test is not None and (
             own is None or not at.has_device_models or self._training.cross_test
         ):
-            out |= _name_scores(prefix, "test", at.score_common(*self._test, classes))
+            out |= self._namer.name_scores(prefix, "test", at.score_common(*self._test, classes))
         elif on_own is not None and not at.has_device_models:  # the union of all devices' samples
-            out |= _name_scores(prefix, "test", replace(on_own, by_device=None))
+            out |= self._namer.name_scores(prefix, "test", on_own.forget_devices())
         elif self._together is not None:
-            out |= _name_scores(prefix, "test", at.score_client(self._together, classes))
+            out |= self._namer.name_scores(prefix, "test", at.score_client(self._together, classes))
         if on_own is not None:
-            out |= _name_scores(f"{prefix}own_", "test", on_own)
+            out |= self._namer.name_scores(f"{prefix}own_", "test", on_own)
         if self._validation is not None and not (prefix or at.has_device_models):
-            out |= _name_scores(prefix, "validation", at.score_common(*self._validation))
+            out |= self._namer.name_scores(prefix, "validation", at.score_common(*self._validation))
         if validation is not None:
             scores = at.score_client(validation)
-            out |= _name_scores(f"{prefix}own_", "validation", scores)
+            out |= self._namer.name_scores(f"{prefix}own_", "validation", scores)
             if self._validation is None and not (prefix or at.has_device_models):
-                out |= _name_scores(prefix, "validation", scores)
+                out |= self._namer.name_scores(prefix, "validation", scores)
         return out
 
 
@@ -167,6 +181,7 @@ class _Evaluator:
     """Scores of one view for the running trials; `tune` makes each device's copy."""
 
     samples: Samples
+    loss_fn: Loss
     view: View
     tune: Tune | None
     running: np.ndarray
@@ -176,7 +191,7 @@ class _Evaluator:
         """Whether devices have models of their own."""
         return self.view.owner == "device" or self.tune is not None
 
-    def score_common(self, x: Tensor, y: Tensor, classes: bool = False) -> _Scores:
+    def score_common(self, x: Tensor, y: Tensor, classes: bool = False) -> Scores:
         """Score on common samples; the score of devices' models is the mean over devices."""
         trials, devices = self.samples.sample_share.shape
         if self.tune is not None or (classes and self.has_device_models):
@@ -186,38 +201,46 @@ class _Evaluator:
             same = ClientSamples(x, y, index, count, trial, self.samples.data.classes)
             return self.score_client(same, classes)
         if self.view.param_index is not None:
-            return self._score_shared(*evaluate(self.view, x, y))
+            return self._score_shared(*evaluate(self.view, self.loss_fn, x, y))
         each = devices if self.has_device_models else 1
         rows = self._find_running_rows(each)
         whole = len(rows) == trials * each
-        right, loss = evaluate(self.view, x, y, None if whole else rows)
+        right, loss = evaluate(self.view, self.loss_fn, x, y, None if whole else rows)
         right, loss = right.view(-1, each), loss.view(-1, each)
-        by_device = self._fill_trials(right) if self.has_device_models else None
-        return _Scores(self._fill_trials(right.mean(1)), self._fill_trials(loss.mean(1)), by_device)
+        scores = Scores(self._fill_trials(right.mean(1)), self._fill_trials(loss.mean(1)))
+        if not self.has_device_models:
+            return scores
+        return replace(
+            scores, by_device=self._fill_trials(right), loss_by_device=self._fill_trials(loss)
+        )
 
-    def _score_shared(self, right: Tensor, loss: Tensor) -> _Scores:
+    def _score_shared(self, right: Tensor, loss: Tensor) -> Scores:
         """Return devices' scores from those of models that several devices share."""
         devices = self.samples.sample_share.shape[1]
         of = self.view.get_param_rows(self._find_running_rows(devices)).view(-1, devices)
         right, loss = right[of], loss[of]
-        return _Scores(
+        return Scores(
             self._fill_trials(right.mean(1)),
             self._fill_trials(loss.mean(1)),
             self._fill_trials(right),
+            self._fill_trials(loss),
         )
 
-    def score_client(self, samples: ClientSamples, classes: bool = False) -> _Scores:
+    def score_client(self, samples: ClientSamples, classes: bool = False) -> Scores:
         """Score on samples of each device, where all samples of a trial have equal weight."""
         devices = self.samples.sample_share.shape[1]
-        sums = evaluate_client(self.view, samples, self._find_running_rows(devices), self.tune)
+        sums = evaluate_client(
+            self.view, self.loss_fn, samples, self._find_running_rows(devices), self.tune
+        )
         right, loss, count = (
             value.view(-1, devices) for value in (sums.right, sums.loss, sums.count)
         )
         by_class = sums.class_loss / sums.class_count
-        return _Scores(
+        return Scores(
             self._fill_trials(right.sum(1) / count.sum(1)),
             self._fill_trials(loss.sum(1) / count.sum(1)),
             self._fill_trials(right / count),
+            self._fill_trials(loss / count),
             self._fill_trials(by_class.view(*count.shape, -1)) if classes else None,
         )
 
@@ -233,19 +256,12 @@ class _Evaluator:
         return full
 
 
-def _name_scores(prefix: str, on: str, scores: _Scores) -> dict[str, np.ndarray]:
-    out = {f"{prefix}{on}_accuracy": scores.accuracy, f"{prefix}{on}_loss": scores.loss}
-    if scores.by_device is not None and on == "test":
-        out[f"device_{prefix}{on}_accuracy"] = scores.by_device
-    if scores.by_class is not None:
-        out[f"device_{prefix}class_loss"] = scores.by_class
-    return out
-
-
 def _to_samples(
     x: np.ndarray, y: np.ndarray, count: int | None, device: Tensor
 ) -> tuple[Tensor, Tensor] | None:
     """Return the first `count` samples (all, if None) on the torch device; None without samples."""
     if not len(y):
         return None
-    return torch.from_numpy(x[:count]).to(device), torch.from_numpy(y[:count]).to(device.device)
+    labels = torch.from_numpy(y[:count])
+    like = device if labels.is_floating_point() else device.device
+    return torch.from_numpy(x[:count]).to(device), labels.to(like)

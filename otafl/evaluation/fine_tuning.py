@@ -13,7 +13,7 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, FineTuneSpec, PredictFn, Tensors, unsqueeze_like
 from otafl.data.training_data import TrainingData
-from otafl.models.base import cross_entropy
+from otafl.losses.base import Loss
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class FineTuner:
     (appendix C.4).
     """
 
+    loss: Loss
     predict_fn: PredictFn
     tunings: tuple[FineTuneSpec, ...]
     data: TrainingData
@@ -36,17 +37,19 @@ class FineTuner:
             rate = tuning.learning_rate[flat_index // self.data.num_devices]
             for _ in range(tuning.num_steps):
                 batch = self.data.draw_test_batch(self.round, step, flat_index)
-                params = _take_step(self.predict_fn, params, batch, rate)
+                params = _take_step(self.loss, self.predict_fn, params, batch, rate)
                 step += 1
         return params
 
 
-def _take_step(predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor) -> Tensors:
+def _take_step(
+    loss_fn: Loss, predict: PredictFn, params: Tensors, batch: Batch, rate: Tensor
+) -> Tensors:
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()
         batch = Batch(batch.x.clone(), batch.y.clone(), weight)
-        loss = cross_entropy(predict(leaves, batch.x), batch)
+        loss = loss_fn.compute_mean(predict(leaves, batch.x), batch)
         grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
     return {
         name: value if grad is None else value - unsqueeze_like(rate, value) * grad

@@ -22,7 +22,7 @@ from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.server_merging import merge_events, merge_servers
 from otafl.results.end_values import SUMS
 from otafl.results.record import Record
-from otafl.results.variables import get_variable
+from otafl.results.variables import get_variable, is_reached
 
 _ENDS = (
     "end_round",
@@ -67,7 +67,9 @@ class Recorder(Stateful):
         self._devices = self._servers * engine.num_devices
         for name, value in parts.algorithm.compute_constants().items():
             self.once[name] = np.full(size, value)
-        self._evaluation = Evaluation(parts.samples, parts.scenario.training)
+        self._evaluation = Evaluation(
+            parts.samples, parts.scenario.training, parts.scenario.loss, parts.model
+        )
         once = self._evaluation.compute_constants() | parts.submodels.compute_constants()
         self.once |= self._sum_over_devices(merge_servers(once, self._servers))
 
@@ -162,7 +164,7 @@ class Recorder(Stateful):
         reached = np.zeros_like(running)
         targets = engine.parts.scenario.training.stop_at
         if targets:
-            met = [np.nan_to_num(values[name], nan=-1.0) >= t for name, t in targets.items()]
+            met = [is_reached(name, values[name], target) for name, target in targets.items()]
             reached = running & np.all(met, axis=0) & ~diverged
         ended = running & ended
         self.once["end_round"][ended] = round

@@ -1,4 +1,4 @@
-"""Accuracy and cross-entropy of models on common samples or on those of each device."""
+"""Accuracy and loss of models on common samples or on those of each device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from torch import Tensor
 from otafl.core.contracts import Tensors, View, take_rows
 from otafl.data.client_samples import ClientSamples
 from otafl.engine.device_store import MODELS_CHUNK
+from otafl.losses.base import Loss
 
 EVALUATION_CHUNK = 1 << 21
 """Real numbers of test inputs that are processed together, for all rows."""
 
+POSITION_REALS = 64
+"""Numbers that a position of a sequence takes: about the scores of an alphabet."""
 
-def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return accuracy [n] and mean cross-entropy [n] of each of a view's models, or of given rows.
 
-    The models are tested on samples x [T, *input], y [T], in chunks of samples.
+def evaluate(
+    view: View, loss_fn: Loss, x: Tensor, y: Tensor, rows: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return accuracy [n] and mean loss [n] of each of a view's models, or of given rows.
+
+    The models are tested on samples x [T, *input], y [T, ...], in chunks of samples. The accuracy
+    is 0 where labels are no classes.
     """
     n = next(iter(view.params.values())).shape[0]
     reals = sum(block[0].numel() for block in view.params.values())
@@ -28,7 +35,10 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
         every = torch.arange(n, device=y.device) if rows is None else rows
         parts = [
             evaluate(
-                replace(view, params={k: take_rows(b, one) for k, b in view.params.items()}), x, y
+                replace(view, params={k: take_rows(b, one) for k, b in view.params.items()}),
+                loss_fn,
+                x,
+                y,
             )
             for one in every.split(max(1, MODELS_CHUNK // reals))
         ]
@@ -39,14 +49,20 @@ def evaluate(view: View, x: Tensor, y: Tensor, rows: Tensor | None = None) -> tu
         n = len(rows)
     right = torch.zeros(n, dtype=torch.float64, device=y.device)
     loss = torch.zeros_like(right)
-    size = max(1, EVALUATION_CHUNK // (n * x[0].numel()))
+    size = max(1, EVALUATION_CHUNK // (n * count_sample_reals(loss_fn, x)))
     for part, labels in zip(x.split(size), y.split(size), strict=True):
         scores = view.predict_fn(params, part[None])
-        target = labels.expand(n, -1)
-        right += (scores.argmax(-1) == target).sum(1)
-        picked = scores.gather(-1, target[..., None]).squeeze(-1)
-        loss += (torch.logsumexp(scores, -1) - picked).sum(1)
+        target = labels.expand(n, *labels.shape)
+        hits = loss_fn.find_right(scores, target)
+        if hits is not None:
+            right += hits.sum(1)
+        loss += loss_fn.compute_test_losses(scores, target).sum(1)
     return right / len(y), loss / len(y)
+
+
+def count_sample_reals(loss_fn: Loss, x: Tensor) -> int:
+    """Count the real numbers of a sample x [n, *input], or of the scores of its positions."""
+    return x[0].numel() * (POSITION_REALS if loss_fn.scores_positions else 1)
 
 
 Tune = Callable[[Tensors, Tensor], Tensors]
@@ -57,7 +73,7 @@ Tune = Callable[[Tensors, Tensor], Tensors]
 class OwnScores:
     """Scores of models on devices' own samples, as sums over a device's samples.
 
-    right, loss, count: [n]. class_loss, class_count: [n, classes].
+    right, loss, count: [n]. class_loss, class_count: [n, classes], 0 without classes.
     """
 
     right: Tensor
@@ -68,7 +84,11 @@ class OwnScores:
 
 
 def evaluate_client(
-    view: View, samples: ClientSamples, cells: Tensor, tune: Tune | None = None
+    view: View,
+    loss_fn: Loss,
+    samples: ClientSamples,
+    cells: Tensor,
+    tune: Tune | None = None,
 ) -> OwnScores:
     """Score the devices cells [n], rows of [S * K], each with its own model of the view.
 
@@ -82,7 +102,7 @@ def evaluate_client(
     reals = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of similar length together, for little padding
-    size = samples.x[0].numel()
+    size = count_sample_reals(loss_fn, samples.x)
     start = 0
     while start < n:
         longest = int(count[order[start]])
@@ -98,15 +118,19 @@ def evaluate_client(
             sample = samples.index[cells[rows]][:, place]
             target = samples.y[sample]
             scores = view.predict_fn(params, samples.x[sample])
-            lost = torch.logsumexp(scores, -1) - scores.gather(-1, target[..., None]).squeeze(-1)
+            lost = loss_fn.compute_test_losses(scores, target)
             lost = lost.double() * held
-            right[rows] += ((scores.argmax(-1) == target) & held).sum(1)
             loss[rows] += lost.sum(1)
-            class_loss.index_add_(0, (rows[:, None] * classes + target).flatten(), lost.flatten())
+            hits = loss_fn.find_right(scores, target)
+            if hits is not None:
+                right[rows] += (hits & held).sum(1)
+                of_class = (rows[:, None] * classes + target).flatten()
+                class_loss.index_add_(0, of_class, lost.flatten())
+    counts = samples.count_classes()[cells] if samples.has_classes else class_loss.view(n, -1)
     return OwnScores(
         right,
         loss,
         count.double(),
         class_loss.view(n, classes),
-        samples.count_classes()[cells].double(),
+        counts.double(),
     )

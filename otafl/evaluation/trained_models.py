@@ -62,7 +62,8 @@ def _prepare_view(view: View, statistics: BatchStatistics, engine: Engine, round
     view = statistics.add_statistics(view)
     if view.fine_tune is None:
         return view
-    tune = FineTuner(view.predict_fn, (view.fine_tune,), engine.parts.samples.training_data, round)
+    own, loss = engine.parts.samples.training_data, engine.parts.scenario.loss
+    tune = FineTuner(loss, view.predict_fn, (view.fine_tune,), own, round)
     trained = []
     for cells in torch.arange(engine.num_trials * engine.num_devices).split(engine.num_devices):
         cells = cells.to(engine.sample_share.device)

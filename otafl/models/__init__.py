@@ -9,6 +9,7 @@ from typing import Any
 
 from otafl.core import registry
 from otafl.core.errors import UserError
+from otafl.losses.base import Loss
 from otafl.models.base import Model
 from otafl.models.geometry import Window
 from otafl.models.layered import Layer, LayeredModel
@@ -17,7 +18,9 @@ from otafl.user_code.custom_part import CustomPart
 __all__ = ["Layer", "LayeredModel", "Model", "Window", "build", "list_layer_sides"]
 
 
-def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
+def build(
+    section: Any, input_shape: tuple[int, ...], classes: int, loss: Loss | None = None
+) -> Model:
     """Make the model that a section of a scenario names.
 
     Parameters
@@ -27,7 +30,9 @@ def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
     input_shape : tuple of int
         Shape of one sample.
     classes : int
-        Number of classes.
+        Number of classes, of values or of tokens.
+    loss : Loss, optional
+        Loss that the model is trained with; cross-entropy if not given.
 
     Returns
     -------
@@ -37,9 +42,13 @@ def build(section: Any, input_shape: tuple[int, ...], classes: int) -> Model:
     Raises
     ------
     UserError
-        If the model does not fit the samples.
+        If the model does not fit the samples or the loss.
     """
     model: Model = registry.make_component("model", section, input_shape, classes)
+    if loss is not None:
+        if loss.scores_positions != model.scores_positions:
+            raise UserError(f"model: {loss.describe_model_misfit(section.name)}")
+        model.loss = loss
     return model
 
 

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.renamed import Renamed
+from otafl.losses.base import Loss
+from otafl.losses.cross_entropy import CrossEntropy
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
@@ -76,6 +78,16 @@ class Model(Renamed, ABC):
     """Real numbers that one sample adds to the memory of a training step, if they are many."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
+    loss: Loss = CrossEntropy()
+    """The loss that it is trained with."""
+    scores_positions: bool = False
+    """Samples are sequences of tokens, and it has scores for every position."""
+    is_affine: bool = False
+    """Scores are an affine function of the sample, so that squared losses are quadratic."""
+    has_intercept: bool = True
+    """An affine model's scores of the zero sample can be other than 0."""
+    ridge: float = 0.0
+    """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
     """Whether the model normalises by statistics of the batch, which `moments` gives."""
 
@@ -85,7 +97,7 @@ class Model(Renamed, ABC):
 
     @abstractmethod
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
-        """Compute class scores.
+        """Compute the scores of samples.
 
         Parameters
         ----------
@@ -99,6 +111,21 @@ class Model(Renamed, ABC):
         Tensor [n, B, classes]
             Scores.
         """
+
+    def draw_random_start(self, draw: Draw) -> Tensors:
+        """Draw start parameters that differ from draw to draw, for methods with several models.
+
+        Parameters
+        ----------
+        draw : callable
+            Source of random numbers, see `Draw`.
+
+        Returns
+        -------
+        dict of str to Tensor [S, *shape]
+            By default those of `init`.
+        """
+        return self.init(draw)
 
     def moments(self, params: Mapping[str, Any], x: Tensor) -> Tensors:
         """Compute the statistics [n, *shape] of batch normalisations on a batch.
@@ -136,7 +163,7 @@ class Model(Renamed, ABC):
         return copy_params(params)
 
     def compute_gradients(self, params: Tensors, batch: Batch) -> tuple[Tensor, Tensors]:
-        """Compute the cross-entropy and its gradient.
+        """Compute the loss and its gradient.
 
         Parameters
         ----------
@@ -155,7 +182,7 @@ class Model(Renamed, ABC):
 
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             scores = self.training_logits(leaves, batch.x, batch.weight)
-            loss = cross_entropy(scores, batch)
+            loss = self.loss.compute_mean(scores, batch)
             return loss, loss
 
         return differentiate(compute_objective, params, batch)
@@ -293,22 +320,3 @@ def differentiate(
         loss, lowered = objective(leaves, Batch(batch.x.clone(), batch.y.clone(), weight))
         grads = torch.autograd.grad(lowered.sum(), list(leaves.values()))
     return loss.detach(), dict(zip(leaves, grads, strict=True))
-
-
-def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:
-    """Compute the weighted mean of the cross-entropy over the samples of each row.
-
-    Parameters
-    ----------
-    logits : Tensor [n, B, classes]
-        Scores.
-    batch : Batch
-        Labels and weights of the samples.
-
-    Returns
-    -------
-    Tensor [n]
-        Loss.
-    """
-    picked = torch.log_softmax(logits, -1).gather(-1, batch.y[..., None]).squeeze(-1)
-    return -picked.mean(-1) if batch.weight is None else -(picked * batch.weight).sum(-1)

@@ -72,6 +72,10 @@ class ModuleModel(Model):
     UserError
         If the module has buffers (batch-norm statistics cannot be averaged like parameters), draws
         random numbers, as dropout does, or gives scores of another shape.
+
+    Notes
+    -----
+    A module that maps tokens [B, length] to [B, length, classes] scores every position.
     """
 
     def __init__(
@@ -100,7 +104,8 @@ class ModuleModel(Model):
         leaves = {name: p.clone().requires_grad_() for name, p in self._start.items()}
         with torch.enable_grad(), FlopCounterMode(display=False) as forward:
             scores = torch.func.functional_call(module, leaves, (probe,))
-        if tuple(scores.shape) != (1, classes):
+        self.scores_positions = tuple(scores.shape) == (1, *input_shape, classes)
+        if tuple(scores.shape) != (1, classes) and not self.scores_positions:
             raise UserError(
                 f"model: the module gives scores of shape {list(scores.shape)} for one sample; "
                 f"expected [1, {classes}]"

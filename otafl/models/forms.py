@@ -75,7 +75,7 @@ class Span(ABC):
 
     @abstractmethod
     def compute_gradient(self, point: Tensor) -> Gradient:
-        """Compute the gradient of the cross-entropy at a point."""
+        """Compute the gradient of the loss at a point."""
 
     @abstractmethod
     def descend_(self, point: Tensor, slope: Gradient, step: Tensor) -> None:

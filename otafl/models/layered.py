@@ -213,6 +213,7 @@ class LayeredModel(Model):
         if leaky_slope < 0:
             raise ValueError(f"leaky_slope must not be negative; got {leaky_slope}")
         self.layers, self.leaky_slope, self.bias_start = layers, leaky_slope, bias_start
+        self.is_affine = len(layers) == 1 and layers[0].window is None
         self.macs, self.first_macs = sum(layer.macs for layer in layers), layers[0].macs
         self.elementwise = sum(layer.elementwise for layer in layers)
         self.elementwise += (LOSS - 1) * layers[-1].outputs  # instead of an activation
@@ -232,7 +233,10 @@ class LayeredModel(Model):
     def init(self, draw: Draw) -> Tensors:
         return draw_uniform_start(self.layers, draw, self.bias_start)
 
-    def describe(self) -> dict[str, Any]:
+    def draw_random_start(self, draw: Draw) -> Tensors:
+        return draw_uniform_start(self.layers, draw)
+
+    def describe(self) -> dict[str, Any] | None:
         layers = [asdict(layer) for layer in self.layers]
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
 
@@ -328,7 +332,7 @@ class LayeredModel(Model):
             inputs.append(self.activate_(z.add_(params[layer.bias][:, None])))
         last = self._linear[-1]
         z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
-        loss, g = _compute_cross_entropy_gradient(z, batch)
+        loss, g = self._compute_score_gradient_(z, batch)
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
             g = apply_transposed(params[self._linear[index].weight], g)
@@ -336,6 +340,10 @@ class LayeredModel(Model):
             if index:
                 out.append(Pair(inputs[index - 1], g))
         return loss, out[::-1], g
+
+    def _compute_score_gradient_(self, z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the loss [n] and its gradient by the scores z, which are overwritten."""
+        return self.loss.compute_gradient_(z, batch)
 
     def _compute_features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Compute the inputs of the fully connected layers, a part of the samples at a time."""
@@ -418,23 +426,3 @@ def parse_layers(description: Mapping[str, Any]) -> list[Layer]:
         window = one["window"]
         out.append(Layer(**one | {"window": None if window is None else Window(**window)}))
     return out
-
-
-def _compute_cross_entropy_gradient(z: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Compute the loss [n] and its gradient [n, B, classes] by the logits z, which are overwritten.
-
-    It is written explicitly, because torch's softmax over a short last dimension is several times
-    slower.
-    """
-    index = batch.y[..., None]
-    z.sub_(z.amax(-1, keepdim=True))
-    picked = z.gather(-1, index)
-    g = z.exp_()
-    total = g.sum(-1, keepdim=True)
-    loss = total.log().sub_(picked)
-    g.div_(total)
-    g.scatter_add_(-1, index, total.new_full((), -1.0).expand_as(total))
-    if batch.weight is None:
-        return loss.mean((1, 2)), g.mul_(1.0 / z.shape[1])
-    weight = batch.weight[..., None]
-    return (loss * weight).sum((1, 2)), g.mul_(weight)

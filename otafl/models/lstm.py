@@ -141,13 +141,13 @@ class Lstm(Model):
         n, samples = x.shape[:2]
         ways = x if len(self._directions) == 1 else torch.cat([x, x.flip(2)])
         z = torch.baddbmm((b + c)[:, None], ways.flatten(1, 2), w)
-        states = _run(z.unflatten(1, (samples, self.length)), u)
+        states = compute_states(z.unflatten(1, (samples, self.length)), u)
         if len(self._directions) == 1:
             return states
         return torch.cat([states[:n], states[n:].flip(2)], -1)
 
 
-def _run(z: Tensor, u: Tensor) -> Tensor:
+def compute_states(z: Tensor, u: Tensor) -> Tensor:
     """Compute states [n, B, length, hidden] from the gates' inputs and recurrent weights.
 
     z: [n, B, length, 4 hidden]. u: [n, hidden, 4 hidden].

@@ -60,6 +60,22 @@ class Mixture(nn.Module):
         return torch.logsumexp(torch.stack(scores, -1) + self.log_pi, -1)
 
 
+class WeightedMean(nn.Module):
+    """Weighted mean sum_m pi_m h_m(x) of models h_m of values; the buffer log_pi is [M]."""
+
+    log_pi: Tensor
+
+    def __init__(self, parts: Sequence[nn.Module], log_pi: Tensor) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.register_buffer("log_pi", log_pi)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = torch.stack([part(x) for part in self.parts], -1)
+        out: Tensor = (scores * self.log_pi.exp()).sum(-1)
+        return out
+
+
 class Mean(nn.Module):
     """Module of the mean of several models' scores."""
 
@@ -97,6 +113,8 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
         parts = [_build_single(recipe, one) for one in _split_parts(recipe, params)]
         if recipe["together"] == "mixture":
             module: nn.Module = Mixture(parts, torch.log_softmax(params[PI], -1))
+        elif recipe["together"] == "weighted_mean":
+            module = WeightedMean(parts, torch.log_softmax(params[PI], -1))
         else:
             module = parts[0] if len(parts) == 1 else Mean(parts)
     return module.eval()

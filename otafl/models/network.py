@@ -103,7 +103,19 @@ class Network(Model):
 
     def _replace_steps(self, steps: tuple[plan.Step, ...]) -> Network:
         """Return the same network with other steps."""
-        return Network(self.image, steps, self.unroll, self.scale, self.dense_prefix)
+        return self._copy(Network(self.image, steps, self.unroll, self.scale, self.dense_prefix))
+
+    def rescale(self, scale: float) -> Network:
+        """Return the network with another scaler in training."""
+        return self._copy(Network(self.image, self.steps, self.unroll, scale, self.dense_prefix))
+
+    def replace_unroll(self, unroll: plan.Unroll) -> Network:
+        """Return the network with another order in which kernels become matrices."""
+        return self._copy(Network(self.image, self.steps, unroll, self.scale, self.dense_prefix))
+
+    def _copy(self, other: Network) -> Network:
+        other.loss = self.loss
+        return other
 
     @property
     def factorisable_names(self) -> tuple[str, ...]:
@@ -413,4 +425,6 @@ def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
             pixels = w.features
         steps.append(plan.Relu(model.leaky_slope))
         width = layer.outputs
-    return Network(image, plan.replace_widths(steps[:-1], channels))
+    network = Network(image, plan.replace_widths(steps[:-1], channels))
+    network.loss = model.loss
+    return network

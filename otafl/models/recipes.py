@@ -9,7 +9,8 @@ form         representation of the weights: "dense", "low_rank" (u, s, v, b of F
 "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
 flat         name -> shape of the parameters that are side by side in the tensor "model", or None
 parts        number of combined models
-together     combination of the models: "mixture" (FedEM), "mean" of scores (Split-Mix), or None
+together     combination of the models: "mixture" or, of values, "weighted_mean" (FedEM), "mean" of
+scores (Split-Mix), or None
 refused      reason why a torch module cannot be made, if so
 input_shape  shape of a sample
 classes      number of classes

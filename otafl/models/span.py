@@ -64,7 +64,7 @@ __all__ = [
 
 def choose_form(model: Model) -> Form:
     """Return the suitable form of a model."""
-    if isinstance(model, LayeredModel):
+    if isinstance(model, LayeredModel) and not model.scores_positions:
         first = model.layers[0]
         if first.window is None and model.shapes.get(first.weight) == (first.inputs, first.outputs):
             return SpanForm(model)

@@ -9,20 +9,21 @@ from matplotlib.figure import Figure
 
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
+from otafl.losses.metrics import list_variables
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import draw_panels, style_axes
 from otafl.plots.parts import MAX_PANELS, format_split, split_parts
 from otafl.plots.style import draw_banded_line, spans_decades
 
-PERSONAL = (
-    "device_personal_own_test_accuracy",
-    "device_tuned_own_test_accuracy",
-    "device_own_test_accuracy",
-    "device_local_own_test_accuracy",
-    "device_personal_test_accuracy",
-    "device_tuned_test_accuracy",
-    "device_local_test_accuracy",
+PERSONAL = list_variables(
+    "device_personal_own_test",
+    "device_tuned_own_test",
+    "device_own_test",
+    "device_local_own_test",
+    "device_personal_test",
+    "device_tuned_test",
+    "device_local_test",
 )
 """What is drawn if nothing is said: the first that the result has, else joules."""
 JOULES = ("device_energy_j", "tx_energy_j")

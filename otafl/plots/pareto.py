@@ -15,7 +15,6 @@ from otafl.analysis.points import get_unit, is_numeric, list_axes
 from otafl.analysis.summary import format_number
 from otafl.core.errors import UserError
 from otafl.plots import quantities
-from otafl.plots.directions import get_better_direction
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.labels import name_points
 from otafl.plots.layout import add_legend, arrange, make_panels, style_axes
@@ -23,6 +22,7 @@ from otafl.plots.parts import MAX_PANELS, format_split, split_parts
 from otafl.plots.style import format_label, get_style, spans_decades
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import DIVERGED
+from otafl.results.variables import get_better_direction
 
 COSTS = ("device_energy_j", "tx_energy_j", "uplink_symbols", "sim_time_s", "airtime_s")
 """What is drawn along x if nothing is said: the first that the result has."""

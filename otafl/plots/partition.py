@@ -74,10 +74,15 @@ def _make_key(scenario: Scenario) -> str:
 
 
 def _count_classes(scenario: Scenario, trial: int) -> np.ndarray:
-    """Return how many training samples of each class each device has, [K, classes] int64."""
+    """Return how many training samples of each class each device has, [K, classes] int64.
+
+    Samples whose labels are no classes count as those of one, [K, 1].
+    """
     source, devices = scenario.data, scenario.devices.count
     data = load_cached(source)
     (held,) = partition_samples(source, data, devices, Streams([scenario.seed], [trial]))
+    if data.labels != "classes":
+        return held.train.counts[:, None]
     labels = source.partition.relabel(data.y_train, devices)[held.train.sample_index]
     device = np.repeat(np.arange(devices), held.train.counts)
     flat = np.bincount(device * data.classes + labels, minlength=devices * data.classes)

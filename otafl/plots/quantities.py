@@ -14,6 +14,7 @@ import xarray as xr
 from otafl.analysis.points import build_labels, list_coordinates
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
+from otafl.losses.metrics import list_variables
 from otafl.plots.style import format_label
 from otafl.results.coordinates import format_value, format_values, get_long_name, pick
 from otafl.results.end_values import (
@@ -25,20 +26,15 @@ from otafl.results.end_values import (
 
 Selection = Mapping[str, Any]
 
-ACCURACIES = (
-    "test_accuracy",
-    "personal_own_test_accuracy",
-    "personal_test_accuracy",
-    "local_test_accuracy",
-)
+MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")
 
 
 def find_main_variable(ds: xr.Dataset) -> str:
     """Return what to draw of a result if nothing is said.
 
-    That is the global model's accuracy, where there is one.
+    That is the global model's accuracy, mean squared error or perplexity, where there is one.
     """
-    return find_first_known(ds, ACCURACIES) or str(next(iter(ds.data_vars)))
+    return find_first_known(ds, MAIN_VARIABLES) or str(next(iter(ds.data_vars)))
 
 
 def find_first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:

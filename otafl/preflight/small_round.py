@@ -173,7 +173,7 @@ def _replace_section(section: Settings, path: Path, choice: Choice) -> Settings:
     inner = getattr(section, first)
     if rest:
         return section.model_copy(update={first: _replace_section(inner, rest, choice)})
-    name = registry.TABLES[choice.table].default
+    name = choice.default_name
     kind = registry.load_settings_class(choice.table, name)
     shared = {key: value for key, value in inner if key in kind.model_fields and key != "name"}
     try:

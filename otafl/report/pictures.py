@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from otafl.analysis.points import is_numeric
 from otafl.core.errors import UserError
+from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots import heatmap
 from otafl.plots.cdf import PERSONAL, cdf_data
 from otafl.plots.curves import curve_data
@@ -22,6 +23,7 @@ from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, 
 from otafl.plots.pareto import pareto_data
 from otafl.plots.quantities import find_first_known, find_main_variable, select_end
 from otafl.plots.style import MANY
+from otafl.results.variables import find_metric, get_better_direction
 
 COSTS = {
     "sim_time_s": "against simulated seconds",
@@ -73,9 +75,10 @@ def _iterate_wanted(ds: xr.Dataset) -> Iterator[FigurePlan]:
     data, said = overview_data(ds)
     yield FigurePlan("Overview", data, _join_caption(said, BARS if data.attrs["choices"] else BAND))
     yield from _iterate_curves(ds, y, skip_round=data.attrs["x"] == "round" and not said)
-    personal = find_first_known(ds, ["personal_own_test_accuracy"])
+    personal = find_first_known(ds, list_variables("personal_own_test"))
     if personal and personal != y:
-        yield _plan_curve(ds, personal, "round", "Accuracy of personal models against rounds")
+        title = f"{_name_metric(personal)} of personal models against rounds"
+        yield _plan_curve(ds, personal, "round", title)
     yield from _plan_heatmap(ds, y)
     yield from _plan_distribution(ds)
     yield from _plan_front(ds, y)
@@ -87,8 +90,16 @@ def _iterate_curves(ds: xr.Dataset, y: str, skip_round: bool) -> Iterator[Figure
     if "device_energy_j" in costs and "tx_energy_j" in costs:
         costs.remove("tx_energy_j")
     for x in costs if skip_round else ["round", *costs]:
-        title = "Accuracy" if y.endswith("accuracy") else "Course"
+        title = _name_metric(y)
         yield _plan_curve(ds, y, x, f"{title} {COSTS.get(x, 'against rounds')}")
+
+
+def _name_metric(y: str) -> str:
+    """Return the title of a variable's figures: its metric, or that it has a course."""
+    metric = find_metric(y)
+    if metric not in MAIN:
+        return "Course"
+    return METRICS[metric].noun.capitalize()
 
 
 def _plan_curve(ds: xr.Dataset, y: str, x: str, title: str) -> FigurePlan:
@@ -102,8 +113,9 @@ def _plan_curve(ds: xr.Dataset, y: str, x: str, title: str) -> FigurePlan:
     )
     if long:
         ends = select_end(ds, y, [])
-        mean = ends.mean([dim for dim in ends.dims if dim != long]).fillna(-np.inf)
-        best = np.sort(np.argsort(-mean.values, kind="stable")[:MANY])
+        sign = 1.0 if get_better_direction(y) == "lower" else -1.0
+        mean = ends.mean([dim for dim in ends.dims if dim != long]).fillna(sign * np.inf)
+        best = np.sort(np.argsort(sign * mean.values, kind="stable")[:MANY])
         said = f"The {MANY} of {ds.sizes[long]} that are best at the end, in the mean over all else"
         ds = ds.isel({long: best})
     layout = choose_layout(ds)
@@ -148,7 +160,8 @@ def _plan_front(ds: xr.Dataset, y: str) -> Iterator[FigurePlan]:
         return
     if int(np.isfinite(data["x"]).sum()) >= 3:
         said = "Every point at the end, mean over trials; bars are one standard deviation."
-        yield FigurePlan("Accuracy and cost" if y.endswith("accuracy") else "Cost", data, said)
+        title = f"{_name_metric(y)} and cost" if find_metric(y) in MAIN else "Cost"
+        yield FigurePlan(title, data, said)
 
 
 def _draw_picture(figure_plan: FigurePlan) -> Picture:

@@ -11,6 +11,7 @@ from otafl.analysis.points import build_labels, get_unit, list_axes
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
 from otafl.plots.quantities import find_main_variable
 from otafl.results.end_values import SUMMED_DIMS, SUMS
+from otafl.results.variables import find_metric
 
 MAX_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""
@@ -24,6 +25,12 @@ NOT_SHOWN = (
     "test_samples",
     "own_test_samples",
 )
+
+
+SCORES = "Accuracy and loss"
+"""Title of the table of tests, whatever the metrics of the loss are."""
+CONTROLS = ("majority_accuracy", "excess_risk", "minimum_risk")
+"""Variables that stand beside the metrics."""
 
 
 class Column(NamedTuple):
@@ -65,7 +72,7 @@ def build_tables(ds: xr.Dataset) -> list[Table]:
 
     Variables that are missing or zero everywhere are left out.
     """
-    groups: dict[str, list[str]] = {"Accuracy and loss": [], "Cost": [], "Link and model": []}
+    groups: dict[str, list[str]] = {SCORES: [], "Cost": [], "Link and model": []}
     ends = {}
     for name in dict.fromkeys((*SHOWN, *map(str, ds.data_vars))):
         if name in ds and _is_end_value(ds, name):
@@ -78,7 +85,7 @@ def build_tables(ds: xr.Dataset) -> list[Table]:
     for title, members in groups.items():
         columns = [_describe_column(ds, name) for name in members]
         cells = [[format_mean_std(trials) for trials in ends[name]] for name in members]
-        if members and title == "Accuracy and loss":
+        if members and title == SCORES:
             columns.insert(0, Column("trials", "trials", "", "trials with a value"))
             counts = np.isfinite(compute_end_values(ds, find_main_variable(ds))).sum(1)
             cells.insert(0, [str(count) for count in counts])
@@ -108,8 +115,8 @@ def _format_title(name: str, units: str) -> str:
 
 
 def _choose_group(ds: xr.Dataset, name: str) -> str:
-    if name.endswith(("accuracy", "loss")):
-        return "Accuracy and loss"
+    if find_metric(name) or name in CONTROLS:
+        return SCORES
     counted = name in ("exchanged_parameters", "training_macs")
     return "Cost" if get_unit(ds[name]) in DIMENSIONED or counted else "Link and model"
 

@@ -18,7 +18,7 @@ from otafl.results import header, origins
 from otafl.results.end_values import SUMS
 from otafl.results.environment import get_device_name, get_versions
 from otafl.results.record import Record
-from otafl.results.variables import Variable, get_variable
+from otafl.results.variables import Variable, find_metric, get_variable
 from otafl.scenario import Point, Scenario, build_axes, describe_scenario, hash_custom_sources
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def to_dataset(
         dims = ("point", *about_it.dims)
         if np.ndim(values) != len(dims):
             raise ValueError(f"{name} has shape {np.shape(values)}, but dims {dims}")
-        attributes = {"units": about_it.units, "long_name": about_it.long_name}
+        units = about_it.units
+        if find_metric(name) == "loss":
+            units = points[0].scenario.loss.units
+        attributes = {"units": units, "long_name": about_it.long_name}
         data[name] = (dims, np.asarray(values, dtype=np.float64), attributes)
     data |= _build_link_variables(record.link or {})
     dataset = xr.Dataset(data)

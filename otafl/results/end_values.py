@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from otafl.core.errors import UserError
 from otafl.core.renamed import keep_old_names
 from otafl.core.suggestions import format_count, make_unknown_name_error
+from otafl.results.variables import has_guess
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,10 +45,10 @@ def select_final(dataset: xr.Dataset, name: str) -> xr.DataArray:
 def count_diverged(dataset: xr.Dataset, names: Iterable[str] | None = None) -> xr.Dataset:
     """Count trials that diverged as guesses, which means over trials then include.
 
-    From the round of divergence to the point's last, an accuracy is that of the trial's untrained
-    model, the record of round 0; any other variable is NaN. This does not
-    depend on the other trials of the stack. A stack of only diverged trials ends with the record
-    in which they diverged, another one later.
+    From the round of divergence to the point's last, an accuracy, mean squared error or perplexity
+    is that of the trial's untrained model, the record of round 0; any other variable is NaN. This
+    does not depend on the other trials of the stack. A stack of only diverged trials ends with the
+    record in which they diverged, another one later.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def describe_diverged(dataset: xr.Dataset) -> str:
 
 
 def _has_guess(dataset: xr.Dataset, name: str) -> bool:
-    return name.endswith("accuracy") and 0 in dataset["round"].values
+    return has_guess(name) and 0 in dataset["round"].values
 
 
 SUMS = {

@@ -69,7 +69,7 @@ def choose_chunk_mb(points: Sequence[Point], tell: Callable[[str], None]) -> flo
     if key in known:
         return known[key]
     runs, shape = len(points) * scenario.trials, read_shape(scenario.data)
-    model = models.build(scenario.model, shape.input_shape, shape.classes)
+    model = models.build(scenario.model, shape.input_shape, shape.classes, scenario.loss)
     budget_s = min(MAX_S, SHARE * runs * bound_seconds(scenario, shape, model))
     if budget_s < MIN_S or is_busy():
         return None

@@ -75,7 +75,7 @@ def estimate_trial(scenario: Scenario, shape: DataShape) -> TrialEstimate:
     It is the state of the server before and after a round, that of the devices, one payload of the
     size of the broadcast, the index of the devices' samples, and the few numbers of each device.
     """
-    model = models.build(scenario.model, shape.input_shape, shape.classes)
+    model = models.build(scenario.model, shape.input_shape, shape.classes, scenario.loss)
     state = _estimate_state_bytes(scenario.topology.make_server_scenario(scenario), model)
     servers = scenario.topology.count(scenario)
     return TrialEstimate(servers * state + INDEX_BYTES * shape.samples, model)

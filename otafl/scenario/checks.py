@@ -35,8 +35,10 @@ def check(scenario: Scenario) -> list[Problem]:
         return found  # a method that cannot be made needs nothing of others
     wrong = {one.path for one in found}
     for look in (
+        _check_labels,
         _check_server,
         _check_transport,
+        _check_snr_growth,
         functools.partial(_check_increments, wrong=wrong),
     ):
         with contextlib.suppress(loading.NotImported):
@@ -58,6 +60,19 @@ def _collect_problems(scenario: Scenario, path: Path, section: Settings) -> list
             tree = {part: tree}
         return to_problems(error, tree, Scenario)
     return found
+
+
+def _check_labels(scenario: Scenario) -> Iterator[Problem]:
+    """Check that the method can train on the labels of the data set."""
+    method = scenario.algorithm
+    for text in get_class(method).find_misfits(method, scenario.data.labels):
+        yield Problem(text, ("algorithm",), (("data",),))
+    if scenario.faults.attack.changes_labels and scenario.data.labels not in (None, "classes"):
+        text = (
+            f"faults.attack: '{scenario.faults.attack.name}' replaces classes by others, and the "
+            "labels of the data set are no classes; use another attack"
+        )
+        yield Problem(text, ("faults", "attack"), (("data",),))
 
 
 def _check_server(scenario: Scenario) -> Iterator[Problem]:
@@ -148,3 +163,24 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
         f"use one of the transports {', '.join(fitting)}{otherwise and '; or '}{otherwise}"
     )
     yield Problem(text, ("transport",), (("algorithm",),))
+
+
+def _check_snr_growth(scenario: Scenario) -> Iterator[Problem]:
+    """Check that the transport adds the receiver's noise, which an SNR that grows lowers."""
+    if not getattr(scenario.channel, "snr_growth", 0.0):
+        return
+    if scenario.privacy.clip is not None:
+        text = "channel.snr_growth: the noise that hides data must not fall; leave one of them out"
+        yield Problem(text, ("channel", "snr_growth"), (("privacy",),))
+    if registry.load_component("transport", scenario.transport.name).supports_snr_growth:
+        return
+    would_do = [
+        name
+        for name in registry.list_names("transport")
+        if registry.load_component("transport", name).supports_snr_growth
+    ]
+    text = (
+        f"channel.snr_growth: transport '{scenario.transport.name}' has no noise that falls from "
+        f"round to round; use one of the transports {', '.join(would_do)}"
+    )
+    yield Problem(text, ("channel", "snr_growth"), (("transport",),))

@@ -18,7 +18,6 @@ from pydantic.fields import FieldInfo
 
 from otafl.core.choices import Choice, get_choice
 from otafl.core.errors import UserError
-from otafl.core.registry import TABLES
 from otafl.core.settings import Settings, list_former_defaults
 from otafl.scenario.keys import CHOICES, format_path, iterate_custom_sections, iterate_sections
 from otafl.scenario.renamed_keys import TO_FORMER, TO_PRESENT
@@ -241,7 +240,9 @@ def _get_non_default_keys(settings: Settings, default: str = "") -> dict[str, An
             value != _get_first_default(info, plain) and value != settings.implied_settings.get(key)
         ):
             choice = get_choice(info)
-            name = TABLES[choice.table].default if isinstance(choice, Choice) else ""
+            name = ""
+            if isinstance(choice, Choice) and not choice.chosen_by:
+                name = choice.default_name
             own = _get_non_default_keys(value, name) if isinstance(value, Settings) else plain[key]
             if own or not isinstance(value, Settings):
                 tree[key] = own

@@ -184,9 +184,9 @@ def format_default(info: FieldInfo, section: str) -> str | None:
 
     It may follow from the component's name, the end of the section's: `channel-tdl-a`.
     """
-    table = get_table(info)
-    if table:
-        return TABLES[table].default
+    found = get_choice(info)
+    if isinstance(found, Choice):
+        return found.default_name
     if info.is_required():
         return None
     given = {"name": section.partition("-")[2]}

@@ -59,6 +59,9 @@ class Scenario(Settings):
     """name of the run and of its files"""
     data: Any = declare_choice("data", "data set and its partition over devices")
     model: Any = declare_choice("model", "model that is trained")
+    loss: Any = declare_choice(
+        "loss", "loss that training lowers; the data set's own if not given", chosen_by="data"
+    )
     algorithm: Any = declare_choice("algorithm", "federated method")
     channel: Any = declare_choice("channel", "radio channel of the uplink")
     csi: Any = declare_choice("csi", "channel knowledge of server and devices")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -11,14 +11,14 @@ from otafl.core.choices import declare_choice
 from otafl.core.problems import Problem, make_problem
 from otafl.core.settings import Settings, declare_stackable
 from otafl.devices.protocols import Late
+from otafl.losses.metrics import METRICS, MODELS, list_variables
 
-Target = Literal[
-    "test_accuracy",
-    "local_test_accuracy",
-    "personal_test_accuracy",
-    "personal_own_test_accuracy",
-    "validation_accuracy",
-]
+TARGETS = list_variables(*MODELS, metrics=tuple(METRICS))
+
+if TYPE_CHECKING:
+    Target = str
+else:
+    Target = Literal[TARGETS]
 
 DeviceState = Literal["memory", "host", "disk"]
 
@@ -107,24 +107,45 @@ class TrainingSettings(Settings):
     duration_s: float | None = declare_stackable(None, gt=0)
     """simulated seconds after which a trial ends, regardless of the rounds; no bound if not
     given"""
-    stop_at: dict[Target, Annotated[float, Field(ge=0, le=1)]] | None = None
-    """a trial stops once one of these results reaches its value"""
+    stop_at: dict[Target, float] | None = None
+    """a trial stops once all of these results reach their values: an accuracy or r2 from below, a
+    loss, mse or perplexity from above"""
 
     def check(self, scenario: Any) -> Iterable[Problem]:
-        """Check that the samples for the targets of `stop_at` exist."""
-        targets, data, key = self.stop_at or {}, scenario.data, "training.stop_at"
-        if "validation_accuracy" in targets and not data.validation:
-            text = "there are no validation samples; set data.validation, e.g. to 0.1"
-            yield make_problem(text, f"{key}.validation_accuracy", "data.validation")
-        own = data.own_test or data.test == "per_device"
-        if "personal_own_test_accuracy" in targets and not own:
-            text = (
-                "devices have no test samples of their own; set data.own_test: true or data.test: "
-                "per_device"
-            )
-            yield make_problem(
-                text, f"{key}.personal_own_test_accuracy", "data.own_test", "data.test"
-            )
+        """Check that targets are metrics of the loss, and that samples for them exist."""
+        data = scenario.data
+        has_own = data.own_test or data.test == "per_device"
+        for name, value in (self.stop_at or {}).items():
+            key, metric = f"training.stop_at.{name}", METRICS[name.rpartition("_")[2]]
+            if not metric.lowest <= value <= metric.highest:
+                side, bound = ("greater", metric.lowest)
+                if value > metric.highest:
+                    side, bound = ("less", metric.highest)
+                text = f"got {value:g}; must be {side} than or equal to {bound:g}"
+                yield make_problem(text, key)
+            if name.startswith("validation_") and not data.validation:
+                text = "there are no validation samples; set data.validation, e.g. to 0.1"
+                yield make_problem(text, key, "data.validation")
+            if name.startswith("personal_own_") and not has_own:
+                text = (
+                    "devices have no test samples of their own; set data.own_test: true or "
+                    "data.test: per_device"
+                )
+                yield make_problem(text, key, "data.own_test", "data.test")
+            yield from self._check_metric(name, key, scenario)
+        if self.class_losses and data.labels not in (None, "classes"):
+            text = "the labels of the data set are no classes; leave it out"
+            yield make_problem(text, "training.class_losses", "data")
+
+    def _check_metric(self, name: str, key: str, scenario: Any) -> Iterable[Problem]:
+        """Check that a target's metric is one of the scenario's loss and labels."""
+        metric, loss = name.rpartition("_")[2], scenario.loss
+        known = {"loss", *loss.get_metrics(scenario.data.labels)}
+        if metric not in known:
+            tested = name.removesuffix(f"_{metric}")
+            fitting = " or ".join(f"{tested}_{one}" for one in sorted(known))
+            text = f"loss '{loss.name}' has no {metric} on these data; use {fitting}"
+            yield make_problem(text, key, "loss", "data")
 
 
 class EngineSettings(Settings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from otafl.core.choices import Choice, get_choice
 from otafl.scenario.keys import format_path, get_value, iterate_sections
 from otafl.scenario.schema import Scenario
 from otafl.scenario.yaml_source import dump
@@ -22,6 +23,12 @@ def to_yaml(scenario: Scenario) -> str:
             of.update(
                 {key: one for key, one in section.implied_settings.items() if of[key] is None}
             )
+    for key, info in type(scenario).model_fields.items():
+        choice = get_choice(info)
+        chosen_by = choice.chosen_by if isinstance(choice, Choice) else ""
+        swept = chosen_by and any(axis.split(".")[0] == chosen_by for axis in axes)
+        if swept and key not in scenario.model_fields_set:
+            tree.pop(key)  # every point has its own
     tree = name_first(tree)
     if not scenario.sweep:
         tree.pop("sweep")

@@ -102,7 +102,8 @@ def build(
         scenario.receiver, policy, channel.get_large_scale_state(0).h.shape[2]
     )
     jammer = compute_jammer_power([row.faults for row in rows], streams)
-    impairments = Impairments([row.impairments for row in rows], jammer, streams)
+    growth = [getattr(row.channel, "snr_growth", 0.0) for row in rows]
+    impairments = Impairments([row.impairments for row in rows], jammer, streams, growth)
     codec = codecs.build([row.codec for row in rows], streams)
     others = neighbours(channel)
     alignment = Alignment(

@@ -96,6 +96,9 @@ class Transport(Stateful, ABC):
     supports_intercell: ClassVar[bool] = False
     """Whether it adds the signals of devices of other servers."""
 
+    supports_snr_growth: ClassVar[bool] = False
+    """The receiver's noise can fall from round to round (`channel.snr_growth`)."""
+
     supports_heavy_tails: ClassVar[bool] = False
     """Whether it adds heavy-tailed interference (`Impairments.tails`) to received real numbers."""
 

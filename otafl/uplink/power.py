@@ -88,7 +88,7 @@ def set_power(
         gain=slot.gain,
         budget=slot.budget,
         symbol_power=slot.bounds.report_powers(normalised.power),
-        noise_variance=alignment.impairments.known_noise,
+        noise_variance=alignment.impairments.compute_known_noise(slot.round),
         transmit_mask=channels.sends,
         is_linear=sent.linear,
         hyper=alignment.hyper,

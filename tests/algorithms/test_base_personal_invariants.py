@@ -121,7 +121,9 @@ def test_a_test_leaves_no_trace(method: str) -> None:
     settings = {"training.fine_tune_steps": 2, "data.own_test": True}
     algorithm = METHODS.get(method, {"name": method})
     tested, plain = (engine({"algorithm": algorithm, "trials": 2, **settings}) for _ in range(2))
-    evaluation = Evaluation(tested.parts.samples, tested.parts.scenario.training)
+    evaluation = Evaluation(
+        tested.parts.samples, tested.parts.scenario.training, tested.parts.scenario.loss
+    )
     for t in range(3):
         for one in (tested, plain):
             one.run_round(t)

@@ -20,7 +20,8 @@ from twins.setting import everyone, local_data, mlp
 
 from otafl.algorithms.prox import take_envelope_step, take_gradient_steps, take_nesterov_steps
 from otafl.core.rng import Streams
-from otafl.models.base import cross_entropy, flatten, unflatten
+from otafl.losses.cross_entropy import CrossEntropy
+from otafl.models.base import flatten, unflatten
 from otafl.models.forms import FormParams, Gradient, subtract_params
 from otafl.models.span import choose_form
 
@@ -155,7 +156,9 @@ def test_solvers_converge_and_the_envelope_has_the_gradient_they_imply(setting) 
         return flatten(form.to_params(held))
 
     def objective(theta: Tensor, mu: Tensor) -> Tensor:
-        loss = cross_entropy(model.logits(unflatten(theta, model.shapes), batch.x), batch)
+        loss = CrossEntropy().compute_mean(
+            model.logits(unflatten(theta, model.shapes), batch.x), batch
+        )
         return loss + 0.5 * penalty * ((theta - mu) ** 2).sum(1)
 
     best = solve(centre, 150)

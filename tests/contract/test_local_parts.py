@@ -18,6 +18,7 @@ from otafl.core.contracts import Batch
 from otafl.core.rng import Streams
 from otafl.devices.activities import CAUSES
 from otafl.devices.hardware import Hardware
+from otafl.losses.next_token import NextToken
 from otafl.models.base import Model
 
 MODELS = pytest.mark.parametrize("name", registry.list_names("model"))
@@ -26,7 +27,8 @@ SHAPE, CLASSES, ROWS, BATCH = (64,), 10, 3, 5
 
 def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor], Batch]:
     """A model, parameters that differ from row to row, and a minibatch."""
-    model = models.build(scenario({"model": small.model(name)}).model, SHAPE, CLASSES)
+    settings = registry.load_settings_class("model", name).model_validate(small.model(name))
+    model = models.build(settings, SHAPE, CLASSES)
     streams = Streams([0] * ROWS, range(ROWS), dtype=dtype)
     params = model.init(lambda key, shape: streams.draw_uniform(key, 0, shape))
     params = {
@@ -36,6 +38,9 @@ def built(name: str, dtype: torch.dtype) -> tuple[Model, dict[str, torch.Tensor]
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(ROWS, BATCH, *SHAPE, dtype=dtype, generator=generator)
     y = torch.randint(CLASSES, (ROWS, BATCH), generator=generator)
+    if model.scores_positions:
+        model.loss = NextToken()
+        x, y = torch.floor(CLASSES * x), torch.floor(CLASSES * x.flip(1)).long()
     return model, params, Batch(x, y, None)
 
 
@@ -52,7 +57,7 @@ def test_model_shapes(name: str, dtype: torch.dtype) -> None:
         key: value.shape for key, value in params.items()
     }
     logits = model.logits(params, batch.x)
-    assert logits.shape == (ROWS, BATCH, CLASSES)
+    assert logits.shape == (ROWS, BATCH, *(SHAPE if model.scores_positions else ()), CLASSES)
     assert {loss.dtype, logits.dtype, *(grad.dtype for grad in grads.values())} == {dtype}
 
 

@@ -14,7 +14,9 @@ from otafl.core.rng import Streams
 from otafl.models import LayeredModel, build
 
 MODULES = registry.TABLES["model"].modules
-MODELS = [name for name in MODULES if name != registry.TABLES["model"].default]
+TOKENS = [name for name in MODULES if registry.load_component("model", name).scores_positions]
+"""Models of sequences of tokens, which `test_losses.py` meets with methods."""
+MODELS = [name for name in MODULES if name not in (registry.TABLES["model"].default, *TOKENS)]
 """The others than the base's own."""
 # examples: methods that meet a model in different ways
 KINDS = ["fedavg", "fedrlr", "fedrlr_plus", "fedmid", "prox_sgd", "magnitude_pruning"]
@@ -112,8 +114,9 @@ def test_a_model_keeps_its_contract(name: str) -> None:
         key: (2, *shape) for key, shape in made.shapes.items()
     }
     x = torch.rand(1, 5, *SHAPE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = torch.floor(CLASSES * x) if name in TOKENS else x
     both = made.logits(params, x)
-    assert both.shape == (2, 5, CLASSES)
+    assert both.shape == (2, 5, *(SHAPE if name in TOKENS else ()), CLASSES)
     alone = made.logits({key: block[1:] for key, block in params.items()}, x)
     torch.testing.assert_close(both[1:], alone, rtol=0, atol=1e-12)
     assert set(made.norms) <= made.shapes.keys()

@@ -67,7 +67,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.usefixtures("server")
 def test_fetch(tmp_path: Path) -> None:
     root = tmp_path / "downloads"
-    assert [a.name for a in list_available(str(root)) if a.is_present] == ["digits"]
+    assert [a.name for a in list_available(str(root)) if a.is_present] == ["digits", "ridge"]
     assert fetch("mnist", str(root)) == root / "mnist"
     assert {a.name: a.is_present for a in list_available(str(root))}["mnist"]
     assert len(load(Mnist(root=str(root))).y_train) == TRAIN

@@ -102,7 +102,7 @@ def test_a_model_without_normalisation_stays_as_it_is() -> None:
 
 def test_before_the_round_a_model_is_tested_on_its_test_batch() -> None:
     one = engine({"model": BN[1], "training.norm_from_round": 2, "trials": 1})
-    evaluation = Evaluation(one.parts.samples, one.parts.scenario.training)
+    evaluation = Evaluation(one.parts.samples, one.parts.scenario.training, one.parts.scenario.loss)
     views = one.parts.algorithm.build_views(one.server, one.devices.get_all())
     at = {round: evaluation.take(views, round, one.running)["test_loss"][0] for round in (0, 1, 2)}
     x, y = one.parts.samples.data.x_test[:40], torch.from_numpy(one.parts.samples.data.y_test[:40])

@@ -20,6 +20,7 @@ from otafl.engine.assembly import Parts
 from otafl.evaluation.evaluation import Evaluation
 from otafl.evaluation.recorder import Recorder
 from otafl.evaluation.scoring import evaluate_client
+from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models.base import unflatten
 from otafl.scenario import ScenarioError
 
@@ -34,7 +35,7 @@ def linear_view(weights: torch.Tensor, owner: Any = "device") -> View:
 
 
 def evaluation(parts: Parts) -> Evaluation:
-    return Evaluation(parts.samples, parts.scenario.training)
+    return Evaluation(parts.samples, parts.scenario.training, parts.scenario.loss)
 
 
 def samples() -> ClientSamples:
@@ -50,7 +51,7 @@ def test_each_device_on_its_own_samples() -> None:
     own = samples()
     weights = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     cells = torch.tensor([3, 0, 1])
-    scores = evaluate_client(linear_view(weights), own, cells)
+    scores = evaluate_client(linear_view(weights), CrossEntropy(), own, cells)
     held = [[0], [1, 2, 3], [4, 5], [6, 7, 8, 9]]
     for row, cell in enumerate(cells.tolist()):
         z = own.x[held[cell]] @ weights[cell]
@@ -68,8 +69,8 @@ def test_a_trial_s_model_on_each_device_s_samples() -> None:
     own = samples()
     weights = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     cells = torch.arange(4)
-    ours = evaluate_client(linear_view(weights, "trial"), own, cells)
-    expected = evaluate_client(linear_view(weights[[0, 0, 1, 1]]), own, cells)
+    ours = evaluate_client(linear_view(weights, "trial"), CrossEntropy(), own, cells)
+    expected = evaluate_client(linear_view(weights[[0, 0, 1, 1]]), CrossEntropy(), own, cells)
     assert torch.equal(ours.loss, expected.loss)
 
 
@@ -107,7 +108,9 @@ def test_fine_tuning_is_a_step_of_sgd_and_leaves_no_trace() -> None:
     assert not torch.equal(batch.x, first.x)
     model.take_sgd_step_(params, batch, torch.full((12,), 0.5, dtype=torch.float64))
     assert parts.samples.client_test is not None
-    scores = evaluate_client(View(params, model.logits, "device"), parts.samples.client_test, cells)
+    scores = evaluate_client(
+        View(params, model.logits, "device"), CrossEntropy(), parts.samples.client_test, cells
+    )
     expected = scores.loss.view(3, 4).sum(1) / scores.count.view(3, 4).sum(1)
     np.testing.assert_allclose(out["tuned_own_test_loss"], expected, rtol=1e-10)
     assert (out["tuned_own_test_loss"] != out["own_test_loss"]).all()
@@ -138,7 +141,7 @@ def test_cross_tests_of_devices_models() -> None:
     assert out["device_personal_test_accuracy"].shape == (3, 4)
     assert one.parts.samples.client_test is not None
     union = one.parts.samples.client_test.pool_devices()
-    scores = evaluate_client(views["local"], union, torch.arange(12))
+    scores = evaluate_client(views["local"], CrossEntropy(), union, torch.arange(12))
     expected = (scores.right / scores.count).view(3, 4)
     np.testing.assert_allclose(out["device_personal_test_accuracy"], expected)
     np.testing.assert_allclose(scores.class_loss.sum(1), scores.loss)

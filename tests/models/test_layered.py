@@ -2,7 +2,7 @@
 against dense ones.
 
 Mutations that must fail: in `pairs`, the ReLU's gate left out or taken from the wrong layer, the
-transposed weight for the weight; in `_compute_cross_entropy_gradient`, no -1 at the label, no 1/B,
+transposed weight for the weight; in `compute_softmax_gradient_`, no -1 at the label, no 1/B,
 the sample weights ignored in g or in the loss; in `sgd_`, the bias by the mean over samples, the
 step applied twice; in `LowRankMap`, s left out on one side; the slope of a leaky ReLU left out of
 the forward or of the backward pass, in the perceptron, the scores or the convolutions.
@@ -21,8 +21,8 @@ from twins.setting import minibatch, mlp
 
 from otafl.core.contracts import Batch
 from otafl.factorised.lowrank import LowRankMap
+from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models import LayeredModel, Model
-from otafl.models.base import cross_entropy
 from otafl.models.cnn import Cnn
 from otafl.models.mlp import Mlp
 from otafl.models.softmax_regression import SoftmaxRegression
@@ -53,7 +53,9 @@ def test_backward_equals_autograd_and_the_loop(index: int, weighted: bool) -> No
         assert torch.equal(block, old)
     auto_loss, auto = Model.compute_gradients(model, params, batch)
     torch.testing.assert_close(loss, auto_loss, **CLOSE)
-    torch.testing.assert_close(loss, cross_entropy(model.logits(params, batch.x), batch), **CLOSE)
+    torch.testing.assert_close(
+        loss, CrossEntropy().compute_mean(model.logits(params, batch.x), batch), **CLOSE
+    )
     assert set(grads) == set(auto) == set(params)
     for name in params:
         torch.testing.assert_close(grads[name], auto[name], **CLOSE)

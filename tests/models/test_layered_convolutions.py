@@ -29,8 +29,8 @@ from support.layered_bench import factorise
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
+from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models import Layer, LayeredModel, Window, convolution, layered
-from otafl.models.base import cross_entropy
 
 pytestmark = pytest.mark.exact
 
@@ -56,7 +56,9 @@ def test_forward_and_backward_equal_torchs_layers_and_autograd(case: str, weight
         scores = compute_torch_scores(case, weights, biases, batch.x[row])
         torch.testing.assert_close(logits[row], scores, **CLOSE)
         weight = None if batch.weight is None else batch.weight[row : row + 1]
-        value = cross_entropy(scores[None], Batch(batch.x[:1], batch.y[row : row + 1], weight))
+        value = CrossEntropy().compute_mean(
+            scores[None], Batch(batch.x[:1], batch.y[row : row + 1], weight)
+        )
         torch.testing.assert_close(loss[row], value[0], **CLOSE)
         auto = torch.autograd.grad(value.sum(), weights + biases)
         count = len(model.layers)

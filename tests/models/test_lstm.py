@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from otafl.core.contracts import Batch, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import cross_entropy
+from otafl.losses.cross_entropy import CrossEntropy
 from otafl.models.lstm import Lstm
 
 pytestmark = pytest.mark.exact
@@ -105,7 +105,9 @@ def test_equals_torchs_lstm_forwards_and_backwards(settings: Lstm.Settings) -> N
         expected, leaves = scores(settings, params, row, batch.x[row])
         torch.testing.assert_close(logits[row], expected, **CLOSE)
         at = slice(row, row + 1)
-        value = cross_entropy(expected[None], Batch(batch.x, batch.y[at], batch.weight[at]))
+        value = CrossEntropy().compute_mean(
+            expected[None], Batch(batch.x, batch.y[at], batch.weight[at])
+        )
         torch.testing.assert_close(loss[at], value.detach(), **CLOSE)
         by = torch.autograd.grad(value.sum(), list(leaves.values()))
         for name, grad in zip(leaves, by, strict=True):

@@ -19,6 +19,7 @@ from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.rng import Streams, declare_family
+from otafl.losses.next_token import NextToken
 from otafl.models.base import Model
 from otafl.models.custom import ModuleModel
 from otafl.models.network import Network, ResizableModel
@@ -35,6 +36,8 @@ LARGER: dict[str, dict[str, Any]] = {
     "conv_net": {"channels": [8, 16], "norm": "group"},
     "resnet": {"channels": [4, 8], "norm": "none"},
     "lstm": {"hidden": 20, "bidirectional": True},
+    "token_lstm": {"hidden": 20, "layers": 2},
+    "ngram": {"context": 3, "hidden": [20]},
 }
 
 
@@ -43,7 +46,12 @@ def counted(model: Model, shape: tuple[int, ...]) -> tuple[Counted, Counted]:
     streams = Streams([3], [0], dtype=torch.float64)
     params = model.init(lambda name, shape: streams.draw_uniform(DRAW / name, 0, shape).clone())
     x = streams.draw_uniform(DRAW / "x", 0, (B, *shape)).clone()
-    batch = Batch(x, torch.arange(B)[None] % CLASSES, None)
+    y = torch.arange(B)[None] % CLASSES
+    if model.scores_positions:
+        x = torch.floor(CLASSES * x)
+        y = x.long()
+        model.loss = NextToken()
+    batch = Batch(x, y, None)
     with Counted() as forward:
         model.training_logits(params, x)
     with Counted() as both:
@@ -52,7 +60,9 @@ def counted(model: Model, shape: tuple[int, ...]) -> tuple[Counted, Counted]:
 
 
 def built(name: str, settings: Mapping[str, Any]) -> tuple[Model, tuple[int, ...]]:
-    shape = (12, 5) if name == "lstm" else (1, 16, 16)
+    shape: tuple[int, ...] = (12, 5) if name == "lstm" else (1, 16, 16)
+    if registry.load_component("model", name).scores_positions:
+        shape = (12,)
     config = registry.load_settings_class("model", name).model_validate(
         section(name) | dict(settings)
     )

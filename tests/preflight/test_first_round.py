@@ -388,7 +388,7 @@ def test_declared_sizes() -> None:
     declared = [
         one for one in registry.list_names("data") if registry.load_component("data", one).samples
     ]
-    assert declared == ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100"]
+    assert declared == ["digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "ridge"]
 
 
 @pytest.mark.parametrize(

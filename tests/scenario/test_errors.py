@@ -12,6 +12,7 @@ from support.faults_of import POLICIES, TOP, list_faults, list_file_faults
 
 from otafl.core.errors import UserError
 from otafl.scenario import ScenarioError, build_json_schema, load_scenario
+from otafl.scenario.sections import TARGETS
 
 pytestmark = pytest.mark.exact
 
@@ -94,7 +95,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         (
             {"data": "imagenet"},
             "data: unknown data set 'imagenet'; known: digits, mnist, fashion_mnist, "
-            "cifar10, cifar100, femnist, sent140, hf, or "
+            "cifar10, cifar100, femnist, sent140, ridge, parkinsons, shakespeare, hf, or "
             "module:callable of your own",
         ),
         (
@@ -205,8 +206,7 @@ def test_the_key_of_another_section_comes_before_one_that_is_only_spelled_alike(
         (
             {"training": {"stop_at": {"test_acc": 0.5}}},
             "training.stop_at.test_acc: unknown key; did you mean 'test_accuracy'? (known keys: "
-            "test_accuracy, local_test_accuracy, personal_test_accuracy, "
-            "personal_own_test_accuracy, validation_accuracy)",
+            f"{', '.join(TARGETS)})",
         ),
         (
             {"training": {"stop_at": {"test_accuracy": 90}}},

@@ -84,6 +84,7 @@ def test_stackable_values() -> None:
         "algorithm.decay": 0.0,
         "algorithm.server_learning_rate": 1.0,
         "channel.snr_db": 3.0,
+        "channel.snr_growth": 0.0,
         "channel.tx_power_dbm": 20.0,
         "channel.bandwidth_hz": 1e6,
         "channel.noise_figure_db": 5.0,

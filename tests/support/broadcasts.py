@@ -29,7 +29,8 @@ def make_setup() -> DownlinkSetup:
     table, row = torch.ones(S, K, dtype=DOUBLE), torch.ones(S, dtype=DOUBLE)
     bandwidth = torch.tensor(BANDWIDTH_HZ, dtype=DOUBLE)
     budget = LinkBudget(table, table, row, bandwidth, row.bool())
-    hyper = {"snr_db": torch.tensor(SNR_DB, dtype=DOUBLE)}
+    snr_db = torch.tensor(SNR_DB, dtype=DOUBLE)
+    hyper = {"snr_db": snr_db, "snr_growth": torch.zeros_like(snr_db)}
     return DownlinkSetup(RATE_BPS, budget, Streams([2, 2], [0, 1], dtype=DOUBLE), hyper)
 
 

@@ -12,7 +12,7 @@ from otafl.scenario import ScenarioError, load_scenario
 
 POLICIES = ", ".join(registry.list_names("power"))
 TOP = (
-    "(known keys: name, data, model, algorithm, channel, csi, receiver, power, impairments, "
+    "(known keys: name, data, model, loss, algorithm, channel, csi, receiver, power, impairments, "
     "faults, codec, transport, signalling, privacy, robust, server, downlink, topology, devices, "
     "training, trials, seed, sweep, engine, output, track)"
 )

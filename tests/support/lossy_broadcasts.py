@@ -29,7 +29,12 @@ TEN = Broadcast({"a": torch.ones(S, 7, dtype=DOUBLE), "count": torch.ones(S, 3).
 
 
 def make_setup(**hyper: list[float]) -> DownlinkSetup:
-    fields = {"snr_db": [20.0] * S, "outage": [0.1] * S, "loss": [0.0] * S} | hyper
+    fields = {
+        "snr_db": [20.0] * S,
+        "snr_growth": [0.0] * S,
+        "outage": [0.1] * S,
+        "loss": [0.0] * S,
+    } | hyper
     table, row = torch.ones(S, K, dtype=DOUBLE), torch.ones(S, dtype=DOUBLE)
     bandwidth = torch.tensor(BANDWIDTH_HZ, dtype=DOUBLE)
     budget = LinkBudget(table, table, row, bandwidth, row.bool())

@@ -67,8 +67,8 @@ MOVED = """
     clone copy cat stack gather index index_select index_put index_copy scatter where fill zero
     zeros zeros_like ones ones_like full full_like new_zeros new_ones new_full new_empty eye take
     empty empty_like empty_strided constant_pad_nd neg abs copysign _to_copy repeat flip embedding
-    select_backward slice_backward masked_fill lift_fresh detach _unsafe_view nan_to_num
-    scalar_tensor new_empty_strided diag_embed sort
+    embedding_dense_backward select_backward slice_backward masked_fill lift_fresh detach
+    _unsafe_view nan_to_num scalar_tensor new_empty_strided diag_embed sort
 """
 """What moves numbers; sorted are a handful."""
 

@@ -214,3 +214,51 @@ def write_tweets(path: Path, rows: list[tuple[str, str, str]]) -> None:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         for number, (polarity, user, text) in enumerate(rows):
             writer.writerow([polarity, number, "Mon Apr 06", "NO_QUERY", user, text])
+
+
+PEOPLE = (8, 5, 12)
+"""Recordings of the people of a small Parkinsons file."""
+PARKINSONS_HEAD = (
+    "subject#,age,sex,test_time,motor_UPDRS,total_UPDRS,Jitter(%),Jitter(Abs),Jitter:RAP,"
+    "Jitter:PPQ5,Jitter:DDP,Shimmer,Shimmer(dB),Shimmer:APQ3,Shimmer:APQ5,Shimmer:APQ11,"
+    "Shimmer:DDA,NHR,HNR,RPDE,DFA,PPE"
+)
+
+
+def write_parkinsons(folder: Path) -> None:
+    """Write a small file of recordings, of which each person's are last first in time.
+
+    A person's score is a line in time; DDP is three times RAP, and DDA three times APQ3.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(2)
+    lines = [PARKINSONS_HEAD]
+    for person, count in enumerate(PEOPLE, 1):
+        for time in range(count, 0, -1):
+            features = rng.random(16)
+            features[4], features[10] = 3.0 * features[2], 3.0 * features[7]
+            score = 10.0 * person + 0.5 * time
+            row = [person, 60, 0, 7.0 * time, score, score + 5.0, *features]
+            lines.append(",".join(f"{value:g}" for value in row))
+    (folder / "parkinsons_updrs.data").write_text("\n".join(lines) + "\n")
+
+
+SPEECHES = {"ALL": 1, "First Witch": 40, "MACBETH": 60, "Ghost": 0}
+"""Speeches of the speakers of a small text."""
+
+
+def write_shakespeare(folder: Path, speeches: dict[str, int] | None = None) -> dict[str, str]:
+    """Write a small text, the speakers in turn, and return each one's whole text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    counts = SPEECHES if speeches is None else speeches
+    blocks, texts = [], dict.fromkeys(counts, "")
+    for number in range(max(*counts.values(), 1)):
+        for name, count in counts.items():
+            if number < count:
+                said = f"When shall we {number}\nmeet again?"
+                blocks.append(f"{name}:\n{said}")
+                texts[name] += f"{said}\n"
+            elif not count and not number:
+                blocks.append(f"{name}:")
+    (folder / "input.txt").write_text("\n\n".join(blocks) + "\n")
+    return texts

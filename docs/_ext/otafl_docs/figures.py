@@ -89,6 +89,13 @@ def model() -> str:
 
 
 @drawing
+def loss() -> str:
+    parabola = curve(lambda x: 0.1 + 3.2 * (x - 0.5) ** 2)
+    steps = [(0.12 + 0.11 * i, 0.1 + 3.2 * (0.12 + 0.11 * i - 0.5) ** 2) for i in range(4)]
+    return parabola + "".join(dot(8 + 80 * x, 42 - 36 * y, 3) for x, y in steps)
+
+
+@drawing
 def algorithm() -> str:
     devices = (18, 48, 78)
     ways = "".join(arrow(x, 35, 48 + 0.35 * (x - 48), 17) for x in devices)

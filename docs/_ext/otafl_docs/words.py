@@ -15,6 +15,7 @@ from otafl.scenario.key_descriptions import UNITS
 MORE = {
     "data": "training data, samples",
     "data.partition": "non-iid, non-iid data, data heterogeneity, data split",
+    "loss": "objective, criterion, regression, language model, next-word prediction",
     "algorithm": "federated learning algorithm",
     "algorithm fedavg": "federated averaging, FedSGD",
     "channel": "wireless channel, noise",

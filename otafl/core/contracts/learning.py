@@ -68,7 +68,7 @@ class View(Renamed):
     owner: Literal["trial", "device"] = "trial"
     fine_tune: FineTuneSpec | None = None
     moments_fn: MomentsFn | None = None
-    ensemble: Literal["mean", "mixture"] | None = None
+    ensemble: Literal["mean", "mixture", "weighted_mean"] | None = None
     param_index: Tensor | None = None
 
     def get_param_rows(self, flat_index: Tensor) -> Tensor:
@@ -102,8 +102,8 @@ class Batch:
     ----------
     x : Tensor [n, B, *input]
         Samples.
-    y : Tensor, int64 [n, B]
-        Labels.
+    y : Tensor
+        Labels: classes int64 [n, B], values [n, B, outputs], or tokens int64 [n, B, length].
     weight : Tensor [n, B], optional
         Weights of the samples, with sum one in a row; equal weights if None.
     """
@@ -141,6 +141,13 @@ class LocalData(Protocol):
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class, [n, classes]."""
+
+    def count_samples(self) -> Tensor:
+        """Count the samples, [n] int64."""
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes, not values or tokens."""
 
     def take(self, row_index: Tensor) -> LocalData:
         """Return the local data of the selected rows, int64 [n], ordered by trial."""

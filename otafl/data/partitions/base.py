@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from otafl.core.errors import UserError
 from otafl.core.settings import Settings
 from otafl.data.dataset import Indices
 from otafl.data.sample_assignment import SampleAssignment
+from otafl.losses.base import LABELS
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PartitionTask:
     Parameters
     ----------
     labels : ndarray, int64 [n]
-        Labels of the samples, n at least `devices`.
+        Labels of the samples, n at least `devices`; all 0 if labels are no classes.
     devices : int
         Number of devices K.
     generator : numpy.random.Generator
@@ -110,6 +111,18 @@ class Partition(Settings):
 
     groups_users: ClassVar[bool] = False
     """Whether a device is one or more users, and its own test samples are theirs."""
+
+    needs_classes: ClassVar[bool] = False
+    """Samples are dealt out by their classes."""
+
+    def find_misfits(self, labels: str | None) -> Iterator[str]:
+        """Yield a sentence where it cannot deal out samples with labels of a kind."""
+        if self.needs_classes and labels not in (None, "classes"):
+            name = getattr(self, "name", "")
+            yield (
+                f"data.partition: '{name}' deals samples out by their classes, but the data "
+                f"set has {LABELS[labels]}; use iid, or natural where samples have users"
+            )
 
     def check_counts(self, counts: SampleCounts) -> None:
         """Raise UserError if the numbers alone show that the samples cannot be partitioned so."""

@@ -37,6 +37,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class ClassWindow(Partition):
     """Partition in which the order of a device's samples decides which are test samples."""
 
+    needs_classes: ClassVar[bool] = True
+
     is_shuffled: ClassVar[bool] = True
 
     name: Literal["class_window"] = "class_window"

@@ -7,7 +7,7 @@ Yurochkin et al. 2019, "Bayesian Nonparametric Federated Learning of Neural Netw
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -22,6 +22,8 @@ _TRIES = 100
 
 class Dirichlet(Partition):
     """Partition whose proportions are drawn again until every device has enough samples."""
+
+    needs_classes: ClassVar[bool] = True
 
     name: Literal["dirichlet"] = "dirichlet"
     alpha: float = Field(0.5, gt=0)

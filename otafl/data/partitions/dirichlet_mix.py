@@ -24,6 +24,8 @@ from otafl.data.partitions.base import Partition, PartitionTask, SampleCounts
 class DirichletMix(Partition):
     """Partition with each device's samples in random order."""
 
+    needs_classes: ClassVar[bool] = True
+
     is_shuffled: ClassVar[bool] = True
 
     name: Literal["dirichlet_mix"] = "dirichlet_mix"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,6 +20,8 @@ from otafl.data.partitions.base import (
 
 class LabelSkew(Partition):
     """Partition of each class over its devices, with as equal numbers of devices as possible."""
+
+    needs_classes: ClassVar[bool] = True
 
     name: Literal["label_skew"] = "label_skew"
     classes_per_device: int = Field(2, ge=1)

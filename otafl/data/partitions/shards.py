@@ -8,7 +8,7 @@ McMahan et al. 2017, "Communication-Efficient Learning of Deep Networks from Dec
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,6 +19,8 @@ from otafl.data.sample_assignment import SampleAssignment, concatenate_ranges
 
 class Shards(Partition):
     """Partition with shards assigned at random; their sizes differ by at most one."""
+
+    needs_classes: ClassVar[bool] = True
 
     name: Literal["shards"] = "shards"
     shards_per_device: int = Field(2, ge=1)

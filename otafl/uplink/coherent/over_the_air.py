@@ -39,6 +39,7 @@ from otafl.uplink.transmit import transmit
 class OverTheAir(Transport):
     """Coherent over-the-air aggregation. Example: `scenarios/quickstart.yaml`."""
 
+    supports_snr_growth: ClassVar[bool] = True
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"

@@ -135,13 +135,13 @@ class Capacity:
         state, estimate = sounding.state, sounding.estimate
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
         combined = power[..., None] * h_hat.abs().square().sum(2)
-        exact = estimate is state and not impairments.disturbs
+        exact = estimate is state and not (impairments.disturbs or impairments.grows)
         true = combined if exact else self._compute_snr(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions reach the true capacity
             return Links(carried, carried, flat_snr, blocks, True)
-        known = impairments.known_noise / NOISE_VARIANCE
+        known = impairments.compute_known_noise(round) / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
         sure = exact and settings.rate == "shannon"
         believed = self._factor * bits_a_use(lowered)

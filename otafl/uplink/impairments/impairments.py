@@ -181,7 +181,11 @@ class Impairments:
                 )
 
     def __init__(
-        self, sections: Sequence[Settings], jammer: Tensor | None, streams: Streams
+        self,
+        sections: Sequence[Settings],
+        jammer: Tensor | None,
+        streams: Streams,
+        snr_growth: Sequence[float] = (),
     ) -> None:
         def column(values: list[float]) -> Tensor:
             return torch.tensor(values, dtype=streams.dtype, device=streams.device)
@@ -201,6 +205,8 @@ class Impairments:
         self.tail_index = column([one.tail_index for one in sections])
         self.jammer = torch.zeros_like(self.clip) if jammer is None else jammer
         self.adc_range = column([one.adc_range for one in sections])
+        self.snr_growth = column(list(snr_growth) or [0.0] * len(sections))
+        self.grows = bool(self.snr_growth.any())
         self.known_noise = NOISE_VARIANCE * (1.0 + self.settings.interferers * self.interference)
         self.turns = bool(self.residual_phase.any())
         self.delays = bool(self.timing_offset.any())
@@ -229,12 +235,23 @@ class Impairments:
         """
         trials, segments, antennas = combiner.shape
         white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
+        share = self.compute_noise_share(round)[:, None] if self.grows else 1.0
         if not self.disturbs:
-            return white
+            return white * share if self.grows else white
         num_interferers, h = self.settings.interferers, self._compute_interference(antennas, round)
         gains = torch.einsum("sqa,sja->sqj", combiner.conj(), h).abs().square()
         power = self.interference[:, None] * gains[..., :num_interferers].sum(-1)
-        return white * (1.0 + power + self.jammer[:, None] * gains[..., num_interferers])
+        return white * (share + power + self.jammer[:, None] * gains[..., num_interferers])
+
+    def compute_noise_share(self, round: int) -> Tensor:
+        """Compute the receiver's noise in a round over that of the first, (t + 1)^-growth, [S]."""
+        return (self.snr_growth * -math.log1p(round)).exp()
+
+    def compute_known_noise(self, round: int) -> Tensor:
+        """Compute the noise variance of a received real that the server expects in a round, [S]."""
+        if not self.grows:
+            return self.known_noise
+        return self.known_noise + NOISE_VARIANCE * (self.compute_noise_share(round) - 1.0)
 
     def interferers(self, antennas: int, round: int) -> Tensor | None:
         """Draw the channels [S, J, A] of interferers and a jammer; None if no trial has any.

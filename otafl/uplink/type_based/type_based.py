@@ -78,6 +78,7 @@ BENT = ("carrier_offset", "timing_offset", "clip_db", "adc_bits")
 class TypeBased(Transport):
     """Type-based multiple access."""
 
+    supports_snr_growth: ClassVar[bool] = True
     state_attrs: ClassVar[tuple[str, ...]] = ("_policy_state",)
     provides: ClassVar[frozenset[str]] = frozenset({"mean"})
     counts: ClassVar[Counts] = "shared"

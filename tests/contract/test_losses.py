@@ -1,0 +1,191 @@
+"""Every method under every loss: it trains, or is refused in a sentence when the scenario is read.
+
+The table of docs/objectives.md is held to `find_refusal`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import ALGORITHMS, TRANSPORTS, delivers, engine, run, scenario, scores
+
+from otafl.core import registry
+from otafl.core.errors import UserError
+from otafl.data import DataSet
+from otafl.evaluation.recorder import Recorder
+from otafl.scenario import ScenarioError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LENGTH, VOCABULARY = 5, 6
+
+VALUES: dict[str, Any] = {
+    "data": {"name": "ridge", "user_samples": 8, "user_test_samples": 6, "features": 9},
+    "model": {"name": "mlp", "hidden": [4]},
+}
+TOKENS: dict[str, Any] = {
+    "data": {"name": "contract.test_losses:sequences", "partition": "natural"},
+    "loss": "next_token",
+    "model": {"name": "ngram", "context": 2, "hidden": [4]},
+}
+CLASSES: dict[str, Any] = {"loss": "squared"}
+KINDS = {"values": VALUES, "classes": CLASSES, "tokens": TOKENS}
+"""Kind of labels, under another loss than cross-entropy -> the keys of a scenario."""
+NORMED = "contract.small:normed"
+
+
+def sequences() -> DataSet:
+    """Sequences of a first-order source, of four users."""
+    rng = np.random.default_rng(0)
+    tokens = np.cumsum(rng.integers(1, 3, (40, LENGTH + 1)), 1) % VOCABULARY
+    x, y = tokens[:, :-1].astype(np.float32), tokens[:, 1:]
+    owner = np.arange(32) % 4
+    return DataSet(
+        x[:32], y[:32], x[32:], y[32:], VOCABULARY, owner=owner, owner_test=np.arange(8) % 4
+    )
+
+
+class NormedTokens(torch.nn.Module):
+    """Scores the next token by the last one, with a norm layer."""
+
+    def __init__(self, tokens: int, width: int) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.first, self.norm = torch.nn.Linear(tokens, width), torch.nn.LayerNorm(width)
+        self.last = torch.nn.Linear(width, tokens)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one_hot = (x[..., None] == torch.arange(self.tokens)).to(self.last.weight.dtype)
+        out: torch.Tensor = self.last(self.norm(self.first(one_hot)))
+        return out
+
+
+def normed_tokens(
+    input_shape: tuple[int, ...], classes: int, hidden: Sequence[int] = (4,)
+) -> torch.nn.Module:
+    return NormedTokens(classes, hidden[0])
+
+
+def keys(method: str, kind: str) -> dict[str, Any]:
+    """The scenario of a method under a loss, over the first transport that gives what it needs."""
+    transport = next(one for one in ("over_the_air", *TRANSPORTS) if delivers(one, method))
+    out = {**KINDS[kind], "algorithm": method, "transport": transport, "trials": 1}
+    if registry.load_component("algorithm", method).needs_normalisation:
+        model = "contract.test_losses:normed_tokens" if kind == "tokens" else NORMED
+        return out | {"model": {"name": model, "hidden": [4]}}
+    return out
+
+
+@functools.cache
+def find_refusal(method: str, kind: str) -> str:
+    """The sentence by which a method is refused; empty for one that trains."""
+    try:
+        engine(keys(method, kind))
+    except (ScenarioError, UserError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ALGORITHMS)
+def test_a_method_trains_or_is_refused_in_a_sentence(method: str, kind: str) -> None:
+    refusal = find_refusal(method, kind)
+    if refusal:
+        assert "\n" not in refusal.strip()
+        assert method in refusal
+        return
+    one = engine(keys(method, kind))
+    start = scores(one)
+    out = scores(run(one, 1))
+    assert all(value.isfinite().all() for value in out.values())
+    assert any(not torch.equal(value, start[view]) for view, value in out.items())
+
+
+def test_the_page_says_which_methods_run_under_which_loss() -> None:
+    """Under cross-entropy all run, as the tests of methods show. A new method may have no row."""
+    told = dict(re.findall(r"^\| (\w+) \| yes \| (.*) \|$", read_page(), re.M))
+    found = {
+        name: " | ".join("no" if find_refusal(name, kind) else "yes" for kind in KINDS)
+        for name in ALGORITHMS
+        if name in told
+    }
+    assert told
+    assert told == found
+
+
+def read_page() -> str:
+    return (DOCS / "objectives.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"loss": "next_token"}, "loss", "use cross_entropy or squared"),
+        ({**VALUES, "loss": "cross_entropy"}, "loss", "real values .* use squared"),
+        ({**VALUES, "model": "ngram"}, "model", "needs scores of a sample as a whole"),
+        ({"data": "shakespeare", "model": "mlp"}, "model", "use ngram or token_lstm"),
+        ({**VALUES, "algorithm": "fedpac", "transport": "digital"}, "algorithm", "centroid"),
+        ({**VALUES, "data.partition": "dirichlet"}, "data.partition", "by their classes"),
+        ({"data": {"name": "ridge", "partition": "iid", "own_test": True}}, "data.own_test", "use"),
+        (
+            {**VALUES, "faults": {"byzantine": 1, "attack": "label_flip"}},
+            "faults.attack",
+            "replaces classes by others",
+        ),
+        ({**VALUES, "training.class_losses": True}, "training.class_losses", "no classes"),
+        (
+            {**VALUES, "training.stop_at": {"test_accuracy": 0.5}},
+            "training.stop_at.test_accuracy",
+            "use test_loss or test_mse or test_r2",
+        ),
+        ({"training.stop_at": {"test_mse": 0.5}}, "training.stop_at.test_mse", "has no mse"),
+        (
+            {**VALUES, "training.stop_at": {"test_r2": 1.5}},
+            "training.stop_at.test_r2",
+            "got 1.5; must be less than or equal to 1",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    changes: dict[str, Any], key: str, said: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario(copy.deepcopy(changes))
+    assert any(re.search(f"{key}.*{said}", line) for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize("kind", ["values", "tokens"])
+def test_a_metric_without_meaning_is_absent(kind: str) -> None:
+    one = engine(KINDS[kind] | {"algorithm": "ditto", "transport": "ideal"})
+    recorder = Recorder(one, 1, 3)
+    recorder.take_record(0, 0.0)
+    found = recorder.record(True).variables
+    mine = {"values": {"mse", "r2"}, "tokens": {"perplexity"}}[kind]
+    for name in ("accuracy", "mse", "r2", "perplexity"):
+        assert (f"test_{name}" in found) == (name in mine), name
+        assert (f"personal_test_{name}" in found) == (name in mine), name
+    assert not any("majority" in name or "accuracy" in name for name in found)
+    assert all(np.isfinite(found[f"test_{name}"]).all() for name in mine)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"clip": 1.0, "epsilon": 5.0}, "power": "full"},
+        {"transport": "fsk_majority_vote", "algorithm": {"name": "fedavg"}},
+        {"codec": "obda", "transport": "over_the_air"},
+        {"transport": "reed"},
+        {"algorithm": "pfedbayes", "transport": "over_the_air"},
+        {"transport": "digital"},
+    ],
+)
+def test_float_labels_meet_privacy_votes_and_bayes(changes: dict[str, Any]) -> None:
+    found = scores(run(engine(VALUES | changes), 2))
+    assert all(value.isfinite().all() for value in found.values())

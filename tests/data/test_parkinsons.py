@@ -1,0 +1,91 @@
+"""The recordings are read person by person in the order of time, and split there.
+
+Mutations that these tests notice: test samples that are not the last, standardised by all samples,
+the copies kept, people in another order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.small_sets import PEOPLE, write_parkinsons
+
+from otafl.core.errors import UserError
+from otafl.data.dataset import DataSet
+from otafl.data.loading import load
+from otafl.data.parkinsons import Parkinsons
+
+
+def read(root: Path, **keys: Any) -> DataSet:
+    write_parkinsons(root / "parkinsons")
+    return load(Parkinsons(root=str(root), **keys))
+
+
+@pytest.mark.exact
+def test_each_person_is_split_in_time(tmp_path: Path) -> None:
+    data = read(tmp_path, test="official", scale_target=False)
+    kept = [int(0.75 * count) for count in PEOPLE]
+    assert np.bincount(data.owner).tolist() == kept
+    assert np.bincount(data.owner_test).tolist() == [
+        count - own for count, own in zip(PEOPLE, kept, strict=True)
+    ]
+    for person in range(len(PEOPLE)):
+        time = data.time[data.owner == person]
+        assert (np.diff(time) > 0).all()
+        assert data.time_test[data.owner_test == person].min() > time.max()
+        score = 10.0 * (person + 1) + 0.5 * time / 7.0
+        np.testing.assert_allclose(data.y_train[data.owner == person, 0], score, rtol=1e-6)
+
+
+@pytest.mark.exact
+def test_the_training_part_alone_is_standardised(tmp_path: Path) -> None:
+    data = read(tmp_path, test="official")
+    for values in (data.x_train, data.y_train):
+        np.testing.assert_allclose(values.mean(0), 0.0, atol=1e-5)
+        np.testing.assert_allclose(values.std(0), 1.0, atol=1e-5)
+    assert abs(data.y_test.mean()) > 0.05
+
+
+@pytest.mark.exact
+def test_copies_and_time_are_features_on_request(tmp_path: Path) -> None:
+    plain = read(tmp_path)
+    assert plain.input_shape == (14,)
+    more = read(tmp_path, copies=True, with_time=True)
+    assert more.input_shape == Parkinsons(copies=True, with_time=True).input_shape == (17,)
+    values = np.linalg.svd(more.x_train[:, :16], compute_uv=False)
+    assert values[13] > 1e-2 > 1e-4 > values[14]
+
+
+@pytest.mark.exact
+def test_devices_get_each_persons_recordings_in_order(tmp_path: Path) -> None:
+    data = read(tmp_path)
+    assert len(data.y_test) == 0
+    assert np.bincount(data.owner).tolist() == list(PEOPLE)
+    other = read(tmp_path, target="total_UPDRS", scale_target=False)
+    assert other.y_train[:, 0].max() == pytest.approx(10.0 * 3 + 6.0 + 5.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace(",PPE", ",XYZ"), "PPE is missing"),
+        (lambda text: text.replace("NHR,HNR", "a,b"), "NHR, HNR are missing"),
+        (lambda text: text + "1,2,3\n", "needs a number in each of 22 columns"),
+        (lambda text: text.partition("\n")[0] + "\n", "has no recordings"),
+        (lambda text: "", "are missing"),
+    ],
+)
+def test_another_file_is_refused_in_a_sentence(tmp_path: Path, change: Any, said: str) -> None:
+    write_parkinsons(tmp_path / "parkinsons")
+    path = tmp_path / "parkinsons" / "parkinsons_updrs.data"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=said):
+        load(Parkinsons(root=str(tmp_path)))
+
+
+def test_a_split_without_test_samples_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="leaves none for training or test"):
+        read(tmp_path, test_share=0.9)

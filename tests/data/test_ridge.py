@@ -1,0 +1,71 @@
+"""The generated regression has the Hessian and the heterogeneity that are asked for.
+
+Mutations that these tests notice: eigenvalues of another condition, optima that differ at spread 0,
+noise without its scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from otafl.data.dataset import DataSet
+from otafl.data.loading import load
+from otafl.data.ridge import Ridge
+
+
+def read(**keys: Any) -> DataSet:
+    return load(Ridge(**keys))
+
+
+def solve(data: DataSet, user: int | None = None) -> np.ndarray:
+    """The least-squares weights of a user, or of all."""
+    assert data.owner is not None
+    own = slice(None) if user is None else data.owner == user
+    x, y = data.x_train[own].astype(float), data.y_train[own].astype(float)
+    return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0])
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("condition", [1.0, 10.0, 1000.0])
+def test_the_mean_hessian_has_the_condition_number(condition: float) -> None:
+    data = read(condition=condition, features=5)
+    hessian = data.x_train.T.astype(float) @ data.x_train / len(data.x_train)
+    values = np.linalg.eigvalsh(hessian)
+    np.testing.assert_allclose(values, np.geomspace(1.0 / condition, 1.0, 5), rtol=1e-4)
+
+
+@pytest.mark.exact
+def test_without_spread_and_noise_all_users_share_the_optimum() -> None:
+    data = read(optimum_spread=0.0, label_noise=0.0, features=4)
+    for user in range(10):
+        np.testing.assert_allclose(solve(data, user), solve(data), atol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(solve(data)), 1.0, rtol=1e-4)
+    apart = read(optimum_spread=1.0, label_noise=0.0, features=4)
+    away = [np.linalg.norm(solve(apart, user) - solve(data)) for user in range(10)]
+    assert 0.3 < np.mean(away) < 2.0
+
+
+@pytest.mark.law
+def test_the_residual_is_the_label_noise() -> None:
+    data = read(optimum_spread=0.0, label_noise=0.3, user_samples=400)
+    left = data.y_train - data.x_train @ solve(data)
+    n = left.size - 10
+    assert (left**2).sum() / n == pytest.approx(0.09, abs=4 * 0.09 * np.sqrt(2 / n))
+
+
+@pytest.mark.exact
+def test_users_samples_and_seeds() -> None:
+    data = read(users=3, user_samples=7, user_test_samples=2)
+    assert np.bincount(data.owner).tolist() == [7, 7, 7]
+    assert np.bincount(data.owner_test).tolist() == [2, 2, 2]
+    assert Ridge(users=3, user_samples=7, user_test_samples=2).samples == (21, 6)
+    assert not np.array_equal(data.x_train, read(users=3, user_samples=7, sample_seed=1).x_train)
+    equal = read(hessian_spread=0.0, user_samples=2000, condition=1.0, features=3)
+    moments = [
+        equal.x_train[equal.owner == user].T @ equal.x_train[equal.owner == user] / 2000
+        for user in range(10)
+    ]
+    np.testing.assert_allclose(moments, np.broadcast_to(np.eye(3), (10, 3, 3)), atol=0.15)

@@ -1,0 +1,108 @@
+"""The excess risk is the objective over its minimum, for every way to be affine.
+
+Mutations that these tests notice: a penalised intercept, samples weighted equally, an optimum of
+the test samples, no ridge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import engine, run
+
+from otafl.engine.engine import Engine
+from otafl.evaluation.recorder import Recorder
+
+pytestmark = pytest.mark.exact
+
+DATA: dict[str, Any] = {"name": "ridge", "users": 4, "user_samples": 9, "features": 3}
+KEYS: dict[str, Any] = {
+    "data": DATA,
+    "model": "linear",
+    "transport": "ideal",
+    "engine.dtype": "float64",
+    "trials": 2,
+    "training.eval_samples": None,
+}
+
+
+def record(keys: dict[str, Any], rounds: int = 3) -> tuple[dict[str, np.ndarray], Engine]:
+    one = run(engine(keys), rounds)
+    recorder = Recorder(one, 1, 2)
+    recorder.take_record(rounds, 0.0)
+    return recorder.record(True).variables, one
+
+
+def compute_objective(one: Engine, trial: int, ridge: float, uniform: bool) -> float:
+    """F(w) of the global model, by its definition."""
+    data = one.parts.samples.training_data
+    view = one.parts.algorithm.build_views(one.server, one.devices.get_all())["global"]
+    losses, counts = [], []
+    for cell in range(trial * 4, trial * 4 + 4):
+        own = data.index[cell, : int(data.count[cell])]
+        scores = view.predict_fn(view.params, data.x[own][None].expand(2, -1, -1))[trial]
+        losses.append(float(0.5 * (scores - data.y[own]).square().sum(1).mean()))
+        counts.append(len(own))
+    share = None if uniform else counts
+    weights = one.server["model"][trial, :3]
+    penalty = 0.5 * ridge * float(weights.square().sum())
+    return float(np.average(losses, weights=share)) + penalty
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("weights", ["samples", "uniform"])
+def test_it_is_the_objective_over_its_minimum(bias: bool, ridge: float, weights: str) -> None:
+    partition = {"name": "lognormal", "sigma": 1.0, "min_samples": 2}
+    keys = KEYS | {
+        "data": DATA | {"partition": partition},
+        "model": {"name": "linear", "bias": bias, "ridge": ridge},
+        "training.weights": weights,
+    }
+    found, one = record(keys)
+    for trial in range(2):
+        objective = compute_objective(one, trial, ridge, weights == "uniform")
+        excess, minimum = found["excess_risk"][0, trial, 0], found["minimum_risk"][0, trial]
+        assert excess > 0
+        np.testing.assert_allclose(excess + minimum, objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_falls_to_zero_by_gradient_descent(bias: bool) -> None:
+    keys = KEYS | {
+        "model": {"name": "linear", "bias": bias, "ridge": 0.05},
+        "algorithm": {"name": "fedavg", "learning_rate": 0.9},
+        "training.batch_size": 9,
+        "training.local_steps": 1,
+    }
+    found, _ = record(keys, 300)
+    assert found["excess_risk"].max() < 1e-9
+
+
+def test_a_linear_classifier_under_the_squared_loss_has_one_too() -> None:
+    found, _ = record({"model": "softmax_regression", "loss": "squared", "trials": 2})
+    assert (found["excess_risk"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"data": DATA, "model": {"name": "mlp", "hidden": [3]}, "trials": 2},
+        {"model": "softmax_regression", "trials": 2},
+    ],
+)
+def test_it_is_absent_where_the_optimum_is_not_known(keys: dict[str, Any]) -> None:
+    assert not {"excess_risk", "minimum_risk"} & set(record(keys)[0])
+
+
+def test_a_stopped_trial_has_none() -> None:
+    one = engine(KEYS)
+    one.stop(1)
+    recorder = Recorder(one, 1, 2)
+    recorder.take_record(1, 0.0)
+    values = recorder.record(True).variables["excess_risk"][0, :, 0]
+    assert np.isfinite(values).tolist() == [True, False]
+    assert torch.is_tensor(one.server["model"])
