@@ -84,6 +84,8 @@ WITH: dict[str, dict[str, Any]] = {
     "devices.late": {"devices.deadline_s": 1e-5},
     "devices.protocol": {"devices.compute": "lognormal"},
     "faults": {"faults.byzantine": 2},
+    "faults.attack": {"faults.byzantine": 2},
+    "robust.rule": {"robust.groups": "devices", "robust.assumed_share": 0.25},
     "faults.jammer_db": {},
 }
 """What else is in the scenario of a case of this section or component."""

@@ -18,11 +18,12 @@ from contract.small import ALGORITHMS, delivers, engine, equal, points, run, sce
 from support.numbered import Numbered
 
 from otafl.core import registry
-from otafl.core.contracts import Broadcast, Cohort, Group, Payload
+from otafl.core.contracts import NO_LIMITS, Broadcast, Cohort, Group, Payload, TransmitLimits
 from otafl.core.errors import UserError
 from otafl.engine.engine import Engine
 from otafl.robust.grouping import draw_groups
 from otafl.scenario import ScenarioError
+from otafl.uplink.bounds import Bounds
 
 pytestmark = pytest.mark.exact
 
@@ -139,6 +140,39 @@ def test_a_group_has_its_own_power_control() -> None:
             level = budget * np.abs(h) ** 2 / m
         weakest = np.where(groups == g, level, np.inf).min(1)
         np.testing.assert_allclose(eta, weakest, rtol=1e-4)
+
+
+def test_the_mean_of_groups_is_the_mean_of_all_devices() -> None:
+    """Of unequal weights, and of groups of unequal sizes."""
+    keys = CLEAR | {
+        "training.weights": "samples",
+        "data.partition": {"name": "dirichlet", "alpha": 0.3},
+    }
+    plain = run(engine(keys, probe=Numbered), 2)
+    for groups in (2, 3):
+        grouped = run(engine(keys | {"robust.groups": groups}, probe=Numbered), 2)
+        torch.testing.assert_close(grouped.server["x"], plain.server["x"], rtol=1e-4, atol=0.0)
+
+
+def test_delivered_devices_are_those_of_all_groups() -> None:
+    one = engine(CLEAR | {"robust.groups": 3}, probe=Numbered)
+    cohort = one.select_cohort(None, 0)
+    with torch.inference_mode():
+        sent = one.parts.algorithm.broadcast(one.server, cohort)
+        payload = one.parts.algorithm.payload(sent, cohort, 0)
+        channel = one.parts.link.channel.get_state(0)
+        _, report = one.parts.robust.deliver(payload, cohort, channel, 0, NO_LIMITS)
+    (delivered,) = (function() for function in report.delivered_mask_fns)
+    assert delivered.shape[:2] == (3, 7)
+    assert bool(delivered.all())
+
+
+def test_circuits_run_in_a_device_s_turn() -> None:
+    limits = TransmitLimits(
+        energy_budget=torch.full((1, 1), 10.0), energy_per_symbol=torch.ones(1, 1)
+    )
+    assert Bounds(limits, 12, 3).energy.item() == 6.0  # type: ignore[union-attr]
+    assert Bounds(limits, 6).energy.item() == 4.0  # type: ignore[union-attr]
 
 
 def test_attackers_move_the_mean_and_not_the_median() -> None:
