@@ -215,7 +215,6 @@ def test_scaffold_is_the_same_in_groups() -> None:
     devices' control variates follow from the masks of delivery of all groups."""
     keys = {
         "algorithm": "scaffold",
-        "robust.groups": 2,
         "channel": {"name": "rayleigh", "snr_db": 200.0},
         "power": "tci",
         "engine.dtype": "float64",
