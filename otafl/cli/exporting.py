@@ -70,6 +70,7 @@ def _print(made: Exported) -> None:
     for line in made.lines:
         size = "" if line.file_bytes is None else f"{line.file_bytes:,}"
         accuracy = "not checked" if line.accuracy is None else f"{line.accuracy:.4f}"
+        accuracy = "no classes" if accuracy == "nan" else accuracy
         table.add_row(line.runtime, size, str(line.latency), accuracy)
     make_console().print(table)
     typer.echo(f"parameters: {made.parameters:,}  multiplications a sample: {made.macs:,}")

@@ -96,12 +96,12 @@ def _gather(samples: Samples, trial: int, share: Tensor) -> tuple[np.ndarray, ..
     These are x [n, inputs], labels y [n, outputs] and shares [n]; share: [K] of a device's samples.
     """
     data = samples.training_data
-    devices = range(trial * data.num_devices, (trial + 1) * data.num_devices)
-    index = torch.cat([data.index[k, : int(data.count[k])] for k in devices])
-    count = data.count[devices.start : devices.stop].cpu()
+    devices = slice(trial * data.num_devices, (trial + 1) * data.num_devices)
+    count, place = data.count[devices], torch.arange(data.max_samples, device=data.count.device)
+    index = data.index[devices][place < count[:, None]]
     x, y = data.x[index].flatten(1).double().cpu().numpy(), data.y[index].cpu()
     labels = y.double().numpy() if y.is_floating_point() else np.eye(data.classes)[y.numpy()]
-    return x, labels, np.repeat(share.cpu().numpy(), count.numpy())
+    return x, labels, np.repeat(share.cpu().numpy(), count.cpu().numpy())
 
 
 def _compute_moments(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from otafl.data.build import Samples
@@ -98,10 +99,7 @@ class MetricNamer:
 
 def _compute_pooled_variance(own: ClientSamples, y: Tensor, trials: int) -> np.ndarray:
     """Return the variance [S] of the labels of all devices of each trial together."""
-    found = []
-    index = own.index.view(trials, -1, own.index.shape[1])
-    for of_trial, count in zip(index, own.count.view(trials, -1), strict=True):
-        labels = [y[row[: int(n)]] for row, n in zip(of_trial, count, strict=True)]
-        pooled = np.concatenate([one.double().cpu().numpy() for one in labels])
-        found.append(pooled.var(0).mean())
-    return np.array(found)
+    held = torch.arange(own.index.shape[1], device=y.device) < own.count[:, None]
+    parts = zip(own.index.chunk(trials), held.chunk(trials), strict=True)
+    pooled = [y[index[mask]].double().cpu().numpy() for index, mask in parts]
+    return np.array([labels.var(0).mean() for labels in pooled])

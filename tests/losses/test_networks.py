@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from contract.small import model as section
@@ -9,6 +10,7 @@ from contract.small import model as section
 from otafl import models
 from otafl.core import registry
 from otafl.core.contracts import Batch
+from otafl.exporting import measure
 from otafl.losses.squared import Squared
 from otafl.models.network import ResizableModel
 
@@ -42,3 +44,17 @@ def test_a_network_has_a_regression_head(name: str) -> None:
     torch.testing.assert_close([grads[key] for key in leaves], list(exact))
     if isinstance(model, ResizableModel):
         assert model.build_network(lambda channels: channels).loss == Squared()
+
+
+def test_a_module_of_values_is_checked_by_its_scores() -> None:
+    """Without classes there is no accuracy; scores that differ are a fault all the same."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((6, 3), np.float32), rng.random((6, 1), np.float32)
+    before = measure.score_samples(lambda samples: samples[:, :1], x, y)
+    assert np.isnan(before.accuracy)
+    assert measure.find_fault(before, before, quantised=False) is None
+    assert measure.find_fault(before, before, quantised=True) is None
+    after = measure.score_samples(lambda samples: samples[:, :1] + 0.1, x, y)
+    said = measure.find_fault(before, after, quantised=False)
+    assert said is not None
+    assert "scores differ" in said
