@@ -1,8 +1,9 @@
 """Simulation of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
-`select_tuned`, `compute_cost_to_reach`, `compute_symbols_per_round`, `extract_timeline`,
-`compute_loss_deviation`, `load_model`, `UserError`.
+`compare_pairs`, `compare_results`, `select_tuned`, `compute_cost_to_reach`,
+`compute_symbols_per_round`, `extract_timeline`, `compute_loss_deviation`, `load_model`,
+`UserError`.
 Heavy packages are imported on first use.
 """
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from otafl.analysis.deviation import compute_loss_deviation
     from otafl.analysis.overhead import compute_cost_to_reach, compute_symbols_per_round
+    from otafl.analysis.paired import compare_pairs, compare_results
     from otafl.analysis.timeline import extract_timeline
     from otafl.analysis.tuning import select_tuned
     from otafl.exporting.deployment import load_model
@@ -38,6 +40,8 @@ __all__ = [
     "UserError",
     "WirelessUplink",
     "__version__",
+    "compare_pairs",
+    "compare_results",
     "compute_cost_to_reach",
     "compute_loss_deviation",
     "compute_symbols_per_round",
@@ -53,6 +57,8 @@ __all__ = [
 
 _LAZY = {
     "WirelessUplink": "otafl.own_loop.wireless",
+    "compare_pairs": "otafl.analysis.paired",
+    "compare_results": "otafl.analysis.paired",
     "compute_cost_to_reach": "otafl.analysis.overhead",
     "compute_loss_deviation": "otafl.analysis.deviation",
     "compute_symbols_per_round": "otafl.analysis.overhead",

@@ -45,6 +45,10 @@ Overrides = Annotated[
 ]
 DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Run code of yours that the files name.")]
+Slices = Annotated[
+    list[str] | None,
+    typer.Option("--sel", metavar="DIM=VALUE", help="Keep a value of a dim; again for more."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -73,6 +77,20 @@ def parse_selection(sel: list[str] | None) -> dict[str, str]:
             raise UserError(f"--sel {text}: must be of the form dim=value")
         picked[dim] = value
     return picked
+
+
+def parse_slices(sel: list[str] | None) -> dict[str, list[str]]:
+    """Return the values of `--sel dim=value`; a dim that is given again has several values."""
+    picked: dict[str, list[str]] = {}
+    for text in sel or []:
+        for dim, value in parse_selection([text]).items():
+            picked.setdefault(dim, []).append(value)
+    return picked
+
+
+def split_names(text: str | None) -> list[str]:
+    """Return the names of a list with commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def load(
