@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection
+from otafl.cli.app import (
+    ResultFile,
+    Slices,
+    Trust,
+    check_writable,
+    parse_selection,
+    parse_slices,
+)
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
 
@@ -89,8 +96,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Else beside it.")
     ] = None,
+    sel: Slices = None,
 ) -> None:
-    """Write a page with settings, tables and figures."""
+    """Write a page with settings, tables, paired tests and figures."""
+    chosen = parse_slices(sel)
     target = out or _make_output_path(result, "report.html")
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
@@ -98,7 +107,7 @@ def report(
     from otafl import report as page
     from otafl.results.files import open_results
 
-    page.write(open_results(result), target, result)
+    page.write(open_results(result), target, result, chosen)
     typer.echo(str(target))
 
 

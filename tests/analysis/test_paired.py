@@ -219,14 +219,14 @@ def test_two_points_or_two_results() -> None:
         otafl.compare_results(ds, one)
     with pytest.raises(UserError, match="no point and trial is in both"):
         otafl.compare_results(ds.isel(power=[0]), ds.isel(power=[1]))
-    with pytest.raises(UserError, match="expected results of one seed, .* got 0 and 1"):
+    with pytest.raises(UserError, match=r"expected results of one seed, .* got 0 and 1"):
         otafl.compare_results(one.assign_attrs(seed=0), two.assign_attrs(seed=1))
 
 
 def test_the_axis_may_be_left_out_where_there_is_one() -> None:
     ds = result([1, 2, 3], [2, 3, 5])
     assert otafl.compare_pairs(ds).attrs["dim"] == "power"
-    with pytest.raises(UserError, match="expected an axis or a second result; .* no sweep"):
+    with pytest.raises(UserError, match=r"expected an axis or a second result; .* no sweep"):
         otafl.compare_pairs(ds.isel(power=0))
     with pytest.raises(UserError, match="level: expected a number above 0 and below 1"):
         otafl.compare_pairs(ds, level=95)
