@@ -55,6 +55,16 @@ def plot(
     sel: Annotated[
         list[str] | None, typer.Option(metavar="DIM=VALUE", help="Draw one value of a dim.")
     ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(metavar="INCHES", help="Of the figure: 3.5 for a column, with short labels."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TEXT", help="Text for a variable, an axis or one of its values."
+        ),
+    ] = None,
     out: Figure = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
@@ -67,11 +77,13 @@ def plot(
     partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
     file as well.
     """
-    chosen = parse_selection(sel)
+    chosen, labels = parse_selection(sel), _parse_labels(label)
     from otafl.plots import draw, draw_overview, write_csv
+    from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
 
-    if kind is None and not chosen and all(one is None for one in (y, x, z, hue, facet, csv)):
+    flags = (y, x, z, hue, facet, csv, width)
+    if kind is None and not chosen and not labels and all(one is None for one in flags):
         target = out or _make_output_path(result, "overview.png")
         opened = open_results(result)
         draw_overview(opened, target)
@@ -85,7 +97,7 @@ def plot(
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
-    draw(data, target)
+    draw(rename_labels(data, labels), target, width=width)
     typer.echo(str(target))
     if kind not in (Kind.partition_, Kind.map):
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
@@ -164,6 +176,17 @@ def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
         return
     if guessed := chance.describe(result):
         typer.echo(f"otafl: {guessed}", err=True)
+
+
+def _parse_labels(given: list[str] | None) -> dict[str, str]:
+    """Return name -> text of `--label name=text`; a name may have "=" in its parentheses."""
+    labels = {}
+    for text in given or []:
+        name, equals, said = text.rpartition("=")
+        if not (name and equals and said):
+            raise UserError(f"--label {text}: must be of the form name=text, like gbma=equal power")
+        labels[name] = said
+    return labels
 
 
 def _make_output_path(result: Path, name: str) -> Path:
