@@ -36,10 +36,10 @@ def fit_exponents(result: xr.Dataset, variables: Sequence[str], axis: str) -> xr
             f"growth: expected an axis of two or more positive numbers, got {axis} with "
             f"{format_values(x)}"
         )
-    at, found = np.log(x.astype(float)), {}
+    at, found = x.copy(data=np.log(x.values.astype(float))), {}
     for name in variables:
         values = select_end_total(ds, name)
-        y = np.log(values.where(values > 0))
+        y: xr.DataArray = xr.ufuncs.log(values.where(values > 0))
         apart = at.where(y.notnull())
         apart = apart - apart.mean(axis)
         slope = (apart * (y - y.mean(axis))).sum(axis) / (apart**2).sum(axis)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -128,6 +128,43 @@ def build_grid(
         [one for one in zip(names, own_units, strict=True) for _ in column_texts],
         np.concatenate(blocks, 1),
         diverged=describe_diverged(ds),
+    )
+
+
+def rename_texts(table: Grid, labels: Mapping[str, str]) -> Grid:
+    """Give names of one's own to the variables, axes and values of a table.
+
+    Parameters
+    ----------
+    labels : name of a variable or an axis, or text of a value -> its new text.
+
+    Raises
+    ------
+    UserError : for a name that is not in the table.
+    """
+    names = [name for name, _ in table.variables]
+    texts = itertools.chain(*table.rows, *table.columns)
+    known = dict.fromkeys((*names, *table.row_names, *table.column_names, *texts))
+    for name in labels:
+        if name not in known:
+            raise make_unknown_name_error(f"--label {name}", "in this table", name, known)
+
+    def rename(row: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(labels.get(text, text) for text in row)
+
+    columns = [rename(column) for column in table.columns]
+    if table.column_names[:1] == (VARIABLE,):
+        heads = [labels.get(name, column[0]) for name, column in zip(names, columns, strict=True)]
+        columns = [(head, *column[1:]) for head, column in zip(heads, columns, strict=True)]
+    title = labels.get(names[0], table.title) if len(set(names)) == 1 else table.title
+    return replace(
+        table,
+        title=title,
+        across=labels.get(table.column_names[0], table.across) if table.across else "",
+        row_names=rename(table.row_names),
+        column_names=table.column_names,
+        rows=[rename(row) for row in table.rows],
+        columns=columns,
     )
 
 

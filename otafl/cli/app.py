@@ -49,6 +49,14 @@ Slices = Annotated[
     list[str] | None,
     typer.Option("--sel", metavar="DIM=VALUE", help="Keep a value of a dim; again for more."),
 ]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="NAME=TEXT",
+        help="Text for a variable, an axis or one of its values.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -86,6 +94,17 @@ def parse_slices(sel: list[str] | None) -> dict[str, list[str]]:
         for dim, value in parse_selection([text]).items():
             picked.setdefault(dim, []).append(value)
     return picked
+
+
+def parse_labels(given: list[str] | None) -> dict[str, str]:
+    """Return name -> text of `--label name=text`; a name may have "=" in its parentheses."""
+    labels = {}
+    for text in given or []:
+        name, equals, said = text.rpartition("=")
+        if not (name and equals and said):
+            raise UserError(f"--label {text}: must be of the form name=text, like gbma=equal power")
+        labels[name] = said
+    return labels
 
 
 def split_names(text: str | None) -> list[str]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.cli.app import (
+    LabelOption,
     ResultFile,
     Slices,
     Trust,
     check_writable,
+    parse_labels,
     parse_selection,
     parse_slices,
 )
@@ -59,12 +61,7 @@ def plot(
         float | None,
         typer.Option(metavar="INCHES", help="Of the figure: 3.5 for a column, with short labels."),
     ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=TEXT", help="Text for a variable, an axis or one of its values."
-        ),
-    ] = None,
+    label: LabelOption = None,
     out: Figure = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
@@ -77,7 +74,7 @@ def plot(
     partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
     file as well.
     """
-    chosen, labels = parse_selection(sel), _parse_labels(label)
+    chosen, labels = parse_selection(sel), parse_labels(label)
     from otafl.plots import draw, draw_overview, write_csv
     from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
@@ -176,17 +173,6 @@ def _print_chance_warning(result: xr.Dataset, drawn: Collection[str]) -> None:
         return
     if guessed := chance.describe(result):
         typer.echo(f"otafl: {guessed}", err=True)
-
-
-def _parse_labels(given: list[str] | None) -> dict[str, str]:
-    """Return name -> text of `--label name=text`; a name may have "=" in its parentheses."""
-    labels = {}
-    for text in given or []:
-        name, equals, said = text.rpartition("=")
-        if not (name and equals and said):
-            raise UserError(f"--label {text}: must be of the form name=text, like gbma=equal power")
-        labels[name] = said
-    return labels
 
 
 def _make_output_path(result: Path, name: str) -> Path:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.analysis.rows import Format
-from otafl.cli.app import ResultFile, Slices, check_writable, parse_slices, split_names
+from otafl.cli.app import (
+    LabelOption,
+    ResultFile,
+    Slices,
+    check_writable,
+    parse_labels,
+    parse_slices,
+    split_names,
+)
 from otafl.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,7 +37,9 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="A .tex, .md, .csv or .txt file."),
 ]
-Label = Annotated[str, typer.Option(metavar="TEXT", help="Of a LaTeX table, e.g. tab:snr.")]
+LatexLabel = Annotated[
+    str, typer.Option("--latex-label", metavar="TEXT", help="Of a LaTeX table, e.g. tab:snr.")
+]
 
 
 def table(
@@ -65,22 +75,23 @@ def table(
     growth: Annotated[
         str | None, typer.Option(metavar="AXIS", help="Exponent a of growth as AXIS^a.")
     ] = None,
+    label: LabelOption = None,
     format_: FormatOption = None,
-    label: Label = "",
+    latex_label: LatexLabel = "",
     out: Out = None,
 ) -> None:
     """Print a table for a paper: LaTeX, CSV or Markdown.
 
     Cells are mean ± standard deviation over n trials, at the end of each.
     """
-    picked, names = parse_slices(sel), split_names(variables)
+    picked, names, texts = parse_slices(sel), split_names(variables), parse_labels(label)
     if smallest and largest:
         raise UserError("--smallest: --largest says the opposite; give one of the two")
     if level is not None and not 0 < level < 1:
         raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
     from otafl.analysis.points import select_slices
     from otafl.analysis.rows import choose_format
-    from otafl.analysis.tables import find_best
+    from otafl.analysis.tables import find_best, rename_texts
     from otafl.results.files import open_results
 
     shape = choose_format(format_, out)
@@ -97,7 +108,7 @@ def table(
     bold = None
     if best:
         bold = find_best(grid, best, True if largest else False if smallest else None, level)
-    _write(_format_grid(grid, shape, bold, label), out)
+    _write(_format_grid(rename_texts(grid, texts), shape, bold, latex_label), out)
     if shape is Format.csv or out is not None:
         typer.echo(grid.caption, err=True)
     _print_notes(ds, [name for name, _ in grid.variables])
@@ -119,7 +130,7 @@ def compare(
     sel: Slices = None,
     level: Level = 0.95,
     format_: FormatOption = None,
-    label: Label = "",
+    latex_label: LatexLabel = "",
     out: Out = None,
 ) -> None:
     """Test differences over pairs of trials.
@@ -158,7 +169,7 @@ def compare(
     else:
         sets = [select_slices(ds, picked) for ds in opened]
         variable = variable or find_main_variable(sets[0])
-        tests = paired.compare_results(*sets, variable, level)
+        tests = paired.compare_results(sets[0], sets[1], variable, level)
         base = f"{result} to {other}"
     caption = pair_rows.describe_pairs(tests, get_long_name(sets[0], variable), base)
     titles, rows = pair_rows.build_pair_rows(tests)
@@ -166,7 +177,7 @@ def compare(
         text = _format_csv(*pair_rows.build_pair_csv(tests))
     elif shape is Format.latex:
         left = len(tests["p"].dims)
-        text = format_latex_rows(titles, rows, caption, label, left)
+        text = format_latex_rows(titles, rows, caption, latex_label, left)
     elif shape is Format.markdown:
         text = f"{caption}\n\n{format_markdown_rows(titles, rows)}"
     else:

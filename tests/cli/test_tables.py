@@ -124,6 +124,20 @@ def test_table_of_several_variables_and_slices(ran: Path, capsys: pytest.Capture
     assert sum(cell.startswith("**") for line in lines for cell in line) == 3
 
 
+def test_table_with_names_of_ones_own(ran: Path, capsys: pytest.CaptureFixture) -> None:
+    own = ("--label", "tci(threshold=0.3)=truncated", "--label", "power=control")
+    call("table", ran, *own, "--label", "test_accuracy=accuracy", "--sel", "device_count=4")
+    told = capsys.readouterr().out
+    assert told.startswith("Accuracy at the end, mean")
+    assert re.search("^control +0 dB +10 dB$", told, re.MULTILINE)
+    assert re.search("^truncated +0.5", told, re.MULTILINE)
+    names = ("--variables", "test_accuracy,tx_energy_j", "--label", "tx_energy_j=radiated (J)")
+    call("table", ran, *names, "--format", "markdown")
+    assert "| test accuracy | radiated (J) |" in capsys.readouterr().out
+    call("table", ran, "--label", "gmba=x", code=2)
+    assert "--label gmba: not in this table; did you mean 'gbma'?" in capsys.readouterr().err
+
+
 def test_growth_is_fitted_to_each_trial(
     ran: Path, ends: xr.DataArray, capsys: pytest.CaptureFixture
 ) -> None:
@@ -178,7 +192,7 @@ def test_compare_takes_slices_and_numbers(ran: Path, capsys: pytest.CaptureFixtu
     assert "from device count 8" in told
     (row,) = [line for line in told.splitlines() if line.startswith("2 ")]
     assert float(row.split()[1]) == pytest.approx(-0.06, abs=0.01)
-    call("compare", ran, *slices, "--format", "latex", "--label", "tab:d")
+    call("compare", ran, *slices, "--format", "latex", "--latex-label", "tab:d")
     text = capsys.readouterr().out
     assert r"\label{tab:d}" in text
     assert r"\begin{tabular}{lrrrrrr}" in text
@@ -282,7 +296,7 @@ def rows_of(text: str) -> list[list[str]]:
 
 def test_latex_is_well_formed(ran: Path, ends: xr.DataArray, tmp_path: Path) -> None:
     out = tmp_path / "t.tex"
-    across = ("--columns", "snr_db,device_count", "--label", "tab:x")
+    across = ("--columns", "snr_db,device_count", "--latex-label", "tab:x")
     call("table", ran, *across, "--best", "column", "--out", out)
     text = out.read_text()
     assert text.count("{") == text.count("}")
