@@ -58,7 +58,7 @@ def build_pair_csv(tests: xr.Dataset) -> tuple[list[str], list[list[object]]]:
 
 
 def describe_pairs(tests: xr.Dataset, said: str, baseline: str) -> str:
-    """Say what is compared with what, and how.
+    """Describe what is compared with what, and how.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def describe_pairs(tests: xr.Dataset, said: str, baseline: str) -> str:
 
 
 def list_pair_notes(tests: xr.Dataset, diverged: Sequence[str]) -> list[str]:
-    """Say what a reader must know of the comparisons.
+    """List what a reader must know of the comparisons.
 
     Parameters
     ----------

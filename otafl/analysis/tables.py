@@ -132,7 +132,7 @@ def build_grid(
 
 
 def rename_texts(table: Grid, labels: Mapping[str, str]) -> Grid:
-    """Give names of one's own to the variables, axes and values of a table.
+    """Rename the variables, axes and values of a table.
 
     Parameters
     ----------

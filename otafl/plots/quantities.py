@@ -155,7 +155,7 @@ def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Da
 
 
 def describe_spread(mark: str, what: str, counts: xr.DataArray) -> str:
-    """Say what shading or bars show, and of how many trials; nothing of one trial.
+    """Describe what shading or bars show, and of how many trials; empty for one trial.
 
     Parameters
     ----------

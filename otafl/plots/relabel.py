@@ -35,7 +35,7 @@ def shorten_labels(data: xr.Dataset) -> xr.Dataset:
 
 
 def rename_labels(data: xr.Dataset, labels: Mapping[str, str]) -> xr.Dataset:
-    """Give names of one's own to variables, axes and their values.
+    """Rename variables, axes and their values.
 
     Parameters
     ----------
