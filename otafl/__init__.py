@@ -1,17 +1,19 @@
 """Simulation of federated learning over wireless channels.
 
 The public API: `load_scenario`, `run`, `sweep`, `open_results`, `over_the_air`, `WirelessUplink`,
-`select_tuned`, `compute_cost_to_reach`, `compute_symbols_per_round`, `extract_timeline`,
-`compute_loss_deviation`, `load_model`, `UserError`.
+`compare_pairs`, `compare_results`, `select_tuned`, `compute_cost_to_reach`,
+`compute_symbols_per_round`, `extract_timeline`, `compute_loss_deviation`, `load_model`,
+`UserError`.
 Heavy packages are imported on first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never, get_args
 
 from otafl import moved
 from otafl.core.errors import UserError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from otafl.analysis.deviation import compute_loss_deviation
     from otafl.analysis.overhead import compute_cost_to_reach, compute_symbols_per_round
+    from otafl.analysis.paired import compare_pairs, compare_results
     from otafl.analysis.timeline import extract_timeline
     from otafl.analysis.tuning import select_tuned
     from otafl.exporting.deployment import load_model
@@ -37,6 +40,8 @@ __all__ = [
     "UserError",
     "WirelessUplink",
     "__version__",
+    "compare_pairs",
+    "compare_results",
     "compute_cost_to_reach",
     "compute_loss_deviation",
     "compute_symbols_per_round",
@@ -52,6 +57,8 @@ __all__ = [
 
 _LAZY = {
     "WirelessUplink": "otafl.own_loop.wireless",
+    "compare_pairs": "otafl.analysis.paired",
+    "compare_results": "otafl.analysis.paired",
     "compute_cost_to_reach": "otafl.analysis.overhead",
     "compute_loss_deviation": "otafl.analysis.deviation",
     "compute_symbols_per_round": "otafl.analysis.overhead",
@@ -67,10 +74,18 @@ _LAZY = {
 def run(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     out: Path | str | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: bool | Callable[[int, int, str], None] | None = None,
     restart: bool = False,
+    *,
+    workers: int = 0,
+    device: str | None = None,
+    scheduler: str | None = None,
+    checkpoint_every: int = 0,
+    **unknown: Never,
 ) -> xr.Dataset:
     """Run every point of a scenario in memory, or into one file.
+
+    The arguments have the names and effects of the options of `otafl run`.
 
     Parameters
     ----------
@@ -80,10 +95,22 @@ def run(
         NetCDF file for the result. A file that holds this scenario, or fewer of its values and
         trials, is not computed again. A file of another scenario raises an error, unless `restart`
         is true.
-    progress : callable, optional
-        Function that is called with (rounds done, rounds in total, note).
+    progress : bool or callable, optional
+        True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
+        in total, note).
     restart : bool, default False
         Whether to ignore an existing file and compute everything again.
+    workers : int, default 0
+        Number of programs of this machine that share the stacks; 0 for only this one. It needs
+        `out`.
+    device : {"auto", "cpu", "cuda"}, optional
+        Processor; else `engine.device` of the scenario.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers share the stacks. It needs `out`.
+    checkpoint_every : int, default 0
+        Number of rounds after which the state of a stack is saved; 0 for never. It needs `out`.
+    **unknown : Never
+        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -93,23 +120,42 @@ def run(
     Raises
     ------
     UserError
-        If the scenario, the data or the file is not valid. The message names the remedy.
+        If the scenario, the data, the file or an argument is not valid. The message names the
+        remedy.
     """
     from otafl import sweeping
 
+    _refuse_unknown(run, unknown)
+    loaded = _load(scenario, device)
     file = None if out is None else Path(out)
-    return sweeping.run(_load_if_path(scenario), file, progress, restart=restart)
+    with _show_progress(progress) as shown:
+        return sweeping.run(
+            loaded,
+            file,
+            shown,
+            checkpoint_every,
+            restart=restart,
+            workers=workers,
+            scheduler=scheduler,
+        )
 
 
 def sweep(
     scenario: Scenario | Mapping[str, Any] | str | Path,
     folder: Path | str,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: bool | Callable[[int, int, str], None] | None = None,
     restart: bool = False,
+    *,
+    workers: int = 0,
+    device: str | None = None,
+    scheduler: str | None = None,
+    checkpoint_every: int = 0,
+    **unknown: Never,
 ) -> xr.Dataset:
     """Run a scenario into a folder, with one file for each finished part.
 
-    Finished parts that the folder already holds are not computed again.
+    Finished parts that the folder already holds are not computed again. The arguments have the
+    names and effects of the options of `otafl sweep`.
 
     Parameters
     ----------
@@ -117,10 +163,21 @@ def sweep(
         A loaded scenario, a mapping of its keys, or the path of its YAML file.
     folder : Path or str
         Folder of the sweep, new or with parts of the same scenario.
-    progress : callable, optional
-        Function that is called with (rounds done, rounds in total, note).
+    progress : bool or callable, optional
+        True for a bar in a terminal or a notebook. A function is called with (rounds done, rounds
+        in total, note).
     restart : bool, default False
         Whether to discard existing parts and compute everything again.
+    workers : int, default 0
+        Number of programs of this machine that share the stacks; 0 for only this one.
+    device : {"auto", "cpu", "cuda"}, optional
+        Processor; else `engine.device` of the scenario.
+    scheduler : str, optional
+        Address of a Dask scheduler whose workers share the stacks.
+    checkpoint_every : int, default 0
+        Number of rounds after which the state of a stack is saved; 0 for never.
+    **unknown : Never
+        Other arguments raise a `UserError` that suggests the closest name.
 
     Returns
     -------
@@ -130,17 +187,68 @@ def sweep(
     Raises
     ------
     UserError
-        If the scenario, the data or the folder is not valid. The message names the remedy.
+        If the scenario, the data, the folder or an argument is not valid. The message names the
+        remedy.
     """
     from otafl import sweeping
 
-    return sweeping.sweep(_load_if_path(scenario), Path(folder), progress, restart=restart)
+    _refuse_unknown(sweep, unknown)
+    loaded = _load(scenario, device)
+    with _show_progress(progress) as shown:
+        return sweeping.sweep(
+            loaded, Path(folder), shown, workers, scheduler, checkpoint_every, restart=restart
+        )
 
 
-def _load_if_path(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
+def _load(
+    scenario: Scenario | Mapping[str, Any] | str | Path, device: str | None = None
+) -> Scenario:
+    """Load a scenario, unless it is loaded, and set its processor."""
     from otafl.scenario import Scenario, load_scenario
+    from otafl.scenario.sections import EngineSettings
 
-    return scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+    known = get_args(EngineSettings.model_fields["device"].annotation)
+    if device is not None and device not in known:
+        raise UserError(f"device: expected one of {', '.join(known)}, got {device!r}")
+    if not isinstance(scenario, Scenario):
+        return load_scenario(scenario, [] if device is None else [f"engine.device={device}"])
+    if device is None:
+        return scenario
+    engine = scenario.engine.model_copy(update={"device": device})
+    return scenario.model_copy(update={"engine": engine})
+
+
+def _show_progress(
+    progress: bool | Callable[[int, int, str], None] | None,
+) -> AbstractContextManager[Callable[[int, int, str], None] | None]:
+    """Return what displays the progress, as a context."""
+    if progress is True:
+        from otafl.core.progress import Progress
+
+        return Progress()
+    if progress is None or progress is False or callable(progress):
+        return nullcontext(progress or None)
+    raise UserError(
+        f"progress: expected True, False or a function of (done, total, note), got {progress!r}"
+    )
+
+
+def _refuse_unknown(function: Callable[..., Any], unknown: Mapping[str, Any]) -> None:
+    """Raise UserError for arguments that a function does not have."""
+    if not unknown:
+        return
+    from inspect import signature
+
+    from otafl.core.suggestions import find_closest, format_guess
+
+    name = next(iter(unknown))
+    known = [one for one in signature(function).parameters if one != "unknown"]
+    guess = find_closest(name, known)
+    remedy = format_guess(guess) or (
+        "; keys of the scenario are changed by its overrides, as in "
+        "otafl.load_scenario('study.yaml', ['training.rounds=50'])"
+    )
+    raise UserError(f"otafl.{function.__name__}: no argument is called '{name}'{remedy}")
 
 
 def __getattr__(name: str) -> Any:

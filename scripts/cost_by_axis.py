@@ -1,14 +1,17 @@
 """Seconds and joules to an accuracy, an axis' values beside each other, at the step that gets there
 soonest on validation data; a star marks the ends of the steps tried, beyond which it may be less.
+With --figure also the accuracy against joules and seconds, at one value of the axis.
 
     otafl sweep scenarios/studies/cost_to_accuracy.yaml
-    python scripts/cost_by_axis.py results/cost_to_accuracy [--by snr_db] [--target 0.8]
+    python scripts/cost_by_axis.py results/cost_to_accuracy [--by snr_db] [--figure F]
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-from tables import command, make_parser, open_result_at, print_head, print_row
+from tables import command, draw_panels, make_parser, open_result_at, print_head, print_row
 
 import otafl
 from otafl.analysis.overhead import select_soonest
@@ -23,6 +26,8 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--by", metavar="AXIS", default="snr_db", help="default %(default)s")
     parser.add_argument("--target", type=float, default=0.8, help="default %(default)s")
+    parser.add_argument("--figure", type=Path, help="draw accuracy against joules and seconds")
+    parser.add_argument("--at", type=float, default=0.0, help="value drawn; default %(default)s")
     args = parser.parse_args()
     every = open_result_at(args.result, args.sel)
     ds = flatten_points(
@@ -38,6 +43,15 @@ def main() -> None:
         print_head(title, "point", *(f"{args.by} {value}" for value in ds[args.by].values))
         for point, some in zip(ds["point"].values, values, strict=True):
             print_row(point, *map(say, some))
+    if args.figure:
+        drawn = ds.sel({args.by: args.at})
+        drawn["energy_j"] = drawn["device_energy_j"].sum(
+            [dim for dim in ("device", "cause") if dim in drawn["device_energy_j"].dims],
+            min_count=1,
+        )
+        drawn["energy_j"].attrs = {"units": "J", "long_name": "energy drawn by all devices"}
+        pairs = [("test_accuracy", x) for x in ("energy_j", "sim_time_s")]
+        draw_panels(drawn, pairs, args.figure, args.target)
 
 
 def format_value(values: np.ndarray) -> str:

@@ -145,25 +145,6 @@ def interpolate_at_cost(
     return read_at.where(select_final(ds, name).notnull(), guess)
 
 
-def draw_curves(ds: xr.Dataset, variable: str, x: str, path: Path) -> None:
-    """The end of each trial against an axis: a curve for each value of another, panels for a
-    third; else a curve for each point of the others."""
-    from otafl import plots
-    from otafl.analysis.points import flatten_points, swap_to_coordinate
-    from otafl.results.end_values import select_end_total
-
-    ds = swap_to_coordinate(ds, x)
-    ds = ds.assign({variable: select_end_total(ds, variable)})
-    others = [str(dim) for dim in ds["final_round"].dims if dim != x]
-    if len(others) > 2 or "zip" in others:
-        ds, others = flatten_points(ds, keep=x), ["point"]
-    others.sort(key=lambda dim: ds[dim].dtype.kind in "fiu")  # choices are curves first
-    hue, facet = [*others, None, None][:2]
-    plots.draw(plots.curve_data(ds, variable, x, hue, facet), path)
-    many = hue == "point" and ds.sizes["point"] > 2 * plots.MANY
-    print(f"figure: {path}" + (" (many curves: --sel DIM=VALUE picks)" if many else ""))
-
-
 def draw_panels(
     ds: xr.Dataset, pairs: Sequence[tuple[str, str]], path: Path, line: float | None = None
 ) -> None:

@@ -6,7 +6,6 @@ SNR can be compared with a run at one of them.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -18,21 +17,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import ValidationError
 
+from otafl.analysis.matching import Settings, match_points, read_source
 from otafl.analysis.points import flatten_points
 from otafl.analysis.summary import SHOWN, compute_moments
-from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Path as Keys
 from otafl.results import origins
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import select_end_total
-from otafl.results.files import open_results
-from otafl.scenario import Scenario, axes, load_scenario, restore_tree, to_yaml
-from otafl.scenario.keys import CHOICES, get_value, set_value
-from otafl.scenario.yaml_source import parse
-from otafl.user_code import loading
+from otafl.scenario import axes
+from otafl.scenario.keys import CHOICES, get_value
 
 ABOUT = re.compile(r"_version$|^(scenario_hash|seed|device_name|complete|format)$")
 """Attributes of a result that tell what it was made with."""
@@ -148,7 +143,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     """
     if not 0 <= tolerance < 1:
         raise UserError(f"--tolerance {tolerance:g}: must be at least 0 and below 1, like 1e-6")
-    (one, first), (two, second) = _read(a), _read(b)
+    (one, first), (two, second) = read_source(a), read_source(b)
     settings = _diff_settings(one, two)
     names = (str(a), str(b))
     if first is None or second is None:
@@ -159,7 +154,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
         for ds in (first, second)
     ]
     paths = list(dict.fromkeys((*one.tracks, *two.tracks)))
-    matched, lacking = _match_points(
+    matched, lacking = match_points(
         one.number_points(first, paths), two.number_points(second, paths)
     )
     code = _diff_code(first, second, matched)
@@ -191,64 +186,7 @@ def compare(a: Path, b: Path, tolerance: float = 0.0) -> Comparison:
     )
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Settings of one of the two.
-
-    Parameters
-    ----------
-    tree : its scenario filled in, without the sweep.
-    sweep : its axes.
-    """
-
-    tree: dict[str, Any]
-    sweep: axes.Sweep
-
-    @property
-    def tracks(self) -> dict[Keys, axes.Track]:
-        """Return the keys that its sweep varies."""
-        return {track.path: track for axis in self.sweep for track in axis}
-
-    def number_points(self, ds: xr.Dataset, paths: Sequence[Keys]) -> dict[str, int]:
-        """Return the number of each point that ran, by its settings at these paths."""
-        ran, found = np.isfinite(ds["final_round"].values).ravel(), {}
-        for number, point in enumerate(axes.iterate_points(self.sweep)):
-            tree = axes.apply_point(self.tree, point)
-            for track, _ in point:
-                if track.replaces_section:
-                    section = json.dumps(get_value(tree, track.path))
-                    tree = set_value(tree, track.path, _fill_choice(track.path, section))
-            if ran[number]:
-                found[_make_key([get_value(tree, path) for path in paths])] = number
-        return found
-
-
-def _read(source: Path) -> tuple[_Settings, xr.Dataset | None]:
-    """Open a result, or load a scenario. Raises UserError."""
-    if source.suffix in (".yaml", ".yml") and not source.is_dir():
-        with loading.disable_imports():  # settings can be compared without it
-            stored, data = parse(to_yaml(load_scenario(source))).data, None
-    else:
-        data = open_results(source)
-        stored = restore_tree(data.attrs)
-    tree = _fill_defaults(stored)
-    sweep, problems = axes.read(tree.pop("sweep", {}) or {}, Scenario, tree)
-    if problems:
-        raise UserError(f"{source}: its sweep is not understood: {problems[0].message}")
-    return _Settings(tree, sweep), data
-
-
-def _fill_defaults(tree: dict[str, Any]) -> dict[str, Any]:
-    """Fill in the keys that came after a scenario was stored; nothing where it is refused now."""
-    bare = {key: value for key, value in tree.items() if key != "sweep"}
-    try:
-        filled = parse(to_yaml(Scenario.model_validate(bare))).data
-    except ValidationError:
-        return tree
-    return {**filled, "sweep": tree.get("sweep", {})}
-
-
-def _diff_settings(one: _Settings, two: _Settings) -> dict[str, Pair]:
+def _diff_settings(one: Settings, two: Settings) -> dict[str, Pair]:
     """Return the keys whose values differ.
 
     A swept key has its list of values; what it replaces is not told, and of a section that one of
@@ -263,7 +201,7 @@ def _diff_values(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Pair]:
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flatten_settings(side: _Settings, swept: Collection[Keys]) -> dict[str, Any]:
+def _flatten_settings(side: Settings, swept: Collection[Keys]) -> dict[str, Any]:
     replaced = {".".join(map(str, path)): path for path in swept}
     below = tuple(f"{key}." for key in replaced)
     flat = ((key, value) for key, value in _flatten(side.tree) if key not in replaced)
@@ -300,17 +238,6 @@ def _diff_code(
         CodeDifference(what, counts.most_common(1)[0][0], counts.total())
         for what, counts in pairs.items()
     ]
-
-
-def _match_points(a: dict[str, int], b: dict[str, int]) -> tuple[list[list[int]], list[str]]:
-    """Return the numbers of the points that both have, and in words how many only one has."""
-    common = [key for key in a if key in b]
-    lacking = [
-        f"{len(own) - len(common)} of the {len(own)} points are in {name} alone"
-        for name, own in (("A", a), ("B", b))
-        if len(own) > len(common)
-    ]
-    return [[own[key] for key in common] for own in (a, b)], lacking
 
 
 def _list_missing(a: xr.Dataset, b: xr.Dataset) -> list[str]:
@@ -374,27 +301,9 @@ def _diff_pairs(a: xr.Dataset, b: xr.Dataset, names: list[str]) -> Iterator[Pair
                 yield PairedDifference(name, str(point), *compute_moments(row))
 
 
-@functools.lru_cache(maxsize=1024)
-def _fill_choice(path: Keys, section: str) -> Any:
-    """Return a choice (JSON) with its defaults, or as it is where this version does not know it."""
-    given = json.loads(section)
-    given = {"name": given} if isinstance(given, str) else given
-    try:
-        return registry.load_settings_class(CHOICES[path].table, given["name"])(**given).model_dump(
-            mode="json"
-        )
-    except Exception:  # another version's choice, or the user's own
-        return given
-
-
 def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
         if isinstance(value, Mapping) and value:
             yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _make_key(values: list[Any]) -> str:
-    """Write settings so that equal ones are equal texts, 1 and 1.0 too."""
-    return json.dumps(json.loads(json.dumps(values), parse_int=float), sort_keys=True)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import xarray as xr
 
-from otafl.analysis.points import list_axes
+from otafl.analysis.points import get_unit, list_axes
 from otafl.analysis.tuning import find_validation_variable
 from otafl.core import registry
 from otafl.core.errors import UserError
@@ -92,6 +92,27 @@ def compute_cost_to_reach(result: xr.Dataset, variable: str, target: float) -> x
         about = {"units": "J", "long_name": "energy drawn by all devices"}
         out["energy_j"] = out["device_energy_j"].sum("cause", skipna=False).assign_attrs(about)
     return xr.Dataset(out).drop_vars("final_round", errors="ignore")
+
+
+def tabulate_costs(result: xr.Dataset, variable: str, target: float) -> xr.Dataset:
+    """Return `compute_cost_to_reach` as a result of which tables can be made.
+
+    `rounds` is the round of the record, `best` the best value of the variable. The joules of
+    each cause are variables, as `transmit_j`.
+    """
+    costs = compute_cost_to_reach(result, variable, target)
+    values, falls = count_diverged(result, [variable])[variable], falls_to_target(variable)
+    word = "lowest" if falls else "highest"
+    about = {"units": get_unit(result[variable]) or "1", "long_name": f"{word} {variable}"}
+    costs["best"] = (values.min if falls else values.max)("round").assign_attrs(about)
+    if "cause" in costs.dims:
+        causes = costs["device_energy_j"]
+        for cause in costs["cause"].values:
+            about = {"units": "J", "long_name": f"energy drawn by all devices, {cause}"}
+            costs[f"{cause}_j"] = causes.sel(cause=cause, drop=True).assign_attrs(about)
+        costs = costs.drop_dims("cause")
+    costs = costs.rename(round="rounds").drop_vars("final_round", errors="ignore")
+    return costs.assign_coords(final_round=result["final_round"]).assign_attrs(result.attrs)
 
 
 def select_soonest(result: xr.Dataset, over: str, target: float) -> xr.Dataset:

@@ -21,7 +21,9 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from otafl.analysis.points import swap_to_coordinate
+from otafl.analysis.matching import is_whole, select_common_points
+from otafl.analysis.points import list_axes, swap_to_coordinate
+from otafl.analysis.variables import find_main_variable
 from otafl.core.errors import UserError
 from otafl.results.coordinates import format_value, format_values, pick
 from otafl.results.end_values import select_end_total
@@ -52,53 +54,135 @@ STATISTICS = {
 
 
 def compare_pairs(
-    dataset: xr.Dataset, variable: str, dim: str, baseline: Any, level: float = 0.95
+    result: xr.Dataset,
+    variable: str | None = None,
+    axis: str | None = None,
+    baseline: Any = None,
+    level: float = 0.95,
 ) -> xr.Dataset:
-    """Compare each value along an axis of a sweep with one of them, at every point of the others.
+    """Compare the values along an axis with one of them, over pairs of trials.
 
-    The accuracy of a trial that diverged is that of a guess (`results.ending.count_diverged`). Of
-    other variables such a trial is dropped from that comparison and counted in `dropped`: what is
-    left speaks of the trials that both survived.
+    A trial of two points has the same data split, fading and noise, so differences are taken trial
+    by trial, at every point of the other axes. A trial that diverged has the accuracy of a guess.
+    Comparisons of other variables drop such a trial, and `dropped` counts it.
 
     Parameters
     ----------
-    dataset : as `open_results` gives it.
-    variable : taken at the end of each trial (`results.ending.ended`).
-    dim : the axis, or a coordinate along one whose values differ.
-    baseline : one of its values; as text too.
-    level : of the confidence intervals.
+    result : xarray.Dataset
+        Result of `open_results`, whole or with some points picked.
+    variable : str, optional
+        Variable, taken at the end of each trial; else the main accuracy.
+    axis : str, optional
+        Axis, or a coordinate along one whose values differ; else the only axis.
+    baseline : object, optional
+        Value of the axis, or its text, with which the other values are compared; else the first.
+    level : float, default 0.95
+        Level of the confidence intervals.
 
     Returns
     -------
-    `STATISTICS` and `p_holm`, p corrected over all comparisons that are returned, with dims (dim
-    without the baseline, other axes). The attribute `better` is "higher" or "lower", as more or
-    less of the variable is better.
+    xarray.Dataset
+        Statistics with the dims (axis without the baseline, other axes): `difference` (value -
+        baseline), its `std`, `std_error`, interval `low` and `high`, `p` of the paired t-test,
+        `p_holm` (corrected over all comparisons that are returned), `p_wilcoxon`, `effect`,
+        `pairs`, `dropped`, `mean`, `baseline_mean` and `variance_ratio`.
+        The attribute `better` is "higher" or "lower", as more or less of the variable is better.
 
     Raises
     ------
-    UserError : for names that are not there, and for the axis `seed`, along which no random numbers
-        are common.
+    UserError
+        If a name does not exist, or for the axis `seed`, along which no random numbers are common.
+
+    See Also
+    --------
+    compare_results : Compare two results, or two points.
     """
-    if dim == "seed":
+    _check_level(level)
+    axis = axis or _find_only_axis(result)
+    if axis == "seed":
         raise UserError("paired: along 'seed' no random numbers are common; compare another axis")
-    values = select_end_total(swap_to_coordinate(dataset, dim, "paired: "), variable)
-    place = _find_position(values[dim], baseline)
-    others = np.delete(np.arange(values.sizes[dim]), place)
+    variable = variable or find_main_variable(result)
+    values = select_end_total(swap_to_coordinate(result, axis, "paired: "), variable)
+    place = 0 if baseline is None else _find_position(values[axis], baseline)
+    others = np.delete(np.arange(values.sizes[axis]), place)
     if not len(others):
         raise UserError(
-            f"paired: {dim} has one value, {format_value(values[dim].values[0])}; two differ"
+            f"paired: {axis} has one value, {format_value(values[axis].values[0])}; two differ"
         )
-    base = values.isel({dim: place}, drop=True)
-    table = compare_values(values.isel({dim: others}), base, level)
-    table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
-    table["p_holm"].attrs["long_name"] = "p of the paired t-test, corrected by Holm"
+    base = values.isel({axis: place}, drop=True)
+    table = _adjust(compare_values(values.isel({axis: others}), base, level))
     attributes = {
         "variable": variable,
-        "dim": dim,
-        "baseline": format_value(values[dim].values[place]),
+        "dim": axis,
+        "baseline": format_value(values[axis].values[place]),
         "better": get_better_direction(variable) or "",
     }
     return table.assign_attrs(attributes | {"level": level})
+
+
+def compare_results(
+    first: xr.Dataset, second: xr.Dataset, variable: str | None = None, level: float = 0.95
+) -> xr.Dataset:
+    """Compare two results, or two points of results, over pairs of trials.
+
+    Whole results are compared at the points that have the same swept settings in both. Results of
+    which points were picked are compared at equal values of the axes that are left.
+
+    Parameters
+    ----------
+    first : xarray.Dataset
+        Baseline, as `open_results` returns it, or some of its points.
+    second : xarray.Dataset
+        Result that is compared with it, of the same seed.
+    variable : str, optional
+        Variable, taken at the end of each trial; else the main accuracy.
+    level : float, default 0.95
+        Level of the confidence intervals.
+
+    Returns
+    -------
+    xarray.Dataset
+        Statistics of second - first, as `compare_pairs` returns them, with the dim `point` for
+        whole results, else with the axes that are left.
+
+    Raises
+    ------
+    UserError
+        If the two have different seeds, different axes or no point in common.
+
+    See Also
+    --------
+    compare_pairs : Compare the values along an axis of one result.
+    """
+    _check_level(level)
+    seeds = [
+        format_value(ds["seed"].values if "seed" in ds.coords else ds.attrs.get("seed"))
+        for ds in (first, second)
+    ]
+    if seeds[0] != seeds[1]:
+        raise UserError(
+            f"paired: expected results of one seed, whose random numbers are common, got "
+            f"{seeds[0]} and {seeds[1]}"
+        )
+    variable = variable or find_main_variable(first)
+    if is_whole(first) and is_whole(second):
+        first, second = select_common_points(first, second)
+    base, values = (
+        select_end_total(ds, variable).reset_coords(drop=True) for ds in (first, second)
+    )
+    if set(base.dims) != set(values.dims):
+        known = [", ".join(list_axes(ds)) or "no axis" for ds in (first, second)]
+        raise UserError(
+            f"paired: expected the same axes, got {known[0]} and {known[1]}; pick points of both "
+            "with .sel"
+        )
+    base, values = xr.align(base, values, join="inner")
+    if not base.size:
+        raise UserError("paired: no point and trial is in both results")
+    table = _adjust(compare_values(values, base, level))
+    better = get_better_direction(variable) or ""
+    about = {"variable": variable, "baseline": "the first", "better": better, "level": level}
+    return table.assign_attrs(about)
 
 
 def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:
@@ -120,6 +204,13 @@ def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95
     for name, said in STATISTICS.items():
         table[name].attrs = {"long_name": said}
     return table.assign(pairs=table["pairs"].astype(int), dropped=table["dropped"].astype(int))
+
+
+def _adjust(table: xr.Dataset) -> xr.Dataset:
+    """Add the p-values corrected over all comparisons of a table."""
+    table["p_holm"] = table["p"].copy(data=adjust_p_values(table["p"].values))
+    table["p_holm"].attrs["long_name"] = "p of the paired t-test, corrected by Holm"
+    return table
 
 
 def adjust_p_values(p: np.ndarray) -> np.ndarray:
@@ -172,6 +263,20 @@ def _test_differences(differences: np.ndarray) -> tuple[float, float]:
         warnings.simplefilter("ignore", RuntimeWarning)
         student = stats.ttest_1samp(differences, 0.0).pvalue
     return float(student), float(stats.wilcoxon(differences).pvalue)
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise UserError(f"level: expected a number above 0 and below 1, like 0.95, got {level!r}")
+
+
+def _find_only_axis(ds: xr.Dataset) -> str:
+    """Return the axis along which more than one value is; raise UserError for none or several."""
+    known = [name for name in list_axes(ds) if ds.sizes[name] > 1]
+    if len(known) == 1:
+        return known[0]
+    has = f"the result has {', '.join(known)}" if known else "the result has no sweep"
+    raise UserError(f"paired: expected an axis or a second result; {has}")
 
 
 def _find_position(axis: xr.DataArray, value: Any) -> int:

@@ -104,6 +104,43 @@ def swap_to_coordinate(ds: xr.Dataset, name: str, flag: str = "") -> xr.Dataset:
     raise make_unknown_name_error(f"{flag}{name}", "an axis of this result", name, axes)
 
 
+def select_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> xr.Dataset:
+    """Pick values of axes, or of coordinates along them.
+
+    Parameters
+    ----------
+    sel : coordinate -> the values that are kept. Of one value the axis goes.
+
+    Raises
+    ------
+    UserError : for an axis or a value that is not there.
+    """
+    for name, values in sel.items():
+        if len(values) == 1:
+            ds = pick(ds, name, values[0])
+            continue
+        places = [np.atleast_1d(_find_places(ds, name, value)) for value in values]
+        ds = ds.isel({ds[name].dims[0]: np.unique(np.concatenate(places))})
+    return ds
+
+
+def _find_places(ds: xr.Dataset, name: str, value: Any) -> np.ndarray:
+    """Return where a coordinate has a value."""
+    if name not in ds.coords or ds[name].ndim != 1:
+        pick(ds, name, value)  # raises the error of an unknown name
+    (dim,) = ds[name].dims
+    places = xr.Dataset({"place": (dim, np.arange(ds.sizes[dim]))}, {name: (dim, ds[name].values)})
+    return np.asarray(pick(places, name, value)["place"].values)
+
+
+def describe_slices(ds: xr.Dataset, sel: Mapping[str, Sequence[Any]]) -> str:
+    """Write the values that were picked, as in "normalised SNR: 0 dB"; empty for none."""
+    return "; ".join(
+        ", ".join([format_coordinate(ds, name, values[0]), *map(format_value, values[1:])])
+        for name, values in sel.items()
+    )
+
+
 def select_point(
     ds: xr.Dataset, sel: Mapping[str, Any], purpose: str
 ) -> tuple[xr.Dataset, list[str]]:

@@ -5,22 +5,30 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
 
 from otafl.analysis.paired import adjust_p_values, compare_values
 from otafl.analysis.points import build_labels, get_unit, swap_to_coordinate
+from otafl.analysis.rows import (
+    LATEX_END,
+    escape_latex,
+    format_markdown_rows,
+    format_text_rows,
+    open_latex,
+)
 from otafl.analysis.summary import compute_moments, drop_rounding_noise, format_mean_std
 from otafl.core.errors import UserError
-from otafl.core.files import write_csv
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.results.coordinates import get_long_name
 from otafl.results.end_values import describe_diverged, select_end_total
 from otafl.results.variables import get_better_direction
+
+VARIABLE = "variable"
+"""Coordinate across of a table with several variables."""
 
 Cell = tuple[str, str]
 """Mean and standard deviation as texts; the latter empty for one trial, both for none."""
@@ -28,82 +36,135 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Grid:
-    """Variable at the end of each trial, by axes down and across.
+    """Variables at the end of each trial, by axes down and across.
 
     Parameters
     ----------
-    units : "" where there are none.
-    row_names, column_names : the coordinates that distinguish rows and columns.
-    across : what the columns are, in words.
+    title : the variables in words, with their units.
+    row_names, column_names : the coordinates that distinguish rows and columns; of several
+        variables "variable" is the first across.
+    across : what the columns are, in words; "" where the columns say it.
     rows, columns : a text of each of these coordinates, for every row and every column.
+    variables : name and units ("" for none) of every column.
     values : [rows, columns, trials], NaN where there is none.
+    moment : when the values are taken.
     diverged : how many trials diverged and how they count, "" for none.
     """
 
-    variable: str
     title: str
-    units: str
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     across: str
     rows: list[tuple[str, ...]]
     columns: list[tuple[str, ...]]
+    variables: list[tuple[str, str]]
     values: np.ndarray
+    moment: str = "at the end"
     diverged: str = ""
+
+    @property
+    def num_column_axes(self) -> int:
+        """Number of coordinates across, without that of the variables."""
+        return len(self.column_names) - (self.column_names[:1] == (VARIABLE,))
 
     @property
     def caption(self) -> str:
         """Write what the table shows, and the number of trials."""
         trials = self.values.shape[-1]
-        said = f"{self.title[:1].upper()}{self.title[1:]} at the end"
-        if self.units:
-            said += f" [{self.units}]"
-        lost = int((~np.isfinite(self.values)).sum())
+        said = f"{self.title[:1].upper()}{self.title[1:]} {self.moment}"
         if trials == 1:
-            said, lost = f"{said}, of one trial", 0
-        else:
-            said += f", mean ± standard deviation over {trials} trials"
-        missing = f"{lost} of the values are missing or diverged" if lost else ""
-        return "; ".join(filter(None, (said, missing, self.diverged)))
+            return "; ".join(filter(None, (f"{said}, of n = 1 trial", self.diverged)))
+        said += f", mean ± standard deviation over n = {trials} trials"
+        counts = np.isfinite(self.values).sum(-1)
+        if ((counts > 0) & (counts < trials)).any():
+            said += ", or fewer where a cell states n"
+        return "; ".join(filter(None, (said, self.diverged)))
 
 
 def build_grid(
     ds: xr.Dataset,
-    variable: str,
+    variables: str | Sequence[str],
     columns: Sequence[str] = (),
     rows: Sequence[str] = (),
+    units: bool = True,
 ) -> Grid:
-    """Lay out a variable at the end of each trial (`results.ending.ended`).
+    """Lay out variables at the end of each trial (`results.end_values.select_end_total`).
 
     Parameters
     ----------
+    variables : one, or several, which are then across.
     columns : the axes across.
     rows : the first axes down; all others follow.
+    units : whether texts of coordinates have their units.
 
     Raises
     ------
     UserError : for what is not there.
     """
+    names = [variables] if isinstance(variables, str) else list(dict.fromkeys(variables))
     for name in (*columns, *rows):
         ds = swap_to_coordinate(ds, name)
     if twice := sorted(set(rows) & set(columns)):
         raise UserError(f"{twice[0]}: cannot be both of the rows and of the columns")
-    values = select_end_total(ds, variable)
-    down = [*rows, *(str(d) for d in values.dims if d not in (*columns, *rows, "trial"))]
-    table = values.transpose(*down, *columns, "trial")
-    row_names, row_texts = build_labels(ds, down)
-    column_names, column_texts = build_labels(ds, columns)
+    ends = [select_end_total(ds, name) for name in names]
+    down = [*rows, *(str(d) for d in ends[0].dims if d not in (*columns, *rows, "trial"))]
+    row_names, row_texts = build_labels(ds, down, units)
+    column_names, column_texts = build_labels(ds, columns, units)
+    across = ", ".join(get_long_name(ds, name) for name in column_names)
+    shape = (len(row_texts), len(column_texts), ds.sizes["trial"])
+    blocks = [one.transpose(*down, *columns, "trial").values.reshape(shape) for one in ends]
+    own_units = [get_unit(ds[name]) for name in names]
+    heads: list[tuple[str, ...]] = [()]
+    if len(names) > 1:
+        heads = [(_format_head(name, unit),) for name, unit in zip(names, own_units, strict=True)]
+        column_names, across = (VARIABLE, *column_names), ""
     return Grid(
-        variable,
-        re.sub(r",? so far", "", get_long_name(ds, variable)),
-        get_unit(ds[variable]),
+        ", ".join(_format_title(ds, name) for name in names),
         row_names,
         column_names,
-        ", ".join(get_long_name(ds, name) for name in column_names),
+        across,
         row_texts,
-        column_texts,
-        table.values.reshape(len(row_texts), len(column_texts), -1),
-        describe_diverged(ds),
+        [(*head, *texts) for head in heads for texts in column_texts],
+        [one for one in zip(names, own_units, strict=True) for _ in column_texts],
+        np.concatenate(blocks, 1),
+        diverged=describe_diverged(ds),
+    )
+
+
+def rename_texts(table: Grid, labels: Mapping[str, str]) -> Grid:
+    """Rename the variables, axes and values of a table.
+
+    Parameters
+    ----------
+    labels : name of a variable or an axis, or text of a value -> its new text.
+
+    Raises
+    ------
+    UserError : for a name that is not in the table.
+    """
+    names = [name for name, _ in table.variables]
+    texts = itertools.chain(*table.rows, *table.columns)
+    known = dict.fromkeys((*names, *table.row_names, *table.column_names, *texts))
+    for name in labels:
+        if name not in known:
+            raise make_unknown_name_error(f"--label {name}", "in this table", name, known)
+
+    def rename(row: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(labels.get(text, text) for text in row)
+
+    columns = [rename(column) for column in table.columns]
+    if table.column_names[:1] == (VARIABLE,):
+        heads = [labels.get(name, column[0]) for name, column in zip(names, columns, strict=True)]
+        columns = [(head, *column[1:]) for head, column in zip(heads, columns, strict=True)]
+    title = labels.get(names[0], table.title) if len(set(names)) == 1 else table.title
+    return replace(
+        table,
+        title=title,
+        across=labels.get(table.column_names[0], table.across) if table.across else "",
+        row_names=rename(table.row_names),
+        column_names=table.column_names,
+        rows=[rename(row) for row in table.rows],
+        columns=columns,
     )
 
 
@@ -116,7 +177,7 @@ def find_best(
     ----------
     over : the group: "column", "row", or a coordinate over whose values, all others equal.
     largest : whether the largest is best; None: where more of the variable is better, as of an
-        accuracy, else the smallest.
+        accuracy, else the smallest. Variables are never compared with each other.
     level : only those that a paired t-test tells from every other of their group at this level,
         after Holm.
 
@@ -127,53 +188,52 @@ def find_best(
     names = (*table.row_names, *table.column_names)
     if over not in ("row", "column", *names):
         raise make_unknown_name_error(over, "row, column or a coordinate of the table", over, names)
-    if largest is None:
-        largest = get_better_direction(table.variable) == "higher"
-    groups: dict[object, list[tuple[int, int]]] = {}
+    groups: dict[tuple[str, object], list[tuple[int, int]]] = {}
     for (i, row), (j, column) in itertools.product(enumerate(table.rows), enumerate(table.columns)):
         others = tuple(t for name, t in zip(names, (*row, *column), strict=True) if name != over)
-        groups.setdefault({"row": i, "column": j}.get(over, others), []).append((i, j))
+        group = {"row": i, "column": j}.get(over, others)
+        groups.setdefault((table.variables[j][0], group), []).append((i, j))
     marked = np.zeros(table.values.shape[:2], dtype=bool)
-    for places in groups.values():
+    for (name, _), places in groups.items():
+        is_largest = get_better_direction(name) == "higher" if largest is None else largest
         trials = np.array([table.values[place] for place in places])
         means = np.array([compute_moments(row)[0] for row in trials])
         seen = np.isfinite(means)
         if seen.sum() < 2:
             continue
-        won = int(np.nanargmax(means) if largest else np.nanargmin(means))
+        won = int(np.nanargmax(means) if is_largest else np.nanargmin(means))
         seen[won] = False
         marked[places[won]] = level is None or _is_significant(trials[won], trials[seen], level)
     return marked
 
 
-def format_text(table: Grid) -> str:
-    """Return the table aligned with spaces, for a terminal."""
-    rows = [_build_head(table), *_build_body(table)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines)
+def format_text(table: Grid, bold: np.ndarray | None = None) -> str:
+    """Return the table aligned with spaces, for a terminal; `bold` [rows, columns] marks cells."""
+    return format_text_rows([_build_head(table), *_build_body(table, bold)])
 
 
 def format_markdown(table: Grid, bold: np.ndarray | None = None) -> str:
     """Return the table as GitHub's Markdown; `bold` [rows, columns] marks cells."""
-    rows = [[cell.replace("|", "\\|") for cell in row] for row in _build_body(table, bold)]
-    lines = [_build_head(table), ["---"] * len(_build_head(table)), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return format_markdown_rows(_build_head(table), _build_body(table, bold))
 
 
-def write_grid(table: Grid, path: Path) -> None:
-    """Write a line a cell: its coordinates, mean, standard deviation, trials that are there.
+def build_csv(table: Grid) -> tuple[list[str], list[list[object]]]:
+    """Return the columns of a CSV file, and a row a cell.
 
-    Raises
-    ------
-    WriteError : where the file cannot be written.
+    A row has the coordinates, the variable with its unit, mean, standard deviation, and n, the
+    number of trials that they are of.
     """
-    cells = itertools.product(zip(table.rows, table.values, strict=True), range(len(table.columns)))
-    rows = [(*row, *table.columns[j], *compute_moments(values[j])) for (row, values), j in cells]
-    write_csv(path, [*table.row_names, *table.column_names, "mean", "std", "trials"], rows)
+    skipped = len(table.column_names) - table.num_column_axes
+    names = [*table.row_names, *table.column_names[skipped:]]
+    rows: list[list[object]] = []
+    for row, values in zip(table.rows, table.values, strict=True):
+        for column, (name, units), trials in zip(
+            table.columns, table.variables, values, strict=True
+        ):
+            mean, std, count = compute_moments(trials)
+            moments = ["" if one != one else one for one in (mean, std)]
+            rows.append([*row, *column[skipped:], name, units or "1", *moments, count])
+    return [*names, "variable", "units", "mean", "std", "n"], rows
 
 
 def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -> str:
@@ -183,14 +243,7 @@ def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -
     across makes a line of heads each.
     """
     first, count = max(1, len(table.row_names)), len(table.columns)
-    lines = [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escape_latex(table.caption)}.}}",
-        *([rf"  \label{{{label}}}"] if label else []),
-        rf"  \begin{{tabular}}{{{'l' * first}{'r' * count}}}",
-        r"    \toprule",
-    ]
+    lines = open_latex(table.caption, label, "l" * first + "r" * count)
     lines += [f"    {line}" for line in _build_latex_head(table, first)]
     lines.append(r"    \midrule")
     marks = np.zeros(table.values.shape[:2], bool) if bold is None else bold
@@ -205,8 +258,7 @@ def format_latex(table: Grid, bold: np.ndarray | None = None, label: str = "") -
         ]
         lines.append(f"    {' & '.join([*(names or ['']), *values])} \\\\")
         before = row
-    lines += [r"    \bottomrule", r"  \end{tabular}", r"\end{table}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, *LATEX_END])
 
 
 def align_decimals(column: np.ndarray) -> list[Cell]:
@@ -236,15 +288,6 @@ def align_decimals(column: np.ndarray) -> list[Cell]:
     return out
 
 
-def escape_latex(words: str) -> str:
-    """Write a text as LaTeX takes it; numbers get a true minus sign."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {one: f"\\{one}" for one in "&%$#_{}"} | {"±": r"$\pm$", "µ": r"\textmu{}"}
-    special |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-    out = "".join(special.get(one, one) for one in words)
-    return re.sub(r"^-(?=\d)", r"$-$", out)
-
-
 def _is_significant(winner: np.ndarray, others: np.ndarray, level: float) -> bool:
     dims = ("other", "trial")
     p = compare_values(xr.DataArray(others, dims=dims), xr.DataArray(winner, dims=dims[1:]))["p"]
@@ -271,12 +314,31 @@ def _build_body(table: Grid, bold: np.ndarray | None = None) -> list[list[str]]:
         [
             *names,
             *(
-                f"{star}{format_mean_std(trials)}{star}"
+                f"{star}{format_mean_std(trials)}{star}{_format_count(trials)}"
                 for trials, star in zip(values, row, strict=True)
             ),
         ]
         for names, values, row in zip(table.rows, table.values, stars, strict=True)
     ]
+
+
+def _format_count(trials: np.ndarray) -> str:
+    """State of how many trials a cell is, where that is not of all."""
+    count = int(np.isfinite(trials).sum())
+    return f" (n = {count})" if 0 < count < len(trials) else ""
+
+
+def _format_head(name: str, units: str) -> str:
+    """Write the name of a variable in words and its units, short enough for a column."""
+    bare = name.removesuffix(f"_{units.lower()}") if units else name
+    shown = f" [{units}]" if units not in ("", "round") else ""
+    return bare.replace("_", " ") + shown
+
+
+def _format_title(ds: xr.Dataset, name: str) -> str:
+    """Write what a variable is and its units."""
+    said, units = re.sub(r",? so far", "", get_long_name(ds, name)), get_unit(ds[name])
+    return f"{said} [{units}]" if units else said
 
 
 def _build_latex_head(table: Grid, first: int) -> list[str]:
@@ -286,7 +348,9 @@ def _build_latex_head(table: Grid, first: int) -> list[str]:
         return [f"{' & '.join([*names, escape_latex(table.title)])} \\\\"]
     count = len(table.columns)
     above = rf"\multicolumn{{{count}}}{{c}}{{{escape_latex(table.across)}}}"
-    lines = [rf"{' & ' * first}{above} \\", rf"\cmidrule(lr){{{first + 1}-{first + count}}}"]
+    lines = []
+    if table.across:
+        lines = [rf"{' & ' * first}{above} \\", rf"\cmidrule(lr){{{first + 1}-{first + count}}}"]
     for level in range(len(table.column_names)):
         last = level == len(table.column_names) - 1
         keys = [column[: level + 1] for column in table.columns]
@@ -314,7 +378,8 @@ def _format_latex_cells(column: np.ndarray, bold: np.ndarray) -> list[str]:
             else _format_exponent(mean)
         )
         out.append((rf"$\mathbf{{{said}}}$" if mark else f"${said}$") if mean else "--")
-    return out
+    counts = [re.sub(r"n = (\d+)", r"$n = \1$", _format_count(trials)) for trials in column]
+    return [f"{cell}{count}" for cell, count in zip(out, counts, strict=True)]
 
 
 def _format_exponent(value: str) -> str:

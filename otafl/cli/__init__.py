@@ -1,11 +1,11 @@
 """Run the command line.
 
-`otafl new | run | sweep | check | list | show | diff | convert | verify | export | plot | report |
-timeline | validate | data`. Exit codes: 0; 2 for what the user can mend, told in one message on
-stderr; 130 for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP, told in one sentence; 1 for stacks that
-failed, a law that fails validation, results that differ and, with a traceback, for anything else.
-What is heavy is imported inside the commands, so that `otafl --help` is quick; and the commands
-inside `main`, so that signals find a guard from the start.
+`otafl new | run | sweep | check | list | show | diff | table | compare | convert | verify |
+export | plot | report | timeline | validate | data`. Exit codes: 0; 2 for what the user can mend,
+told in one message on stderr; 130 for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP, told in one
+sentence; 1 for stacks that failed, a law that fails validation, results that differ and, with a
+traceback, for anything else. What is heavy is imported inside the commands, so that `otafl --help`
+is quick; and the commands inside `main`, so that signals find a guard from the start.
 """
 
 from __future__ import annotations

@@ -45,6 +45,18 @@ Overrides = Annotated[
 ]
 DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Run code of yours that the files name.")]
+Slices = Annotated[
+    list[str] | None,
+    typer.Option("--sel", metavar="DIM=VALUE", help="Keep a value of a dim; again for more."),
+]
+LabelOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="NAME=TEXT",
+        help="Text for a variable, an axis or one of its values.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
@@ -73,6 +85,31 @@ def parse_selection(sel: list[str] | None) -> dict[str, str]:
             raise UserError(f"--sel {text}: must be of the form dim=value")
         picked[dim] = value
     return picked
+
+
+def parse_slices(sel: list[str] | None) -> dict[str, list[str]]:
+    """Return the values of `--sel dim=value`; a dim that is given again has several values."""
+    picked: dict[str, list[str]] = {}
+    for text in sel or []:
+        for dim, value in parse_selection([text]).items():
+            picked.setdefault(dim, []).append(value)
+    return picked
+
+
+def parse_labels(given: list[str] | None) -> dict[str, str]:
+    """Return name -> text of `--label name=text`; a name may have "=" in its parentheses."""
+    labels = {}
+    for text in given or []:
+        name, equals, said = text.rpartition("=")
+        if not (name and equals and said):
+            raise UserError(f"--label {text}: must be of the form name=text, like gbma=equal power")
+        labels[name] = said
+    return labels
+
+
+def split_names(text: str | None) -> list[str]:
+    """Return the names of a list with commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def load(

@@ -20,6 +20,7 @@ from otafl.cli import (
     running,
     scenarios,
     streams,
+    tables,
     validation,
 )
 from otafl.cli.app import app
@@ -38,6 +39,8 @@ for command in (
     listing.list_,
     results.show,
     results.diff,
+    tables.table,
+    tables.compare,
     results.convert,
     results.verify,
     exporting.export,

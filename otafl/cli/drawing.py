@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from otafl.cli.app import ResultFile, Trust, check_writable, parse_selection
+from otafl.cli.app import (
+    LabelOption,
+    ResultFile,
+    Slices,
+    Trust,
+    check_writable,
+    parse_labels,
+    parse_selection,
+    parse_slices,
+)
 from otafl.core.errors import UserError
 from otafl.plots.kinds import Kind
 
@@ -48,6 +57,11 @@ def plot(
     sel: Annotated[
         list[str] | None, typer.Option(metavar="DIM=VALUE", help="Draw one value of a dim.")
     ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(metavar="INCHES", help="Of the figure: 3.5 for a column, with short labels."),
+    ] = None,
+    label: LabelOption = None,
     out: Figure = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what is drawn as CSV.")
@@ -60,11 +74,13 @@ def plot(
     partition, classes by device, and a map of the devices and their SNR are drawn of a scenario's
     file as well.
     """
-    chosen = parse_selection(sel)
+    chosen, labels = parse_selection(sel), parse_labels(label)
     from otafl.plots import draw, draw_overview, write_csv
+    from otafl.plots.relabel import rename_labels
     from otafl.results.files import open_results
 
-    if kind is None and not chosen and all(one is None for one in (y, x, z, hue, facet, csv)):
+    flags = (y, x, z, hue, facet, csv, width)
+    if kind is None and not chosen and not labels and all(one is None for one in flags):
         target = out or _make_output_path(result, "overview.png")
         opened = open_results(result)
         draw_overview(opened, target)
@@ -78,7 +94,7 @@ def plot(
     if csv is not None:
         write_csv(data, csv)
         typer.echo(str(csv))
-    draw(data, target)
+    draw(rename_labels(data, labels), target, width=width)
     typer.echo(str(target))
     if kind not in (Kind.partition_, Kind.map):
         _print_chance_warning(source, [one for one in (x, y, z) if one is not None])
@@ -89,8 +105,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.html", help="Else beside it.")
     ] = None,
+    sel: Slices = None,
 ) -> None:
-    """Write a page with settings, tables and figures."""
+    """Write a page with settings, tables, paired tests and figures."""
+    chosen = parse_slices(sel)
     target = out or _make_output_path(result, "report.html")
     if target.suffix not in (".html", ".htm"):
         raise UserError(f"--out {target}: must be the name of a file that ends in .html")
@@ -98,7 +116,7 @@ def report(
     from otafl import report as page
     from otafl.results.files import open_results
 
-    page.write(open_results(result), target, result)
+    page.write(open_results(result), target, result, chosen)
     typer.echo(str(target))
 
 

@@ -20,8 +20,8 @@ from otafl.cli.app import (
     load,
 )
 from otafl.cli.interrupts import guard
-from otafl.cli.progress import Progress
 from otafl.core.errors import UserError
+from otafl.core.progress import Progress
 from otafl.core.suggestions import format_count
 
 if TYPE_CHECKING:
@@ -64,7 +64,6 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into one file and a figure; can be resumed."""
-    _check_workers(workers, scheduler)
     loaded = load(scenario, set_, device, trust)
     from otafl import sweeping
 
@@ -72,7 +71,7 @@ def run(
     if target.suffix != ".nc" or target.is_dir():
         raise UserError(f"--out {target}: must be the name of a file that ends in .nc")
     check_writable(target.parent)
-    with _report_kept(sweeping.get_unfinished_folder(target)), Progress(quiet) as progress:
+    with _report_kept(sweeping.get_unfinished_folder(target)), _show_progress(quiet) as progress:
         dataset = sweeping.run(
             loaded, target, progress, checkpoint_every, _print_message, restart, workers, scheduler
         )
@@ -94,25 +93,20 @@ def sweep(
     quiet: Quiet = False,
 ) -> None:
     """Run a scenario into a folder; can be resumed."""
-    _check_workers(workers, scheduler)
     loaded = load(scenario, set_, device, trust)
     folder = out or Path(loaded.output.folder) / loaded.name
     check_writable(folder)
     from otafl import sweeping
 
-    with _report_kept(folder), Progress(quiet) as progress:
+    with _report_kept(folder), _show_progress(quiet) as progress:
         dataset = sweeping.sweep(
             loaded, folder, progress, workers, scheduler, checkpoint_every, _print_message, restart
         )
     _finish(dataset, folder, folder / f"{loaded.name}.png", quiet)
 
 
-def _check_workers(workers: int, scheduler: str | None) -> None:
-    if workers and scheduler:
-        raise UserError(
-            f"--workers {workers}: the workers are those of --scheduler {scheduler}; give one of "
-            "the two"
-        )
+def _show_progress(quiet: bool) -> Progress:
+    return Progress(quiet, guard.check)
 
 
 def _print_message(text: str) -> None:

@@ -83,7 +83,11 @@ def cdf_data(
     table["share"].attrs["long_name"] = f"share of {over}s"
     axes = {"x": values.rename(x), "y": table["share"]}
     table.attrs = quantities.build_attributes("cdf", ds, axes, x=x, y="share", hue=hue, facet=facet)
-    return table.assign_attrs(log_x=int(spans_decades(table["value"].values)))
+    said = ""
+    if trials:
+        what = "± one standard deviation of the trials' shares"
+        said = quantities.describe_spread("shading", what, table["trials"])
+    return table.assign_attrs(band=said, log_x=int(spans_decades(table["value"].values)))
 
 
 def draw_cdf(data: xr.Dataset, title: str = "") -> Figure:

@@ -80,7 +80,9 @@ def curve_data(
     table = table.assign_attrs(
         log_x=int(_uses_log_x(table)), log_y=int(log_y), choices=int(choices)
     )
-    return table.assign(drawn=_find_drawable(table))
+    mark = "bars" if choices else "shading"
+    said = quantities.describe_spread(mark, "mean ± one standard deviation", table["trials"])
+    return table.assign_attrs(band=said).assign(drawn=_find_drawable(table))
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:

@@ -22,6 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
+from otafl.core.errors import UserError
 from otafl.plots.parts import split_parts
 from otafl.plots.style import format_coordinate, format_label, wrap_text
 from otafl.results.coordinates import format_value
@@ -35,6 +36,12 @@ WIDEST = 24.0
 ROOM = (9.0, 5.0)
 """Inches around the panels before it is known how many are needed; constrained layout fails where
 they are too few."""
+JOURNAL_FONT = 8.0
+"""Points of all letters of a figure whose width is given."""
+SLIMMEST = 1.5
+"""Inches of a figure of given width for each panel; where there are fewer, panels go below."""
+LEAST_PANEL = 0.7
+"""Inches: narrower panels are refused."""
 GAP = 3.0
 """Pixels between texts at the least."""
 LETTERS_PER_INCH = 13.0
@@ -56,12 +63,14 @@ def make_panels(
     size: inches of a panel. Returns the panels with what each shows. All have the same limits.
     """
     facet, shows = data.attrs["facet"], [part for _, part in split_parts(data, "facet")]
-    columns = count_columns(len(shows))
+    columns = count_columns(len(shows), get_width(data))
     rows = math.ceil(len(shows) / columns)
     width, height = size or get_panel_size(len(shows))
-    letters = int(LETTERS_PER_INCH * width)
+    if get_width(data):
+        width = 0.75 * get_width(data) / columns
+    letters = int(_get_letters_per_inch(data) * width)
     below = wrap_text(data.attrs["x_label"], max(24, letters))
-    beside = wrap_text(data.attrs["y_label"], max(20, int(LETTERS_PER_INCH * height)))
+    beside = wrap_text(data.attrs["y_label"], max(20, int(_get_letters_per_inch(data) * height)))
     figure = make_figure((ROOM[0] + width * columns, ROOM[1] + height * rows))
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for i, ax in enumerate(grid):
@@ -74,13 +83,19 @@ def make_panels(
             axis.get_major_formatter().set_useOffset(False)
         if facet and i < len(shows):
             title = format_coordinate(data, facet, data[facet].values[i])
-            ax.set_title(wrap_text(title, letters), fontsize=10)
+            ax.set_title(wrap_text(title, letters), fontsize="medium")
     return figure, list(zip(grid, shows, strict=False))
 
 
-def count_columns(count: int) -> int:
-    """Return how many panels are beside each other."""
-    return 2 if count == 4 else min(3 if count <= 12 else 5, count)
+def get_width(data: xr.Dataset) -> float:
+    """Return the width in inches that the figure must have; 0 where it has what it needs."""
+    return float(data.attrs.get("width", 0.0))
+
+
+def count_columns(count: int, width: float = 0.0) -> int:
+    """Return how many panels are beside each other, in a figure of this width in inches."""
+    usual = 2 if count == 4 else min(3 if count <= 12 else 5, count)
+    return min(usual, max(1, int(width / SLIMMEST))) if width else usual
 
 
 def get_panel_size(count: int) -> tuple[float, float]:
@@ -117,16 +132,31 @@ def draw_panels(data: xr.Dataset, title: str, panel: Callable[[Axes, xr.Dataset]
         panel(ax, part)
     hue = data.attrs["hue"]
     if hue:
-        add_legend(
-            figure, *figure.axes[0].get_legend_handles_labels(), format_label(data[hue], hue)
-        )
+        handles, texts = figure.axes[0].get_legend_handles_labels()
+        add_legend(figure, handles, texts, format_label(data[hue], hue), get_width(data))
     arrange(figure, data, title, names=bool(data.attrs.get("choices")))
     return figure
 
 
-def add_legend(figure: Figure, handles: list[Any], texts: list[str], title: str) -> None:
-    """Add a legend beside the panels."""
+def add_legend(
+    figure: Figure, handles: list[Any], texts: list[str], title: str, width: float = 0.0
+) -> None:
+    """Add a legend beside the panels; below them, where the figure's width is given."""
     lines = [wrap_text(text) for text in texts]
+    for columns in range(len(lines) if width else 0, 0, -1):
+        below = figure.legend(
+            handles,
+            lines,
+            title=wrap_text(title),
+            loc="outside lower center",
+            ncols=columns,
+            columnspacing=1.0,
+            handlelength=1.8,
+            frameon=False,
+        )
+        if columns == 1 or below.get_window_extent().width <= width * figure.dpi:
+            return
+        figure.legends.remove(below)
     columns = math.ceil(sum(text.count("\n") + 1 for text in lines) / 45)
     place: dict[str, Any] = {"loc": "outside right upper", "alignment": "left", "ncols": columns}
     figure.legend(handles, lines, title=wrap_text(title), **place)
@@ -156,20 +186,30 @@ def arrange(
     """
     axes = [ax for ax in figure.axes if ax.get_visible() and ax.get_label() != "<colorbar>"]
     width, height = size or get_panel_size(len(axes))
-    lines = [*title.split("\n"), data.attrs["note"]]
-    _fit(figure, axes, lines, (width, height))
+    lines = [*title.split("\n"), data.attrs["note"], data.attrs.get("band", "")]
+    total = get_width(data)
+    if total:
+        width, height = _find_panel_size(figure, axes, lines, total, height / width)
+    _fit(figure, axes, lines, (width, height), total)
     touching = [
         ax for ax in axes if len(_select_separate_ticks(ax.xaxis)) < len(list_tick_texts(ax.xaxis))
     ]
     if touching and names:
-        _fit(figure, axes, lines, (_rotate_tick_labels(axes, width), height))
+        turned = _rotate_tick_labels(axes, width)
+        _fit(figure, axes, lines, (width if total else turned, height), total)
     for ax in () if names else touching:
         _thin(ax.xaxis)
     for ax in figure.axes:
         _scale_labels(ax.xaxis)
         _scale_labels(ax.yaxis)
+    if total:
+        figure.set_size_inches(total, figure.get_figheight())
     _lay_out(figure)
     figure.set_layout_engine("none")  # all is in its place: saving need not compute it again
+
+
+def _get_letters_per_inch(data: xr.Dataset) -> float:
+    return LETTERS_PER_INCH * (10.0 / JOURNAL_FONT if get_width(data) else 1.0)
 
 
 def _lay_out(figure: Figure) -> None:
@@ -178,30 +218,55 @@ def _lay_out(figure: Figure) -> None:
     engine.execute(figure)
 
 
-def _fit(figure: Figure, axes: list[Axes], lines: list[str], size: tuple[float, float]) -> None:
+def _find_panel_size(
+    figure: Figure, axes: list[Axes], lines: list[str], total: float, ratio: float
+) -> tuple[float, float]:
+    """Return the size of panels with which the figure is `total` inches wide."""
+    columns = count_columns(len(axes), total)
+    width = 0.75 * total / columns
+    for _ in range(4):
+        _fit(figure, axes, lines, (width, ratio * width), total)
+        width += (total - figure.get_figwidth()) / columns
+        if width < LEAST_PANEL:
+            raise UserError(
+                f"width {total:g}: leaves no room for panels beside their labels; give more inches"
+            )
+    return width, ratio * width
+
+
+def _fit(
+    figure: Figure,
+    axes: list[Axes],
+    lines: list[str],
+    size: tuple[float, float],
+    total: float = 0.0,
+) -> None:
     """Make the figure as large as its panels, at this size, and all that is around them need.
 
-    It is at least as high as its legend. Lines are written over the panels.
+    It is at least as high as its legend. Lines are written over the panels. total: inches of a
+    figure whose width is given.
     """
-    columns = count_columns(len(axes))
+    columns = count_columns(len(axes), total)
     numbers = (columns, math.ceil(len(axes) / columns))
     tall = max((made.get_window_extent().height for made in figure.legends), default=0.0)
     for _ in range(4):
-        _write_title(figure, lines)
+        _write_title(figure, lines, total)
         _lay_out(figure)
         have = np.min([ax.get_window_extent().size for ax in axes], axis=0) / figure.dpi
         width, height = figure.get_size_inches() + numbers * (size - have)
         figure.set_size_inches(width, max(height, tall / figure.dpi + 0.3))
 
 
-def _write_title(figure: Figure, lines: list[str]) -> None:
-    """Write lines over the panels, not over the legend."""
+def _write_title(figure: Figure, lines: list[str], total: float) -> None:
+    """Write lines over the panels, not over the legend, which is below where `total` is given."""
     beside = sum(made.get_window_extent().width for made in figure.legends) / figure.dpi
-    width = figure.get_figwidth()
-    letters = int(LETTERS_PER_INCH * (width - beside - 0.2))
+    width, per_inch = figure.get_figwidth(), LETTERS_PER_INCH
+    if total:
+        beside, width, per_inch = 0.0, total, LETTERS_PER_INCH * 10.0 / JOURNAL_FONT
+    letters = int(per_inch * (width - beside - 0.2))
     folded = [textwrap.fill(line, letters) for line in lines if line]
     if folded:
-        figure.suptitle("\n".join(folded), fontsize=10, x=0.5 * (width - beside) / width)
+        figure.suptitle("\n".join(folded), fontsize="medium", x=0.5 * (width - beside) / width)
 
 
 def _scale_labels(axis: Axis) -> None:

@@ -10,9 +10,10 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.analysis.points import is_numeric, list_axes, list_coordinates
+from otafl.analysis.variables import find_main_variable
 from otafl.plots.curves import curve_data
 from otafl.plots.drawing import draw
-from otafl.plots.quantities import find_main_variable, label_joint_axis
+from otafl.plots.quantities import label_joint_axis
 from otafl.plots.style import MANY, format_coordinate
 
 PANELS = 9

@@ -17,7 +17,7 @@ from otafl.core.errors import UserError
 from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.labels import name_points
-from otafl.plots.layout import add_legend, arrange, make_panels, style_axes
+from otafl.plots.layout import add_legend, arrange, get_width, make_panels, style_axes
 from otafl.plots.parts import MAX_PANELS, format_split, split_parts
 from otafl.plots.style import format_label, get_style, spans_decades
 from otafl.results.coordinates import format_value
@@ -101,7 +101,8 @@ def draw_pareto(data: xr.Dataset, title: str = "") -> Figure:
     )
     fronts = [(ax, _draw_panel(ax, part)) for ax, part in axes]
     hue = attrs["hue"]
-    add_legend(figure, *_build_legend(data), format_label(data[hue], hue) if hue else "")
+    title_of_hue = format_label(data[hue], hue) if hue else ""
+    add_legend(figure, *_build_legend(data), title_of_hue, get_width(data))
     arrange(figure, data, title)
     for ax, points in fronts:
         if len(points) <= NOTED:

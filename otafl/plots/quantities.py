@@ -5,16 +5,17 @@ The kinds of figures share these steps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from otafl.analysis.points import build_labels, list_coordinates
+from otafl.analysis.variables import find_first_known as find_first_known
+from otafl.analysis.variables import find_main_variable as find_main_variable
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
-from otafl.losses.metrics import list_variables
 from otafl.plots.style import format_label
 from otafl.results.coordinates import format_value, format_values, get_long_name, pick
 from otafl.results.end_values import (
@@ -25,21 +26,6 @@ from otafl.results.end_values import (
 )
 
 Selection = Mapping[str, Any]
-
-MAIN_VARIABLES = list_variables("test", "personal_own_test", "personal_test", "local_test")
-
-
-def find_main_variable(ds: xr.Dataset) -> str:
-    """Return what to draw of a result if nothing is said.
-
-    That is the global model's accuracy, mean squared error or perplexity, where there is one.
-    """
-    return find_first_known(ds, MAIN_VARIABLES) or str(next(iter(ds.data_vars)))
-
-
-def find_first_known(ds: xr.Dataset, names: Collection[str]) -> str | None:
-    """Return the first of these variables that the result has values of."""
-    return next((one for one in names if one in ds and bool(ds[one].notnull().any())), None)
 
 
 def check_variable(ds: xr.Dataset, flag: str, name: str) -> None:
@@ -166,6 +152,23 @@ def compute_statistics(values: xr.DataArray, drawn_dims: Sequence[str]) -> xr.Da
         std = (((values - mean) ** 2).sum("trial") / (count - 1).where(count > 1)) ** 0.5
     found = xr.Dataset({"mean": mean, "std": std, "trials": count})
     return found.drop_vars("final_round", errors="ignore").transpose(*drawn_dims).compute()
+
+
+def describe_spread(mark: str, what: str, counts: xr.DataArray) -> str:
+    """Describe what shading or bars show, and of how many trials; empty for one trial.
+
+    Parameters
+    ----------
+    mark : "shading" or "bars".
+    what : the spread, as "mean ± one standard deviation".
+    counts : trials of every place, 0 where there are none.
+    """
+    known = counts.values[counts.values > 0]
+    if not known.size or known.max() < 2:
+        return ""
+    least, most = int(known.min()), int(known.max())
+    number = f"{most}" if least == most else f"{least} to {most}"
+    return f"{mark}: {what}, n = {number} trials"
 
 
 def build_attributes(

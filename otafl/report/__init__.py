@@ -6,25 +6,37 @@ loaded from elsewhere, which the page's own policy enforces. All text is escaped
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 import markupsafe
 import xarray as xr
 
+from otafl.analysis.points import describe_slices, select_slices
 from otafl.core.files import write_text
-from otafl.report import pictures, run_description, values
+from otafl.report import comparisons, pictures, run_description, values
 
 __all__ = ["render_page", "write"]
 
 
-def render_page(ds: xr.Dataset, source: Path | str) -> str:
+def render_page(
+    ds: xr.Dataset, source: Path | str, sel: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Return the page of a result, as HTML.
 
     Parameters
     ----------
     source : the file or folder that the result was opened from.
+    sel : axis -> the values that the figures, tables and tests are of; all for None.
+
+    Raises
+    ------
+    UserError : for an axis or a value that is not there.
     """
+    sel = sel or {}
+    said = describe_slices(ds, sel)
+    ds = select_slices(ds, sel)
     loader = jinja2.PackageLoader("otafl", "report")
     environment = jinja2.Environment(
         loader=loader,
@@ -39,8 +51,12 @@ def render_page(ds: xr.Dataset, source: Path | str) -> str:
         style=style,
         title=ds.attrs["title"],
         facts=run_description.list_facts(ds),
-        notices=run_description.list_notices(ds),
+        notices=[
+            *([f"Only these values are shown: {said}."] if said else []),
+            *run_description.list_notices(ds),
+        ],
         tables=values.build_tables(ds),
+        comparisons=comparisons.build_comparisons(ds),
         figures=pictures.draw_figures(ds),
         axes=run_description.list_swept_axes(ds),
         scenario=ds.attrs["scenario"],
@@ -49,18 +65,24 @@ def render_page(ds: xr.Dataset, source: Path | str) -> str:
     )
 
 
-def write(ds: xr.Dataset, path: Path | str, source: Path | str) -> None:
+def write(
+    ds: xr.Dataset,
+    path: Path | str,
+    source: Path | str,
+    sel: Mapping[str, Sequence[str]] | None = None,
+) -> None:
     """Write the page of a result to a file.
 
     Parameters
     ----------
-    source : as `render_page` takes it.
+    source, sel : as `render_page` takes them.
 
     Raises
     ------
+    UserError : for an axis or a value that is not there.
     WriteError : where the file cannot be written.
     """
-    write_text(Path(path), render_page(ds, source))
+    write_text(Path(path), render_page(ds, source, sel))
 
 
 def _escape_breakable(text: str) -> markupsafe.Markup:

@@ -13,6 +13,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from otafl.analysis.points import is_numeric
+from otafl.analysis.variables import find_first_known, find_main_variable
 from otafl.core.errors import UserError
 from otafl.losses.metrics import MAIN, METRICS, list_variables
 from otafl.plots import heatmap
@@ -21,7 +22,7 @@ from otafl.plots.curves import curve_data
 from otafl.plots.kinds import Kind
 from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, unzip_axis
 from otafl.plots.pareto import pareto_data
-from otafl.plots.quantities import find_first_known, find_main_variable, select_end
+from otafl.plots.quantities import select_end
 from otafl.plots.style import MANY
 from otafl.results.variables import find_metric, get_better_direction
 

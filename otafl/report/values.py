@@ -9,7 +9,7 @@ import xarray as xr
 
 from otafl.analysis.points import build_labels, get_unit, list_axes
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
-from otafl.plots.quantities import find_main_variable
+from otafl.analysis.variables import find_main_variable
 from otafl.results.end_values import SUMMED_DIMS, SUMS
 from otafl.results.variables import find_metric
 

@@ -69,6 +69,26 @@ class _RunOptions:
     tell: Callable[[str], None]
     restart: bool
 
+    def __post_init__(self) -> None:
+        for name in ("workers", "checkpoint_every"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UserError(f"{name}: expected a whole number of at least 0, got {value!r}")
+        if self.workers and self.scheduler:
+            raise UserError(
+                f"workers {self.workers}: the workers are those of the scheduler {self.scheduler}; "
+                "give one of the two"
+            )
+
+    def check_in_memory(self) -> None:
+        """Raise UserError for an option that needs files, as a run in memory has none."""
+        for name in ("workers", "scheduler", "checkpoint_every"):
+            if value := getattr(self, name):
+                raise UserError(
+                    f"{name}={value!r}: works through files, and a run in memory has none; "
+                    "also give out='NAME.nc'"
+                )
+
 
 def run(
     scenario: Scenario,
@@ -108,11 +128,12 @@ def run(
         For what the user can mend, such as data that is not there or a file of another scenario,
         and while another program makes the same file.
     """
+    way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
     if out is None:
+        way.check_in_memory()
         return _run_in_memory(scenario, progress, tell)
     home = Folder(get_unfinished_folder(out).absolute())
     with locks.hold_folder(home.path, str(out)):
-        way = _RunOptions(progress, workers, scheduler, checkpoint_every, tell, restart)
         try:
             _complete(scenario, home, way, out.absolute())
         except UserError:

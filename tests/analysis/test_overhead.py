@@ -20,6 +20,7 @@ from twins.setting import mlp
 
 import otafl
 from otafl.algorithms.fedrlr import FedRLR
+from otafl.analysis import overhead
 
 ROUNDS = [0, 5, 10, 20]
 ACCURACY = [
@@ -223,3 +224,29 @@ def test_a_diverged_trial_is_at_the_target_only_before() -> None:
     assert found["reached"].values.tolist() == [[1, 0], [0, 1]]
     np.testing.assert_array_equal(found["round"], [[5, np.nan], [np.nan, 0]])
     assert np.isnan(found["airtime_s"].values[1, 0])
+
+
+def test_the_soonest_on_validation_data_is_kept() -> None:
+    """Targets less a hundredth: the second value is there first, though a trial of the first has
+    the higher end; of two that never get there, the first."""
+    ds = result()
+    slow, fast = np.full((2, 2, 4), 0.3), np.full((2, 2, 4), 0.795)
+    slow[0, :, 3] = 0.9
+    fast[0, :, 0] = fast[1] = 0.1
+    values = np.stack([slow, fast], 1)
+    dims = ("snr_db", "learning_rate", "trial", "round")
+    grown = ds.expand_dims(learning_rate=[0.1, 0.3]).assign(validation_accuracy=(dims, values))
+    best = overhead.select_soonest(
+        grown.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8
+    )
+    assert best["learning_rate"].values.tolist() == [0.3, 0.1]
+    assert "learning_rate" not in best.dims
+    # at rounds 0 and 4, and both at 2: equal in the mean, where the first is kept
+    values[1, 0, 0], values[1, 0, 1, 3], values[1, 1, :, 2] = 0.8, 0.8, 0.8
+    again = grown.assign(validation_accuracy=(dims, values))
+    again = overhead.select_soonest(
+        again.assign_coords(final_round=ds["final_round"]), "learning_rate", 0.8
+    )
+    assert again["learning_rate"].values.tolist() == [0.3, 0.1]
+    with pytest.raises(otafl.UserError, match=r"soonest: 'lr' is no axis of this result"):
+        overhead.select_soonest(grown, "lr", 0.8)

@@ -202,3 +202,31 @@ def test_joules_of_devices_add_up_and_other_values_are_averaged() -> None:
     assert select_end_total(ds, "tx_power_w").values.tolist() == [[2.5], [6.5]]
     with pytest.raises(UserError, match="level_test_loss: also depends on level"):
         select_end_total(ds, "level_test_loss")
+
+
+def test_two_points_or_two_results() -> None:
+    """second - first; where points were picked, by equal values of the axes that are left."""
+    ds = result([10, 20, 30, 40, 50], [11, 22, 33, 44, 55])
+    one, two = (ds.sel(power=power) for power in POWER)
+    whole = otafl.compare_pairs(ds, baseline="gbma").isel(power=0)
+    points = otafl.compare_results(one, two)
+    for name in ("difference", "low", "high", "p", "p_holm", "pairs"):
+        assert float(points[name]) == pytest.approx(float(whole[name]))
+    assert points["difference"] == 3
+    more = otafl.compare_results(ds, ds.isel(power=[1]) + 1)
+    assert (more["power"].values.tolist(), more["difference"].values.tolist()) == (["ci"], [1])
+    with pytest.raises(UserError, match="expected the same axes, got power and no axis"):
+        otafl.compare_results(ds, one)
+    with pytest.raises(UserError, match="no point and trial is in both"):
+        otafl.compare_results(ds.isel(power=[0]), ds.isel(power=[1]))
+    with pytest.raises(UserError, match=r"expected results of one seed, .* got 0 and 1"):
+        otafl.compare_results(one.assign_attrs(seed=0), two.assign_attrs(seed=1))
+
+
+def test_the_axis_may_be_left_out_where_there_is_one() -> None:
+    ds = result([1, 2, 3], [2, 3, 5])
+    assert otafl.compare_pairs(ds).attrs["dim"] == "power"
+    with pytest.raises(UserError, match=r"expected an axis or a second result; .* no sweep"):
+        otafl.compare_pairs(ds.isel(power=0))
+    with pytest.raises(UserError, match="level: expected a number above 0 and below 1"):
+        otafl.compare_pairs(ds, level=95)

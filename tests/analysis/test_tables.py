@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from golden.made_results import made
 
-from otafl.analysis.tables import align_decimals, build_grid, escape_latex, format_latex
+from otafl.analysis.rows import escape_latex
+from otafl.analysis.tables import align_decimals, build_grid, format_latex
 
 pytestmark = pytest.mark.exact
 

@@ -291,26 +291,3 @@ def test_import_is_light() -> None:
     code = "import otafl, sys; print([m for m in ('torch', 'numpy', 'typer') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
-
-
-@pytest.mark.slow
-def test_compare_power_prints_a_table_and_draws(small: Path) -> None:
-    sweep = "{power.name: [gbma, ci], devices.count: [2, 3], channel.snr_db: [0, 20]}"
-    (small / "three.yaml").write_text(f"{SMALL}sweep: {sweep}\n")
-    call("sweep", "three.yaml", "--set", "training.rounds=1", "--out", "three", "--quiet")
-    program = Path(__file__).parents[2] / "scripts" / "compare_power.py"
-    command = [sys.executable, str(program), "three"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    accuracy = open_results("three")["test_accuracy"].isel(round=-1)
-    expected = [
-        format_mean_std(accuracy.sel(power="ci", device_count=3, snr_db=s).values) for s in (0, 20)
-    ]
-    (row,) = [line for line in done.stdout.splitlines() if re.match(r"ci +3 ", line)]
-    assert re.split(" {2,}", row) == ["ci", "3", *expected]
-    assert "Differences from power gbma, trial by trial" in done.stdout
-    assert re.search(r"^\| ci, 2, 0 \| ", done.stdout, re.MULTILINE)
-    assert (small / "three" / "three_power.png").read_bytes().startswith(b"\x89PNG")
-    command[2] = "nowhere"
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "nowhere: no such file" in done.stderr

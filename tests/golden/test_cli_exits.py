@@ -14,7 +14,7 @@ from support.command import call
 
 from otafl import cli, open_results
 from otafl.cli import interrupts
-from otafl.cli import progress as bars
+from otafl.core import progress as bars
 
 
 @pytest.mark.parametrize(

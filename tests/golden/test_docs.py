@@ -173,6 +173,16 @@ def test_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in VARIABLES
 
 
+def test_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = run_blocks(DOCS / "paper.md", monkeypatch, tmp_path)
+    assert dict(names["tests"].sizes) == {"power": 1, "snr_db": 3}
+    tex = (tmp_path / "accuracy.tex").read_text()
+    assert r"\begin{tabular}{lrrr}" in tex
+    assert "n = 6 trials" in tex
+    for file in ("cost.md", "all.csv", "tests.tex", "snr.pdf", "policies.html"):
+        assert (tmp_path / file).stat().st_size > 300
+
+
 @pytest.mark.parametrize("name", ["reproducing", "get_started", "concepts", "results"])
 def test_files_that_pages_name(name: str) -> None:
     """Scenarios, scripts and folders in code exist."""

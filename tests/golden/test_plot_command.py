@@ -79,3 +79,20 @@ def test_wrong_flags_are_explained(
 ) -> None:
     call(stored, *args, code=2)
     assert capsys.readouterr().err.startswith(f"otafl: error: {said}")
+
+
+def test_width_and_labels_for_a_paper(stored: Path, capsys: pytest.CaptureFixture) -> None:
+    out = stored.parent / "f.png"
+    drawn = ("--hue", "power", "--sel", "snr_db=0", "--out", out)
+    call(stored, *drawn, "--width", 3.5, "--label", "gbma=equal power")
+    assert imread(out).shape[1] == 160 * 3.5
+    capsys.readouterr()
+    for args, said in (
+        (("--width", 99), "width 99: expected 2 to 20 inches, like 3.5 for a column"),
+        (("--label", "gbma"), "--label gbma: must be of the form name=text"),
+        (("--label", "ofdm=x"), "--label ofdm: not drawn here"),
+    ):
+        call(stored, *drawn, *args, code=2)
+        told = capsys.readouterr().err
+        assert told.startswith(f"otafl: error: {said}")
+        assert told.count("\n") == 1

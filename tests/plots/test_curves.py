@@ -65,7 +65,8 @@ def test_a_diverged_trial_guesses_and_a_stopped_one_keeps_its_value() -> None:
     assert data["mean"][2] == pytest.approx((0.0 + 0.004 + 0.008) / 3)
     figure = plot(ds, "test_accuracy", "round")
     said = "1 of 3 trials diverged: accuracies count as the untrained model's, all else is left out"
-    assert " ".join(figure.get_suptitle().split()) == said
+    spread = "shading: mean ± one standard deviation, n = 3 trials"
+    assert " ".join(figure.get_suptitle().split()) == f"{said} {spread}"
 
 
 def test_against_a_variable_over_rounds() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.image import imread
 from support.swept_bench import make_dataset
 
+from otafl.core.errors import UserError
 from otafl.plots import curve_data, draw
 
 
@@ -17,3 +19,40 @@ def test_files(tmp_path: Path, suffix: str, start: bytes) -> None:
     path = tmp_path / "new" / f"f{suffix}"
     draw(curve_data(make_dataset(), "test_accuracy"), path)
     assert path.read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_a_figure_has_the_width_of_a_journals_column(tmp_path: Path, width: float) -> None:
+    ds = make_dataset("snr_db", "power", "device_count")
+    data = curve_data(ds, "test_accuracy", "snr_db", "power", "device_count")
+    figure = draw(data, tmp_path / "f.png", width=width)
+    assert imread(tmp_path / "f.png").shape[1] == pytest.approx(160 * width, abs=1)
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    edge = figure.get_tightbbox(renderer)
+    assert edge.x0 >= 0
+    assert edge.x1 <= width
+    labels = [ax.get_ylabel() for ax in figure.axes if ax.get_ylabel()]
+    assert set(labels) == {"test accuracy"}
+    assert {text.get_fontsize() for text in figure.legends[0].get_texts()} == {8.0}
+    panels = [ax.get_window_extent() for ax in figure.axes if ax.get_visible()]
+    assert min(panel.width for panel in panels) > 0.7 * figure.dpi
+    legend = figure.legends[0].get_window_extent()
+    assert legend.y1 < min(panel.y0 for panel in panels)  # below, not beside
+
+
+def test_a_width_without_room_is_refused(tmp_path: Path) -> None:
+    data = curve_data(make_dataset(), "test_accuracy")
+    with pytest.raises(UserError, match=r"width 1: expected 2 to 20 inches, like 3.5"):
+        draw(data, tmp_path / "f.png", width=1)
+
+
+def test_the_figure_says_what_the_shading_is() -> None:
+    ds = make_dataset("power")
+    spread = "mean ± one standard deviation, n = 3 trials"
+    assert draw(curve_data(ds, x="round", hue="power")).get_suptitle() == f"shading: {spread}"
+    assert draw(curve_data(ds, x="power")).get_suptitle() == f"bars: {spread}"
+    assert draw(curve_data(ds.isel(trial=[0]), hue="power")).get_suptitle() == ""
+    lost = ds.copy(deep=True)
+    lost["test_accuracy"][0, 0] = float("nan")
+    said = curve_data(lost, hue="power").attrs["band"]
+    assert said == "shading: mean ± one standard deviation, n = 2 to 3 trials"

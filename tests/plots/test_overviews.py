@@ -35,4 +35,5 @@ def test_overview_of_an_unfinished_sweep_and_of_more_axes_than_it_can_draw(tmp_p
     ds = ds.expand_dims(seed=[3, 4]).set_coords("final_round").copy(deep=True)
     ds["test_accuracy"][:, 1] = np.nan
     figure = draw_overview(ds, tmp_path / "o.png")
-    assert figure.get_suptitle() == "devices: 10"
+    spread = "shading: mean ± one standard deviation, n = 3 trials"
+    assert figure.get_suptitle() == f"devices: 10\n{spread}"

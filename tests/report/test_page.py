@@ -23,6 +23,8 @@ from support.plot_bench import make_ramp, make_result
 
 import otafl
 from otafl import cli
+from otafl.analysis.paired import compare_pairs
+from otafl.analysis.summary import format_number
 from otafl.report import render_page
 from otafl.report.values import build_tables
 from otafl.results.files import write_part
@@ -127,6 +129,37 @@ def test_tables_have_every_point_with_mean_and_deviation(swept: Path, written: P
     mean, std = (float(part) for part in row[column].split(" ± "))
     assert mean == pytest.approx(trials.mean(), abs=0.006)
     assert std == pytest.approx(trials.std(ddof=1), rel=0.06)
+
+
+def test_chosen_slices_and_paired_tests(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Of what is picked alone; a row a comparison with the first choice, at every other value."""
+    rng = np.random.default_rng(0)
+    values = make_ramp("snr_db", "power", tail=(4, 3)) + 0.1 * rng.normal(size=(3, 2, 4, 3))
+    ds = make_result({"test_accuracy": values}, ["snr_db", "power"], trials=4)
+    write_part(ds, tmp_path / "r.nc")
+    call("report", tmp_path / "r.nc", "--sel", "snr_db=10", "--sel", "snr_db=20")
+    text = (tmp_path / "r_report.html").read_text()
+    assert "Only these values are shown: normalised SNR: 10 dB, 20." in text
+    first = re.search(r'id="table-1".*?</table>', text, re.DOTALL)
+    assert first is not None
+    assert len(re.findall("<tr>", first[0])) == 1 + 4
+    tests = re.search(r'id="test-1".*?</table>', text, re.DOTALL)
+    assert tests is not None
+    assert "from power policy gbma" in text
+    assert "corrected by Holm over all 2 rows" in text
+    rows = [Page(row).texts for row in re.findall(r"<tr>.*?</tr>", tests[0], re.DOTALL)]
+    found = compare_pairs(ds.sel(snr_db=[10, 20]), "test_accuracy", "power", "gbma").isel(power=0)
+    assert [row["td"][0] for row in rows[1:]] == [
+        format_number(float(one), 3) for one in found["difference"]
+    ]
+    assert [row["td"][2] for row in rows[1:]] == [
+        format_number(float(one), 3) for one in found["p_holm"]
+    ]
+    call("report", tmp_path / "r.nc", "--sel", "snr_db=3", code=2)
+    assert "snr_db has 0, 10, 20" in capsys.readouterr().err
+    few = render_page(ds.isel(trial=[0, 1]), "r.nc")
+    assert "Paired tests" not in few
+    assert "Only these values" not in few
 
 
 def test_settings_run_the_same_scenario_again(swept: Path, written: Path, tmp_path: Path) -> None:

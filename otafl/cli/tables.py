@@ -1,0 +1,292 @@
+"""Define `otafl table` and `otafl compare`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from otafl.analysis.rows import Format
+from otafl.cli.app import (
+    LabelOption,
+    ResultFile,
+    Slices,
+    check_writable,
+    parse_labels,
+    parse_slices,
+    split_names,
+)
+from otafl.core.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from otafl.analysis.tables import Grid
+
+Level = Annotated[float, typer.Option(help="Of the confidence intervals.")]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Else that of the file, or text.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="A .tex, .md, .csv or .txt file."),
+]
+LatexLabel = Annotated[
+    str, typer.Option("--latex-label", metavar="TEXT", help="Of a LaTeX table, e.g. tab:snr.")
+]
+
+
+def table(
+    result: ResultFile,
+    variables: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="E.g. test_accuracy,airtime_s; else the main accuracy."),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Axes across; else the first of numbers.")
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Axes down; the others follow.")
+    ] = None,
+    sel: Slices = None,
+    best: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Bold: the best of each row, column, or along an axis."),
+    ] = None,
+    smallest: Annotated[bool, typer.Option("--smallest", help="The smallest is best.")] = False,
+    largest: Annotated[bool, typer.Option("--largest", help="The largest is best.")] = False,
+    level: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Bold only if significant: paired t-tests below P."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="[VARIABLE=]VALUE", help="Cost of reaching this accuracy."),
+    ] = None,
+    tune: Annotated[
+        str | None, typer.Option(metavar="AXIS", help="Keep its best value, by validation data.")
+    ] = None,
+    growth: Annotated[
+        str | None, typer.Option(metavar="AXIS", help="Exponent a of growth as AXIS^a.")
+    ] = None,
+    label: LabelOption = None,
+    format_: FormatOption = None,
+    latex_label: LatexLabel = "",
+    out: Out = None,
+) -> None:
+    """Print a table for a paper: LaTeX, CSV or Markdown.
+
+    Cells are mean ± standard deviation over n trials, at the end of each.
+    """
+    picked, names, texts = parse_slices(sel), split_names(variables), parse_labels(label)
+    if smallest and largest:
+        raise UserError("--smallest: --largest says the opposite; give one of the two")
+    if level is not None and not 0 < level < 1:
+        raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.05")
+    from otafl.analysis.points import select_slices
+    from otafl.analysis.rows import choose_format
+    from otafl.analysis.tables import find_best, rename_texts
+    from otafl.results.files import open_results
+
+    shape = choose_format(format_, out)
+    if out is not None:
+        check_writable(out.parent)
+    ds = select_slices(open_results(result), picked)
+    grid = _build_grid(
+        ds,
+        names,
+        (None if columns is None else split_names(columns), split_names(rows)),
+        (target, tune, growth),
+        units=shape != Format.csv,
+    )
+    bold = None
+    if best:
+        bold = find_best(grid, best, True if largest else False if smallest else None, level)
+    _write(_format_grid(rename_texts(grid, texts), shape, bold, latex_label), out)
+    if shape is Format.csv or out is not None:
+        typer.echo(grid.caption, err=True)
+    _print_notes(ds, [name for name, _ in grid.variables])
+
+
+def compare(
+    result: ResultFile,
+    other: Annotated[
+        Path | None,
+        typer.Argument(metavar="[OTHER]", help="Result whose differences from RESULT are tested."),
+    ] = None,
+    axis: Annotated[
+        str | None, typer.Option(help="Whose values are compared; else the only axis.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Value that others are compared with; else the first.")
+    ] = None,
+    variable: Annotated[str | None, typer.Option(help="Else the main accuracy.")] = None,
+    sel: Slices = None,
+    level: Level = 0.95,
+    format_: FormatOption = None,
+    latex_label: LatexLabel = "",
+    out: Out = None,
+) -> None:
+    """Test differences over pairs of trials.
+
+    They are between the values of an axis, at every point of the others, or between two results.
+    Trials share data split, fading and noise.
+    """
+    picked = parse_slices(sel)
+    if not 0 < level < 1:
+        raise UserError(f"--level {level:g}: must be above 0 and below 1, like 0.95")
+    if other is not None and (axis or baseline is not None):
+        flag = f"--axis {axis}" if axis else f"--baseline {baseline}"
+        raise UserError(f"{flag}: two results are compared with each other; give one of the two")
+    from otafl.analysis import pair_rows, paired
+    from otafl.analysis.points import select_slices
+    from otafl.analysis.rows import (
+        choose_format,
+        format_latex_rows,
+        format_markdown_rows,
+        format_text_rows,
+    )
+    from otafl.analysis.variables import find_main_variable
+    from otafl.results.coordinates import get_long_name
+    from otafl.results.end_values import describe_diverged
+    from otafl.results.files import open_results
+
+    shape = choose_format(format_, out)
+    if out is not None:
+        check_writable(out.parent)
+    opened = [open_results(path) for path in (result, other) if path is not None]
+    if other is None:
+        sets = [select_slices(opened[0], picked)]
+        variable = variable or find_main_variable(sets[0])
+        tests = paired.compare_pairs(sets[0], variable, axis, baseline, level)
+        base = f"{tests.attrs['dim'].replace('_', ' ')} {tests.attrs['baseline']}"
+    else:
+        sets = [select_slices(ds, picked) for ds in opened]
+        variable = variable or find_main_variable(sets[0])
+        tests = paired.compare_results(sets[0], sets[1], variable, level)
+        base = f"{result} to {other}"
+    caption = pair_rows.describe_pairs(tests, get_long_name(sets[0], variable), base)
+    titles, rows = pair_rows.build_pair_rows(tests)
+    if shape is Format.csv:
+        text = _format_csv(*pair_rows.build_pair_csv(tests))
+    elif shape is Format.latex:
+        left = len(tests["p"].dims)
+        text = format_latex_rows(titles, rows, caption, latex_label, left)
+    elif shape is Format.markdown:
+        text = f"{caption}\n\n{format_markdown_rows(titles, rows)}"
+    else:
+        text = f"{caption}\n\n{format_text_rows([titles, *rows])}"
+    _write(text, out)
+    for note in pair_rows.list_pair_notes(tests, [describe_diverged(ds) for ds in sets]):
+        typer.echo(note, err=True)
+    for ds in sets:
+        _print_notes(ds, [variable])
+
+
+def _build_grid(
+    ds: xr.Dataset,
+    names: list[str],
+    across: tuple[list[str] | None, list[str]],
+    ways: tuple[str | None, str | None, str | None],
+    units: bool,
+) -> Grid:
+    """Lay out what the options ask for.
+
+    Parameters
+    ----------
+    names : of variables; none for the default.
+    across : axes across (None: the first of numbers) and down.
+    ways : `--target`, `--tune` and `--growth`.
+    """
+    from otafl.analysis.growth import fit_exponents
+    from otafl.analysis.overhead import select_soonest, tabulate_costs
+    from otafl.analysis.points import is_numeric, list_axes
+    from otafl.analysis.tables import build_grid
+    from otafl.analysis.tuning import select_tuned
+    from otafl.analysis.variables import find_main_variable
+    from otafl.results.end_values import describe_diverged
+
+    (columns, rows), (target, tune, growth) = across, ways
+    if target and growth:
+        raise UserError(f"--growth {growth}: --target tabulates costs; give one of the two")
+    goal = _parse_target(target, ds) if target else None
+    if tune:
+        ds = select_soonest(ds, tune, goal[1]) if goal else select_tuned(ds, tune)
+    lost, moment = describe_diverged(ds), "at the end"
+    if goal:
+        ds, moment = tabulate_costs(ds, *goal), f"when {goal[0]} reached {goal[1]:g}"
+        names = names or [name for name in COSTS if name in ds]
+    names = names or [find_main_variable(ds)]
+    if growth:
+        ds, moment = fit_exponents(ds, names, growth), "of each trial"
+    if tune and tune in ds.coords and "trial" in ds.dims:
+        chosen = ds[tune].drop_vars("final_round", errors="ignore")
+        ds = ds.drop_vars(tune).assign({tune: chosen.expand_dims(trial=ds["trial"])})
+        names = [*names, tune]
+    if columns is None:
+        free = [dim for dim in list_axes(ds) if dim not in rows and dim != "zip"]
+        columns = [dim for dim in free if is_numeric(ds[dim])][:1] if len(names) == 1 else []
+    return replace(build_grid(ds, names, columns, rows, units), moment=moment, diverged=lost)
+
+
+COSTS = (
+    *("reached", "best", "rounds", "sim_time_s", "airtime_s", "uplink_symbols"),
+    *("energy_j", "tx_energy_j"),
+)
+"""Columns of `--target`, as far as the result has them."""
+
+
+def _parse_target(text: str, ds: xr.Dataset) -> tuple[str, float]:
+    from otafl.analysis.variables import find_main_variable
+
+    name, _, value = text.rpartition("=")
+    try:
+        return name or find_main_variable(ds), float(value)
+    except ValueError as error:
+        raise UserError(
+            f"--target {text}: expected a number or VARIABLE=NUMBER, like test_accuracy=0.8"
+        ) from error
+
+
+def _format_grid(grid: Grid, shape: Format, bold: np.ndarray | None, label: str) -> str:
+    from otafl.analysis import tables
+
+    if shape is Format.csv:
+        return _format_csv(*tables.build_csv(grid))
+    if shape is Format.latex:
+        return tables.format_latex(grid, bold, label)
+    write = tables.format_markdown if shape is Format.markdown else tables.format_text
+    return f"{grid.caption}\n\n{write(grid, bold)}"
+
+
+def _format_csv(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([columns, *rows])
+    return buffer.getvalue().rstrip("\n")
+
+
+def _write(text: str, out: Path | None) -> None:
+    """Print a text, or write it to a file and print the file's name."""
+    if out is None:
+        typer.echo(text)
+        return
+    from otafl.core.files import write_text
+
+    write_text(out, f"{text}\n")
+    typer.echo(str(out))
+
+
+def _print_notes(ds: xr.Dataset, names: Sequence[str]) -> None:
+    """Print what a reader must know of a result before believing a number."""
+    from otafl.analysis import chance
+
+    if not ds.attrs["complete"]:
+        typer.echo("the sweep is unfinished: - marks what has not been run", err=True)
+    if any(name.endswith("accuracy") for name in names) and (said := chance.describe(ds)):
+        typer.echo(said, err=True)

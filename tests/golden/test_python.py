@@ -1,0 +1,101 @@
+"""`otafl.run` and `otafl.sweep` take what the commands take.
+
+Mutations that make a test here fail: an option dropped on its way, a bar without `progress`,
+unknown arguments accepted, a device that a loaded scenario keeps.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import otafl
+from otafl import sweeping
+from otafl.cli import running
+from otafl.core.progress import Progress
+
+SMALL = {
+    "name": "small",
+    "data": "digits",
+    "model": {"name": "mlp", "hidden": [4]},
+    "devices": {"count": 2},
+    "training": {"rounds": 2, "local_steps": 1},
+}
+
+
+def called(monkeypatch: pytest.MonkeyPatch, name: str, *args: Any, **options: Any) -> dict:
+    """The arguments with which the shared code of both interfaces is called."""
+    found: dict[str, Any] = {}
+    signature = inspect.signature(getattr(sweeping, name))
+
+    def note(*args: Any, **kwargs: Any) -> None:
+        found.update(signature.bind(*args, **kwargs).arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, name, note)
+        getattr(otafl, name)(*args, **options)
+    return found
+
+
+@pytest.mark.parametrize("name", ["run", "sweep"])
+def test_options_reach_the_code_that_the_commands_call(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"workers": 3, "checkpoint_every": 7, "restart": True}
+    scenario = otafl.load_scenario(SMALL)
+    found = called(
+        monkeypatch, name, scenario, tmp_path / "r.nc", progress=True, device="cpu", **options
+    )
+    assert {key: found[key] for key in options} == options
+    assert found["scenario"].engine.device == "cpu"
+    assert scenario.engine.device == "auto"
+    assert isinstance(found["progress"], Progress)
+    found = called(monkeypatch, name, SMALL, tmp_path / "r.nc", scheduler="tls://x", device="cpu")
+    assert (found["scheduler"], found["scenario"].engine.device) == ("tls://x", "cpu")
+    assert found["progress"] is None
+
+
+@pytest.mark.parametrize("name", ["run", "sweep"])
+def test_options_are_those_of_the_command(name: str) -> None:
+    shell = set(inspect.signature(getattr(running, name)).parameters)
+    python = set(inspect.signature(getattr(otafl, name)).parameters)
+    missing = shell - python - {"set_", "trust", "quiet", "out"}
+    assert not missing, "load_scenario takes overrides; the rest is of the shell"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"worker": 2}, "otafl.run: no argument is called 'worker'; did you mean 'workers'?"),
+        ({"training": 2}, "otafl.run: no argument is called 'training'; keys of the scenario"),
+        ({"device": "gpu"}, "device: expected one of auto, cpu, cuda, got 'gpu'"),
+        ({"progress": "yes"}, "progress: expected True, False or a function"),
+        ({"workers": 2}, "workers=2: works through files, .* also give out='NAME.nc'"),
+        ({"checkpoint_every": 1}, "checkpoint_every=1: works through files"),
+        ({"workers": -1}, "workers: expected a whole number of at least 0, got -1"),
+        ({"workers": 2, "scheduler": "x", "out": "r.nc"}, "those of the scheduler x; give one"),
+    ],
+)
+def test_a_bad_argument_is_refused_in_one_sentence(options: dict[str, Any], said: str) -> None:
+    for scenario in (SMALL, otafl.load_scenario(SMALL)):
+        with pytest.raises(otafl.UserError, match=said):
+            otafl.run(scenario, **options)
+
+
+def test_progress_is_shown_if_wanted(capsys: pytest.CaptureFixture) -> None:
+    otafl.run(SMALL)
+    assert capsys.readouterr().err == ""
+    otafl.run(SMALL, progress=True)
+    assert "2/2 rounds" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_workers_share_a_sweep(tmp_path: Path) -> None:
+    sweep = {**SMALL, "sweep": {"devices.count": [2, 3]}}
+    two = otafl.sweep(sweep, tmp_path / "two", workers=2)
+    one = otafl.run(sweep, tmp_path / "one.nc", workers=1)
+    assert two["test_accuracy"].shape == one["test_accuracy"].shape
+    assert bool(two.attrs["complete"])
