@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="on digits")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
-        parser.exit(2, "torch sees no GPU; --device cpu, or a machine with one, would do\n")
+        parser.exit(2, "torch sees no GPU; use --device cpu, or a machine with one\n")
     print("# Stacks on a GPU\n")
     print(
         "Made by `python benchmarks/gpu.py > results/benchmarks_gpu.md`. Times are medians of "

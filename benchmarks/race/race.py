@@ -95,9 +95,9 @@ def arguments() -> argparse.Namespace:
     )
     given = parser.parse_args()
     if given.repetitions < 1:
-        parser.error(f"--repetitions: got {given.repetitions}, 1 or more would do")
+        parser.error(f"--repetitions: got {given.repetitions}; must be 1 or more")
     if given.rounds is not None and given.rounds <= WARM_UP:
-        parser.error(f"--rounds: got {given.rounds}, more than {WARM_UP}, which warm up, would do")
+        parser.error(f"--rounds: got {given.rounds}; must be more than {WARM_UP}, which warm up")
     return given
 
 

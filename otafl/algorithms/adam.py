@@ -47,8 +47,8 @@ class PenaltyAdam:
     """
 
     def __init__(self, rows: Tensor, rate: Tensor, penalty: Tensor) -> None:
-        self._rows, self._compute_rate = rows, rate[:, None]
-        self._compute_epsilon = EPSILON / penalty[:, None]
+        self._rows, self._rate = rows, rate[:, None]
+        self._epsilon = EPSILON / penalty[:, None]
         self._m, self._v = torch.zeros_like(rows), torch.zeros_like(rows)
         self._under = torch.empty_like(rows)
         self._count = 0
@@ -57,8 +57,8 @@ class PenaltyAdam:
         """Count a step, and compute the corrections for moments that start at zero."""
         self._count += 1
         first, second = (1.0 - beta**self._count for beta in BETAS)
-        self._scale = first / (self._compute_rate * second**0.5)  # factor of sqrt(v) below m
-        self._offset = first * self._compute_epsilon / self._compute_rate
+        self._scale = first / (self._rate * second**0.5)  # factor of sqrt(v) below m
+        self._offset = first * self._epsilon / self._rate
 
     def step_(self, gradient: Tensor) -> None:
         """Count a step and move all numbers along the gradient [n, Q]."""

@@ -67,14 +67,14 @@ class RoundBlocks:
 
     def __init__(self, draw: Callable[[int, int], Tensor], length: int = ROUNDS_PER_BLOCK) -> None:
         self._draw = draw
-        self._compute_squared_length = length
+        self._length = length
         self._first = -1
         self._block: Tensor | None = None
 
     def __getitem__(self, round: int) -> Tensor:
-        first = round - round % self._compute_squared_length
+        first = round - round % self._length
         if self._block is None or first != self._first:
-            self._first, self._block = first, self._draw(first, self._compute_squared_length)
+            self._first, self._block = first, self._draw(first, self._length)
         return self._block[round - first]
 
 

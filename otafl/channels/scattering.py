@@ -79,14 +79,14 @@ class BlockFading:
         self._devices, self._antennas, self._neighbours = channel.devices, antennas, neighbours
         self._streams, self._purpose = channel.streams, purpose
         self._rounds = max(MIN_ROUNDS, ROUNDS_PER_BLOCK // antennas)
-        self._yield_batches = -(-self._devices // DEVICES_PER_DRAW)
-        self._all = self._get_cache(range(self._yield_batches))
-        self._check_partial_participation: dict[int, _Cache] = {}
+        self._num_batches = -(-self._devices // DEVICES_PER_DRAW)
+        self._all = self._get_cache(range(self._num_batches))
+        self._batches: dict[int, _Cache] = {}
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Return h [S, K, A, blocks]; 1 for a device whose batch is not needed."""
         wanted = [] if among is None else (among // DEVICES_PER_DRAW).unique().tolist()
-        if among is None or len(wanted) > FEW * self._yield_batches:
+        if among is None or len(wanted) > FEW * self._num_batches:
             return self._all.draw(round, blocks)[:, : self._devices]
         streams = self._streams
         size = (streams.num_trials, self._devices, self._antennas, blocks)
@@ -98,11 +98,11 @@ class BlockFading:
 
     def _get_batch(self, batch: int) -> _Cache:
         """Return a batch's draws, and drop the oldest if there are many."""
-        if batch not in self._check_partial_participation:
-            if len(self._check_partial_participation) == BATCHES_KEPT:
-                del self._check_partial_participation[next(iter(self._check_partial_participation))]
-            self._check_partial_participation[batch] = self._get_cache(range(batch, batch + 1))
-        return self._check_partial_participation[batch]
+        if batch not in self._batches:
+            if len(self._batches) == BATCHES_KEPT:
+                del self._batches[next(iter(self._batches))]
+            self._batches[batch] = self._get_cache(range(batch, batch + 1))
+        return self._batches[batch]
 
     def _get_cache(self, batches: range) -> _Cache:
         """Make the cache of some batches."""

@@ -67,7 +67,7 @@ class Course:
 
     def __init__(self, life: Life | None) -> None:
         self.there, self._at_s = True, 0.0
-        self._yield_life = life
+        self._life = life
         self._look_ahead()
 
     def advance(self, now_s: float) -> None:
@@ -79,7 +79,7 @@ class Course:
     def _look_ahead(self) -> None:
         """Read the next change of the life."""
         at_s, self._next = math.inf, self.there
-        if self._yield_life is not None:
-            at_s, self._next = next(self._yield_life, (math.inf, self.there))
+        if self._life is not None:
+            at_s, self._next = next(self._life, (math.inf, self.there))
         # rounded as SimPy rounds an event after a delay
         self.next_s = self._at_s + (at_s - self._at_s) if at_s > self._at_s else self._at_s

@@ -360,7 +360,7 @@ class Clock:
             Columns device, round, activity (index in `ACTIVITIES`), start_s and end_s, with NaN
             after the last event of a trial. None if no timeline is recorded.
         """
-        if self._plain is not None or self.trials[0].list_intervals is None:
+        if self._plain is not None or self.trials[0].intervals is None:
             return None
         by_start = attrgetter("start_s", "device")
         logs = [sorted(trial.history(), key=by_start) for trial in self.trials]

@@ -44,7 +44,7 @@ class TrialClock:
     lives : Sequence of Life or None
         Lives of the K devices, None for a device that never leaves; empty if none leaves.
     log : bool
-        Whether to record the activities in `list_intervals`.
+        Whether to record the activities in `intervals`.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class TrialClock:
         self.rules = Rules() if rules is None else rules
         self.stopped = False
         self.started = self.lost = 0
-        self.list_intervals: list[Interval] | None = [] if log else None
+        self.intervals: list[Interval] | None = [] if log else None
         devices = len(hardware.flops_per_s)
         self._devices = devices
         self._away: dict[int, dict[str, float]] = {}  # device -> reason of its absence -> its start
@@ -329,7 +329,7 @@ class TrialClock:
             while not end.processed:
                 env.step()
         self._on_air.clear()
-        for update in self._sending if self.list_intervals is not None else ():
+        for update in self._sending if self.intervals is not None else ():
             end_s = min(stops[update.device], empties.get(update.device, math.inf))
             self._record(update.device, update.round, "transmit", opened_s, end_s)
         power.charge_slot(opened_s, stops, empties, joules, self._away)
@@ -354,7 +354,7 @@ class TrialClock:
         ]
         for update in self._work.values():
             current += update.list_intervals(now_s)
-        return [*(self.list_intervals or ()), *(one for one in current if one.has_duration)]
+        return [*(self.intervals or ()), *(one for one in current if one.has_duration)]
 
     def stop(self) -> None:
         """End the trial: its time no longer advances, and none of its devices is available."""
@@ -389,10 +389,8 @@ class TrialClock:
         self.power.charge_ready(self._sending)
         for update in self._sending:
             del self._work[update.device]
-            if self.list_intervals is not None:
-                self.list_intervals += [
-                    one for one in update.list_intervals(now_s) if one.has_duration
-                ]
+            if self.intervals is not None:
+                self.intervals += [one for one in update.list_intervals(now_s) if one.has_duration]
         if self.rules.late == "drop":
             for update in list(self._work.values()):
                 self._lose(update)
@@ -487,5 +485,5 @@ class TrialClock:
     def _record(self, device: int, round: int, activity: str, start_s: float, end_s: float) -> None:
         """Add an interval to the timeline, if one is recorded."""
         one = Interval(device, round, activity, start_s, end_s)
-        if self.list_intervals is not None and one.has_duration:
-            self.list_intervals.append(one)
+        if self.intervals is not None and one.has_duration:
+            self.intervals.append(one)

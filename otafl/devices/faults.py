@@ -122,16 +122,16 @@ class Faults:
             if not registry.load_component("transport", transport).obeys_power:
                 text = (
                     f"'{name}' misleads the power control, which transport '{transport}' does not "
-                    "have; transport: over_the_air or another attack would do"
+                    "have; use transport: over_the_air or another attack"
                 )
                 yield make_problem(text, "faults.attack", "transport")
                 return
             lies = f"'{name}' lies about a norm, and"
             if self.attack.reports_norm and scenario.privacy.clip is not None:
-                text = f"{lies} with privacy.clip no device reports one; another attack would do"
+                text = f"{lies} with privacy.clip no device reports one; use another attack"
                 yield make_problem(text, "faults.attack", "privacy.clip")
             if self.attack.reports_norm and not hasattr(scenario.transport, "normalise"):
-                text = f"{lies} on '{transport}' no device reports one; another attack would do"
+                text = f"{lies} on '{transport}' no device reports one; use another attack"
                 yield make_problem(text, "faults.attack", "transport")
 
     def __init__(self, sections: Sequence[Settings], streams: Streams) -> None:

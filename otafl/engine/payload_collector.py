@@ -50,14 +50,14 @@ class PayloadCollector:
         self._size = size
         self._buffers = buffers
         self._filled = 0
-        self._count_chunks: list[tuple[int, Payload]] = []
+        self._parts: list[tuple[int, Payload]] = []
         self._whole: dict[int, Tensors] = {}
 
     def add(self, count: int, payload: Payload) -> None:
         """Add the payload of the next `count` rows."""
         start = self._filled
         self._filled += count
-        self._count_chunks.append((count, payload))
+        self._parts.append((count, payload))
         if count == self._size:
             return
         for index, group in enumerate(payload):
@@ -80,9 +80,9 @@ class PayloadCollector:
     @property
     def payload(self) -> Payload:
         """The payload of all rows. Chunks must agree in their groups."""
-        if len(self._count_chunks) == 1:
-            return self._count_chunks[0][1]
-        first = self._count_chunks[0][1]
+        if len(self._parts) == 1:
+            return self._parts[0][1]
+        first = self._parts[0][1]
         return tuple(
             replace(group, tensors=self._whole[index])
             if index in self._whole
@@ -91,6 +91,6 @@ class PayloadCollector:
         )
 
     def _join_groups(self, index: int) -> Group:
-        groups = [payload[index] for _, payload in self._count_chunks]
-        joined = Group.join(groups, [count for count, _ in self._count_chunks])
+        groups = [payload[index] for _, payload in self._parts]
+        joined = Group.join(groups, [count for count, _ in self._parts])
         return replace(joined, row_index=None) if groups[0].row_index is None else joined

@@ -61,7 +61,7 @@ class WorkloadPlanner(Stateful):
         """Start without an update: [S, K] share of the power budget, and joules of its work."""
         self._power: np.ndarray | None = None
         self._spent_j = np.zeros(self.hardware.flops_per_s.shape)
-        self._check_bound = bool(np.isfinite(self.round_budget_j).any())
+        self._is_bounded = bool(np.isfinite(self.round_budget_j).any())
         self._unit_j = self.budget.unit_energy_j.double().cpu().numpy()[:, None]
         bandwidth_hz = self.budget.bandwidth_hz.double().cpu().numpy()[:, None]
         self._per_symbol_j = self.hardware.circuit_w / bandwidth_hz
@@ -92,13 +92,13 @@ class WorkloadPlanner(Stateful):
 
     def find_within_budget(self, cohort: Cohort, load: ComputeLoad) -> np.ndarray | None:
         """Return the rows whose work is within a round's budget, [N] bool; None for no budget."""
-        if not self._check_bound:
+        if not self._is_bounded:
             return None
         return load.energy_j <= self.round_budget_j[cohort.host_trial_device[0]]
 
     def start(self, cohort: Cohort, load: ComputeLoad) -> None:
         """Record the work that the rows begin."""
-        if self._check_bound:
+        if self._is_bounded:
             self._spent_j[cohort.host_trial_device] = load.energy_j
         if load.power_share is not None:
             if self._power is None:
@@ -110,7 +110,7 @@ class WorkloadPlanner(Stateful):
         left_j = None
         if not self.hardware.is_on_mains:
             left_j = self.clock.compute_charge_j()
-        if self._check_bound:
+        if self._is_bounded:
             own = np.maximum(0.0, self.round_budget_j[:, None] - self._spent_j)
             left_j = own if left_j is None else np.minimum(left_j, own)
         energy = per_symbol = None

@@ -16,6 +16,6 @@ def require_tokens(shape: tuple[int, ...], model: str) -> int:
     if len(shape) != 1:
         raise UserError(
             f"model.name: '{model}' needs sequences of tokens, but a sample of the data set has "
-            f"shape {list(shape)}; [length] would do, as of data: shakespeare"
+            f"shape {list(shape)}; must be [length], as of data: shakespeare"
         )
     return shape[0]

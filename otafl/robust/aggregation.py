@@ -61,7 +61,7 @@ class RobustSettings(settings.Settings):
     def find_conflicts(self) -> Iterator[str]:
         """Yield a sentence for fewer than one group."""
         if self.groups != "devices" and self.groups < 1:
-            yield f"groups: got {self.groups}; 1 or more would do, or devices"
+            yield f"groups: got {self.groups}; must be 1 or more, or devices"
 
     def count_groups(self, devices: Any) -> int:
         """Count the groups G, of a scenario's section `devices`."""
@@ -89,7 +89,7 @@ class RobustSettings(settings.Settings):
         if count == 1:
             text = (
                 f"'{self.rule.name}' needs several inputs, and the server gets one sum; "
-                "robust.groups: devices (each update) or 3 and more (group means) would do"
+                "use robust.groups: devices (each update), or 3 or more (group means)"
             )
             yield make_problem(text, "robust.rule", "robust.groups")
             return
@@ -104,11 +104,11 @@ class RobustSettings(settings.Settings):
         if protocol.goes_on:
             text = (
                 f"'{protocol.name}' admits as many devices to a slot as are ready, and groups and "
-                "rules need their number; protocol: rounds would do, or no section robust"
+                "rules need their number; use protocol: rounds, or leave robust out"
             )
             yield make_problem(text, "devices.protocol", "robust")
         if scenario.topology.name == "graph":
-            text = "'graph' has no server that could apply a rule; topology: star would do"
+            text = "'graph' has no server that could apply a rule; use topology: star"
             yield make_problem(text, "topology", "robust")
         kind = get_class(method)
         why = ""
@@ -119,14 +119,14 @@ class RobustSettings(settings.Settings):
         elif not kind.sends_updates:
             why = "sends no updates"
         if why:
-            text = f"'{method.name}' {why}; another algorithm would do, such as fedavg"
+            text = f"'{method.name}' {why}; use another algorithm, such as fedavg"
             yield make_problem(text, "algorithm", "robust")
         transport = registry.load_component("transport", scenario.transport.name)
         shares = self.groups != 1 and transport.counts != "all" and transport.obeys_power
         if shares and getattr(scenario.power.values, "plans_slots", False):
             text = (
                 f"'{scenario.power.name}' plans its energy over slots that all devices share; "
-                "another policy would do, such as ci or gbma"
+                "use another policy, such as ci or gbma"
             )
             yield make_problem(text, "power", "robust.groups")
 

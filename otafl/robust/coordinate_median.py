@@ -25,7 +25,7 @@ class CoordinateMedian(Rule):
 
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:
         if num_inputs < 3:
-            return f"is the mean of {num_inputs} inputs; 3 groups or more would do, or rule: mean"
+            return f"is the mean of {num_inputs} inputs; use 3 groups or more, or rule: mean"
         return ""
 
     def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:

@@ -46,7 +46,7 @@ class GeometricMedian(Rule):
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:
         if num_inputs < 3:
             text = "lies anywhere between" if num_inputs == 2 else "is the mean of"
-            return f"{text} {num_inputs} inputs; 3 groups or more would do, or rule: mean"
+            return f"{text} {num_inputs} inputs; use 3 groups or more, or rule: mean"
         return ""
 
     def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:

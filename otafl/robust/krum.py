@@ -40,7 +40,7 @@ def describe_too_few(num_inputs: int, num_corrupted: int) -> str:
         return ""
     return (
         f"needs more than 2 f + 2 inputs, and f = {num_corrupted} of {num_inputs} are assumed to "
-        f"be corrupted; {needed} groups or more, or a smaller assumed_share, would do"
+        f"be corrupted; use {needed} groups or more, or a smaller assumed_share"
     )
 
 

@@ -34,8 +34,8 @@ class TrimmedMean(Rule):
     def find_problem(self, num_inputs: int, num_corrupted: int) -> str:
         if num_corrupted == 0:
             least = math.ceil(1e3 / num_inputs) / 1e3
-            would_do = f"assumed_share: {least:g}" if num_inputs > 2 else "3 groups or more"
-            return f"drops none of {num_inputs} inputs, and is the mean; {would_do} would do"
+            remedy = f"assumed_share: {least:g}" if num_inputs > 2 else "3 groups or more"
+            return f"drops none of {num_inputs} inputs, and is the mean; use {remedy}"
         return ""
 
     def aggregate(self, inputs: Inputs, memory: Tensors) -> tuple[Tensor, Tensors]:

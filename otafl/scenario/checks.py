@@ -174,13 +174,13 @@ def _check_snr_growth(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(text, ("channel", "snr_growth"), (("privacy",),))
     if registry.load_component("transport", scenario.transport.name).supports_snr_growth:
         return
-    would_do = [
+    fitting = [
         name
         for name in registry.list_names("transport")
         if registry.load_component("transport", name).supports_snr_growth
     ]
     text = (
         f"channel.snr_growth: transport '{scenario.transport.name}' has no noise that falls from "
-        f"round to round; use one of the transports {', '.join(would_do)}"
+        f"round to round; use one of the transports {', '.join(fitting)}"
     )
     yield Problem(text, ("channel", "snr_growth"), (("transport",),))

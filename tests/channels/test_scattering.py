@@ -138,7 +138,7 @@ def test_draws_of_old_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
     for device in (5, 40, 399, 70, 5, 390):
         some = torch.tensor([device])
         assert torch.equal(one.get_state_of_devices(3, some).h[:, some], whole[:, some])
-        assert len(one._states._fading._check_partial_participation) <= 2
+        assert len(one._states._fading._batches) <= 2
 
 
 def fading(channel: Channel, rounds: int) -> Tensor:

@@ -239,7 +239,7 @@ def test_intervals():
     clock.ask(5, ALL, WORK, 0.5)
     clock.slot(2.0)
     clock.transmit(1.0)
-    assert sorted(clock.list_intervals) == [
+    assert sorted(clock.intervals) == [
         Interval(0, 5, "lost", 0.0, 2.0),
         Interval(1, 5, "lost", 0.0, 2.0),
         Interval(2, 5, "compute", 0.5, 1.5),
@@ -253,14 +253,14 @@ def test_interval_of_a_device_dropped_during_the_broadcast():
     clock = Cell(SPEEDS, late="drop", log=True)
     clock.ask(0, ALL[:1], WORK[:1], 0.5)
     clock.slot(0.25)
-    assert clock.list_intervals == [Interval(0, 0, "lost", 0.0, 0.25)]
+    assert clock.intervals == [Interval(0, 0, "lost", 0.0, 0.25)]
 
 
 def test_no_intervals_unless_asked_for():
     clock = Cell(SPEEDS)
     clock.ask(0, ALL, WORK, 0.5)
     clock.slot()
-    assert clock.list_intervals is None
+    assert clock.intervals is None
 
 
 def test_misuse_is_refused():

@@ -37,7 +37,7 @@ def test_every_case_has_a_row_a_stack() -> None:
 def test_no_gpu_is_said_in_a_sentence() -> None:
     done = page()
     assert done.returncode == 2
-    assert done.stderr == "torch sees no GPU; --device cpu, or a machine with one, would do\n"
+    assert done.stderr == "torch sees no GPU; use --device cpu, or a machine with one\n"
     made = subprocess.run(
         ["make", "-s", "gpu", f"PYTHON={sys.executable}"], cwd=ROOT, capture_output=True, text=True
     )

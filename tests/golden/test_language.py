@@ -58,6 +58,10 @@ FIRST_WORDS = frozenset({"Hold", "Say", "Tell", "Let", "Give"})
 """Verbs that no docstring begins with: they say nothing of what is computed."""
 
 
+PHRASES = ("would do", "hardly meant")
+"""Phrases that no message contains: it says what to do."""
+
+
 def iterate_names(tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
     """Yield each defined name with its line, and whether it is a function's."""
     for node in ast.walk(tree):
@@ -87,12 +91,18 @@ def find_fault(name: str, is_function: bool) -> str:
 
 
 def find_faults(text: str) -> list[str]:
-    """List the faults of names in a file."""
-    return [
+    """List the faults of names and messages in a file."""
+    tree = ast.parse(text)
+    faults = [
         f"{line}: {fault}"
-        for name, line, is_function in iterate_names(ast.parse(text))
+        for name, line, is_function in iterate_names(tree)
         if (fault := find_fault(name, is_function))
     ]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found = [phrase for phrase in PHRASES if phrase in node.value]
+            faults += [f"{node.lineno}: '{phrase}' in a text: say what to do" for phrase in found]
+    return faults
 
 
 def find_docstring_faults(text: str) -> list[str]:
@@ -129,6 +139,7 @@ def test_names_and_docstrings_are_in_the_fields_language(folder: str) -> None:
         ("self.told = 1", "'told' in 'told'"),
         ("def of(): ...", "does not begin with a verb"),
         ("def rounded(): ...", "does not begin with a verb"),
+        ('raise ValueError("got 1; 2 would do")', "'would do' in a text"),
         ('class A:\n    """Hold what a device has."""', "begins with 'Hold'"),
         ('"""Say what is wrong."""', "begins with 'Say'"),
     ],

@@ -312,7 +312,7 @@ def test_methods_have_an_aggregate_or_are_refused(method: str) -> None:
     else:
         said = ""
     if said:
-        assert re.search("would do|use an algorithm", said)
+        assert re.search("use ", said)
         return
     assert all(bool(block.isfinite().all()) for block in one.server.values())
 
@@ -327,8 +327,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         r"needs more than 2 f \+ 2 inputs",
     ),
     ({"robust.groups": 5}, "more than the 4 devices that transmit"),
-    ({"robust.groups": 0}, "1 or more would do"),
-    ({"robust.groups": 2, "devices.protocol": "asynchronous"}, "protocol: rounds would do"),
+    ({"robust.groups": 0}, "must be 1 or more"),
+    ({"robust.groups": 2, "devices.protocol": "asynchronous"}, "use protocol: rounds"),
     ({"robust.groups": 2, "topology": "graph", "power": "ci"}, "no server that could apply"),
     ({"robust.groups": 2, "algorithm": "fedrlr"}, "needs plain sums"),
     ({"robust.groups": 2, "algorithm": "local_only"}, "sends no updates"),

@@ -209,7 +209,7 @@ class Digital(Transport):
             self._coded = CodedBits(self._table, codec, streams)
         most = hyper["max_symbols"][:, None]
         self._most = most.where(most > 0, torch.inf)
-        self._check_bound = bool((most > 0).any())
+        self._is_bounded = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
         self._truncates = bool((self._least > 0).any())
         self._saved = None  # [S, K], factor of a budget
@@ -251,7 +251,7 @@ class Digital(Transport):
         self._charge(turns, arrived, links.blocks)
         limits, lossless = (
             delivery.limits,
-            links.sure and self._coded is None and not self._check_bound,
+            links.sure and self._coded is None and not self._is_bounded,
         )
         unlimited = limits.energy_budget is None and limits.sent_fraction is None
         whole = lossless and unlimited and turns.sends.equal(load.on_air)

@@ -145,7 +145,7 @@ class TypeBased(Transport):
             if self.estimate != "mean" and get_class(scenario.algorithm).needs_sums:
                 text = (
                     f"{self.estimate} gives no sum, which algorithm '{scenario.algorithm.name}' "
-                    "needs; mean would do"
+                    "needs; use mean"
                 )
                 yield make_problem(text, "transport.estimate", "algorithm")
 
