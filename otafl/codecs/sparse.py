@@ -1,9 +1,10 @@
 """Common parts of sparsifying codecs: chosen coordinates, their bits, and the memory of the rest.
 
 A sent coordinate has 32 bits, and its position costs either an entry of ceil(log2 P) bits in a
-list, or a map of P bits for all, whichever is shorter. A device may add what it leaves out to its
-next update (error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm
-1):
+list, or a map of P bits for all, whichever is shorter. An enumerative code takes ceil(log2 C(P, k))
+bits for the positions of k of P coordinates, the fewest if all subsets are equally likely (Cover
+1973, "Enumerative Source Encoding", section III). A device may add what it leaves out to its next
+update (error feedback; Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory", Algorithm 1):
 
     a = x + e,   send top_k(a),   keep e = a - top_k(a).
 
@@ -13,7 +14,8 @@ everything that was to be sent.
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -29,12 +31,23 @@ Positions = Annotated[
         "both ends draw the same subset from a shared seed"
     ),
 ]
+PositionCode = Annotated[
+    Literal["plain", "enumerative"],
+    Field(
+        description="bits for the positions of k of P numbers: the shorter of a list and a map, "
+        "min(k ceil(log2 P), P) (plain), or ceil(log2 C(P, k)), the fewest for equally likely "
+        "subsets (enumerative)"
+    ),
+]
 Feedback = Annotated[
     bool, Field(description="whether a device adds what it leaves out to its next update")
 ]
 
 FEEDBACK = "adds what the server did not receive to the next update (error feedback)"
 """Reason why a codec with memory assumes increments."""
+
+EXACT_SUBSETS = 1024
+"""Largest P for which subsets are counted exactly; above, logarithms are exact to 1e-6 bits."""
 
 LEFT_OUT = "has the server take 0 for what a device does not send"
 """Reason why a codec that leaves coordinates out assumes increments."""
@@ -66,8 +79,34 @@ def draw_random_subset(draw: Tensor, count: int) -> Tensor:
 
 def count_subset_bits(reals: int, count: int, positions: bool = True) -> int:
     """Count the bits of `count` out of `reals` numbers, and of their positions."""
-    where = min(count * (reals - 1).bit_length(), reals) if positions and count < reals else 0
-    return 32 * count + where
+    return 32 * count + (count_position_bits(reals, count) if positions else 0)
+
+
+def count_position_bits(reals: int, count: int, code: PositionCode = "plain") -> int:
+    """Count the bits that tell which numbers are sent.
+
+    Parameters
+    ----------
+    reals : int
+        Numbers P to choose from.
+    count : int
+        Numbers k that are sent.
+    code : {"plain", "enumerative"}
+        The shorter of a list and a map, or the position in a list of all subsets.
+
+    Returns
+    -------
+    int
+        min(k ceil(log2 P), P), or ceil(log2 C(P, k)); 0 if all numbers are sent.
+    """
+    if count >= reals:
+        return 0
+    if code == "plain":
+        return min(count * (reals - 1).bit_length(), reals)
+    if reals <= EXACT_SUBSETS:
+        return (math.comb(reals, count) - 1).bit_length()
+    log_subsets = math.lgamma(reals + 1) - math.lgamma(count + 1) - math.lgamma(reals - count + 1)
+    return math.ceil(log_subsets / math.log(2.0) - 1e-6)
 
 
 def build_memory(payload: Payload) -> Tensors:

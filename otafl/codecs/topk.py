@@ -1,12 +1,19 @@
 """Largest magnitudes of a device's payload, with a memory of the rest (error feedback).
 
-On a digital uplink a kept coordinate has 32 bits. Its position costs ceil(log2 n) bits in a list,
-or a map has n bits for all, whichever is shorter. Over the air the zeros are sent too.
+On a digital uplink k of n coordinates take
+
+    k b + r + min(k ceil(log2 n), n)   or   k b + r + ceil(log2 C(n, k))                         (1)
+
+bits, by `position_code`. By default b = 32 and r = 0. With `value_bits`, b bits are a sign and the
+nearest of 2^(b-1) equidistant magnitudes between the smallest and the largest that are kept, and
+these two take r = 64 bits. Error feedback also remembers the rounding error. Over the air the zeros
+are sent too.
 
 References
 ----------
 Stich, Cordonnier, Jaggi 2018, "Sparsified SGD with Memory".
 Aji, Heafield 2017, "Sparse Communication for Distributed Gradient Descent".
+Cover 1973, "Enumerative Source Encoding", section III.
 """
 
 from __future__ import annotations
@@ -16,21 +23,26 @@ from typing import Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from otafl.codecs.base import Codec, EncodedGroup, flatten_known, get_shapes
 from otafl.codecs.sparse import (
     FEEDBACK,
     ErrorFeedbackSettings,
     Feedback,
+    PositionCode,
     add_memory,
     count_kept,
-    count_subset_bits,
+    count_position_bits,
     store_memory,
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Payload, Tensors
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import flatten, unflatten
+
+RANGE_BITS = 64
+"""Bits of the smallest and the largest kept magnitude, as floats."""
 
 
 class TopK(ErrorFeedbackSettings):
@@ -43,6 +55,10 @@ class TopK(ErrorFeedbackSettings):
         scope: Literal["payload", "block"] = "payload"
         """scope of the choice: all coordinates of a payload group, or each tensor separately"""
         error_feedback: Feedback = True
+        position_code: PositionCode = "plain"
+        value_bits: int | None = Field(None, ge=2, le=16)
+        """bits of a kept coordinate, a sign and a rounded magnitude; by default a float of 32 bits
+        that is not rounded"""
 
         @property
         def assumes_increments(self) -> str:
@@ -55,9 +71,10 @@ class TopK(ErrorFeedbackSettings):
         x, mask = flatten_known(group)
         a = add_memory(x, mask, group, index, memory)
         parts = a.split(self._count_scopes(group), 1)
-        sent = torch.cat(
-            [keep_largest(one, count_kept(self.settings.keep, one.shape[1])) for one in parts], 1
-        )
+        kept = [keep_largest(one, count_kept(self.settings.keep, one.shape[1])) for one in parts]
+        if self.settings.value_bits is not None:
+            kept = [round_magnitudes(one, self.settings.value_bits) for one in kept]
+        sent = torch.cat(kept, 1)
         memory = store_memory(a, mask, group, index, memory)
         return replace(group, tensors=unflatten(sent, get_shapes(group))), memory
 
@@ -76,7 +93,35 @@ class TopK(ErrorFeedbackSettings):
         return [block.flatten(1).shape[1] for block in group.tensors.values()]
 
     def count_bits(self, group: Group) -> float:
-        scopes = self._count_scopes(group)
-        return float(
-            sum(count_subset_bits(one, count_kept(self.settings.keep, one)) for one in scopes)
-        )
+        return float(sum(self._count_scope_bits(reals) for reals in self._count_scopes(group)))
+
+    def _count_scope_bits(self, reals: int) -> int:
+        """Count the bits of the largest of so many reals, eq. (1)."""
+        kept = count_kept(self.settings.keep, reals)
+        where = count_position_bits(reals, kept, self.settings.position_code)
+        if self.settings.value_bits is None:
+            return 32 * kept + where
+        return self.settings.value_bits * kept + RANGE_BITS + where
+
+
+def round_magnitudes(rows: Tensor, bits: int) -> Tensor:
+    """Round the non-zero magnitudes of each row to equidistant levels.
+
+    Parameters
+    ----------
+    rows : Tensor, float [n, P]
+        Numbers, 0 if not sent.
+    bits : int
+        Bits b of a number, of which one is its sign.
+
+    Returns
+    -------
+    Tensor, float [n, P]
+        Numbers with the nearest of 2^(b-1) magnitudes from the smallest to the largest of a row.
+    """
+    size, nonzero = rows.abs(), rows != 0
+    high = size.amax(1, keepdim=True)
+    low = torch.minimum(size.where(nonzero, torch.inf).amin(1, keepdim=True), high)
+    step = (high - low) / (2 ** (bits - 1) - 1)
+    level = ((size - low) / step.where(step > 0, 1.0)).round()
+    return (rows.sign() * (low + step * level)).where(nonzero, 0.0)

@@ -161,7 +161,8 @@ class JointFrequency(CpuFrequency):
             if not transport.has_access_plan:
                 text = (
                     "'joint' plans the power of transport 'digital' with rate shannon, over_budget "
-                    f"drop and no gain_threshold; got transport '{transport.name}'"
+                    "drop, and either no gain_threshold or constraint peak with shares all; got "
+                    f"transport '{transport.name}'"
                 )
                 yield make_problem(text, "devices.cpu_frequency", "transport")
 

@@ -180,6 +180,10 @@ BITS: dict[str, tuple[dict[str, Any], float]] = {
     "uniform": ({"bits": 6}, 6.0 * REALS + 64),
     "qsgd": ({"bits": 4}, 4.0 * REALS + 32),
     "topk": ({"keep": 0.1}, 13 * 32 + min(13 * 7, REALS)),
+    "topk, enumerative": (
+        {"keep": 0.1, "position_code": "enumerative", "value_bits": 4},
+        13 * 4 + 64 + math.ceil(math.log2(math.comb(REALS, 13))),
+    ),
     "obda": ({}, 1.0 * REALS),
 }
 """Codec -> its settings, and the bits of 128 coordinates in one tensor."""
@@ -188,7 +192,8 @@ BITS: dict[str, tuple[dict[str, Any], float]] = {
 @state_law("codec: bits on a digital uplink", "bits a real and side information", "{}", BITS)
 def _bits(bench: Bench, name: str) -> Iterator[Check]:
     settings, law = BITS[name]
-    rig = bench.build_rig(2, 2, {"codec": {"name": name} | settings, "transport": "digital"})
+    codec = {"name": name.partition(",")[0]} | settings
+    rig = bench.build_rig(2, 2, {"codec": codec, "transport": "digital"})
     report = rig.send(rig.draw_symbols(REALS, 0), 0)[1]
     yield check_exact(2 * law, float(report.bits.mean()))
 
@@ -296,6 +301,10 @@ MUTATIONS = (
     + build_mutations(
         "codec: ",
         {
+            "positions that take no bits": (
+                "bits on a digital uplink",
+                replace_by_value("otafl.codecs.topk:count_position_bits", lambda *_: 0),
+            ),
             "norms that take no bits": (
                 "bits on a digital uplink",
                 replace_by_value(

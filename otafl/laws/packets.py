@@ -55,7 +55,10 @@ Verdu 2010: seven deviations). Those of 5G succeed 2.5 dB above (Richardson, Kud
 """
 
 
-def _build_rig(bench: Bench, transport: Any = None, channel: Any = None, **sections: Any) -> Rig:
+def build_digital_rig(
+    bench: Bench, transport: Any = None, channel: Any = None, **sections: Any
+) -> Rig:
+    """Build six digital uplinks at 10 dB over Rayleigh fading, with some changes of sections."""
     section = {"name": "rayleigh", "snr_db": SNR_DB, "bandwidth_hz": BANDWIDTH_HZ}
     point = {"channel": section | (channel or {}), "transport": {"name": "digital"}}
     point["transport"] |= transport or {}
@@ -83,7 +86,7 @@ def _airtime(bench: Bench, access: str) -> Iterator[Check]:
 
     For OFDMA it is the largest of bits / (B/n log2(1 + n SNR_k)).
     """
-    rig = _build_rig(bench, {"access": access})
+    rig = build_digital_rig(bench, {"access": access})
     law = (BITS / _rates(SNR * _gains(rig))).sum(1)
     if access == "ofdma":
         law = (DEVICES * BITS / _rates(DEVICES * SNR * _gains(rig))).max(1)
@@ -93,7 +96,7 @@ def _airtime(bench: Bench, access: str) -> Iterator[Check]:
 @state_law("transport digital: antennas and sub-carriers", "mean of log2(1 + SNR |h|^2)")
 def _cells(bench: Bench) -> Iterator[Check]:
     """Compare the airtime over a frequency-selective channel with two antennas."""
-    rig = _build_rig(bench, channel={"name": "tdl-a", "subcarrier_groups": 4, "antennas": 2})
+    rig = build_digital_rig(bench, channel={"name": "tdl-a", "subcarrier_groups": 4, "antennas": 2})
     law = (BITS / _rates(SNR * _gains(rig))).sum(1)
     yield check_ratios(_send_round(rig).airtime_s.cpu().numpy(), law)
 
@@ -102,7 +105,7 @@ def _cells(bench: Bench) -> Iterator[Check]:
 def _short(bench: Bench) -> Iterator[Check]:
     """Compare the airtime with a gap of 3 dB, a margin of 2 dB and 0.8 of the rate."""
     short = {"snr_gap_db": 3.0, "margin_db": 2.0, "rate_factor": 0.8}
-    rig = _build_rig(bench, short)
+    rig = build_digital_rig(bench, short)
     law = (BITS / (0.8 * _rates(SNR * _gains(rig) / db_to_linear(5.0)))).sum(1)
     yield check_ratios(_send_round(rig).airtime_s.cpu().numpy(), law)
 
@@ -110,7 +113,7 @@ def _short(bench: Bench) -> Iterator[Check]:
 @state_law("transport digital: radiated energy", "P x own time on air", "{}", ACCESS)
 def _energy(bench: Bench, access: str) -> Iterator[Check]:
     """Compare the energy with 0.1 W during a device's own turn, or on its part of the band."""
-    rig = _build_rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
+    rig = build_digital_rig(bench, {"access": access}, {"tx_power_dbm": 20.0})
     parts = DEVICES if access == "ofdma" else 1
     law = parts * BITS / _rates(parts * SNR * _gains(rig))
     report = _send_round(rig)
@@ -118,17 +121,32 @@ def _energy(bench: Bench, access: str) -> Iterator[Check]:
     yield check_ratios(report.energy_j.cpu().numpy(), 0.1 * law, case="joules")
 
 
+@state_law("transport digital: OFDMA over TDMA", "max(1/g) / sum(1/g) for SNR -> 0")
+def _access_ratio(bench: Bench) -> Iterator[Check]:
+    """Compare the airtime of OFDMA with that of TDMA where noise is strong.
+
+    At -30 dB a rate is SNR / ln 2 to a few 1e-3, in all of the band or in a part of it.
+    """
+    seconds = {}
+    for access in ACCESS:
+        rig = build_digital_rig(bench, {"access": access}, {"snr_db": -30.0})
+        seconds[access] = _send_round(rig).airtime_s.cpu().numpy()
+    inverse = 1.0 / _gains(rig).mean(-1)
+    law = inverse.max(1) / inverse.sum(1)
+    yield check_ratios(seconds["ofdma"] / seconds["tdma"], law, 3e-3)
+
+
 @state_law("transport digital: free of error with perfect CSI", "capacity")
 def _exact(bench: Bench) -> Iterator[Check]:
     """Check that there is no error."""
-    yield check_exact(0.0, float(_send_round(_build_rig(bench)).nmse.max()), 1e-12)
+    yield check_exact(0.0, float(_send_round(build_digital_rig(bench)).nmse.max()), 1e-12)
 
 
 @state_law("transport digital: 3GPP scheme", "TS 38.214, table 5.1.3.1-1")
 def _scheme(bench: Bench) -> Iterator[Check]:
     """Compare the airtime of scheme 10 in table 5.1.3.1-1, 16-QAM at rate 340/1024."""
     transport = {"rate": "mcs", "mcs_index": 10, "outage": True}
-    report = _send_round(_build_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
+    report = _send_round(build_digital_rig(bench, transport, {"name": "awgn", "snr_db": 30.0}))
     law = DEVICES * BITS / (4.0 * 340.0 / 1024.0) / BANDWIDTH_HZ
     yield check_exact(law, float(report.airtime_s.mean()), 1e-4)
 
@@ -141,7 +159,7 @@ def _fastest(bench: Bench) -> Iterator[Check]:
     """
     needed_db = _compute_needed_db(SCHEMES[24])
     budgets = {"device_budget_db": (0.01, -0.01), "name": "awgn", "snr_db": needed_db}
-    report = _send_round(_build_rig(bench, {"rate": "mcs"}, budgets))
+    report = _send_round(build_digital_rig(bench, {"rate": "mcs"}, budgets))
     law = BITS / (6.0 / 1024.0 * np.array([772.0, 719.0] * (DEVICES // 2))) / BANDWIDTH_HZ
     yield check_ratios(report.on_air_s[0].cpu().numpy(), law, 1e-4)
 
@@ -152,7 +170,7 @@ def _outage(bench: Bench, variance: float) -> Iterator[Check]:
 
     For correlated exponential gains P(|h_hat|^2 > |h|^2) = (1 + sqrt(v / (v + 4))) / 2.
     """
-    rig = _build_rig(bench, csi={"name": "error", "variance": variance})
+    rig = build_digital_rig(bench, csi={"name": "error", "variance": variance})
     sent = [
         rig.send(rig.draw_symbols(4, round), round)[1] for round in range(bench.scale_size(128))
     ]
@@ -239,6 +257,17 @@ def _part_of_the_power(real: Any) -> Any:
     return charge
 
 
+def _power_of_a_part(real: Any) -> Any:
+    """Compute the SNR of OFDMA with the power divided like the band."""
+
+    def links(self: Any, sounding: Any, power: Any, round: int) -> Any:
+        if self._settings.access == "ofdma":
+            power = power / DEVICES
+        return real(self, sounding, power, round)
+
+    return links
+
+
 def _gap_of_the_amplitude(capacity: Any) -> None:
     capacity._gap = capacity._gap.sqrt()
 
@@ -271,8 +300,12 @@ MUTATIONS = build_mutations(
             _noise(lambda variance: (variance / 2.0).sqrt()),
         ),
         "a part of the power": (
-            "radiated energy",
+            {"power of truncation", "radiated energy"},
             replace_by("otafl.uplink.digital.digital:Digital._charge", _part_of_the_power),
+        ),
+        "power divided like the band": (
+            {"OFDMA over TDMA", "airtime", "radiated energy"},
+            replace_by("otafl.uplink.digital.capacity:Capacity.links", _power_of_a_part),
         ),
         "gap by 20 log10": (
             "short of capacity",
@@ -292,6 +325,7 @@ MUTATIONS = build_mutations(
         "nats for bits": (
             {
                 "airtime",
+                "airtime of truncation",
                 "antennas and sub-carriers",
                 "fastest scheme supported",
                 "radiated energy",

@@ -2,7 +2,8 @@
 
 Mutations that make a test here fail: top-k by value for by magnitude, one too many kept, chosen
 among all blocks for block by block, the residual forgotten, added twice or of the wrong device, the
-memory of unknown coordinates wiped; what was not received forgotten, by row or by real.
+memory of unknown coordinates wiped; what was not received forgotten, by row or by real; rounding
+of the zeros, to 2^b magnitudes or without a memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 import torch
 from support.codec_bench import acknowledge, draw_normal, encode, make_codec
 
-from otafl.codecs.topk import TopK
+from otafl.codecs.topk import TopK, round_magnitudes
 from otafl.core.contracts import Cohort, Group
 from otafl.core.rng import Streams
 
@@ -119,3 +120,28 @@ def test_error_feedback_bounds_what_is_left_out() -> None:
         assert memory["rest/0"].norm() <= 2 * 20 / 2 * x.norm()
     torch.testing.assert_close(sent / 400, x, rtol=0, atol=2 * 20 / 2 * float(x.norm()) / 400)
     assert (sent[0, 2:] > 0).all()
+
+
+def test_rounded_values_by_hand() -> None:
+    """Three bits: a sign, and the magnitudes 1, 2, 3 and 4 between the smallest and the largest of
+    the four kept. The memory keeps what was left out and the rounding error."""
+    codec = make_codec(TopK, TopK.Settings(keep=0.8, value_bits=3))
+    x = torch.tensor([[-4.0, 1.0, 2.4, -2.6, 0.5]])
+    (sent,), memory = encode(codec, (Group({"a": x}),))
+    assert sent.tensors["a"].tolist() == [[-4, 1, 2, -3, 0]]
+    memory = acknowledge(codec, (sent,), memory)
+    torch.testing.assert_close(memory["rest/0"], torch.tensor([[0, 0, 0.4, 0.4, 0.5]]))
+    assert codec.count_bits(sent) == 4 * 3 + 64 + 5  # a map of 5 bits
+
+
+@pytest.mark.parametrize("row", [[0.0, 0, 0], [2.0, 0, 0], [-2.0, 2, 0]])
+def test_rounding_of_equal_magnitudes(row: list[float]) -> None:
+    assert round_magnitudes(torch.tensor([row]), 2).tolist() == [row]
+
+
+def test_enumerative_positions() -> None:
+    """C(10, 2) = 45 and C(20, 4) = 4,845 subsets take 6 and 13 bits, C(30, 6) = 593,775 take 20."""
+    group = Group({"a": torch.zeros(1, 10), "b": torch.zeros(1, 20)})
+    for scope, bits in (("block", 6 * 32 + 19), ("payload", 6 * 32 + 20)):
+        settings = TopK.Settings(keep=0.2, scope=scope, position_code="enumerative")  # type: ignore[arg-type]
+        assert make_codec(TopK, settings).count_bits(group) == bits

@@ -24,6 +24,24 @@ from otafl.uplink.impairments.impairments import Impairments
 
 
 @dataclass(frozen=True)
+class Sounding:
+    """True and estimated channels of a slot.
+
+    Parameters
+    ----------
+    state, estimate : Tensor, complex [S, K, A, B, F]
+        True channels h, and the devices' estimates of them; the same tensor if no estimate counts.
+    strength : Tensor, float [S, K]
+        Estimated |h|^2 at the start of the slot, mean over antennas and sub-carriers, without
+        large-scale gain.
+    """
+
+    state: Tensor
+    estimate: Tensor
+    strength: Tensor
+
+
+@dataclass(frozen=True)
 class Links:
     """Bits per channel use that the channel of each device carries.
 
@@ -31,9 +49,6 @@ class Links:
     ----------
     believed, carried : Tensor, float [S, K]
         Estimated and true bits per channel use.
-    strength : Tensor, float [S, K]
-        Estimated |h|^2 at the start of the slot, mean over antennas and sub-carriers, without
-        large-scale gain.
     snr : Tensor, float [S, K]
         True SNR of a flat channel with the same capacity, linear.
     blocks : int
@@ -44,7 +59,6 @@ class Links:
 
     believed: Tensor
     carried: Tensor
-    strength: Tensor
     snr: Tensor
     blocks: int
     sure: bool
@@ -70,20 +84,47 @@ class Capacity:
         self._gap = db_to_linear(hyper["snr_gap_db"])[:, None]
         self._margin = db_to_linear(hyper["margin_db"])[:, None]
         self._factor = hyper["rate_factor"][:, None]
+        self._needs_estimate = (
+            settings.outage
+            or settings.coding == "ldpc"
+            or bool((hyper["gain_threshold"] > 0).any())
+        )
 
-    def links(self, channel: ChannelState, power: Tensor, reals: int, round: int) -> Links:
-        """Compute the links of a slot.
+    def sound(self, channel: ChannelState, reals: int, round: int) -> Sounding:
+        """Estimate the channels of a slot.
 
         Parameters
         ----------
         channel : ChannelState
             Channels h [S, K, A, B, F].
-        power : Tensor, float [S, K]
-            Mean received power in a device's own band over the noise in it, before fading.
         reals : int
             Coordinates of the payload, which is taken to last as many channel uses.
         round : int
-            Round of the estimates and of interference.
+            Round of the estimates.
+
+        Returns
+        -------
+        Sounding
+            True and estimated channels.
+        """
+        state = channel.extend_to(max(1, reals))
+        estimate = state
+        if self._needs_estimate:
+            estimate = self._csi.estimate(state, channel.gain, round)
+        strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
+        return Sounding(state, estimate, strength)
+
+    def links(self, sounding: Sounding, power: Tensor, round: int) -> Links:
+        """Compute the links of a slot.
+
+        Parameters
+        ----------
+        sounding : Sounding
+            True and estimated channels.
+        power : Tensor, float [S, K]
+            Mean received power in a device's own band over the noise in it, before fading.
+        round : int
+            Round of interference.
 
         Returns
         -------
@@ -91,23 +132,20 @@ class Capacity:
             Estimated and true bits per channel use.
         """
         settings, impairments = self._settings, self._impairments
-        state = channel.extend_to(max(1, reals))
-        needs_estimate = settings.outage or settings.coding == "ldpc" or settings.gain_threshold > 0
-        estimate = self._csi.estimate(state, channel.gain, round) if needs_estimate else state
+        state, estimate = sounding.state, sounding.estimate
         h, h_hat, blocks = state.flatten(3), estimate.flatten(3), state.shape[3]
-        strength = estimate[:, :, :, 0].abs().square().flatten(2).mean(2)
         combined = power[..., None] * h_hat.abs().square().sum(2)
         exact = estimate is state and not (impairments.disturbs or impairments.grows)
         true = combined if exact else self._compute_snr(h, h_hat, power, round)
         carried = self._factor * bits_a_use(true / self._gap[..., None])
         flat_snr = torch.expm1(torch.log1p(true).mean(-1))
         if not settings.outage:  # retransmissions reach the true capacity
-            return Links(carried, carried, strength, flat_snr, blocks, True)
+            return Links(carried, carried, flat_snr, blocks, True)
         known = impairments.compute_known_noise(round) / NOISE_VARIANCE
         lowered = combined / (known[:, None] * self._gap * self._margin)[..., None]
         sure = exact and settings.rate == "shannon"
         believed = self._factor * bits_a_use(lowered)
-        return Links(believed, carried, strength, flat_snr, blocks, sure)
+        return Links(believed, carried, flat_snr, blocks, sure)
 
     def _compute_snr(self, h: Tensor, h_hat: Tensor, power: Tensor, round: int) -> Tensor:
         """Return the SNR [S, K, cells] after combining h [S, K, A, cells] by its estimate."""

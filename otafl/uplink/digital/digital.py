@@ -15,17 +15,32 @@ A device is silent and keeps its update if
 
 - its energy does not suffice for all channel uses of its packet,
 - its estimated rate is below `MIN_RATE`, so that it has no link,
-- its channel is below `gain_threshold`, which saves its power for other rounds.
+- its estimated |h|^2 is below `gain_threshold` (truncation).
 
-Such devices still count when the band or a slot is divided, and they have sent their pilots. A
-device that crashes has spent the channel uses before the crash, and its packet is lost. If a packet
-is sent twice, the server drops the copy by its sequence number.
+A truncated device saves its power for other rounds under `constraint: average`, so that |p|^2 =
+P / Pr(|h|^2 >= g_th) in these. Under `constraint: peak` |p|^2 <= P holds in each round, as for
+truncated channel inversion over the air. Silent devices have sent their pilots, and count when the
+band or a slot is divided, except devices below the threshold under `shares: active`.
+
+A device that crashes has spent the channel uses before the crash, and its packet is lost. If a
+packet is sent twice, the server drops the copy by its sequence number.
+
+A packet of b bits at received SNR rho in the whole band takes, in channel uses of the whole band,
+
+    TDMA    t_k = b / log2(1 + rho_k),              slot  sum_k t_k,                             (1)
+    OFDMA   t_k = n b / log2(1 + n rho_k),          slot  max_k t_k.                             (2)
+
+For rho -> 0 both have t_k = b ln 2 / rho_k, so the slot of OFDMA is max_k(1 / rho_k) / sum_k(1 /
+rho_k) of that of TDMA.
+
+References
+----------
+Tse, Viswanath 2005, "Fundamentals of Wireless Communication", chapters 5 and 6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -46,86 +61,8 @@ from otafl.uplink.digital.coded_bits import CodedBits
 from otafl.uplink.digital.fitted_bits import fitting_depth, quantise_to_fit
 from otafl.uplink.digital.mcs import MCS_TABLES
 from otafl.uplink.digital.packets import hand_over
+from otafl.uplink.digital.turns import ROUNDING, Load, Turns, drop_unpaid, interrupt
 from otafl.uplink.impairments.impairments import Impairments
-
-ROUNDING = 1e-5
-"""Relative difference below which a rate counts as equal to what the channel carries."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """Data that each device has to send over the uplink groups of a delivery.
-
-    Parameters
-    ----------
-    delivery : Delivery
-        The payload.
-    on_air : Tensor, bool [S, K]
-        Transmitters.
-    bits, reals, blocks : Tensor, float [S, K]
-        Bits, coordinates and tensors of a device's update.
-    budget : Tensor, float [S, K]
-        Power budget.
-    senders : Tensor, float [S, 1]
-        Number of transmitters, at least 1.
-    parts : Tensor, float [S, 1]
-        Number of parts of the band, of which a device has one.
-    """
-
-    delivery: Delivery
-    on_air: Tensor
-    bits: Tensor
-    reals: Tensor
-    blocks: Tensor
-    budget: Tensor
-    senders: Tensor
-    parts: Tensor
-
-
-@dataclass(frozen=True)
-class Turns:
-    """Channel uses and rates with which each device sends its load.
-
-    Parameters
-    ----------
-    load : Load
-        Data to send.
-    symbols : Tensor, float [S, K]
-        Channel uses of a device's part of the band, 0 if it is silent.
-    bits : Tensor, float [S, K]
-        Bits sent.
-    sends : Tensor, bool [S, K]
-        Devices that send.
-    rate : Tensor, float [S, K]
-        Bits per channel use.
-    scheme : Tensor, int64 [S, K]
-        Position in the table of schemes.
-    depth : Tensor, float [S, K], or None
-        Bits per coordinate, if they are fitted to the slot.
-    """
-
-    load: Load
-    symbols: Tensor
-    bits: Tensor
-    sends: Tensor
-    rate: Tensor
-    scheme: Tensor
-    depth: Tensor | None
-
-    @property
-    def time(self) -> Tensor:
-        """Time on air of each device [S, K], in channel uses of the whole band."""
-        return self.symbols * self.load.parts
-
-    @property
-    def cost(self) -> Tensor:
-        """Energy of each device's packet [S, K], radiated and consumed by its circuits."""
-        circuits, power = self.load.delivery.limits.energy_per_symbol, self.load.budget
-        return self.time * (power if circuits is None else power + circuits)
-
-    def times(self, uses: Tensor) -> Turns:
-        """Return the turns with their channel uses multiplied by `uses` [S, K]."""
-        return replace(self, symbols=self.symbols * uses, bits=self.bits * uses)
 
 
 class Digital(Transport):
@@ -165,8 +102,19 @@ class Digital(Transport):
             ge=0,
             description="g_th, smallest estimated |h|^2 of a transmitter at the start of a slot "
             "(mean over antennas and sub-carriers, without path loss); a device below it is "
-            "silent, and in other rounds sends with P / Pr(|h|^2 >= g_th), so that the budget "
-            "holds on average over fading; by default there is none",
+            "silent; by default there is none",
+        )
+        constraint: Literal["average", "peak"] = Field(
+            "average",
+            description="power constraint of devices with a gain_threshold: the budget holds on "
+            "average over fading, so that a device at or above the threshold sends with "
+            "P / Pr(|h|^2 >= g_th) (average), or in each round, so that it sends with P (peak)",
+        )
+        shares: Literal["all", "active"] = Field(
+            "all",
+            description="devices that share the band (ofdma) and max_symbols evenly: all "
+            "transmitters, or only those at or above gain_threshold (active), which the server "
+            "then has to know before it grants the band",
         )
         outage: bool = Field(
             True,
@@ -236,7 +184,8 @@ class Digital(Transport):
         @property
         def has_access_plan(self) -> bool:
             simple = self.rate == "shannon" and self.over_budget == "drop"
-            return simple and not self.gain_threshold
+            plain = self.constraint == "peak" and self.shares == "all"
+            return simple and (plain or not self.gain_threshold)
 
     def __init__(
         self,
@@ -262,8 +211,9 @@ class Digital(Transport):
         self._most = most.where(most > 0, torch.inf)
         self._check_bound = bool((most > 0).any())
         self._least = hyper["gain_threshold"]
+        self._truncates = bool((self._least > 0).any())
         self._saved = None  # [S, K], factor of a budget
-        if bool((self._least > 0).any()):
+        if self._truncates and settings.constraint == "average":
             share = statistics.prob_unit_gain_above(self._least)
             self._saved = torch.where(share > 0, 1.0 / share, 1.0)
 
@@ -290,11 +240,14 @@ class Digital(Transport):
 
     def transmit(self, delivery: Delivery) -> None:
         """Send each device's packet, and give the server the mean of the delivered updates."""
-        load = self._load(delivery)
-        links = self._links(load)
-        turns = self._drop_unpaid(self._turns(load, links))
+        reals = sum(sent.num_coordinates for sent in delivery.uplink)
+        sounding = self._capacity.sound(delivery.channel, reals, delivery.round)
+        load = self._load(delivery, sounding.strength)
+        power = load.budget * delivery.channel.gain * load.parts  # in each device's own band
+        links = self._capacity.links(sounding, power, delivery.round)
+        turns = drop_unpaid(self._turns(load, links))
         read, arrived = self._carry_packets(turns, links)
-        turns, arrived = self._interrupt(turns, arrived)
+        turns, arrived = interrupt(turns, arrived)
         self._charge(turns, arrived, links.blocks)
         limits, lossless = (
             delivery.limits,
@@ -304,8 +257,8 @@ class Digital(Transport):
         whole = lossless and unlimited and turns.sends.equal(load.on_air)
         hand_over(delivery, read, None if whole else arrived)
 
-    def _load(self, delivery: Delivery) -> Load:
-        """Compute the data of each device, [S, K]."""
+    def _load(self, delivery: Delivery, strength: Tensor) -> Load:
+        """Compute the data of each device, [S, K], given its estimated |h|^2 [S, K]."""
         like, bits_of = self.hyper["rate_factor"], self.codec.count_bits
         uplink = delivery.uplink
         on_air = torch.stack([sent.transmitter_mask for sent in uplink])
@@ -316,24 +269,22 @@ class Digital(Transport):
         size = get_constant(sizes, like.dtype, like.device)
         bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
         sends, budget = on_air.any(0), delivery.power_budget
-        senders = sends.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
+        active = sends
+        if self._truncates:
+            active = sends & (strength >= self._least[:, None])
+        counted = active if self.settings.shares == "active" else sends
+        sharers = counted.sum(1, keepdim=True).clamp_min(1).to(bits.dtype)
         return Load(
             delivery=delivery,
             on_air=sends,
+            active=active,
             bits=bits,
             reals=reals,
             blocks=torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype)),
             budget=budget if self._saved is None else budget * self._saved,
-            senders=senders,
-            parts=senders if self.settings.access == "ofdma" else torch.ones_like(senders),
+            sharers=sharers,
+            parts=sharers if self.settings.access == "ofdma" else torch.ones_like(sharers),
         )
-
-    def _links(self, load: Load) -> Links:
-        """Compute the links, with the power in each device's own band."""
-        delivery = load.delivery
-        power = load.budget * delivery.channel.gain * load.parts
-        reals = sum(sent.num_coordinates for sent in delivery.uplink)
-        return self._capacity.links(delivery.channel, power, reals, delivery.round)
 
     def _turns(self, load: Load, links: Links) -> Turns:
         """Compute the channel uses of each device, [S, K], from its bits and its rate.
@@ -342,11 +293,9 @@ class Digital(Transport):
         `max_symbols`, is silent.
         """
         rate, scheme = self._rates(links)
-        share = self._most / load.senders
+        share = self._most / load.sharers
         bits, depth = load.bits, None
-        sends = load.on_air & (rate > 0) & (links.believed >= MIN_RATE)
-        if self._saved is not None:
-            sends = sends & (links.strength >= self._least[:, None])
+        sends = load.active & (rate > 0) & (links.believed >= MIN_RATE)
         if self.settings.over_budget == "quantise":
             depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
             sends = sends & (depth >= 1)
@@ -375,14 +324,6 @@ class Digital(Transport):
             rate = torch.minimum(rate.where(rate > 0, efficiency.amin()), links.carried)
         return rate, scheme
 
-    def _drop_unpaid(self, turns: Turns) -> Turns:
-        """Keep the turns of devices with the energy for their packet."""
-        energy = turns.load.delivery.limits.energy_budget
-        if energy is None:
-            return turns
-        sends = turns.sends & (turns.cost <= energy * (1.0 + ROUNDING))
-        return replace(turns.times(sends), sends=sends)
-
     def _carry_packets(self, turns: Turns, links: Links) -> tuple[Mapping[int, Group], Tensor]:
         """Carry the packets over the channel.
 
@@ -405,26 +346,6 @@ class Digital(Transport):
         if turns.depth is None:
             return {}, arrived
         return quantise_to_fit(delivery, turns.depth, self.streams), arrived
-
-    def _interrupt(self, turns: Turns, arrived: Tensor) -> tuple[Turns, Tensor]:
-        """Return the turns with repeated packets, up to the crash, and the delivered packets.
-
-        A repetition was not planned, so it may exceed `max_symbols`, but a device without the
-        energy for it does not send it.
-        """
-        limits, uses = turns.load.delivery.limits, torch.ones_like(turns.symbols)
-        if limits.num_copies is None and limits.sent_fraction is None:
-            return turns, arrived
-        if limits.num_copies is not None:
-            uses = limits.num_copies
-            if limits.energy_budget is not None:
-                paid = (
-                    limits.energy_budget * (1.0 + ROUNDING) / turns.cost.clamp_min(1e-30)
-                ).floor()
-                uses = torch.minimum(uses, paid.clamp_min(1.0))
-        if limits.sent_fraction is not None:
-            uses = uses * limits.sent_fraction
-        return turns.times(uses), arrived & (uses >= 1.0)
 
     def _charge(self, turns: Turns, arrived: Tensor, blocks: int) -> None:
         """Add bits, channel uses, energy and pilots to the tally; arrived: [S, K] bool."""

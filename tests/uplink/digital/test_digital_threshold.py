@@ -1,8 +1,10 @@
-"""Devices in deep fades that save their power for other rounds.
+"""Devices in deep fades that are silent, under an average and under a peak power constraint.
 
 Mutations that make a test here fail: the power not raised, raised by the threshold in place of the
-chance, silent devices charged, the threshold on the SNR, on the sum over antennas, on the last
-coherence block.
+chance, raised under a peak constraint, silent devices charged, the threshold on the SNR, on the sum
+over antennas, on the last coherence block; a band or a slot divided among silent devices with
+shares: active, or among those that transmit with shares: all; a threshold of the first trial for
+all of a batch; the plan of a power that is raised.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from support.marks import first_is_fast
 from otafl.core.contracts import Group
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.scenario import load_scenario
+from otafl.scenario import compute_scenario_hash, load_scenario
 from otafl.uplink import build
 from otafl.uplink.base import deliver
 
@@ -50,12 +52,84 @@ def test_a_threshold_by_hand() -> None:
 
 
 @pytest.mark.exact
-def test_no_threshold_changes_nothing() -> None:
-    plain, zero = (
-        Bench([compute_amplitude([0.4, 1, 3])], **keys) for keys in ({}, {"gain_threshold": 0})
+@pytest.mark.parametrize("access", ["tdma", "ofdma"])
+@pytest.mark.parametrize("shares", ["all", "active"])
+def test_a_peak_constraint_by_hand(access: str, shares: str) -> None:
+    """Of |h|^2 = 0.4, 1 and 3 the first is below 0.5. The others send 320 bits at power 1: in turn
+    at SNR 1 and 3, or in a third of the band at SNR 3 and 9, or in a half at 2 and 6."""
+    link = Bench(
+        [compute_amplitude([0.4, 1, 3])],
+        gain_threshold=0.5,
+        constraint="peak",
+        access=access,
+        shares=shares,
     )
-    x = Group({"a": draw_rows(3, 10)})
-    assert torch.equal(plain.deliver(x)[1].energy_j, zero.deliver(x)[1].energy_j)
+    x = draw_rows(3, 10)
+    received, report = link.deliver(Group({"a": x}))
+    torch.testing.assert_close(received.mean[0]["a"][0], x[1:].mean(0))
+    parts = 1 if access == "tdma" else {"all": 3, "active": 2}[shares]
+    uses = parts * 320 / np.log2(1 + parts * np.array([1, 3]))
+    slot = uses.sum() if access == "tdma" else uses.max()
+    assert report.symbols.item() == pytest.approx(slot)
+    assert report.bits.item() == 640
+    np.testing.assert_allclose(report.energy_j[0], np.array([0, *uses]) * WATT / BANDWIDTH)
+    np.testing.assert_allclose(report.power[0], [0, 1, 1])
+    assert report.participants.item() == 2
+
+
+@pytest.mark.exact
+def test_active_devices_share_the_bound() -> None:
+    """At SNR 1 and 3 an update takes 320 and 160 channel uses. Of 640 each of two active devices
+    has 320, but each of three only 213."""
+    h = [compute_amplitude([0.4, 1, 3])]
+    peak = {"gain_threshold": 0.5, "constraint": "peak", "max_symbols": 640.0}
+    for shares, count in (("all", 1), ("active", 2)):
+        _, report = Bench(h, shares=shares, **peak).deliver(Group({"a": draw_rows(3, 10)}))
+        assert report.participants.item() == count
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize("shares", ["all", "active"])
+def test_all_devices_in_a_deep_fade(shares: str) -> None:
+    link = Bench(
+        [compute_amplitude([0.1, 0.2])],
+        gain_threshold=0.5,
+        constraint="peak",
+        access="ofdma",
+        shares=shares,
+    )
+    received, report = link.deliver(Group({"a": draw_rows(2, 10)}))
+    assert received.any_delivered is not None
+    assert not received.any_delivered.item()
+    assert report.symbols.item() == report.bits.item() == report.energy_j.sum() == 0
+
+
+@pytest.mark.exact
+def test_thresholds_of_one_batch() -> None:
+    """Two trials with estimates below and above the threshold of the second alone, without
+    outage: the estimate decides, not the true channel."""
+    link = Bench(
+        compute_amplitude([[1.0, 1.0]] * 2),
+        compute_amplitude([[0.3, 2.0]] * 2),
+        outage=False,
+        constraint="peak",
+        per_trial={"gain_threshold": [0.0, 0.5]},
+    )
+    _, report = link.deliver(Group({"a": draw_rows(4, 10)}))
+    assert (report.power > 0).tolist() == [[True, True], [False, True]]
+
+
+@pytest.mark.exact
+@pytest.mark.parametrize(
+    "keys", [{"gain_threshold": 0}, {"constraint": "peak", "shares": "active"}]
+)
+def test_no_threshold_changes_nothing(keys: dict[str, Any]) -> None:
+    for access in ("tdma", "ofdma"):
+        plain, zero = (
+            Bench([compute_amplitude([0.4, 1, 3])], access=access, **some) for some in ({}, keys)
+        )
+        x = Group({"a": draw_rows(3, 10)})
+        assert torch.equal(plain.deliver(x)[1].energy_j, zero.deliver(x)[1].energy_j)
 
 
 @pytest.mark.exact
@@ -105,12 +179,21 @@ def test_the_budget_holds_on_average(antennas: int) -> None:
 
 
 @pytest.mark.exact
-def test_who_plans_is_told() -> None:
-    with pytest.raises(UserError, match="gain_threshold"):
-        load_scenario(
-            {
-                "name": "x",
-                "transport": {"name": "digital", "gain_threshold": 0.1},
-                "devices": {"cpu_frequency": "joint", "compute": "phone", "deadline_s": 1.0},
-            }
-        )
+def test_neutral_settings_keep_the_hash() -> None:
+    plain = {"name": "x", "transport": {"name": "digital", "gain_threshold": 0.1}}
+    same = plain | {"transport": plain["transport"] | {"constraint": "average", "shares": "all"}}
+    other = plain | {"transport": plain["transport"] | {"constraint": "peak"}}
+    one, two, three = (compute_scenario_hash(load_scenario(tree)) for tree in (plain, same, other))
+    assert one == two != three
+
+
+@pytest.mark.exact
+def test_a_plan_needs_the_power_of_the_budget() -> None:
+    """Under a peak constraint a device transmits at the planned power, or not at all."""
+    devices = {"cpu_frequency": "joint", "compute": "phone", "deadline_s": 1.0}
+    below = {"name": "digital", "gain_threshold": 0.1}
+    for extra in ({}, {"constraint": "peak", "shares": "active"}):
+        with pytest.raises(UserError, match="gain_threshold"):
+            load_scenario({"name": "x", "transport": below | extra, "devices": devices})
+    transport = below | {"constraint": "peak"}
+    assert load_scenario({"name": "x", "transport": transport, "devices": devices})

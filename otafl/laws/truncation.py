@@ -1,0 +1,141 @@
+"""Laws of digital devices that are silent in deep fades: outage, power and airtime."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special
+
+from otafl.core.contracts import LinkReport
+from otafl.core.units import db_to_linear
+from otafl.laws.bench import Bench
+from otafl.laws.checks import Check, check_mean, check_ratios, check_share, state_law
+from otafl.laws.mutations import build_mutations, replace_by
+from otafl.laws.packets import (
+    ACCESS,
+    BANDWIDTH_HZ,
+    BITS,
+    DEVICES,
+    REALS,
+    SNR,
+    TRIALS,
+    build_digital_rig,
+)
+
+THRESHOLDS = (0.1, 0.5)
+CONSTRAINTS = ("average", "peak")
+
+
+@state_law(
+    "transport digital: outage of truncation",
+    "1 - exp(-g_th)",
+    "g_th={:g}",
+    THRESHOLDS,
+)
+def _truncation(bench: Bench, threshold: float) -> Iterator[Check]:
+    """Count the silent devices, those with |h|^2 below the threshold."""
+    reports = _send_truncated(bench, threshold)
+    asked = DEVICES * TRIALS * len(reports)
+    silent = asked - sum(float(report.participants.sum()) for report in reports)
+    yield check_share(-math.expm1(-threshold), int(silent), asked)
+
+
+@state_law(
+    "transport digital: power of truncation",
+    "P, or P exp(g_th) under an average constraint",
+    "{}",
+    CONSTRAINTS,
+)
+def _truncated_power(bench: Bench, constraint: str) -> Iterator[Check]:
+    """Compare the power of the active devices with the budget, on its own part of the band too.
+
+    Under a peak constraint |p|^2 is P, and never more. An average constraint has P / Pr(|h|^2 >=
+    g_th), which is P exp(g_th) under Rayleigh fading.
+    """
+    law = SNR * (1.0 if constraint == "peak" else math.exp(THRESHOLDS[1]))
+    for access in ACCESS:
+        setting = {"access": access, "constraint": constraint}
+        reports = _send_truncated(bench, THRESHOLDS[1], **setting)
+        power = np.concatenate([report.power.cpu().numpy().ravel() for report in reports])
+        used = power[power > 0]
+        yield check_ratios(used, np.full_like(used, law), case=access)
+
+
+@state_law(
+    "transport digital: airtime of truncation",
+    "b ln 2 E1(g_th) / (B SNR) for SNR -> 0",
+    "g_th={:g}",
+    THRESHOLDS,
+)
+def _truncated_airtime(bench: Bench, threshold: float) -> Iterator[Check]:
+    """Compare the mean seconds of a device, silent or not, at a peak constraint and -50 dB.
+
+    E[1/|h|^2; |h|^2 >= g_th] is E1(g_th) under Rayleigh fading.
+    """
+    reports = _send_truncated(bench, threshold, {"snr_db": -50.0})
+    seconds = np.concatenate([report.on_air_s.cpu().numpy().ravel() for report in reports])
+    unit = BITS * math.log(2.0) / (BANDWIDTH_HZ * db_to_linear(-50.0))
+    yield check_mean(float(special.exp1(threshold)), seconds / unit, bias=1e-3)
+
+
+def _send_truncated(
+    bench: Bench, threshold: float, channel: Any = None, **transport: Any
+) -> list[LinkReport]:
+    """Return the reports of many rounds with a gain threshold, by default at a peak constraint."""
+    setting = {"gain_threshold": threshold, "constraint": "peak", "shares": "active"}
+    rig = build_digital_rig(bench, setting | transport, channel)
+    rounds = range(bench.scale_size(128))
+    return [rig.send(rig.draw_symbols(REALS, round), round)[1] for round in rounds]
+
+
+# Mutations
+
+
+def _raised_at_peak(real: Any) -> Any:
+    """Raise the power under a peak constraint as under an average one."""
+
+    def load(self: Any, delivery: Any, strength: Any) -> Any:
+        if self.settings.constraint == "peak":
+            self._saved = torch.exp(self._least)[:, None]
+        return real(self, delivery, strength)
+
+    return load
+
+
+def _never_raised(real: Any) -> Any:
+    def load(self: Any, delivery: Any, strength: Any) -> Any:
+        self._saved = None
+        return real(self, delivery, strength)
+
+    return load
+
+
+def _amplitude_threshold(real: Any) -> Any:
+    """Compare |h| with the threshold, in place of |h|^2."""
+    return lambda self, delivery, strength: real(self, delivery, strength.sqrt())
+
+
+LOAD = "otafl.uplink.digital.digital:Digital._load"
+"""Place at which devices below the threshold are found."""
+
+MUTATIONS = build_mutations(
+    "transport digital: ",
+    {
+        "raised at a peak constraint": (
+            {"power of truncation", "airtime of truncation"},
+            replace_by(LOAD, _raised_at_peak),
+        ),
+        "average power not raised": (
+            {"power of truncation"},
+            replace_by(LOAD, _never_raised),
+        ),
+        "threshold of the amplitude": (
+            {"outage of truncation", "airtime of truncation"},
+            replace_by(LOAD, _amplitude_threshold),
+        ),
+    },
+)
