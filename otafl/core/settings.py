@@ -77,6 +77,11 @@ class Settings(BaseModel):
         return list_stackable_fields(type(self))
 
     @property
+    def numbers_apart_from_null(self) -> frozenset[str]:
+        """The stackable fields whose numbers run in other stacks than their null."""
+        return list_numbers_apart_from_null(type(self))
+
+    @property
     def values(self) -> Settings:
         """The settings themselves, or for a user-defined component those of its class."""
         return self
@@ -121,14 +126,27 @@ class Settings(BaseModel):
         return self
 
 
-def declare_stackable(default: Any = ..., *, introduced: Any = None, **constraints: Any) -> Any:
+def declare_stackable(
+    default: Any = ..., *, introduced: Any = None, mixes_with_null: bool = False, **constraints: Any
+) -> Any:
     """Declare a numeric field that changes neither a tensor's shape nor the flow of control.
 
     Points of a sweep that differ only in such fields run in one batched program.
 
-    introduced: the first default of a field whose default has changed.
+    Parameters
+    ----------
+    default : Any
+        Default of the field; must be given if left out.
+    introduced : Any, optional
+        First default of a field whose default has changed.
+    mixes_with_null : bool
+        Whether the program reads the field trial by trial, so that trials with null and with
+        numbers run together.
+    **constraints : Any
+        Constraints of pydantic's Field.
     """
     extra = {"stackable": True} | ({} if introduced is None else {"introduced": introduced})
+    extra |= {"mixes_with_null": True} if mixes_with_null else {}
     return Field(default, json_schema_extra=extra, **constraints)
 
 
@@ -175,6 +193,16 @@ def list_stackable_fields(settings: type[BaseModel]) -> tuple[str, ...]:
         name
         for name, info in settings.model_fields.items()
         if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("stackable")
+    )
+
+
+@functools.cache
+def list_numbers_apart_from_null(settings: type[BaseModel]) -> frozenset[str]:
+    """List the stackable fields whose numbers run in other stacks than their null."""
+    return frozenset(
+        name
+        for name in list_stackable_fields(settings)
+        if not settings.model_fields[name].json_schema_extra.get("mixes_with_null")  # type: ignore[union-attr]
     )
 
 

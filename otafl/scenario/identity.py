@@ -262,11 +262,17 @@ def _get_first_default(info: FieldInfo, section: dict[str, Any]) -> Any:
 
 
 def extract_structure(settings: Any, outside: Set[str] = frozenset()) -> Any:
-    """Return the settings that require a separate stack, as plain data, except these keys."""
+    """Return the settings that require a separate stack, as plain data, except these keys.
+
+    Of a stackable number only counts whether it is given, unless numbers mix with null.
+    """
     if isinstance(settings, Settings):
-        skip = {*settings.stackable_names, *outside}
         every = vars(settings) | (settings.model_extra or {})
-        return {name: extract_structure(value) for name, value in every.items() if name not in skip}
+        skip, apart = {*settings.stackable_names, *outside}, settings.numbers_apart_from_null
+        structure = {
+            name: extract_structure(value) for name, value in every.items() if name not in skip
+        }
+        return structure | {name: None for name in apart if every.get(name) is None}
     if isinstance(settings, list | tuple):
         return [extract_structure(item) for item in settings]
     return settings

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, create_model
 from otafl.core import registry
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
-from otafl.core.settings import Settings, list_stackable_fields
+from otafl.core.settings import Settings, list_numbers_apart_from_null, list_stackable_fields
 from otafl.core.suggestions import format_suggestion
 from otafl.user_code import loading
 from otafl.user_code.returned import Check, wrap_method
@@ -134,6 +134,14 @@ class CustomClass(CustomPart):
             return list_stackable_fields(registry.get_settings_class(self.component_class))
         except loading.NotImported:
             return ()
+
+    @property
+    def numbers_apart_from_null(self) -> frozenset[str]:
+        try:
+            kind = registry.get_settings_class(self.component_class)
+        except loading.NotImported:
+            return frozenset()
+        return list_numbers_apart_from_null(kind)
 
     def find_function(self) -> Any:
         return self.component_class
