@@ -125,18 +125,18 @@ def compare_equal_uses(result: xr.Dataset, study: xr.DataArray, labels: list[str
     accuracy, best = select_at_end(result, "test_accuracy"), result["test_accuracy"].mean("trial")
     groups = [name for name in labels if name.startswith("10 groups")]
     print_head(
-        "Accuracy with 4 attackers of 20 at equal channel uses",
+        "Accuracy with 0 or 4 attackers of 20 at equal channel uses",
         *("data", "attack", "sum, 600 rounds", "best of these rounds"),
         *(f"{name}, 60 rounds" for name in groups),
     )
+    attacks = [str(name) for name in accuracy["attack"].values]
+    cases = [(0, "none", attacks[0]), *((4, one.replace("_", " "), one) for one in attacks)]
     for part in accuracy["partition"].values:
-        for attack in accuracy["attack"].values:
-            at = {"partition": part, "attack": attack}
-            rivals = [
-                study.sel(byzantine=4, **at).isel(zip=labels.index(name)).values for name in groups
-            ]
+        for byzantine, name, attack in cases:
+            at = {"partition": part, "attack": attack, "byzantine": byzantine}
+            rivals = [study.sel(at).isel(zip=labels.index(one)).values for one in groups]
             print_row(
-                *(title(part), str(attack).replace("_", " ")),
+                *(title(part), name),
                 format_mean_std(accuracy.sel(at).values),
                 f"{float(best.sel(at).max()):.3f}",
                 *map(format_mean_std, rivals),
