@@ -1,18 +1,24 @@
 """Accuracy under attack by uplink and robust rule, and what each costs without attackers.
 
 otafl sweep scenarios/studies/robust.yaml
+otafl sweep scenarios/studies/robust_equal_uses.yaml
+otafl sweep scenarios/studies/robust_air.yaml
+otafl sweep scenarios/studies/robust_step_size.yaml
 python scripts/robust.py [results/robust] [--figure robust.png]
+
+The results of the last three scenarios are next to that of the first.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import command, format_points, print_head, print_row
+from tables import command, format_points, open_result, print_head, print_row
 
 import otafl
 from otafl.analysis.summary import format_mean_std
@@ -20,21 +26,26 @@ from otafl.results.end_values import count_diverged, select_at_end
 
 WORDS = {
     "over_the_air": "sum",
-    "fsk_majority_vote": "votes",
-    "type_based": "counts, median",
-    "digital": "packets",
+    "fsk_majority_vote": "majority vote",
+    "type_based": "type-based, median",
+    "digital": "digital",
 }
+RULES = {"multi_krum": "Multi-Krum"}
+"""Of rules with a proper name; the others have that of the scenario."""
 TITLES = {"iid": "IID"}
 """Of a partition; the other has two classes a device."""
 DRAWN = {
     "sum": ("#000000", "o"),
     "10 groups, geometric median": ("#0072B2", "s"),
-    "votes": ("#E69F00", "v"),
-    "counts, median": ("#009E73", "^"),
-    "packets, geometric median": ("#56B4E9", "D"),
-    "packets, multi krum": ("#D55E00", "P"),
+    "10 groups, centred clipping": ("#CC79A7", "X"),
+    "majority vote": ("#E69F00", "v"),
+    "type-based, median": ("#009E73", "^"),
+    "digital, geometric median": ("#56B4E9", "D"),
+    "digital, Multi-Krum": ("#D55E00", "P"),
 }
 """Uplinks of the figure, with colour and marker."""
+GUESS = 0.1
+"""Accuracy of a guess among ten classes."""
 
 
 def label(result: xr.Dataset, place: int) -> str:
@@ -44,7 +55,7 @@ def label(result: xr.Dataset, place: int) -> str:
     text = WORDS[transport]
     if transport == "over_the_air" and groups != "1":
         text = f"{groups} groups"
-    return text if rule == "mean" else f"{text}, {rule.replace('_', ' ')}"
+    return text if rule == "mean" else f"{text}, {RULES.get(rule, rule.replace('_', ' '))}"
 
 
 def title(partition: object) -> str:
@@ -56,9 +67,16 @@ def compare_costs(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str])
     rounds = int(result["round"].values[-1])
     clean = accuracy.sel(byzantine=0).isel(attack=0)
     uses = select_at_end(result, "uplink_symbols").sel(byzantine=0).isel(attack=0).mean("trial")
+    error = select_at_end(result, "aggregation_nmse").sel(byzantine=0, partition="iid")
+    error = error.isel(attack=0).mean("trial")
     print_head(
         "Without attackers: points of test accuracy against the sum, paired",
-        *("uplink", *map(title, accuracy["partition"].values), "channel uses a round"),
+        *(
+            "uplink",
+            *map(title, accuracy["partition"].values),
+            "channel uses a round",
+            "squared error, IID",
+        ),
     )
     for place, name in enumerate(labels):
         cells = []
@@ -67,7 +85,8 @@ def compare_costs(result: xr.Dataset, accuracy: xr.DataArray, labels: list[str])
             base = clean.sel(partition=part).isel(zip=0)
             gain = "" if place == 0 else f", {format_points(own, base)}"
             cells.append(f"{format_mean_std(own.values)}{gain}")
-        print_row(name, *cells, f"{float(uses.isel(zip=place).mean()) / rounds:,.0f}")
+        spent = float(uses.isel(zip=place).mean()) / rounds
+        print_row(name, *cells, f"{spent:,.0f}", f"{float(error.isel(zip=place)):.3f}")
 
 
 def compare_attacks(accuracy: xr.DataArray, labels: list[str], byzantine: int) -> None:
@@ -83,23 +102,102 @@ def compare_attacks(accuracy: xr.DataArray, labels: list[str], byzantine: int) -
         here = accuracy.sel(byzantine=byzantine, partition=part)
         for place, name in enumerate(labels):
             own = here.isel(zip=place).transpose("attack", "trial").values
-            worst = own.mean(1).min()
-            print_row(name, *(format_mean_std(one) for one in own), f"{worst:.3f}")
+            worst = own[own.mean(1).argmin()]
+            print_row(name, *map(format_mean_std, own), format_mean_std(worst))
+
+
+def compare_gains(accuracy: xr.DataArray, labels: list[str], byzantine: int) -> None:
+    """Print what each rule gains over the sum under each attack, for heterogeneous data."""
+    part = accuracy["partition"].values[-1]
+    here = accuracy.sel(byzantine=byzantine, partition=part)
+    names = [str(name) for name in here["attack"].values]
+    print_head(
+        f"Points against the sum with {byzantine} attackers of 20, {title(part)}, paired",
+        *("uplink", *(name.replace("_", " ") for name in names)),
+    )
+    for place, name in enumerate(labels[1:], 1):
+        own, base = here.isel(zip=place), here.isel(zip=0)
+        print_row(name, *(format_points(own.sel(attack=a), base.sel(attack=a)) for a in names))
+
+
+def compare_equal_uses(result: xr.Dataset, study: xr.DataArray, labels: list[str]) -> None:
+    """Print the accuracy of one sum with as many channel uses as ten groups."""
+    accuracy, best = select_at_end(result, "test_accuracy"), result["test_accuracy"].mean("trial")
+    groups = [name for name in labels if name.startswith("10 groups")]
+    print_head(
+        "Accuracy with 0 or 4 attackers of 20 at equal channel uses",
+        *("data", "attack", "sum, 600 rounds", "best of these rounds"),
+        *(f"{name}, 60 rounds" for name in groups),
+    )
+    attacks = [str(name) for name in accuracy["attack"].values]
+    cases = [(0, "none", attacks[0]), *((4, one.replace("_", " "), one) for one in attacks)]
+    for part in accuracy["partition"].values:
+        for byzantine, name, attack in cases:
+            at = {"partition": part, "attack": attack, "byzantine": byzantine}
+            rivals = [study.sel(at).isel(zip=labels.index(one)).values for one in groups]
+            print_row(
+                *(title(part), name),
+                format_mean_std(accuracy.sel(at).values),
+                f"{float(best.sel(at).max()):.3f}",
+                *map(format_mean_std, rivals),
+            )
+
+
+def compare_air_attacks(result: xr.Dataset) -> None:
+    """Print the accuracy under attacks on the power control by policy."""
+    accuracy = select_at_end(result, "test_accuracy")
+    attacks = [str(name) for name in accuracy["attack"].values]
+    cases = [(attack, place) for attack in attacks for place in (0, 1)]
+    for byzantine in accuracy["byzantine"].values:
+        print_head(
+            f"Attacks on the power control, {byzantine} attackers of 20",
+            "policy",
+            *(f"`{attack}`, {('sum', '10 groups')[place]}" for attack, place in cases),
+        )
+        for power in accuracy["power"].values:
+            own = accuracy.sel(byzantine=byzantine, power=power)
+            print_row(
+                f"`{power}`",
+                *(format_mean_std(own.sel(attack=a).isel(zip=place).values) for a, place in cases),
+            )
+
+
+def compare_step_sizes(result: xr.Dataset) -> None:
+    """Print the accuracy of one sum at full power by the step size."""
+    accuracy = select_at_end(result, "test_accuracy")
+    print_head("One sum at full power without attackers, IID", "step size", "accuracy")
+    for rate in accuracy["learning_rate"].values:
+        print_row(f"{rate:g}", format_mean_std(accuracy.sel(learning_rate=rate).values))
+
+
+def find_companion(path: Path, name: str) -> xr.Dataset | None:
+    """Find the result of another scenario next to the study's; None if it is missing."""
+    if not any((path.parent / one).exists() for one in (name, f"{name}.nc")):
+        print(f"{name}: no result; otafl sweep scenarios/studies/{name}.yaml", file=sys.stderr)
+        return None
+    return count_diverged(open_result(path.parent, name))
 
 
 def draw(accuracy: xr.DataArray, labels: list[str], path: Path) -> None:
     """Draw the worst mean accuracy over the attacks by the share of attackers."""
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained", sharey=True)
-    worst = accuracy.mean("trial").min("attack")
+    mean = accuracy.mean("trial")
+    worst, which = mean.min("attack"), mean.argmin("attack")
+    spread = accuracy.std("trial", ddof=1).isel(attack=which)
     for axis, part in zip(axes, accuracy["partition"].values, strict=True):
         for name, (colour, marker) in DRAWN.items():
-            own = worst.sel(partition=part).isel(zip=labels.index(name))
+            own, error = (
+                one.sel(partition=part).isel(zip=labels.index(name)) for one in (worst, spread)
+            )
             share = 100 * own["byzantine"] / 20
-            axis.plot(share, own, label=name, marker=marker, color=colour)
+            axis.errorbar(
+                share, own, error, label=name, marker=marker, color=colour, capsize=2, elinewidth=1
+            )
+        axis.axhline(GUESS, color="#808080", linewidth=0.8, linestyle="--", label="guess")
         axis.set(title=title(part), xlabel="attackers (%)", xticks=[0, 10, 20, 30], ylim=(0, 0.9))
     axes[0].set_ylabel("accuracy, worst attack")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=120)
 
 
@@ -114,6 +212,13 @@ def main() -> None:
     compare_costs(result, accuracy, labels)
     for byzantine in result["byzantine"].values[1:]:
         compare_attacks(accuracy, labels, int(byzantine))
+    compare_gains(accuracy, labels, 4)
+    if (equal := find_companion(args.result, "robust_equal_uses")) is not None:
+        compare_equal_uses(equal, accuracy, labels)
+    if (air := find_companion(args.result, "robust_air")) is not None:
+        compare_air_attacks(air)
+    if (steps := find_companion(args.result, "robust_step_size")) is not None:
+        compare_step_sizes(steps)
     draw(accuracy, labels, args.figure)
 
 

@@ -13,7 +13,7 @@ References
 ----------
 Pillutla, Kakade, Harchaoui 2022, "Robust Aggregation for Federated Learning", IEEE Transactions on
     Signal Processing, Algorithm 2 (smoothed Weiszfeld).
-Huang, Zhou, Yang, Letaief 2021, "Byzantine-Resilient Federated Machine Learning via Over-the-Air
+Huang, Zhou, Wang, Shi 2021, "Byzantine-Resilient Federated Machine Learning via Over-the-Air
     Computation", arXiv 2105.10883.
 """
 

@@ -51,7 +51,7 @@ REFERENCE = ROOT / "results" / "reference"
         ),
         ("cost_by_axis", "time_and_energy", "cost_to_accuracy.nc", [], 0, 24),
         ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 31),
-        ("robust", "robust", "robust.nc", ["--figure", "{}/robust.png"], 1, 98),
+        ("robust", "robust", "robust.nc", ["--figure", "{}/robust.png"], 1, 146),
         (
             "rank_by_channel",
             "rank_by_channel",

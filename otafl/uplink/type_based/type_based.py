@@ -26,6 +26,8 @@ weight. Negative counts are taken for 0. An attacker can still widen the range, 
 References
 ----------
 Mergen, Tong 2006, "Type Based Estimation Over Multiaccess Channels".
+Martinez-Gost, Perez-Neira, Lagunas 2025, "Robust Over-the-Air Computation with Type-Based Multiple
+    Access", arXiv 2502.19014.
 Martinez-Gost, Perez-Neira, Lagunas 2026, "Exponential Noise Robustness of Type-Based Multiple
     Access for Over-the-Air Computation", arXiv 2605.10565.
 """
