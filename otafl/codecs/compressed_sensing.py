@@ -118,13 +118,13 @@ class CompressedSensing(ErrorFeedbackSettings):
                 memory = subtract_delivered(sparse, whole, group, index, memory)
         return memory
 
-    def _count_chunks(self, reals: int) -> tuple[int, Tensor]:
+    def _count_chunks(self, num_coordinates: int) -> tuple[int, Tensor]:
         """Return the number of chunks of a payload, and the matrix [m, n] of each.
 
         The last chunks are padded with zeros.
         """
-        chunks = -(-reals // self.settings.chunk)
-        length = -(-reals // chunks)
+        chunks = -(-num_coordinates // self.settings.chunk)
+        length = -(-num_coordinates // chunks)
         measurements = max(1, round(self.settings.ratio * length))
         return chunks, self._sensing.draw_matrix(MATRIX, measurements, length)
 
@@ -132,7 +132,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         shapes = self._shapes.get(index)
         if shapes is None:
             return tensors
-        reals = sum(math.prod(shape) for shape in shapes.values())
-        chunks, matrix = self._count_chunks(reals)
+        num_coordinates = sum(math.prod(shape) for shape in shapes.values())
+        chunks, matrix = self._count_chunks(num_coordinates)
         x = self._sensing.recover(tensors[MEASURED].unflatten(1, (chunks, -1)), matrix)
-        return unflatten(x.mT.flatten(1)[:, :reals], shapes)
+        return unflatten(x.mT.flatten(1)[:, :num_coordinates], shapes)

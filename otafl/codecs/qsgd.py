@@ -76,9 +76,9 @@ class Qsgd(Codec):
         order = 2 if self.settings.norm == "l2" else torch.inf
         return torch.linalg.vector_norm(rows, order, dim=2, keepdim=True)
 
-    def _get_bucket_size(self, reals: int) -> int:
+    def _get_bucket_size(self, num_coordinates: int) -> int:
         """Return the size of a bucket in a tensor with some number of coordinates."""
-        return min(self.settings.bucket or reals, reals)
+        return min(self.settings.bucket or num_coordinates, num_coordinates)
 
     def _split_buckets(self, block: Tensor) -> Tensor:
         """Split a tensor [n, *shape] into buckets [n, buckets, size], padded with zeros."""
@@ -88,7 +88,10 @@ class Qsgd(Codec):
 
     def count_bits(self, group: Group) -> float:
         sizes = [block[:1].flatten(1).shape[1] for block in group.tensors.values()]
-        norms = sum(-(-reals // self._get_bucket_size(reals)) for reals in sizes)
+        norms = sum(
+            -(-num_coordinates // self._get_bucket_size(num_coordinates))
+            for num_coordinates in sizes
+        )
         return float(self.settings.bits * group.num_coordinates + 32 * norms)
 
     def to_words(self, group: Group) -> Tensors:

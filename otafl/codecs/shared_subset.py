@@ -120,5 +120,5 @@ class SharedSubset(ErrorFeedbackSettings):
 
     def _scatter(self, index: int, sent: Tensor) -> Tensor:
         """Put the numbers of a subset [n, k] at their coordinates [n, P], with zeros elsewhere."""
-        reals = sum(math.prod(shape) for shape in self._shapes[index].values())
-        return sent.new_zeros(len(sent), reals).index_copy_(1, self._place[index], sent)
+        num_coordinates = sum(math.prod(shape) for shape in self._shapes[index].values())
+        return sent.new_zeros(len(sent), num_coordinates).index_copy_(1, self._place[index], sent)

@@ -64,9 +64,9 @@ class ErrorFeedbackSettings(Codec):
         return build_memory(payload) if self.has_memory else {}
 
 
-def count_kept(share: float, reals: int) -> int:
+def count_kept(share: float, num_coordinates: int) -> int:
     """Count the kept numbers out of `reals`, at least one."""
-    return max(1, round(share * reals))
+    return max(1, round(share * num_coordinates))
 
 
 def draw_random_subset(draw: Tensor, count: int) -> Tensor:
@@ -77,17 +77,17 @@ def draw_random_subset(draw: Tensor, count: int) -> Tensor:
     return torch.zeros_like(draw).scatter_(1, place, 1.0)
 
 
-def count_subset_bits(reals: int, count: int, positions: bool = True) -> int:
+def count_subset_bits(num_coordinates: int, count: int, positions: bool = True) -> int:
     """Count the bits of `count` out of `reals` numbers, and of their positions."""
-    return 32 * count + (count_position_bits(reals, count) if positions else 0)
+    return 32 * count + (count_position_bits(num_coordinates, count) if positions else 0)
 
 
-def count_position_bits(reals: int, count: int, code: PositionCode = "plain") -> int:
+def count_position_bits(num_coordinates: int, count: int, code: PositionCode = "plain") -> int:
     """Count the bits that tell which numbers are sent.
 
     Parameters
     ----------
-    reals : int
+    num_coordinates : int
         Numbers P to choose from.
     count : int
         Numbers k that are sent.
@@ -99,13 +99,17 @@ def count_position_bits(reals: int, count: int, code: PositionCode = "plain") ->
     int
         min(k ceil(log2 P), P), or ceil(log2 C(P, k)); 0 if all numbers are sent.
     """
-    if count >= reals:
+    if count >= num_coordinates:
         return 0
     if code == "plain":
-        return min(count * (reals - 1).bit_length(), reals)
-    if reals <= EXACT_SUBSETS:
-        return (math.comb(reals, count) - 1).bit_length()
-    log_subsets = math.lgamma(reals + 1) - math.lgamma(count + 1) - math.lgamma(reals - count + 1)
+        return min(count * (num_coordinates - 1).bit_length(), num_coordinates)
+    if num_coordinates <= EXACT_SUBSETS:
+        return (math.comb(num_coordinates, count) - 1).bit_length()
+    log_subsets = (
+        math.lgamma(num_coordinates + 1)
+        - math.lgamma(count + 1)
+        - math.lgamma(num_coordinates - count + 1)
+    )
     return math.ceil(log_subsets / math.log(2.0) - 1e-6)
 
 

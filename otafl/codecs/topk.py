@@ -93,12 +93,17 @@ class TopK(ErrorFeedbackSettings):
         return [block.flatten(1).shape[1] for block in group.tensors.values()]
 
     def count_bits(self, group: Group) -> float:
-        return float(sum(self._count_scope_bits(reals) for reals in self._count_scopes(group)))
+        return float(
+            sum(
+                self._count_scope_bits(num_coordinates)
+                for num_coordinates in self._count_scopes(group)
+            )
+        )
 
-    def _count_scope_bits(self, reals: int) -> int:
+    def _count_scope_bits(self, num_coordinates: int) -> int:
         """Count the bits of the largest of so many reals, eq. (1)."""
-        kept = count_kept(self.settings.keep, reals)
-        where = count_position_bits(reals, kept, self.settings.position_code)
+        kept = count_kept(self.settings.keep, num_coordinates)
+        where = count_position_bits(num_coordinates, kept, self.settings.position_code)
         if self.settings.value_bits is None:
             return 32 * kept + where
         return self.settings.value_bits * kept + RANGE_BITS + where

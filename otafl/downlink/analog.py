@@ -68,18 +68,18 @@ class AnalogDownlink(Downlink):
     def send(self, broadcast: Broadcast, cohort: Cohort, round: int) -> Delivery:
         """Send the floating-point tensors uncoded, and the other numbers digitally."""
         analogue = {n: b for n, b in broadcast.tensors.items() if b.is_floating_point()}
-        reals = Broadcast(analogue).num_coordinates
-        words = WORD * (broadcast.num_coordinates - reals + 1)
+        num_coordinates = Broadcast(analogue).num_coordinates
+        words = WORD * (broadcast.num_coordinates - num_coordinates + 1)
         times = count_copies(broadcast, cohort)
         return Delivery(
             broadcast,
-            times * (reals / self._bandwidth_hz + words / self.setup.rate_bps),
+            times * (num_coordinates / self._bandwidth_hz + words / self.setup.rate_bps),
             times * words,
-            self._add_noise(analogue, broadcast.per_device, reals, cohort, round),
+            self._add_noise(analogue, broadcast.per_device, num_coordinates, cohort, round),
         )
 
     def _add_noise(
-        self, blocks: Tensors, per_device: bool, reals: int, cohort: Cohort, round: int
+        self, blocks: Tensors, per_device: bool, num_coordinates: int, cohort: Cohort, round: int
     ) -> Distort | None:
         """Return the function that replaces x by s (x + e) at the rows; None without tensors.
 
@@ -90,7 +90,7 @@ class AnalogDownlink(Downlink):
         streams = self.setup.streams
         power = torch.stack(
             [torch.linalg.vector_norm(b.flatten(1), dim=1).square() for b in blocks.values()]
-        ).sum(0) / max(1, reals)
+        ).sum(0) / max(1, num_coordinates)
         if not per_device:
             power = power[cohort.trial]
         snr = 2.0 * self._snr[cohort.trial]  # of a real number

@@ -42,15 +42,15 @@ class RandomSubsetDownlink(Downlink):
                 "downlink: 'random_subset' sends a part of one model to all devices, and the "
                 "algorithm sends each device a model of its own size; use ideal or analog"
             )
-        reals = broadcast.num_coordinates
-        count = count_kept(self.settings.keep, reals)
-        bits = count_subset_bits(reals, count, self.settings.positions)
+        num_coordinates = broadcast.num_coordinates
+        count = count_kept(self.settings.keep, num_coordinates)
+        bits = count_subset_bits(num_coordinates, count, self.settings.positions)
         sent = np.array(cohort.counts, dtype=float) * bits
 
         def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
             """Keep `count` random numbers of each row, and set the others to 0."""
             pair = cohort.trial, cohort.device
-            draw = self.setup.streams.draw_device_uniform(CHOICE, round, *pair, (reals,))
+            draw = self.setup.streams.draw_device_uniform(CHOICE, round, *pair, (num_coordinates,))
             sizes = [block[0].numel() for block in blocks.values()]
             parts = draw_random_subset(draw, count).split(sizes, 1)
             for block, some in zip(blocks.values(), parts, strict=True):

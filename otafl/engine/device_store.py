@@ -138,8 +138,8 @@ class DeviceStore(Stateful):
         after it. The rows are [S * K] int64, of [S * M]. For few devices with small models the
         result is that of `get_all`, and None.
         """
-        cells, reals = self._num_rows, max(self.num_coordinates, model_coordinates)
-        few = cells <= MAX_COMPARED and cells * reals <= MODELS_CHUNK
+        cells, num_coordinates = self._num_rows, max(self.num_coordinates, model_coordinates)
+        few = cells <= MAX_COMPARED and cells * num_coordinates <= MODELS_CHUNK
         if few or not self._table or self._count == cells:
             return self.get_all(), None
         having = self._find_allocated()

@@ -82,9 +82,9 @@ class LocalTraining:
         """Estimate the memory that a row works on: its copies of model and state, a minibatch."""
         parts = self._parts
         sample = parts.samples.data.x_train[0].size + parts.model.saved_activations
-        reals = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
-        reals += parts.scenario.training.batch_size * sample
-        return reals * (torch.finfo(parts.streams.dtype).bits // 8)
+        num_coordinates = 2 * broadcast.num_coordinates + 2 * self._devices.num_coordinates
+        num_coordinates += parts.scenario.training.batch_size * sample
+        return num_coordinates * (torch.finfo(parts.streams.dtype).bits // 8)
 
 
 def count_rows_within(chunk_mb: float | None, row_bytes: int, kind: str = "cpu") -> int:

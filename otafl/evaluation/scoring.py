@@ -30,8 +30,8 @@ def evaluate(
     is 0 where labels are no classes.
     """
     n = next(iter(view.params.values())).shape[0]
-    reals = sum(block[0].numel() for block in view.params.values())
-    if view.owner == "device" and n * reals > MODELS_CHUNK:
+    num_coordinates = sum(block[0].numel() for block in view.params.values())
+    if view.owner == "device" and n * num_coordinates > MODELS_CHUNK:
         every = torch.arange(n, device=y.device) if rows is None else rows
         parts = [
             evaluate(
@@ -40,7 +40,7 @@ def evaluate(
                 x,
                 y,
             )
-            for one in every.split(max(1, MODELS_CHUNK // reals))
+            for one in every.split(max(1, MODELS_CHUNK // num_coordinates))
         ]
         return torch.cat([right for right, _ in parts]), torch.cat([loss for _, loss in parts])
     params = view.params
@@ -99,14 +99,16 @@ def evaluate_client(
     new = functools.partial(torch.zeros, dtype=torch.float64, device=samples.y.device)
     right, loss, class_loss = new(n), new(n), new(n * classes)
     owner = view.get_param_rows(cells) if view.owner == "device" else samples.trial[cells]
-    reals = sum(block[0].numel() for block in view.params.values())
+    num_coordinates = sum(block[0].numel() for block in view.params.values())
     count = samples.count[cells]
     order = count.argsort(descending=True)  # rows of similar length together, for little padding
     size = count_sample_reals(loss_fn, samples.x)
     start = 0
     while start < n:
         longest = int(count[order[start]])
-        rows = order[start : start + max(1, EVALUATION_CHUNK // (reals + min(longest, 256) * size))]
+        rows = order[
+            start : start + max(1, EVALUATION_CHUNK // (num_coordinates + min(longest, 256) * size))
+        ]
         start += len(rows)
         params = {name: take_rows(block, owner[rows]) for name, block in view.params.items()}
         if tune is not None:

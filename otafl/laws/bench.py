@@ -144,12 +144,14 @@ class Rig:
         low, high = (torch.tensor(power).log10().item() for power in POWERS)
         return torch.logspace(low, high, self.num_devices).to(self.cohort.weight)
 
-    def draw_symbols(self, reals: int, round: int, powers: Tensor | float | None = None) -> Tensor:
+    def draw_symbols(
+        self, num_coordinates: int, round: int, powers: Tensor | float | None = None
+    ) -> Tensor:
         """Draw normal symbols, independent over devices.
 
         Parameters
         ----------
-        reals : int
+        num_coordinates : int
             Real numbers of a payload, P.
         round : int
             Number of the round.
@@ -162,7 +164,7 @@ class Rig:
             Symbols whose mean power over the payload is exactly that.
         """
         draw = self.streams.draw_device_normal(
-            CONFORMANCE, round, self.cohort.trial, self.cohort.device, (reals,)
+            CONFORMANCE, round, self.cohort.trial, self.cohort.device, (num_coordinates,)
         )
         level = self.symbol_powers if powers is None else torch.as_tensor(powers).to(draw)
         root = level.expand(self.num_devices).sqrt().repeat(self.num_trials)[:, None]
@@ -194,14 +196,16 @@ class Rig:
         received, report = deliver(self.link.transport, payload, self.cohort, channel, round)
         return codec.decode(received).mean[0]["x"], report
 
-    def record(self, rounds: int, reals: int, powers: Tensor | float | None = None) -> Record:
+    def record(
+        self, rounds: int, num_coordinates: int, powers: Tensor | float | None = None
+    ) -> Record:
         """Record several rounds, each with a new payload.
 
         Parameters
         ----------
         rounds : int
             Number of rounds R.
-        reals : int
+        num_coordinates : int
             Real numbers of a payload.
         powers : Tensor or float, optional
             Mean symbol powers, as in `draw_symbols`.
@@ -213,12 +217,15 @@ class Rig:
         """
         parts: dict[str, list[np.ndarray]] = {}
         for round in range(rounds):
-            x = self.draw_symbols(reals, round, powers)
+            x = self.draw_symbols(num_coordinates, round, powers)
             estimate, report = self.send(x, round)
             gain = self.link.channel.get_state(round).gain[:, self.senders]
             for name, value in (self._record_round(x, estimate, report) | {"gain": gain}).items():
                 parts.setdefault(name, []).append(value.cpu().numpy())
-        return Record(reals=reals, **{name: np.stack(value) for name, value in parts.items()})
+        return Record(
+            num_coordinates=num_coordinates,
+            **{name: np.stack(value) for name, value in parts.items()},
+        )
 
     def _record_round(self, x: Tensor, estimate: Tensor, report: LinkReport) -> dict[str, Tensor]:
         """Return the recorded values of a round."""
@@ -257,7 +264,7 @@ class Record:
 
     Parameters
     ----------
-    reals : int
+    num_coordinates : int
         Real numbers of a payload.
     h, h_hat, p, c, active, m : ndarray, [R, S, K]
         Values of `LinkReport.saved_tensors`.
@@ -277,7 +284,7 @@ class Record:
         Squared norm of the error without noise, from the saved Gram matrices.
     """
 
-    reals: int
+    num_coordinates: int
     h: np.ndarray
     h_hat: np.ndarray
     p: np.ndarray
@@ -308,7 +315,7 @@ class Record:
 
     def _map_tensors(self, change: Callable[[np.ndarray], np.ndarray]) -> Record:
         changed: dict[str, Any] = {
-            name: change(one) for name, one in vars(self).items() if name != "reals"
+            name: change(one) for name, one in vars(self).items() if name != "num_coordinates"
         }
         return replace(self, **changed)
 

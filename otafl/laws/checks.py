@@ -301,7 +301,9 @@ def check_normal_errors(law: np.ndarray, record: Record, case: str = "") -> Chec
     """
     on = np.isfinite(law)
     ratio = record.error.reshape(law.shape)[on] / law[on]
-    return check_mean_square(float(law[on].mean()), ratio, ratio.size * record.reals, case)
+    return check_mean_square(
+        float(law[on].mean()), ratio, ratio.size * record.num_coordinates, case
+    )
 
 
 def check_share(expected: float, count: int, of: int, case: str = "") -> Check:

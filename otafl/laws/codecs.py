@@ -71,10 +71,10 @@ def _qsgd_levels(quantiser: Quantiser, x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _yield_rounds(bench: Bench, quantiser: Quantiser) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield x and Q(x) [n, P] for each round."""
-    norm, bits, reals = quantiser
+    norm, bits, num_coordinates = quantiser
     rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm})
     for round in range(bench.scale_size(16)):
-        x = rig.draw_symbols(reals, round)
+        x = rig.draw_symbols(num_coordinates, round)
         yield x, _encode(rig, x, round)[0]
 
 
@@ -86,9 +86,9 @@ def _qsgd_mean(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """
     parts = [(q * x).sum(1) / x.square().sum(1) for x, q in _yield_rounds(bench, quantiser)]
     yield check_mean(1.0, torch.stack(parts).cpu().numpy())
-    norm, bits, reals = quantiser
+    norm, bits, num_coordinates = quantiser
     rig = _build_rig(bench, {"name": "qsgd", "bits": bits, "norm": norm}, bench.scale_size(1024))
-    x = rig.draw_symbols(reals, 0)[:1].expand(rig.cohort.num_rows, -1)
+    x = rig.draw_symbols(num_coordinates, 0)[:1].expand(rig.cohort.num_rows, -1)
     off = (_encode(rig, x, 0)[0] - x).mean(0)
     level, unit = _qsgd_levels(quantiser, x[:1])
     variance = unit.square() * level.frac() * (1.0 - level.frac()) / rig.cohort.num_rows
@@ -114,10 +114,10 @@ def _qsgd_variance(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
 @state_law("codec qsgd: variance bound", f"{ALISTARH}, Lemma 3.1", CASE, QSGD[: len(QSGD) // 2])
 def _qsgd_bound(bench: Bench, quantiser: Quantiser) -> Iterator[Check]:
     """Bound E|Q(x) - x|^2 by min(n / s^2, sqrt(n) / s) |x|^2."""
-    _, bits, reals = quantiser
+    _, bits, num_coordinates = quantiser
     x, q = next(_yield_rounds(bench, quantiser))
     levels = 2 ** (bits - 1) - 1
-    bound = min(reals / levels**2, math.sqrt(reals) / levels)
+    bound = min(num_coordinates / levels**2, math.sqrt(num_coordinates) / levels)
     off = (q - x).square().sum(1) / x.square().sum(1)
     yield check_at_most(1.0, float(off.mean()) / bound)
 

@@ -92,9 +92,9 @@ def _phase_error(bench: Bench, most: float) -> Iterator[Check]:
     yield check_mean(law, _phase_record(bench, most).error)
 
 
-def _constant(rig: Rig, rounds: int, reals: int) -> np.ndarray:
+def _constant(rig: Rig, rounds: int, num_coordinates: int) -> np.ndarray:
     """Return estimates [R, S, P] of symbols that are all one."""
-    ones = torch.ones(rig.num_trials * rig.num_devices, reals).to(rig.cohort.weight)
+    ones = torch.ones(rig.num_trials * rig.num_devices, num_coordinates).to(rig.cohort.weight)
     return np.stack([rig.send(ones, round)[0].cpu().numpy() for round in range(rounds)])
 
 
@@ -227,11 +227,11 @@ TAILS_DB, TAIL_SCALE = 10.0, math.sqrt(0.5 * N * db_to_linear(10.0))
 
 
 @functools.lru_cache(maxsize=4)
-def _tails(bench: Bench, index: float, reals: int) -> tuple[np.ndarray, float]:
+def _tails(bench: Bench, index: float, num_coordinates: int) -> tuple[np.ndarray, float]:
     """Return errors [R] of received reals over the noise's deviation, and full power's eta."""
     tails = {"interference": "alpha_stable", "interference_db": TAILS_DB, "tail_index": index}
     rig = _build_rig(bench, 2, 1, 10.0, "full", **tails)
-    x = rig.draw_symbols(reals, 0, 1.0)
+    x = rig.draw_symbols(num_coordinates, 0, 1.0)
     estimate, report = rig.send(x, 0)
     eta, gain = report.saved_tensors["eta/0"].item(), report.saved_tensors["c/0"][0, 0]
     arrived = (gain[:, None] * x).mean(0)

@@ -44,9 +44,14 @@ def _draw_estimates(bench: Bench, transport: Any, antennas: int) -> np.ndarray:
     return _send_round(rig, COORDINATES)
 
 
-def _send_round(rig: Rig, reals: int) -> np.ndarray:
+def _send_round(rig: Rig, num_coordinates: int) -> np.ndarray:
     """Return the estimates [S, P] of a round in which each device repeats its number."""
-    x = torch.tensor(X).to(rig.cohort.weight).repeat(rig.num_trials)[:, None].expand(-1, reals)
+    x = (
+        torch.tensor(X)
+        .to(rig.cohort.weight)
+        .repeat(rig.num_trials)[:, None]
+        .expand(-1, num_coordinates)
+    )
     return rig.send(x.contiguous(), 0)[0].cpu().numpy()
 
 

@@ -219,7 +219,7 @@ def _krum(bench: Bench) -> Iterator[Check]:
 )
 def _liars(bench: Bench, liars: int) -> Iterator[Check]:
     """Count wrong votes of seven devices that all mean +, of which the first ones lie."""
-    devices, reals, trials = 7, 400, bench.scale_size(40)
+    devices, num_coordinates, trials = 7, 400, bench.scale_size(40)
     section = {"name": "rayleigh", "snr_db": SNR_DB, "block_symbols": 2}
     transport = {"name": "fsk_majority_vote", "step": 1.0}
     rig = bench.build_rig(devices, trials, {"channel": section, "transport": transport})
@@ -227,7 +227,9 @@ def _liars(bench: Bench, liars: int) -> Iterator[Check]:
         [Faults.Settings(byzantine=liars)] * trials,
         Streams([1] * trials, range(trials), bench.torch_device, torch.float64),
     )
-    true = torch.ones(trials * devices, reals, dtype=torch.float64, device=bench.torch_device)
+    true = torch.ones(
+        trials * devices, num_coordinates, dtype=torch.float64, device=bench.torch_device
+    )
     (sent,) = faults.tamper((Group({"x": true}),), rig.cohort, 0)
     votes = rig.send(sent.tensors["x"], 0)[0].cpu().numpy()
     power = 2.0 * db_to_linear(SNR_DB)

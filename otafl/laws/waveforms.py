@@ -60,9 +60,14 @@ def _rig(bench: Bench, devices: int, trials: int, **sections: Any) -> Rig:
     return bench.build_rig(devices, trials, base | sections | {"transport": transport})
 
 
-def _complex(reals: Tensor) -> np.ndarray:
+def _complex(num_coordinates: Tensor) -> np.ndarray:
     """Return reals [S, 2 L] as symbols [S, M, n]."""
-    one, two = reals.cpu().numpy().reshape(len(reals), 2, -1, CARRIERS).transpose(1, 0, 2, 3)
+    one, two = (
+        num_coordinates.cpu()
+        .numpy()
+        .reshape(len(num_coordinates), 2, -1, CARRIERS)
+        .transpose(1, 0, 2, 3)
+    )
     symbols: np.ndarray = one + 1j * two
     return symbols
 
@@ -264,8 +269,8 @@ def _compute_outside(
 @state_law("transport ofdm: channel uses and power", "(n + prefix) samples at P")
 def _uses(bench: Bench) -> Iterator[Check]:
     """Count whole OFDM symbols with their prefixes, and their energy."""
-    for reals, prefix in itertools.product((640, 650), (0, PREFIX)):
-        case = f"{reals} reals, prefix {prefix}"
+    for num_coordinates, prefix in itertools.product((640, 650), (0, PREFIX)):
+        case = f"{num_coordinates} reals, prefix {prefix}"
         rig = _rig(
             bench,
             4,
@@ -274,14 +279,14 @@ def _uses(bench: Bench) -> Iterator[Check]:
             transport={"prefix": prefix, "quadrature": False},
             channel={"name": "awgn", "snr_db": 10.0, "bandwidth_hz": BANDWIDTH_HZ},
         )
-        report = rig.send(rig.draw_symbols(reals, 0), 0)[1]
-        samples = -(-reals // CARRIERS) * (CARRIERS + prefix)
+        report = rig.send(rig.draw_symbols(num_coordinates, 0), 0)[1]
+        samples = -(-num_coordinates // CARRIERS) * (CARRIERS + prefix)
         yield check_exact(samples, float(report.symbols.max()), case=case)
         yield check_exact(samples / BANDWIDTH_HZ, float(report.airtime_s.max()), case=f"{case}, s")
         yield check_exact(
             samples / BANDWIDTH_HZ, float(report.on_air_s.max()), case=f"{case}, on air"
         )
-        radiated = reals * (1.0 + prefix / CARRIERS) * 0.1 / BANDWIDTH_HZ
+        radiated = num_coordinates * (1.0 + prefix / CARRIERS) * 0.1 / BANDWIDTH_HZ
         yield check_exact(radiated, float(report.energy_j.max()), case=f"{case}, joules")
 
 

@@ -252,9 +252,9 @@ def _count_state_bytes(scenario: Scenario, model: Model, streams: Streams) -> in
     device_reals = 0
     if scenario.engine.device_state == "memory":
         device_reals = sum(block[0, 0].numel() for block in devices.values())
-    reals = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
-    reals += _bound_rows(scenario, algorithm) * device_reals
-    return reals * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
+    num_coordinates = 4 * server_reals + 2 * count_participants(scenario) * payload_reals
+    num_coordinates += _bound_rows(scenario, algorithm) * device_reals
+    return num_coordinates * streams.dtype.itemsize + A_DEVICE * scenario.devices.count
 
 
 def _bound_rows(scenario: Scenario, algorithm: Algorithm) -> int:

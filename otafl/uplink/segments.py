@@ -146,12 +146,12 @@ def compute_energies(sent: Signal, segments: Segments) -> Tensor:
 def compute_means(sent: Signal, segments: Segments) -> Tensor:
     """Compute the mean of each row's normalised stretch, at each of its segments: [n, Q]."""
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
-    reals = total.new_zeros(len(segments.bounds))
+    num_coordinates = total.new_zeros(len(segments.bounds))
     for part in segments.parts(sent.x):
         for q, (first, stop) in enumerate(segments.bounds):
             total[:, q] += part[:, first:stop].sum(1)
-            reals[q] += part[:, first:stop].shape[1]
-    return segments.sum_over_scopes(total) / segments.sum_over_scopes(reals)
+            num_coordinates[q] += part[:, first:stop].shape[1]
+    return segments.sum_over_scopes(total) / segments.sum_over_scopes(num_coordinates)
 
 
 def sum_segments(sent: Signal, part: Tensor, coefficient: Tensor, segments: Segments) -> Tensor:

@@ -90,14 +90,14 @@ class Capacity:
             or bool((hyper["gain_threshold"] > 0).any())
         )
 
-    def sound(self, channel: ChannelState, reals: int, round: int) -> Sounding:
+    def sound(self, channel: ChannelState, num_coordinates: int, round: int) -> Sounding:
         """Estimate the channels of a slot.
 
         Parameters
         ----------
         channel : ChannelState
             Channels h [S, K, A, B, F].
-        reals : int
+        num_coordinates : int
             Coordinates of the payload, which is taken to last as many channel uses.
         round : int
             Round of the estimates.
@@ -107,7 +107,7 @@ class Capacity:
         Sounding
             True and estimated channels.
         """
-        state = channel.extend_to(max(1, reals))
+        state = channel.extend_to(max(1, num_coordinates))
         estimate = state
         if self._needs_estimate:
             estimate = self._csi.estimate(state, channel.gain, round)

@@ -227,8 +227,10 @@ class Digital(Transport):
         if self.settings.outage:
             gap_db = gap_db + hyper["margin_db"].double()
 
-        def bits(reals: int) -> float:
-            return codec.count_bits(Group({"update": torch.empty(1, reals, device="meta")}))
+        def bits(num_coordinates: int) -> float:
+            return codec.count_bits(
+                Group({"update": torch.empty(1, num_coordinates, device="meta")})
+            )
 
         return OrthogonalUplink(
             access=self.settings.access,
@@ -240,8 +242,8 @@ class Digital(Transport):
 
     def transmit(self, delivery: Delivery) -> None:
         """Send each device's packet, and give the server the mean of the delivered updates."""
-        reals = sum(sent.num_coordinates for sent in delivery.uplink)
-        sounding = self._capacity.sound(delivery.channel, reals, delivery.round)
+        num_coordinates = sum(sent.num_coordinates for sent in delivery.uplink)
+        sounding = self._capacity.sound(delivery.channel, num_coordinates, delivery.round)
         load = self._load(delivery, sounding.strength)
         power = load.budget * delivery.channel.gain * load.parts  # in each device's own band
         links = self._capacity.links(sounding, power, delivery.round)
@@ -267,7 +269,7 @@ class Digital(Transport):
             (bits_of(sent.group), sent.num_coordinates, len(sent.shapes)) for sent in uplink
         )
         size = get_constant(sizes, like.dtype, like.device)
-        bits, reals = torch.einsum("gc,gsk->csk", size[:, :2], share)
+        bits, num_coordinates = torch.einsum("gc,gsk->csk", size[:, :2], share)
         sends, budget = on_air.any(0), delivery.power_budget
         active = sends
         if self._truncates:
@@ -279,7 +281,7 @@ class Digital(Transport):
             on_air=sends,
             active=active,
             bits=bits,
-            reals=reals,
+            num_coordinates=num_coordinates,
             blocks=torch.einsum("g,gsk->sk", size[:, 2], on_air.to(size.dtype)),
             budget=budget if self._saved is None else budget * self._saved,
             sharers=sharers,
@@ -297,7 +299,7 @@ class Digital(Transport):
         bits, depth = load.bits, None
         sends = load.active & (rate > 0) & (links.believed >= MIN_RATE)
         if self.settings.over_budget == "quantise":
-            depth, bits = fitting_depth(share * rate, load.reals, load.blocks)
+            depth, bits = fitting_depth(share * rate, load.num_coordinates, load.blocks)
             sends = sends & (depth >= 1)
         if self._coded is None:
             symbols = bits / rate.clamp_min(MIN_RATE)

@@ -27,14 +27,14 @@ RANGE_BITS = 64
 """Bits of the two ends of a tensor's range, as floats."""
 
 
-def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+def fitting_depth(bits: Tensor, num_coordinates: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the whole bits per coordinate that fit.
 
     Parameters
     ----------
     bits : Tensor, float [S, K]
         Bits that a device can send.
-    reals : Tensor, float [S, K]
+    num_coordinates : Tensor, float [S, K]
         Coordinates of its update.
     blocks : Tensor, float [S, K]
         Tensors of its update, each of which has a range.
@@ -47,8 +47,8 @@ def fitting_depth(bits: Tensor, reals: Tensor, blocks: Tensor) -> tuple[Tensor, 
         Bits that are sent.
     """
     spare = bits - RANGE_BITS * blocks
-    depth = (spare / reals.clamp_min(1.0)).floor().clamp(0.0, float(MAX_BITS))
-    return depth, depth * reals + RANGE_BITS * blocks
+    depth = (spare / num_coordinates.clamp_min(1.0)).floor().clamp(0.0, float(MAX_BITS))
+    return depth, depth * num_coordinates + RANGE_BITS * blocks
 
 
 def round_randomly(block: Tensor, depth: Tensor, draw: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ class Load:
         The payload.
     on_air, active : Tensor, bool [S, K]
         Transmitters, and those at or above the gain threshold.
-    bits, reals, blocks : Tensor, float [S, K]
+    bits, num_coordinates, blocks : Tensor, float [S, K]
         Bits, coordinates and tensors of a device's update.
     budget : Tensor, float [S, K]
         Power budget.
@@ -37,7 +37,7 @@ class Load:
     on_air: Tensor
     active: Tensor
     bits: Tensor
-    reals: Tensor
+    num_coordinates: Tensor
     blocks: Tensor
     budget: Tensor
     sharers: Tensor

@@ -267,7 +267,7 @@ class Impairments:
             * (2.0 * NOISE_VARIANCE * power).sqrt()[..., None]
         )
 
-    def tails(self, index: int, round: int, reals: int) -> Tensor | None:
+    def tails(self, index: int, round: int, num_coordinates: int) -> Tensor | None:
         """Draw heavy-tailed interference [S, P] behind the combiner; None if there is none.
 
         Parameters
@@ -276,13 +276,13 @@ class Impairments:
             Payload group, which has a stream of its own.
         round : int
             The round.
-        reals : int
+        num_coordinates : int
             Number of coordinates, P.
         """
         if not self.heavy:
             return None
         stream = HEAVY_TAILS / index
-        unit = alpha_stable(self.streams, stream, round, self.tail_index, reals)
+        unit = alpha_stable(self.streams, stream, round, self.tail_index, num_coordinates)
         return unit * self.tail_scale[:, None]
 
     def phases(self, devices: int, round: int) -> Tensor | None:

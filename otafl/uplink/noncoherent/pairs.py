@@ -283,7 +283,7 @@ def mask_before_crash(stop: Tensor | None, columns: slice) -> Tensor | None:
     return torch.arange(columns.start, columns.stop, device=stop.device) < stop
 
 
-def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Tensor:
+def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, num_coordinates: int) -> Tensor:
     """Mark the coordinates that each device has on air, [S, K, P] bool.
 
     The result is [S, K] if a device has all of its coordinates on air, or none.
@@ -291,5 +291,5 @@ def _mark(cohort: Cohort, active: Tensor, stop: Tensor | None, reals: int) -> Te
     if stop is None:
         return cohort.scatter_to_grid(active, False)
     return cohort.scatter_to_grid(
-        active[:, None] & (torch.arange(reals, device=stop.device) < stop), False
+        active[:, None] & (torch.arange(num_coordinates, device=stop.device) < stop), False
     )
