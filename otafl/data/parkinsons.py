@@ -72,7 +72,7 @@ class Parkinsons(DataSource):
     name: Literal["parkinsons"] = "parkinsons"
     root: Root = None
     partition: Any = declare_choice(
-        "partition", "how samples are dealt out over the devices", default="natural"
+        "partition", "how samples are assigned to the devices", default="natural"
     )
     test: Literal["official", "train_tail", "per_device"] = "per_device"
     """per_device: each person's last recordings test, on the person's device; official: those of

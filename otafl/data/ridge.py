@@ -37,7 +37,7 @@ class Ridge(DataSource):
 
     name: Literal["ridge"] = "ridge"
     partition: Any = declare_choice(
-        "partition", "how samples are dealt out over the devices", default="natural"
+        "partition", "how samples are assigned to the devices", default="natural"
     )
     users: int = Field(10, ge=1)
     """users with samples of their own; as many devices at most"""

@@ -63,7 +63,7 @@ class Shakespeare(DataSource):
     name: Literal["shakespeare"] = "shakespeare"
     root: Root = None
     partition: Any = declare_choice(
-        "partition", "how samples are dealt out over the devices", default="natural"
+        "partition", "how samples are assigned to the devices", default="natural"
     )
     test: Literal["official", "train_tail", "per_device"] = "per_device"
     """per_device: each speaker's last sequences test, on the speaker's device; official: those of

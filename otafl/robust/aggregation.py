@@ -1,6 +1,6 @@
 """The section `robust`: devices in groups with slots of their own, and a rule over what they sent.
 
-Devices are dealt into G groups at random, anew in each round. Each group transmits in channel uses
+Devices are assigned to G groups at random, anew in each round. Each group transmits in channel uses
 of its own, with its own power control and receive scaling, so the server gets G means. A rule turns
 them into one aggregate, on which the method and the server optimiser act. On an uplink that tells
 devices apart, a group's mean is computed from the single updates, and costs nothing.
@@ -46,7 +46,7 @@ class RobustSettings(settings.Settings):
     """The section `robust` of a scenario."""
 
     groups: Literal["devices"] | int = 1
-    """groups G that the devices of a round are dealt into at random; each transmits in channel
+    """groups G that the devices of a round are assigned to at random; each transmits in channel
     uses of its own. devices: one device a group"""
     rule: Any = declare_choice("rule", "aggregate of the group means")
     assumed_share: float = declare_stackable(0.2, ge=0, lt=0.5)

@@ -113,14 +113,14 @@ class Partition(Settings):
     """Whether a device is one or more users, and its own test samples are theirs."""
 
     needs_classes: ClassVar[bool] = False
-    """Samples are dealt out by their classes."""
+    """Whether samples are assigned by their classes."""
 
     def find_misfits(self, labels: str | None) -> Iterator[str]:
-        """Yield a sentence where it cannot deal out samples with labels of a kind."""
+        """Yield a sentence if it cannot assign samples with labels of a kind."""
         if self.needs_classes and labels not in (None, "classes"):
             name = getattr(self, "name", "")
             yield (
-                f"data.partition: '{name}' deals samples out by their classes, but the data "
+                f"data.partition: '{name}' assigns samples by their classes, but the data "
                 f"set has {LABELS[labels]}; use iid, or natural where samples have users"
             )
 
