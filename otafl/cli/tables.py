@@ -46,7 +46,7 @@ def table(
     result: ResultFile,
     variables: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="E.g. test_accuracy,airtime_s; else the main accuracy."),
+        typer.Option(metavar="LIST", help="E.g. test_accuracy,airtime_s; else the main metric."),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(metavar="LIST", help="Axes across; else the first of numbers.")
@@ -67,7 +67,7 @@ def table(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="[VARIABLE=]VALUE", help="Cost of reaching this accuracy."),
+        typer.Option(metavar="[VARIABLE=]VALUE", help="Cost of reaching this value."),
     ] = None,
     tune: Annotated[
         str | None, typer.Option(metavar="AXIS", help="Keep its best value, by validation data.")
@@ -126,7 +126,7 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="Value that others are compared with; else the first.")
     ] = None,
-    variable: Annotated[str | None, typer.Option(help="Else the main accuracy.")] = None,
+    variable: Annotated[str | None, typer.Option(help="Else the main metric.")] = None,
     sel: Slices = None,
     level: Level = 0.95,
     format_: FormatOption = None,

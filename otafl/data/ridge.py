@@ -51,7 +51,8 @@ class Ridge(DataSource):
     """condition number of the mean Hessian: its largest eigenvalue is 1, its smallest the
     reciprocal"""
     optimum_spread: float = Field(0.5, ge=0)
-    """mean distance of the users' own optima from the common one, over its norm; 0: all share it"""
+    """root mean square distance of the users' own weights from the common ones, over their norm;
+    users share the optimum at 0 only without label_noise and model.ridge"""
     hessian_spread: float = Field(0.5, ge=0, le=3)
     """standard deviation of the logarithm by which the users' inputs differ in scale; 0: by their
     samples only"""
