@@ -18,7 +18,7 @@ from scipy import stats
 from otafl.laws.bench import Bench, Record
 
 SUITE_LEVEL = 1e-3
-MOST_CHECKS = 2000
+MOST_CHECKS = 2500
 LEVEL = SUITE_LEVEL / MOST_CHECKS
 WIDTH = float(stats.norm.isf(LEVEL / 2))
 """Half width of the interval of a normal number, in standard deviations."""

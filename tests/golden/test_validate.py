@@ -37,7 +37,7 @@ def test_docs_name_every_law() -> None:
     assert written <= found
     assert "at most 1e-3" in text
     assert checks.SUITE_LEVEL == 1e-3
-    assert f"at most {checks.MOST_CHECKS} checks, 5e-7 each" in text
+    assert f"at most {checks.MOST_CHECKS} checks, 4e-7 each" in text
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
