@@ -12,7 +12,6 @@ import xarray as xr
 from contract.small import ALGORITHMS, over_fading, scenario
 from support.marks import first_is_fast
 
-import otafl
 from otafl import sweeping
 from otafl.results.files import read_part
 
@@ -145,24 +144,3 @@ def test_trials_of_different_length_join() -> None:
     stopped = together["stop_round"].values
     assert len(set(stopped[np.isfinite(stopped)])) > 1
     same(apart, together, tolerance=1e-8)
-
-
-@pytest.mark.parametrize(
-    ("power", "field", "number"),
-    [("budget_paced", "energy_db", -6.0), ("smcv", "variation", 0.1)],
-)  # examples: the policies with a number that may be null
-def test_null_and_a_number_do_not_share_a_stack(power: str, field: str, number: float) -> None:
-    """The number counts at its point, whatever the others have."""
-    tree = {
-        "name": "nulls",
-        "devices": {"count": 3},
-        "training": {"rounds": 3, "eval_samples": 50},
-        "channel": {"name": "rayleigh", "snr_db": 0},
-    }
-    together = otafl.run(tree | {"power": power, "sweep": {f"power.{field}": [None, number]}})
-    losses = []
-    for place, value in enumerate((None, number)):
-        alone = otafl.run(tree | {"power": {"name": power, field: value}})["test_loss"]
-        xr.testing.assert_allclose(together["test_loss"][{field: place}].drop_vars(field), alone)
-        losses.append(float(alone[{"round": -1}].item()))
-    assert losses[0] != losses[1]
