@@ -88,8 +88,10 @@ def test_formulas_in_latex_stay_formulas(above: str) -> None:
     assert "\n\n.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen." in rst.prose(text)
 
 
-def test_formulas_of_components_can_be_drawn(generated: dict[str, str]) -> None:
+def test_formulas_of_components_and_pages_can_be_drawn(generated: dict[str, str]) -> None:
     """The site draws formulas with matplotlib, which knows a part of LaTeX."""
     found = re.findall(r"\.\. math::\n\n((?:    .*\n)+)", "\n".join(generated.values()))
+    for page in (Path(__file__).parents[2] / "docs").glob("*.md"):
+        found += re.findall(r"^```\{?math\}?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     for formula in found:
         assert "<svg" in formulas.picture(formula), formula
