@@ -173,6 +173,7 @@ def test_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert name in VARIABLES
 
 
+@pytest.mark.slow
 def test_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = run_blocks(DOCS / "paper.md", monkeypatch, tmp_path)
     assert dict(names["tests"].sizes) == {"power": 1, "snr_db": 3}

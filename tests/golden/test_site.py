@@ -92,6 +92,8 @@ def test_formulas_of_components_and_pages_can_be_drawn(generated: dict[str, str]
     """The site draws formulas with matplotlib, which knows a part of LaTeX."""
     found = re.findall(r"\.\. math::\n\n((?:    .*\n)+)", "\n".join(generated.values()))
     for page in (Path(__file__).parents[2] / "docs").glob("*.md"):
-        found += re.findall(r"^```\{?math\}?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        found += re.findall(
+            r"^```\{?math\}?\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+        )
     for formula in found:
         assert "<svg" in formulas.picture(formula), formula

@@ -224,6 +224,7 @@ def accounts(one: Engine) -> dict[str, np.ndarray]:
     return {name: found[name].numpy() for name in ("dp_mu", "dp_epsilon")}
 
 
+@pytest.mark.slow
 def test_every_round_is_charged_whoever_is_drawn_and_stacked() -> None:
     """mu^2 = sum_t (2 C)^2 P_k d / C^2 H_kt / N over all rounds, alone and in a stack."""
     together = poisson([0, 1, 2])
@@ -236,6 +237,7 @@ def test_every_round_is_charged_whoever_is_drawn_and_stacked() -> None:
             np.testing.assert_allclose(value, accounts(together)[name][[trial]], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
     one, whole = poisson([0, 1], rounds=10), poisson([0, 1], rounds=20)
     one.stop(0)

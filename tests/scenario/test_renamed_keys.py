@@ -148,6 +148,7 @@ def test_differences_of_files_are_not_those_of_names() -> None:
     assert is_same(stored | {"scenario_hash": "of another version"}, stored)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_before_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier otafl stored the former names in its folder."""
     monkeypatch.chdir(tmp_path)

@@ -290,6 +290,7 @@ def test_a_damaged_checkpoint_is_not_gone_on_from(tmp_path: Path) -> None:
     assert not (tmp_path / "s" / "running").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_packs_and_goes_on_from_packs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

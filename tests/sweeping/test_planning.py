@@ -167,6 +167,7 @@ def test_a_damaged_size_of_chunks(bad: object, tmp_path: Path) -> None:
         plan_file.load_or_create(one, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_result_says_how_many_trials_ran_side_by_side(tmp_path: Path) -> None:
     """A plan for more workers has smaller stacks, on which the last bits depend."""
     one = scenario({"training.rounds": 1, "trials": 3, "sweep": {"channel.snr_db": [0, 5, 10, 20]}})
