@@ -101,7 +101,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         return replace(group, tensors={MEASURED: measured}), memory
 
     def _sparsify(self, a: Tensor) -> Tensor:
-        """Keep the largest magnitudes of the rows a [n, P]."""
+        """Set all but the largest magnitudes of the rows a [n, P] to 0."""
         return keep_largest(a, count_kept(self.settings.keep, a.shape[1]))
 
     def on_ack(

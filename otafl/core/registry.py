@@ -15,7 +15,7 @@ import importlib
 import importlib.resources
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
@@ -196,6 +196,14 @@ class ComponentInfo(NamedTuple):
 def list_names(table: str) -> tuple[str, ...]:
     """List the components of a table."""
     return tuple(TABLES[table].modules)
+
+
+def list_fitting(table: str, fits: Callable[[type[Any]], bool]) -> list[str]:
+    """List the components of a table whose class fits, for the remedy of a message.
+
+    All components of the table are imported.
+    """
+    return [name for name in list_names(table) if fits(load_component(table, name))]
 
 
 def load_component(table: str, name: str) -> type[Any]:

@@ -18,7 +18,7 @@ from pydantic import Field
 from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.dataset import Bytes, DataSet, Indices
-from otafl.data.files import MAX_BYTES, Download, Files, wrap_read_errors
+from otafl.data.files import MAX_BYTES, Download, Files, build_file_finder, wrap_read_errors
 from otafl.data.pixels import scale_images, shift_and_scale
 
 Scale = Literal["unit", "raw", "signed", "standardised"]
@@ -60,11 +60,7 @@ def make_archive_files(
     url = f"https://www.cs.toronto.edu/~kriz/{name}-python.tar.gz"
     taken = {f"{folder}/{file}": file for file in inside}
     download = Download(url, f"md5:{md5}", taken, inside)
-
-    def find_missing(folder: Path) -> str | None:
-        return next((name for name in inside if not (folder / name).is_file()), None)
-
-    return Files(folder, size, (download,), find_missing)
+    return Files(folder, size, (download,), build_file_finder(*inside))
 
 
 def read_batches(

@@ -61,6 +61,11 @@ class Download:
         return self.url.rpartition("/")[2]
 
 
+def build_file_finder(*names: str) -> Callable[[Path], str | None]:
+    """Build the function that returns the first of these files that a folder lacks, or None."""
+    return lambda folder: next((name for name in names if not (folder / name).is_file()), None)
+
+
 @dataclass(frozen=True)
 class Files:
     """Files of a data set.

@@ -148,7 +148,7 @@ def _load_from_cache(source: DataSource, files: tuple[tuple[str, str], ...]) -> 
 
 
 def _keep_first(data: DataSet, keep: int) -> DataSet:
-    """Keep only the first training samples."""
+    """Select the first training samples."""
     owner = None if data.owner is None else data.owner[:keep]
     time = None if data.time is None else data.time[:keep]
     x, y = data.x_train[:keep], data.y_train[:keep]

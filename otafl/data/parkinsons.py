@@ -31,7 +31,7 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
-from otafl.data.files import Download, Files, Root, wrap_read_errors
+from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
 from otafl.losses.base import Labels
 
 _FILE = "parkinsons_updrs.data"
@@ -42,10 +42,6 @@ _FEATURES = (
     *("Shimmer", "Shimmer(dB)", "Shimmer:APQ3", "Shimmer:APQ5", "Shimmer:APQ11", "Shimmer:DDA"),
     *("NHR", "HNR", "RPDE", "DFA", "PPE"),
 )
-
-
-def _find_missing(folder: Path) -> str | None:
-    return None if (folder / _FILE).is_file() else _FILE
 
 
 class Parkinsons(DataSource):
@@ -61,7 +57,7 @@ class Parkinsons(DataSource):
                 "sha256:8dd8c084e51bd21fe360f910c10fc5d590113141c4803355c11591325f22df12",
             ),
         ),
-        _find_missing,
+        build_file_finder(_FILE),
     )
     has_users: ClassVar[bool] = True
     labels: ClassVar[Labels | None] = "values"

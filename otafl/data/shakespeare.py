@@ -28,16 +28,12 @@ from otafl.core.errors import UserError
 from otafl.core.inputs import open_regular
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet
-from otafl.data.files import Download, Files, Root, wrap_read_errors
+from otafl.data.files import Download, Files, Root, build_file_finder, wrap_read_errors
 from otafl.losses.base import Labels
 
 _FILE = "input.txt"
 ALPHABET = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 """The characters of the text that is downloaded."""
-
-
-def _find_missing(folder: Path) -> str | None:
-    return None if (folder / _FILE).is_file() else _FILE
 
 
 class Shakespeare(DataSource):
@@ -53,7 +49,7 @@ class Shakespeare(DataSource):
                 "sha256:86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
             ),
         ),
-        _find_missing,
+        build_file_finder(_FILE),
     )
     has_users: ClassVar[bool] = True
     labels: ClassVar[Labels | None] = "tokens"

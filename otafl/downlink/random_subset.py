@@ -48,7 +48,7 @@ class RandomSubsetDownlink(Downlink):
         sent = np.array(cohort.counts, dtype=float) * bits
 
         def thin(blocks: Tensors, cohort: Cohort, place: Tensor) -> None:
-            """Keep `count` random numbers of each row, and set the others to 0."""
+            """Set all but `count` random numbers of each row to 0."""
             pair = cohort.trial, cohort.device
             draw = self.setup.streams.draw_device_uniform(CHOICE, round, *pair, (num_coordinates,))
             sizes = [block[0].numel() for block in blocks.values()]

@@ -132,11 +132,7 @@ class Loss(Settings):
         """Yield a sentence where labels of a kind, of the data set `data`, are not its own."""
         if labels is None or labels in self.labels:
             return
-        fitting = [
-            name
-            for name in registry.list_names("loss")
-            if labels in registry.load_component("loss", name).labels
-        ]
+        fitting = registry.list_fitting("loss", lambda one: labels in one.labels)
         wanted = " or ".join(LABELS[one] for one in self.labels)
         yield (
             f"'{self.name}' needs labels that are {wanted}, but data '{data}' has {LABELS[labels]};"
@@ -155,11 +151,9 @@ class Loss(Settings):
 
     def describe_model_misfit(self, model: str) -> str:
         """Write that a model does not score what the loss needs, and list the models that do."""
-        fitting = [
-            one
-            for one in registry.list_names("model")
-            if registry.load_component("model", one).scores_positions == self.scores_positions
-        ]
+        fitting = registry.list_fitting(
+            "model", lambda one: one.scores_positions == self.scores_positions
+        )
         scored = "every position of a sequence" if self.scores_positions else "a sample as a whole"
         return (
             f"loss '{self.name}' needs scores of {scored}, which '{model}' does not give; use "

@@ -216,8 +216,4 @@ def _check_can_sample(scenario: Any, policy: PowerPolicy, named: str) -> None:
 
 def _fit_for_sampling() -> Sequence[str]:
     """Return the power policies with which a device's power depends on no other device."""
-    return [
-        name
-        for name in registry.list_names("power")
-        if registry.load_component("power", name).alone
-    ]
+    return registry.list_fitting("power", lambda one: one.alone)

@@ -80,11 +80,7 @@ def _check_server(scenario: Scenario) -> Iterator[Problem]:
     algorithm, server = scenario.algorithm, scenario.server.name
     if server == "average" or averages_increments(get_class(algorithm)):
         return
-    fitting = [
-        name
-        for name in registry.list_names("algorithm")
-        if averages_increments(registry.load_component("algorithm", name))
-    ]
+    fitting = registry.list_fitting("algorithm", averages_increments)
     text = (
         f"server: '{server}' steps along averaged increments, which algorithm "
         f"'{algorithm.name}' does not have; use server: average, or one of the algorithms "
@@ -147,11 +143,7 @@ def _check_transport(scenario: Scenario) -> Iterator[Problem]:
     kind = registry.load_component("transport", transport.name)
     if needs in kind.provides:
         return
-    fitting = [
-        name
-        for name in registry.list_names("transport")
-        if needs in registry.load_component("transport", name).provides
-    ]
+    fitting = registry.list_fitting("transport", lambda one: needs in one.provides)
     otherwise = find_otherwise(
         "algorithm",
         method.values,
@@ -174,11 +166,7 @@ def _check_snr_growth(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(text, ("channel", "snr_growth"), (("privacy",),))
     if registry.load_component("transport", scenario.transport.name).supports_snr_growth:
         return
-    fitting = [
-        name
-        for name in registry.list_names("transport")
-        if registry.load_component("transport", name).supports_snr_growth
-    ]
+    fitting = registry.list_fitting("transport", lambda one: one.supports_snr_growth)
     text = (
         f"channel.snr_growth: transport '{scenario.transport.name}' has no noise that falls from "
         f"round to round; use one of the transports {', '.join(fitting)}"

@@ -89,11 +89,7 @@ def _note_idle_policies(points: Sequence[Point]) -> list[str]:
     }
     if not reported:  # the most frequent case, in which no other transport is imported
         return []
-    obeying = [
-        name
-        for name in registry.list_names("transport")
-        if registry.load_component("transport", name).obeys_power
-    ]
+    obeying = registry.list_fitting("transport", lambda one: one.obeys_power)
     return [
         f"power: {' and '.join(map(repr, policies))} without effect, because transport "
         f"'{transport}' uses no power policy: every device sends at full power; use transport "

@@ -187,11 +187,9 @@ def assign_by_rank(place: np.ndarray, shares: Weights, count: int) -> np.ndarray
 
 def _describe_single_size(algorithm: str) -> Problem:
     """Describe that a method has models of one size, and list methods with several."""
-    fitting = [
-        name
-        for name in registry.list_names("algorithm")
-        if "levels" in registry.load_settings_class("algorithm", name).model_fields
-    ]
+    fitting = registry.list_fitting(
+        "algorithm", lambda one: "levels" in registry.get_settings_class(one).model_fields
+    )
     text = (
         f"algorithm '{algorithm}' has models of one size; leave the section out, or use one of the "
         f"algorithms {', '.join(fitting)}"

@@ -30,7 +30,7 @@ class Busy(Exception):
 
 @contextlib.contextmanager
 def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Keep a lock, a file that may be left behind.
+    """Lock a file, which may be left behind, while a `with` statement runs.
 
     Raises Busy if it is taken and `wait` is False, WriteError if its folder cannot be written.
     """
@@ -54,7 +54,7 @@ def hold_lock(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_folder(folder: Path, what: str) -> Iterator[None]:
-    """Keep a folder for this program only.
+    """Lock a folder for this program while a `with` statement runs.
 
     what: is made there, for the message. Raises UserError, which names the program, if another one
     holds it.

@@ -130,18 +130,21 @@ class CustomClass(CustomPart):
 
     @property
     def stackable_names(self) -> tuple[str, ...]:
-        try:
-            return list_stackable_fields(registry.get_settings_class(self.component_class))
-        except loading.NotImported:
-            return ()
+        kind = self._imported_settings_class
+        return () if kind is None else list_stackable_fields(kind)
 
     @property
     def numbers_apart_from_null(self) -> frozenset[str]:
+        kind = self._imported_settings_class
+        return frozenset() if kind is None else list_numbers_apart_from_null(kind)
+
+    @property
+    def _imported_settings_class(self) -> type[Settings] | None:
+        """The class's settings; None while its module must not be imported."""
         try:
-            kind = registry.get_settings_class(self.component_class)
+            return registry.get_settings_class(self.component_class)
         except loading.NotImported:
-            return frozenset()
-        return list_numbers_apart_from_null(kind)
+            return None
 
     def find_function(self) -> Any:
         return self.component_class

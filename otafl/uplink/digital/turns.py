@@ -91,7 +91,7 @@ class Turns:
 
 
 def drop_unpaid(turns: Turns) -> Turns:
-    """Keep the turns of devices with the energy for their packet."""
+    """Select the turns of devices with the energy for their packet."""
     energy = turns.load.delivery.limits.energy_budget
     if energy is None:
         return turns

@@ -124,11 +124,7 @@ class TypeBased(Transport):
 
         def check(self, scenario: Any) -> Iterable[Problem]:
             if not registry.make_component("power", scenario.power).is_inversion:
-                policies = {
-                    one: registry.load_component("power", one)
-                    for one in registry.list_names("power")
-                }
-                fitting = [one for one, policy in policies.items() if policy().is_inversion]
+                fitting = registry.list_fitting("power", lambda one: one().is_inversion)
                 yield make_problem(
                     f"'{scenario.power.name}' does not go with transport: 'type_based', which "
                     "counts devices and needs all effective gains to be one; use "
