@@ -16,7 +16,7 @@ from otafl.scenario.yaml_source import YamlError, parse
 
 pytestmark = pytest.mark.exact
 
-OTAFL = (sys.executable, "-m", "otafl.cli")
+OTAFL = (sys.executable, "-m", "otafl")
 FULL = "/dev/full"
 SCENARIO = """
 name: small

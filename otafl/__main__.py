@@ -1,0 +1,5 @@
+"""Entry point of `python -m otafl`."""
+
+from otafl.cli import main
+
+main()
