@@ -76,6 +76,11 @@ class Model(Renamed, ABC):
     """
     saved_activations: int = 0
     """Real numbers that one sample adds to the memory of a training step, if they are many."""
+    linear_weights: Mapping[str, tuple[int, int]] = {}
+    """Sides (inputs, outputs) of each parameter that enters as x W, for methods that replace it.
+
+    A convolution has k k C inputs, the numbers of its window. See `logits`.
+    """
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
     loss: Loss = CrossEntropy()
@@ -102,7 +107,9 @@ class Model(Renamed, ABC):
         Parameters
         ----------
         params : dict of str to Tensor [n, *shape]
-            Parameters of the rows.
+            Parameters of the rows. If the model has `linear_weights`, each of them may also be a
+            Tensor [1, M, N], which all rows share, or a `models.linear_map.LinearMap`. Every other
+            parameter may then be a Tensor [1, *shape].
         x : Tensor [n, B, *input], or [1, B, *input]
             Samples of each row, or of all rows.
 
@@ -142,7 +149,7 @@ class Model(Renamed, ABC):
         Parameters
         ----------
         params : dict of str to Tensor [n, *shape]
-            Parameters of the rows.
+            Parameters of the rows, in the same forms as for `logits`.
         x : Tensor [n, B, *input], or [1, B, *input]
             Samples.
         weight : Tensor [n, B], optional
