@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -87,6 +87,8 @@ class Model(Renamed, ABC):
     """The loss that it is trained with."""
     scores_positions: bool = False
     """Samples are sequences of tokens, and it has scores for every position."""
+    positions_by: ClassVar[str] = ""
+    """Name and settings with which it scores every position, if its settings decide that."""
     is_affine: bool = False
     """Scores are an affine function of the sample, so that squared losses are quadratic."""
     has_intercept: bool = True
@@ -95,6 +97,11 @@ class Model(Renamed, ABC):
     """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
     """Whether the model normalises by statistics of the batch, which `moments` gives."""
+
+    @classmethod
+    def find_scores_positions(cls, settings: Any) -> bool:
+        """Return whether a model with these settings scores every position of a sequence."""
+        return cls.scores_positions
 
     @abstractmethod
     def init(self, draw: Draw) -> Tensors:
