@@ -80,8 +80,8 @@ WORDS = {
     "parkinsons shakespeare hf@hugging_face",
     "partition": "iid shards dirichlet label_skew lognormal dirichlet_mix class_window natural "
     "flower",
-    "model": "mlp cnn softmax_regression linear lstm ngram token_lstm vgg8 conv_net resnet "
-    "resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
+    "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
+    "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
     "loss": "cross_entropy squared next_token",
     "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
     "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "

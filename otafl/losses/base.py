@@ -146,7 +146,7 @@ class Loss(Settings):
             yield make_problem(text, "loss", "data")
         if not misfits and ":" not in scenario.model.name:
             found = registry.load_component("model", scenario.model.name)
-            if found.scores_positions != self.scores_positions:
+            if found.find_scores_positions(scenario.model) != self.scores_positions:
                 yield make_problem(self.describe_model_misfit(scenario.model.name), "model", "loss")
 
     def describe_model_misfit(self, model: str) -> str:
@@ -154,6 +154,9 @@ class Loss(Settings):
         fitting = registry.list_fitting(
             "model", lambda one: one.scores_positions == self.scores_positions
         )
+        if self.scores_positions:
+            either = registry.list_fitting("model", lambda one: bool(one.positions_by))
+            fitting += [registry.load_component("model", one).positions_by for one in either]
         scored = "every position of a sequence" if self.scores_positions else "a sample as a whole"
         return (
             f"loss '{self.name}' needs scores of {scored}, which '{model}' does not give; use "

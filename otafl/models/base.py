@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -76,12 +76,19 @@ class Model(Renamed, ABC):
     """
     saved_activations: int = 0
     """Real numbers that one sample adds to the memory of a training step, if they are many."""
+    linear_weights: Mapping[str, tuple[int, int]] = {}
+    """Sides (inputs, outputs) of each parameter that enters as x W, for methods that replace it.
+
+    A convolution has k k C inputs, the numbers of its window. See `logits`.
+    """
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
     loss: Loss = CrossEntropy()
     """The loss that it is trained with."""
     scores_positions: bool = False
     """Samples are sequences of tokens, and it has scores for every position."""
+    positions_by: ClassVar[str] = ""
+    """Name and settings with which it scores every position, if its settings decide that."""
     is_affine: bool = False
     """Scores are an affine function of the sample, so that squared losses are quadratic."""
     has_intercept: bool = True
@@ -90,6 +97,11 @@ class Model(Renamed, ABC):
     """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
     """Whether the model normalises by statistics of the batch, which `moments` gives."""
+
+    @classmethod
+    def find_scores_positions(cls, settings: Any) -> bool:
+        """Return whether a model with these settings scores every position of a sequence."""
+        return cls.scores_positions
 
     @abstractmethod
     def init(self, draw: Draw) -> Tensors:
@@ -102,7 +114,9 @@ class Model(Renamed, ABC):
         Parameters
         ----------
         params : dict of str to Tensor [n, *shape]
-            Parameters of the rows.
+            Parameters of the rows. If the model has `linear_weights`, each of them may also be a
+            Tensor [1, M, N], which all rows share, or a `models.linear_map.LinearMap`. Every other
+            parameter may then be a Tensor [1, *shape].
         x : Tensor [n, B, *input], or [1, B, *input]
             Samples of each row, or of all rows.
 
@@ -142,7 +156,7 @@ class Model(Renamed, ABC):
         Parameters
         ----------
         params : dict of str to Tensor [n, *shape]
-            Parameters of the rows.
+            Parameters of the rows, in the same forms as for `logits`.
         x : Tensor [n, B, *input], or [1, B, *input]
             Samples.
         weight : Tensor [n, B], optional

@@ -28,7 +28,7 @@ def get_modes(layer: Layer) -> tuple[int, ...]:
 
 
 class CpMap:
-    """Weight of a dense layer in CP form (`models.layered.LinearMap`), eq. (6).
+    """Weight of a dense layer in CP form (`models.linear_map.LinearMap`), eq. (6).
 
     It takes R (M + N) multiplications a sample instead of M N.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.geometry import Window
+from otafl.models.linear_map import add_bias, apply, apply_transposed
 
 BiasStart = Literal["zero", "uniform"]
 """Start of biases."""
@@ -48,28 +49,6 @@ class ActivationSettings(Settings):
     def slope(self) -> float:
         """The slope of the activation below zero."""
         return self.leaky_slope if self.activation == "leaky_relu" else 0.0
-
-
-class LinearMap(Protocol):
-    """Linear map that acts like a weight [n, M, N] without its dense form."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute x W [n, B, N] for x [n, B, M]."""
-
-    def backward(self, g: Tensor) -> Tensor:
-        """Compute g W^T [n, B, M] for g [n, B, N]."""
-
-
-def apply(weight: Tensor | LinearMap, x: Tensor) -> Tensor:
-    """Compute x W [n, B, N] for x [n or 1, B, M]."""
-    if not isinstance(weight, Tensor):
-        return weight.forward(x)
-    return torch.bmm(x.expand(weight.shape[0], -1, -1), weight)
-
-
-def apply_transposed(weight: Tensor | LinearMap, g: Tensor) -> Tensor:
-    """Compute g W^T [n, B, M] for g [n, B, N]."""
-    return torch.bmm(g, weight.mT) if isinstance(weight, Tensor) else weight.backward(g)
 
 
 @dataclass(frozen=True)
@@ -218,6 +197,7 @@ class LayeredModel(Model):
         self.elementwise = sum(layer.elementwise for layer in layers)
         self.elementwise += (LOSS - 1) * layers[-1].outputs  # instead of an activation
         self.shapes = {}
+        self.linear_weights = {layer.weight: (layer.inputs, layer.outputs) for layer in layers}
         for layer in layers:
             self.shapes[layer.weight] = (layer.inputs, layer.outputs)
             self.shapes[layer.bias] = (layer.outputs,)
@@ -245,9 +225,8 @@ class LayeredModel(Model):
             x = self._compute_features(params, x)
         x = x.flatten(2)
         for layer in self._linear[:-1]:
-            x = self.activate_(apply(params[layer.weight], x).add_(params[layer.bias][:, None]))
-        last = self._linear[-1]
-        return apply(params[last.weight], x).add_(params[last.bias][:, None])
+            x = self.activate_(_apply_layer(params, layer, x))
+        return _apply_layer(params, self._linear[-1], x)
 
     def activate_(self, z: Tensor) -> Tensor:
         """Apply the activation in place."""
@@ -328,10 +307,8 @@ class LayeredModel(Model):
         """
         inputs = [x]
         for layer in self._linear[:-1]:
-            z = apply(params[layer.weight], inputs[-1])
-            inputs.append(self.activate_(z.add_(params[layer.bias][:, None])))
-        last = self._linear[-1]
-        z = apply(params[last.weight], inputs[-1]).add_(params[last.bias][:, None])
+            inputs.append(self.activate_(_apply_layer(params, layer, inputs[-1])))
+        z = _apply_layer(params, self._linear[-1], inputs[-1])
         loss, g = self._compute_score_gradient_(z, batch)
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
@@ -347,10 +324,16 @@ class LayeredModel(Model):
 
     def _compute_features(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         """Compute the inputs of the fully connected layers, a part of the samples at a time."""
-        dense = all(isinstance(params[layer.weight], Tensor) for layer, _ in self._front)
-        see = self._convolve_grouped if dense else self._convolve_patches
-        rows = params[self._front[0][0].bias].shape[0]
+        weights = [params[layer.weight] for layer, _ in self._front]
+        biases = [params[layer.bias] for layer, _ in self._front]
+        rows = max(len(x), *(len(one) for one in biases + weights if isinstance(one, Tensor)))
         largest = max(window.positions * window.inputs for _, window in self._front)
+        is_shared = all(isinstance(one, Tensor) and len(one) == 1 for one in weights + biases)
+        if is_shared and len(x) > 1:  # the images of all rows in one convolution
+            merged = self._compute_features(params, x.flatten(0, 1)[None])
+            return merged.unflatten(1, x.shape[:2])[0]
+        is_grouped = all(isinstance(one, Tensor) and len(one) == rows for one in weights + biases)
+        see = self._convolve_grouped if is_grouped else self._convolve_patches
         parts = x.split(max(1, PATCHES_AT_ONCE // (rows * largest)), 1)
         if len(parts) == 1:
             return see(params, x)[0]
@@ -394,7 +377,7 @@ class LayeredModel(Model):
         n = x.shape[0]
         for layer, window in self._front:
             met = convolution.extract_patches(image, n, window)
-            z = apply(params[layer.weight], met).add_(params[layer.bias][:, None])
+            z = _apply_layer(params, layer, met)
             n = z.shape[0]
             z = convolution.to_score_images(z, window)
             pooled, winners = convolution.pool(z, window.pool)
@@ -417,6 +400,11 @@ class LayeredModel(Model):
                 above = convolution.fold_patches(apply_transposed(params[layer.weight], g), window)
                 above = self.backpropagate_activation(above, one.image)
         return out[::-1]
+
+
+def _apply_layer(params: Mapping[str, Any], layer: Layer, x: Tensor) -> Tensor:
+    """Compute x W + b [n, B, N] for x [n or 1, B, M]."""
+    return add_bias(apply(params[layer.weight], x), params[layer.bias])
 
 
 def parse_layers(description: Mapping[str, Any]) -> list[Layer]:

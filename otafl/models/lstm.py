@@ -77,7 +77,7 @@ class Lstm(Model):
         """slope below zero between the classifier's layers; 0 is ReLU"""
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
-        self.length, features = find_sequence_shape(input_shape)
+        self.length, features = find_sequence_shape(input_shape, settings.name)
         self.hidden, self._layers = settings.hidden, settings.layers
         self._directions = ("ahead", "back") if settings.bidirectional else ("ahead",)
         self._slope = settings.leaky_slope
@@ -162,13 +162,15 @@ def compute_states(z: Tensor, u: Tensor) -> Tensor:
     return torch.stack(states, 2)
 
 
-def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+def find_sequence_shape(shape: tuple[int, ...], model: str) -> tuple[int, int]:
     """Return length and features of samples.
 
     Parameters
     ----------
     shape : tuple of int
         Shape of one sample.
+    model : str
+        Name of the model in the scenario, for the message.
 
     Returns
     -------
@@ -185,6 +187,6 @@ def find_sequence_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     if len(shape) == 1:
         return shape[0], 1
     raise UserError(
-        "model.name: 'lstm' needs sequences of shape [length, features] or [length]; a sample of "
-        f"the data set has shape {list(shape)}"
+        f"model.name: '{model}' needs sequences of shape [length, features] or [length]; a sample "
+        f"of the data set has shape {list(shape)}"
     )

@@ -23,6 +23,7 @@ from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu
 from otafl.models.layered import Layer, parse_layers
 from otafl.models.network import EPSILON, Network, to_kernels
 from otafl.models.recipes import PI, Recipe
+from otafl.models.transformer_module import TransformerModule
 from otafl.user_code import loading
 
 Params = Mapping[str, Tensor]
@@ -164,6 +165,8 @@ def _build_single(recipe: Recipe, params: Params) -> nn.Module:
     model, shape = recipe["model"], tuple(recipe["input_shape"])
     if model["kind"] == "module":
         return _build_custom(model, params)
+    if model["kind"] == "transformer":
+        return TransformerModule(model, params)
     if model["kind"] == "network":
         network = Network(tuple(model["image"]), parse_steps(model["steps"]), model["unroll"])
         named = [

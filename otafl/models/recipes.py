@@ -3,8 +3,8 @@
 `modules.build_module` makes a torch module of a recipe and parameters, without the scenario or the
 method. A recipe is a mapping with the keys
 
-model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`) or "module"
-(user-defined), and its description, see `Model.describe`
+model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`), "transformer"
+or "module" (user-defined), and its description, see `Model.describe`
 form         representation of the weights: "dense", "low_rank" (u, s, v, b of FedRLR),
 "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
 flat         name -> shape of the parameters that are side by side in the tensor "model", or None
@@ -69,7 +69,7 @@ def build_recipe(
     if described is None:
         recipe["refused"] = (
             f"model.name: '{name}' cannot be exported as a plain PyTorch module; use mlp, cnn, "
-            "resnet, vgg, conv_net, softmax_regression or a torch.nn.Module of your own"
+            "resnet, vgg, conv_net, transformer, softmax_regression or your own torch.nn.Module"
         )
     else:
         recipe["model"] = described

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from contract.small import close, engine, equal, model, run, scores
+from torch import Tensor
 
 from otafl.core import registry
 from otafl.core.rng import Streams
@@ -121,3 +122,56 @@ def test_a_model_keeps_its_contract(name: str) -> None:
     torch.testing.assert_close(both[1:], alone, rtol=0, atol=1e-12)
     assert set(made.norms) <= made.shapes.keys()
     assert bool(made.moments(params, x)) == made.batch_norms
+
+
+class Dense:
+    """A weight [n, M, N] as a `LinearMap`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.matmul(x, self.weight)
+
+    def backward(self, g: Tensor) -> Tensor:
+        return torch.matmul(g, self.weight.mT)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_linear_weights_may_be_shared_or_maps(name: str) -> None:
+    """Scores and gradients with shared parameters equal those with a copy for each row."""
+    section = registry.load_settings_class("model", name).model_validate(model(name))
+    made = build(section, SHAPE, CLASSES)
+    if not made.linear_weights:
+        pytest.skip("no linear weights declared")
+    for weight, (inputs, outputs) in made.linear_weights.items():
+        assert math.prod(made.shapes[weight]) == inputs * outputs
+    streams = Streams([1, 2], [0, 0], dtype=torch.float64)
+    drawn = made.draw_random_start(
+        lambda key, shape: streams.draw_uniform(f"init/{key}", 0, shape).clone()
+    )
+    x = torch.rand(2, 5, *SHAPE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = torch.floor(CLASSES * x) if name in TOKENS else x
+    shared = {key: block[:1] for key, block in drawn.items()}
+    copied = {key: block.expand(2, *block.shape[1:]).clone() for key, block in shared.items()}
+    expected = made.logits(copied, x)
+    torch.testing.assert_close(made.logits(shared, x), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(made.training_logits(shared, x), expected, rtol=0, atol=1e-12)
+    one = made.logits(copied, x[:1])
+    for kind in range(2):  # every other weight is of each row, the rest is shared or a map
+        own = {
+            key: copied[key] if place % 2 == kind else block
+            for place, (key, block) in enumerate(shared.items())
+        }
+        own |= {key: Dense(own[key]) for key in list(made.linear_weights)[kind::3]}
+        torch.testing.assert_close(made.logits(own, x), expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            made.logits(own, x[:1]).expand(2, *one.shape[1:]), one, rtol=0, atol=1e-12
+        )
+    leaf = next(iter(made.linear_weights))
+    by_row = []
+    for rows in ({leaf: Dense(copied[leaf].requires_grad_())}, {}):
+        loss = made.training_logits(shared | rows or copied, x).square().sum((1, 2))
+        by_row.append(loss)
+    torch.testing.assert_close(by_row[0], by_row[1], rtol=0, atol=1e-9)
+    assert torch.autograd.grad(by_row[0].sum(), copied[leaf])[0].abs().sum() > 0

@@ -17,6 +17,7 @@ from otafl.losses.next_token import NextToken
 from otafl.models.base import Model
 from otafl.models.ngram import NGram
 from otafl.models.token_lstm import TokenLstm
+from otafl.models.transformer import Transformer
 
 pytestmark = pytest.mark.exact
 
@@ -24,6 +25,9 @@ ROWS, BATCH, LENGTH, TOKENS = 2, 3, 6, 5
 MODELS: dict[str, Model] = {
     "ngram": NGram(NGram.Settings(context=2, hidden=(7,)), (LENGTH,), TOKENS),
     "token_lstm": TokenLstm(TokenLstm.Settings(embedding=3, hidden=4, layers=2), (LENGTH,), TOKENS),
+    "transformer": Transformer(
+        Transformer.Settings(input="tokens", depth=2, width=4, heads=2), (LENGTH,), TOKENS
+    ),
 }
 
 

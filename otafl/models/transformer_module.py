@@ -1,0 +1,121 @@
+"""A trained transformer as an ordinary `torch.nn.Module`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from otafl.models.attention import EPSILON
+
+Make = Mapping[str, Any]
+"""Result of `Transformer.describe`."""
+
+
+class TransformerModule(nn.Module):
+    """Module of samples [batch, *input] that gives scores [batch, classes] as `Transformer` does.
+
+    Scores of next tokens are [batch, length, classes].
+
+    Parameters
+    ----------
+    made : mapping
+        Result of `Transformer.describe`.
+    params : mapping of str to Tensor
+        Parameters of one model, which are copied.
+    """
+
+    def __init__(self, made: Make, params: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.input, self.pooling = made["input"], made["pooling"]
+        self.image, self.patch = tuple(made["image"]), made["patch"]
+        if self.input == "tokens":
+            self.embedding: nn.Module = nn.Embedding.from_pretrained(params["embedding"], False)
+        else:
+            name = "patch" if self.input == "images" else "input"
+            self.embedding = _make_linear(params, name)
+        self.positions = nn.Parameter(params["positions"].clone())
+        if "class_token" in params:
+            self.class_token = nn.Parameter(params["class_token"].clone())
+        blocks = (f"block{index}" for index in range(made["depth"]))
+        self.blocks = nn.Sequential(*(Block(made, params, name) for name in blocks))
+        self.norm, self.head = _make_norm(params, "norm"), _make_linear(params, "head")
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = self.embedding(self._cut(x))
+        if self.pooling == "class_token":
+            token = self.class_token.expand(states.shape[0], 1, -1)
+            states = torch.cat([token, states], 1)
+        states = self.blocks(states + self.positions)
+        if self.pooling == "class_token":
+            states = states[:, 0]
+        elif self.pooling == "last":
+            states = states[:, -1]
+        states = self.norm(states)
+        if self.pooling == "mean":
+            states = states.mean(1)
+        scores: Tensor = self.head(states)
+        return scores
+
+    def _cut(self, x: Tensor) -> Tensor:
+        """Return the tokens, vectors or patches of samples, [batch, length, features]."""
+        if self.input == "tokens":
+            return x.long()
+        if self.input == "vectors":
+            return x if x.dim() == 3 else x[..., None]
+        channels, height, width = self.image
+        p = self.patch
+        x = x.reshape(-1, channels, height // p, p, width // p, p)
+        return x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+class Block(nn.Module):
+    """Pre-norm block of attention and a perceptron, as `attention.run_block`.
+
+    Parameters
+    ----------
+    made : mapping
+        Result of `Transformer.describe`.
+    params : mapping of str to Tensor
+        Parameters of the model.
+    name : str
+        Name of the block.
+    """
+
+    def __init__(self, made: Make, params: Mapping[str, Tensor], name: str) -> None:
+        super().__init__()
+        self.heads, self.causal = made["heads"], made["causal"]
+        self.norm1, self.norm2 = (_make_norm(params, f"{name}.{n}") for n in ("norm1", "norm2"))
+        for layer in ("query", "key", "value", "output", "up", "down"):
+            setattr(self, layer, _make_linear(params, f"{name}.{layer}"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.norm1(x)
+        q, k, v = (
+            layer(z).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        x = x + self.output(mixed.transpose(1, 2).flatten(2))
+        out: Tensor = x + self.down(functional.gelu(self.up(self.norm2(x))))
+        return out
+
+
+def _make_linear(params: Mapping[str, Tensor], name: str) -> nn.Linear:
+    """Make the layer with a weight [inputs, outputs]."""
+    weight, bias = params[name], params[f"{name}_bias"]
+    layer = nn.Linear(*weight.shape, device="meta")
+    layer.weight = nn.Parameter(weight.mT.contiguous())
+    layer.bias = nn.Parameter(bias.clone())
+    return layer
+
+
+def _make_norm(params: Mapping[str, Tensor], name: str) -> nn.LayerNorm:
+    """Make the normalisation of this name."""
+    scale = params[name]
+    layer = nn.LayerNorm(len(scale), eps=EPSILON, dtype=scale.dtype)
+    layer.load_state_dict({"weight": scale, "bias": params[f"{name}_bias"]})
+    return layer
