@@ -156,6 +156,10 @@ class Algorithm(Stateful, ABC):
     """Why it cannot train models of token sequences ("trains a model in several sizes"); empty for
     a method that can."""
 
+    refuses_start: ClassVar[str] = ""
+    """Why it cannot begin from the weights of `model.start` ("draws its own factors"); empty for a
+    method that begins from them."""
+
     @classmethod
     def find_misfits(cls, settings: Any, labels: str | None) -> Iterator[str]:
         """Yield a sentence where the method cannot train on labels of a kind."""

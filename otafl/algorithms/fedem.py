@@ -60,6 +60,7 @@ class FedEM(Algorithm):
     )
 
     averages_increments: ClassVar[bool] = True
+    refuses_start: ClassVar[str] = "mixes models that must differ"
 
     class Settings(AveragedSettings):
         name: Literal["fedem"] = "fedem"

@@ -111,6 +111,7 @@ class FedHm(Algorithm):
     needs: ClassVar[Needs] = "each"
     supports_merging: ClassVar[bool] = False
 
+    refuses_start: ClassVar[str] = "draws the network that it factorises"
     refuses_tokens: ClassVar[str] = "trains models of several ranks"
 
     class Settings(LevelsSettings):

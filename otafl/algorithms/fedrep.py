@@ -59,14 +59,12 @@ def find_head(model: Model) -> tuple[str, ...]:
     UserError
         If the model has only one layer.
     """
-    names = tuple(model.shapes)
-    weights = [place for place, name in enumerate(names) if len(model.shapes[name]) >= 2]
-    if not weights or weights[-1] == 0:
+    if len(model.head) == len(model.shapes):
         raise UserError(
             "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
             "model has one layer; use mlp, cnn or algorithm: local_only"
         )
-    return names[weights[-1] :]
+    return model.head
 
 
 def compute_head_gradients(

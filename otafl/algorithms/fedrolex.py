@@ -52,6 +52,7 @@ class FedRolex(Algorithm):
     averages_increments: ClassVar[bool] = True
     broadcast_names: ClassVar[tuple[str, ...]] = (MODEL,)
 
+    refuses_start: ClassVar[str] = "draws a network of several widths"
     refuses_tokens: ClassVar[str] = "trains a model at several widths"
 
     class Settings(WidthsSettings):

@@ -63,6 +63,7 @@ class HeteroFL(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
+    refuses_start: ClassVar[str] = "draws a network of several widths"
     refuses_tokens: ClassVar[str] = "trains a model at several widths"
 
     class Settings(WidthsSettings):

@@ -19,7 +19,7 @@ START = declare_family("init", __name__)
 
 
 def draw_start(model: Model, streams: Streams) -> c.Tensors:
-    """Draw the model's random start.
+    """Draw the model's start, with the weights of `model.start` where it has them.
 
     Parameters
     ----------
@@ -33,7 +33,10 @@ def draw_start(model: Model, streams: Streams) -> c.Tensors:
     dict of str to Tensor [S, *shape]
         Parameters.
     """
-    return model.init(make_draw(streams))
+    params = model.init(make_draw(streams))
+    for name, given in model.start_params.items():
+        params[name] = given.to(params[name]).expand_as(params[name]).clone()
+    return params
 
 
 def make_draw(streams: Streams, model: str = "") -> Draw:

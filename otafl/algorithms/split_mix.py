@@ -61,6 +61,7 @@ class SplitMix(Algorithm):
 
     averages_increments: ClassVar[bool] = True
 
+    refuses_start: ClassVar[str] = "averages small models that must differ"
     refuses_tokens: ClassVar[str] = "trains a model at several widths"
 
     class Settings(LevelsSettings):

@@ -104,6 +104,7 @@ class TDPFed(Algorithm):
 
     model: LayeredModel
 
+    refuses_start: ClassVar[str] = "draws the factors that it trains"
     refuses_tokens: ClassVar[str] = "computes the scores of a chain of layers by its own factors"
 
     class Settings(settings.Settings):

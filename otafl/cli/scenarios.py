@@ -79,6 +79,8 @@ def _describe_size(found: Report) -> Iterator[str]:
         yield f"one trial takes {found.trial_bytes / 1e6:,.2f} MB at least"
     if found.seconds is not None and found.seconds >= 1.0:
         yield f"the local work of all takes {found.seconds:,.0f} s at least"
+    if found.start_bits:
+        yield f"a broadcast of the start takes {found.start_bits / 1e6:,.2f} Mbit"
 
 
 def _try_data(path: Path, overrides: list[str] | None, trust: bool) -> None:

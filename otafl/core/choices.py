@@ -41,20 +41,22 @@ class Choice(_Resolved):
 
     A text stands for `{name: text}`. A section without a name has the default, by default that of
     the table. chosen_by: another section of the same settings, whose attribute of the table's name
-    is the default, as the data set's `loss`.
+    is the default, as the data set's `loss`. words: texts that stand for themselves, beside the
+    components; the first one is the default.
     """
 
     table: str
     default: str = ""
     chosen_by: str = ""
+    words: tuple[str, ...] = ()
 
     @property
     def default_name(self) -> str:
         """The component of a section without a name, if no other section chooses it."""
         return self.default or registry.TABLES[self.table].default
 
-    def validate(self, value: Any) -> Settings:
-        if isinstance(value, Settings):
+    def validate(self, value: Any) -> Any:
+        if isinstance(value, Settings) or (isinstance(value, str) and value in self.words):
             return value
         section = self.normalise(value)
         if not isinstance(section, Mapping):
@@ -64,8 +66,10 @@ class Choice(_Resolved):
             raise PydanticCustomError(UNKNOWN, "no component of the table")
         return kind.model_validate(section)
 
-    def make_default(self) -> Settings:
+    def make_default(self) -> Any:
         """Return the settings of a section that is not given."""
+        if self.words:
+            return self.words[0]
         return registry.load_settings_class(self.table, self.default_name)()
 
     def make_chosen(self, validated: Mapping[str, Any]) -> Settings:
@@ -111,7 +115,7 @@ class Choice(_Resolved):
     ) -> JsonSchemaValue:
         table, every = registry.TABLES[self.table], self.load_all_settings_classes()
         kinds = list(dict.fromkeys(every.values()))
-        alone: list[JsonSchemaValue] = [{"enum": list(every)}]
+        alone: list[JsonSchemaValue] = [{"enum": [*self.words, *every]}]
         if table.supports_custom:
             alone.append({"type": "string", "pattern": ":"})
             kinds.append(registry.load_settings_class(self.table, ":"))
@@ -125,7 +129,8 @@ class Choice(_Resolved):
             if names != [self.default_name]:
                 section["required"] = ["name", *section.get("required", ())]
             sections.append(section)
-        default = self.make_default().model_dump(mode="json")
+        default = self.make_default()
+        default = default if self.words else default.model_dump(mode="json")
         return {"anyOf": [*alone, {"oneOf": sections}], "default": default}
 
 
@@ -155,9 +160,15 @@ class Section(_Resolved):
         return handler(self.settings_class.__pydantic_core_schema__)
 
 
-def declare_choice(table: str, description: str, default: str = "", chosen_by: str = "") -> Any:
+def declare_choice(
+    table: str,
+    description: str,
+    default: str = "",
+    chosen_by: str = "",
+    words: tuple[str, ...] = (),
+) -> Any:
     """Declare a field that chooses from a table, of the type Any; see `Choice`."""
-    return _declare_field(Choice(table, default, chosen_by), description)
+    return _declare_field(Choice(table, default, chosen_by, words), description)
 
 
 def declare_section(class_path: str, description: str) -> Any:
@@ -166,7 +177,7 @@ def declare_section(class_path: str, description: str) -> Any:
 
 
 def _declare_field(marker: Choice | Section, description: str) -> Any:
-    make: Callable[..., Settings] = marker.make_default
+    make: Callable[..., Any] = marker.make_default
     if isinstance(marker, Choice) and marker.chosen_by:
         make = marker.make_chosen
     info: Any = Field(default_factory=make, description=description)

@@ -82,6 +82,7 @@ WORDS = {
     "flower",
     "model": "mlp cnn softmax_regression linear lstm ngram token_lstm transformer vgg8 conv_net "
     "resnet resnet18@resnet resnet34@resnet vgg vgg11@vgg vgg16@vgg",
+    "start": "drawn file pretrained_here own",
     "loss": "cross_entropy squared next_token",
     "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
     "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
@@ -118,6 +119,7 @@ _ABOUT = {
     "data": ("data", "data", "data set", "Data sets", "digits"),
     "partition": ("data.partition", "data.partitions", "partition", "Partitions", "iid"),
     "model": ("model", "models", "model", "Models", "mlp"),
+    "start": ("model.start", "models.starts", "start", "Starts of models", "drawn"),
     "loss": ("loss", "losses", "loss", "Losses", "cross_entropy"),
     "algorithm": ("algorithm", "algorithms", "algorithm", "Algorithms", "fedavg"),
     "channel": ("channel", "channels", "channel", "Channels", "rayleigh"),

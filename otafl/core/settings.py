@@ -63,6 +63,9 @@ class Settings(BaseModel):
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file which results depend on."""
 
+    begins_again: ClassVar[bool] = False
+    """Whether finished stacks are computed again if a file of `reads` has changed since."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Put descriptions, which docstrings break into lines, on one line each."""

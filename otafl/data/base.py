@@ -14,6 +14,7 @@ from otafl.core.settings import Settings
 from otafl.data.augment import AugmentSettings
 from otafl.data.dataset import DataSet
 from otafl.data.files import Files
+from otafl.data.server_samples import ServerDataSettings
 from otafl.losses.base import Labels
 
 
@@ -56,6 +57,9 @@ class DataSource(Settings):
     own_test: bool = False
     """whether models are also evaluated on each device's own test samples: those of the classes
     that it trains on, or of its users with partition natural; test: per_device always does so"""
+    server: ServerDataSettings | None = None
+    """training samples that the server holds and no device, for a pretrained start; none if not
+    given"""
     augment: AugmentSettings | None = None
     """random crops and flips of training images; none if not given"""
     train_samples: int | None = Field(None, ge=1)

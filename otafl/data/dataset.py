@@ -43,6 +43,9 @@ class DataSet:
         images; 0 if not given.
     time, time_test : ndarray, float64 [n], optional
         Time of each training and test sample, if it is known.
+    x_server, y_server : ndarray, optional
+        Samples that the server holds and no device, and their labels, if `data.server` asks for
+        them.
     """
 
     x_train: Floats
@@ -57,6 +60,8 @@ class DataSet:
     black: Floats | None = None
     time: NDArray[np.float64] | None = None
     time_test: NDArray[np.float64] | None = None
+    x_server: Floats | None = None
+    y_server: Labelled | None = None
 
     @property
     def labels(self) -> Labels:
@@ -69,6 +74,13 @@ class DataSet:
         if self.labels == "classes":
             return self.y_train
         return np.zeros(len(self.y_train), np.int64)
+
+    @property
+    def class_labels_test(self) -> Indices:
+        """The classes of the test samples [n], all 0 where labels are no classes."""
+        if self.labels == "classes":
+            return self.y_test
+        return np.zeros(len(self.y_test), np.int64)
 
     @property
     def input_shape(self) -> tuple[int, ...]:

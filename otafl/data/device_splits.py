@@ -13,7 +13,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams, declare_purpose
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, Indices
-from otafl.data.loading import split
+from otafl.data.loading import split_declared
 from otafl.data.partitions import PartitionTask
 from otafl.data.partitions.base import SampleCounts
 from otafl.data.sample_assignment import SampleAssignment
@@ -103,7 +103,8 @@ def get_declared_counts(source: DataSource, devices: int, unknown: int) -> Sampl
     UserError
         If the samples cannot be split as the section asks.
     """
-    train = unknown if source.samples is None else split(source, *source.samples).train
+    sizes = split_declared(source)
+    train = unknown if sizes is None else sizes.train
     return SampleCounts(train, devices, source.classes or unknown, source.has_users)
 
 
@@ -116,6 +117,8 @@ def get_training_sizes(source: DataSource, devices: int) -> list[int]:
     if isinstance(source, CustomPart) or source.samples is None:
         return []
     try:
+        if split_declared(source) is None:
+            return []
         counts = get_declared_counts(source, devices, source.samples[0])
         sizes = np.array(
             source.partition.get_sizes(counts) or [counts.samples // devices], np.int64

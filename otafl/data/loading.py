@@ -12,6 +12,7 @@ import numpy as np
 from otafl.core.errors import UserError
 from otafl.data.base import DataSource
 from otafl.data.dataset import DataSet, check_dataset
+from otafl.data.server_samples import withhold
 from otafl.user_code import loading
 from otafl.user_code.custom_part import CustomPart
 from otafl.user_code.sources import Sources
@@ -41,11 +42,16 @@ def load(source: DataSource) -> DataSet:
         If the data set cannot be read or split.
     """
     data = check_dataset(source.read(), source.name)
-    sizes = split(source, len(data.y_train), len(data.y_test), len(data.y_validation))
+    official = len(data.y_train), len(data.y_test), len(data.y_validation)
+    sizes = split(source, *official)
     if source.test == "train_tail":
         data = _split_tail_as_test(data)
     if source.train_samples is not None:
         data = _keep_first(data, source.train_samples)
+    if source.server is not None:
+        before = len(data.y_train)
+        data = withhold(source.server, data)
+        sizes = split(source, *official, before - len(data.y_train))
     if source.test == "per_device":
         return _pool_splits(data)
     return _split_validation(data, sizes.train) if source.validation > 0 else data
@@ -58,7 +64,19 @@ class SplitSizes(NamedTuple):
     validation: int
 
 
-def split(source: DataSource, train: int, test: int, validation: int = 0) -> SplitSizes:
+def split_declared(source: DataSource) -> SplitSizes | None:
+    """Return the sizes of a section's split that the data set declares; None if it does not.
+
+    Raises UserError as `split`.
+    """
+    if source.samples is None or not (source.server is None or source.server.has_known_count):
+        return None
+    return split(source, *source.samples)
+
+
+def split(
+    source: DataSource, train: int, test: int, validation: int = 0, withheld: int | None = None
+) -> SplitSizes:
     """Return the sizes of a section's split, for a data set that need not be read.
 
     Parameters
@@ -67,6 +85,8 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Spl
         Section `data`.
     train, test, validation : int
         Number of samples of the data set.
+    withheld : int, optional
+        Number of training samples of the server; estimated if not given.
 
     Returns
     -------
@@ -92,6 +112,9 @@ def split(source: DataSource, train: int, test: int, validation: int = 0) -> Spl
                 "number of training samples"
             )
         train = source.train_samples
+    if withheld is None:
+        withheld = 0 if source.server is None else min(source.server.count(train), train - 1)
+    train -= withheld
     if source.test == "per_device":
         if validation:
             raise UserError(

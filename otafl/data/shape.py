@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from otafl.data.base import DataSource
-from otafl.data.loading import load_cached, split
+from otafl.data.loading import load_cached, split_declared
 
 
 class DataShape(NamedTuple):
@@ -42,5 +42,5 @@ def get_declared_shape(source: DataSource) -> DataShape | None:
     """
     if source.input_shape is None or source.classes is None:
         return None
-    train = 0 if source.samples is None else split(source, *source.samples).train
-    return DataShape(source.input_shape, source.classes, train)
+    sizes = split_declared(source)
+    return DataShape(source.input_shape, source.classes, 0 if sizes is None else sizes.train)

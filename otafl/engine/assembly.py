@@ -35,7 +35,9 @@ from otafl.devices.jitter import Jitter
 from otafl.downlink.base import Downlink
 from otafl.engine.submodel_workload import SubmodelWorkload
 from otafl.engine.workload import WorkloadPlanner
+from otafl.models import starts
 from otafl.models.base import Model
+from otafl.models.starts import ServerSamples
 from otafl.robust.aggregation import RobustAggregation
 from otafl.scenario import Point, Scenario
 from otafl.selection.base import Selection
@@ -108,6 +110,7 @@ def assemble(
     check_labels(scenario, samples)
     shape, classes = samples.data.input_shape, samples.data.classes
     model = models.build(scenario.model, shape, classes, scenario.loss)
+    starts.load(scenario.model, model, get_server_samples(scenario, samples))
     algorithm = build_algorithm(scenario, model)
     hardware = compute.build(
         [one.compute for one in of_devices], count, streams, servers.first_devices
@@ -174,6 +177,17 @@ def build_algorithm(scenario: Scenario, model: Model) -> Algorithm:
         "algorithm", scenario.algorithm, model, scenario.devices.count
     )
     return made
+
+
+def get_server_samples(scenario: Scenario, samples: Samples) -> ServerSamples | None:
+    """Return the samples that no device holds; None where there are none."""
+    data, server = samples.data, scenario.data.server
+    if data.x_server is None or data.y_server is None or server is None:
+        return None
+    place = samples.training_data.x.device
+    head = "trained" if server.classes is None else "drawn"
+    x, y = (torch.from_numpy(one).to(place) for one in (data.x_server, data.y_server))
+    return ServerSamples(x, y, head)
 
 
 def check_labels(scenario: Scenario, samples: Samples) -> None:

@@ -67,6 +67,8 @@ class Recorder(Stateful):
         self._devices = self._servers * engine.num_devices
         for name, value in parts.algorithm.compute_constants().items():
             self.once[name] = np.full(size, value)
+        if parts.model.start_params:
+            self.once["start_bits"] = np.full(size, float(parts.model.count_start_bits()))
         self._evaluation = Evaluation(
             parts.samples, parts.scenario.training, parts.scenario.loss, parts.model
         )

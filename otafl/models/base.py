@@ -16,14 +16,23 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors, unsqueeze_like
 from otafl.core.renamed import Renamed
+from otafl.core.settings import Settings
 from otafl.losses.base import Loss
 from otafl.losses.cross_entropy import CrossEntropy
 
 Draw = Callable[[str, tuple[int, ...]], Tensor]
 """Function of name and shape that returns numbers [S, *shape] uniform in (0, 1), for a model's
 start."""
+
+
+class ModelSettings(Settings):
+    """Settings that all models have."""
+
+    start: Any = declare_choice("start", "start of the weights")
+
 
 Shapes = dict[str, tuple[int, ...]]
 """Shapes of parameters by name."""
@@ -49,6 +58,9 @@ LOSS = 4
 
 Subtraction of the largest, exponential, sum, quotient.
 """
+
+START_BITS = 32
+"""Bits of a weight in a broadcast of a start."""
 
 NORMALISING = 6
 """Operations of a normalisation per number: mean and variance (3), the rest (3)."""
@@ -97,6 +109,21 @@ class Model(Renamed, ABC):
     """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
     batch_norms: bool = False
     """Whether the model normalises by statistics of the batch, which `moments` gives."""
+
+    start_params: Mapping[str, Tensor] = {}
+    """Weights [*shape] of `model.start` that every trial starts from; others are drawn."""
+    own_weights: Mapping[str, Tensor] | None = None
+    """Weights [*shape] that a user-defined module comes with."""
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The parameters of the last layer: the last one of two or more dimensions and the rest.
+
+        They are all parameters of a model of one layer.
+        """
+        names = tuple(self.shapes)
+        weights = [place for place, name in enumerate(names) if len(self.shapes[name]) >= 2]
+        return names[weights[-1] :] if weights else names
 
     @classmethod
     def find_scores_positions(cls, settings: Any) -> bool:
@@ -233,6 +260,10 @@ class Model(Renamed, ABC):
     def num_params(self) -> int:
         """The number of parameters."""
         return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def count_start_bits(self) -> int:
+        """Count the bits of one broadcast of the weights of `model.start`, 32 for each."""
+        return START_BITS * sum(one.numel() for one in self.start_params.values())
 
     def count_forward_flops(self, samples: Number) -> Number:
         """Count the operations of forward passes, a multiplication and an addition for each MAC."""

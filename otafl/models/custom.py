@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from otafl.core.choices import declare_choice
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.base import Draw, Model
@@ -33,6 +34,8 @@ class CustomModel(CustomFunction):
     table: ClassVar = "model"
     extra_keys: ClassVar = ("input_shape", "classes")
 
+    start: Any = declare_choice("start", "start of the weights")
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> Model:
         given = {"input_shape": input_shape, "classes": classes}
         model = self.call(**given)
@@ -51,10 +54,11 @@ class CustomModel(CustomFunction):
 class ModuleModel(Model):
     """Model of a module that maps x [B, *input] to scores [B, classes].
 
-    Rows are batched by vmap, and gradients come from autograd. The module's own random start is not
-    used, because it comes from torch's global generator. Every trial starts from uniform weights in
-    +-1/sqrt(fan_in) for parameters of two or more dimensions (fan_in: elements of one output).
-    Smaller parameters keep a constant start, as of normalisation layers, and are zero otherwise.
+    Rows are batched by vmap, and gradients come from autograd. The module's own random start is
+    used only with `start: own`, because it comes from torch's global generator. Otherwise every
+    trial starts from uniform weights in +-1/sqrt(fan_in) for parameters of two or more dimensions
+    (fan_in: elements of one output). Smaller parameters keep a constant start, as of normalisation
+    layers, and are zero otherwise.
 
     Parameters
     ----------
@@ -93,6 +97,7 @@ class ModuleModel(Model):
             )
         self._module, self._origin = module, origin
         self._start = {name: p.detach().clone() for name, p in module.named_parameters()}
+        self.own_weights = self._start
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
         self.norms = tuple(
             f"{path}.{name}" if path else name

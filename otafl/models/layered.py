@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from otafl.core.contracts import Batch, Tensors
-from otafl.core.settings import Settings
 from otafl.models import convolution
-from otafl.models.base import LOSS, Draw, Model, copy_params, descend_
+from otafl.models.base import LOSS, Draw, Model, ModelSettings, copy_params, descend_
 from otafl.models.convolution import ConvolutionCache
 from otafl.models.geometry import Window
 from otafl.models.linear_map import add_bias, apply, apply_transposed
@@ -35,7 +34,7 @@ At a kernel of 5 this is 25 times the images.
 """
 
 
-class ActivationSettings(Settings):
+class ActivationSettings(ModelSettings):
     """Settings that models of linear layers share."""
 
     activation: Literal["relu", "leaky_relu"] = "relu"

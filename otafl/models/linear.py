@@ -20,9 +20,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.core import settings
+from otafl.core.choices import declare_choice
 from otafl.core.contracts import Batch, Tensors
-from otafl.models.base import LOSS, Draw, Model
+from otafl.models.base import LOSS, Draw, Model, ModelSettings
 from otafl.models.layered import Layer
 
 WEIGHT, BIAS = "weight0", "bias0"
@@ -44,14 +44,17 @@ class Linear(Model):
 
     is_affine = True
 
-    class Settings(settings.Settings):
+    class Settings(ModelSettings):
         name: Literal["linear"] = "linear"
         bias: bool = True
         """an intercept for each output"""
         ridge: float = Field(0.0, ge=0)
         """weight of the penalty |W|^2 / 2 in the training objective"""
-        start: Literal["zero", "uniform"] = "zero"
-        """all parameters start at zero, or uniform in +-1/sqrt(inputs)"""
+        start: Any = declare_choice(
+            "start",
+            "start of the weights: zero, uniform in +-1/sqrt(inputs), or from elsewhere",
+            words=("zero", "uniform"),
+        )
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         self.inputs, self.outputs = math.prod(input_shape), classes

@@ -26,10 +26,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core import settings
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
-from otafl.models.base import LOSS, Draw, HiddenWidths, Model
+from otafl.models.base import LOSS, Draw, HiddenWidths, Model, ModelSettings
 from otafl.models.layered import draw_uniform_start, number_layers
 
 
@@ -58,7 +57,7 @@ class Lstm(Model):
     `docs/models.md` has a scenario with `model: lstm`.
     """
 
-    class Settings(settings.Settings):
+    class Settings(ModelSettings):
         example: ClassVar[Mapping[str, Any]] = {
             "data.name": "sent140",
             "model.hidden": 3,

@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from otafl.core.settings import Settings
-from otafl.models.base import Count
+from otafl.models.base import Count, ModelSettings
 from otafl.models.layer_steps import Conv, Norm, Step
 
 
-class NormedSettings(Settings):
+class NormedSettings(ModelSettings):
     """Settings of networks of convolutions with normalisation."""
 
     norm: Literal["batch", "group", "none"] = "batch"

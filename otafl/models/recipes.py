@@ -3,8 +3,8 @@
 `modules.build_module` makes a torch module of a recipe and parameters, without the scenario or the
 method. A recipe is a mapping with the keys
 
-model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`), "transformer"
-or "module" (user-defined), and its description, see `Model.describe`
+model        "layers" (a chain of `layered.Layer`), "network" (steps of `layer_steps`),
+"transformer" or "module" (user-defined), and its description, see `Model.describe`
 form         representation of the weights: "dense", "low_rank" (u, s, v, b of FedRLR),
 "low_rank_with_bias" (the bias as the last row of u, FedRLR+), "cp" (TDPFed's factors)
 flat         name -> shape of the parameters that are side by side in the tensor "model", or None

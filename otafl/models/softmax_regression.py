@@ -6,14 +6,14 @@ The problem is convex, so all parameters start at zero, or uniform in +-1/sqrt(i
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from otafl.core import settings
+from otafl.core.choices import declare_choice
 from otafl.core.contracts import Tensors
-from otafl.models.base import Draw
-from otafl.models.layered import LayeredModel, number_layers
+from otafl.models.base import Draw, ModelSettings
+from otafl.models.layered import BiasStart, LayeredModel, number_layers
 
 
 class SoftmaxRegression(LayeredModel):
@@ -26,14 +26,18 @@ class SoftmaxRegression(LayeredModel):
     `scenarios/studies/majority_votes.yaml` trains it.
     """
 
-    class Settings(settings.Settings):
+    class Settings(ModelSettings):
         name: Literal["softmax_regression"] = "softmax_regression"
-        start: Literal["zero", "uniform"] = "zero"
-        """start of weights and biases: zero, or uniform in +-1/sqrt(inputs) as in PyTorch"""
+        start: Any = declare_choice(
+            "start",
+            "start of the weights: zero, uniform in +-1/sqrt(inputs), or from elsewhere",
+            words=("zero", "uniform"),
+        )
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         sides = math.prod(input_shape), classes
-        super().__init__(number_layers([sides]), bias_start=settings.start)
+        own: BiasStart = "uniform" if settings.start == "uniform" else "zero"
+        super().__init__(number_layers([sides]), bias_start=own)
 
     def init(self, draw: Draw) -> Tensors:
         params = super().init(draw)

@@ -22,9 +22,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core import settings
 from otafl.core.contracts import Tensors
-from otafl.models.base import LOSS, Draw, Model
+from otafl.models.base import LOSS, Draw, Model, ModelSettings
 from otafl.models.layered import draw_uniform_start, number_layers
 from otafl.models.lstm import compute_states
 from otafl.models.sequences import require_tokens
@@ -40,7 +39,7 @@ class TokenLstm(Model):
 
     scores_positions = True
 
-    class Settings(settings.Settings):
+    class Settings(ModelSettings):
         example: ClassVar[Mapping[str, Any]] = {
             "data.name": "shakespeare",
             "model.embedding": 3,

@@ -24,11 +24,10 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from otafl.core import settings
 from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
-from otafl.models.base import LOSS, NORMALISING, Draw, Model
+from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
 from otafl.models.geometry import find_image_shape
 from otafl.models.lstm import find_sequence_shape
 from otafl.models.sequences import require_tokens
@@ -59,7 +58,7 @@ class Transformer(Model):
 
     positions_by: ClassVar[str] = "transformer with model.input: tokens"
 
-    class Settings(settings.Settings):
+    class Settings(ModelSettings):
         example: ClassVar[Mapping[str, Any]] = {
             "model.patch": 4,
             "model.depth": 1,

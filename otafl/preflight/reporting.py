@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from otafl.core.problems import Problem
 from otafl.data.shape import get_declared_shape
+from otafl.models.starts.base import Start
 from otafl.preflight.first_round import find_problems
 from otafl.running.duration import bound_seconds
 from otafl.running.memory import estimate_trial, find_excess_bound, find_shortage
@@ -47,6 +48,8 @@ class Report:
         Lower bound on the memory of the largest trial; None if unknown.
     seconds : float, optional
         Lower bound on the time of all trials; None if unknown.
+    start_bits : int
+        Bits of the largest broadcast of a start that gives weights; 0 without one.
     """
 
     scenario: Scenario | None = None
@@ -56,6 +59,7 @@ class Report:
     unchecked: tuple[str, ...] = ()
     trial_bytes: int | None = None
     seconds: float | None = None
+    start_bits: int = 0
 
     def require_scenario(self) -> Scenario:
         """Return the scenario. Raises ScenarioError if it has errors."""
@@ -110,18 +114,20 @@ def report(
         unchecked=tuple(dict.fromkeys(itertools.chain(*unchecked.values()))),
         trial_bytes=max(bytes_) if all(bytes_) and bytes_ else None,
         seconds=sum(seconds) if all(seconds) and seconds else None,
+        start_bits=max((one.start_bits for one in sizes), default=0),
     )
 
 
 class _Size(NamedTuple):
     """Lower bounds of a point: bytes of a trial, seconds of all trials; 0 if unknown.
 
-    shortage: a sentence if this machine has less memory.
+    shortage: a sentence if this machine has less memory. start_bits: of a start that gives weights.
     """
 
     bytes: int = 0
     seconds: float = 0.0
     shortage: str = ""
+    start_bits: int = 0
 
 
 class _Walk:
@@ -155,10 +161,12 @@ def _estimate_size(scenario: Scenario) -> _Size:
         if shape is None:
             return _Size()
         trial = estimate_trial(scenario, shape)
+        start = getattr(scenario.model, "start", None)
+        bits = start.count_bits(scenario, trial.model) if isinstance(start, Start) else 0
         seconds = scenario.trials * bound_seconds(scenario, shape, trial.model)
     except Exception:
         return _Size()
-    return _Size(trial.bytes, seconds, find_shortage(scenario, trial))
+    return _Size(trial.bytes, seconds, find_shortage(scenario, trial), bits)
 
 
 def _find_unimported(scenario: Scenario) -> list[str]:

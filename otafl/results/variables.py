@@ -241,6 +241,9 @@ VARIABLES |= {
         "symbol", "uplink channel uses when the target was reached", TRIALS, better="lower"
     ),
     "diverged_round": Variable("round", "round at which training diverged", TRIALS),
+    "start_bits": Variable(
+        "bit", "bits of a broadcast of the start to all devices, not in downlink_bits", TRIALS
+    ),
     "compression_actual": Variable(
         "1", "real uplink symbols of the weights over the dense weights", TRIALS, better="lower"
     ),

@@ -14,6 +14,7 @@ from otafl.algorithms.custom import averages_increments, get_class
 from otafl.core import registry
 from otafl.core.problems import Path, Problem
 from otafl.core.settings import Settings
+from otafl.models.starts.base import Start
 from otafl.scenario.errors import to_problems
 from otafl.scenario.keys import iterate_sections
 from otafl.scenario.schema import Scenario
@@ -36,6 +37,7 @@ def check(scenario: Scenario) -> list[Problem]:
     wrong = {one.path for one in found}
     for look in (
         _check_labels,
+        _check_start,
         _check_server,
         _check_transport,
         _check_snr_growth,
@@ -73,6 +75,19 @@ def _check_labels(scenario: Scenario) -> Iterator[Problem]:
             "labels of the data set are no classes; use another attack"
         )
         yield Problem(text, ("faults", "attack"), (("data",),))
+
+
+def _check_start(scenario: Scenario) -> Iterator[Problem]:
+    """Check that the method can begin from given weights."""
+    start, method = getattr(scenario.model, "start", None), scenario.algorithm
+    reason = get_class(method).refuses_start
+    if not (isinstance(start, Start) and start.gives_weights and reason):
+        return
+    text = (
+        f"model.start: got '{start.name}', but algorithm '{method.name}' {reason}; use start: "
+        "drawn, or another algorithm such as fedavg"
+    )
+    yield Problem(text, ("model", "start"), (("algorithm",),))
 
 
 def _check_server(scenario: Scenario) -> Iterator[Problem]:

@@ -135,21 +135,29 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any], above: str =
 def hash_custom_sources(scenario: Scenario) -> Sources:
     """Return the files of user-defined modules that results depend on, and their hashes.
 
+    Files of weights that a model starts from are among them.
+
     Raises UserError if a named module cannot be imported.
     """
     found: Sources = {}
     for path, section in iterate_custom_sections(scenario):
         own = loading.hash_sources(section.name, f"{format_path(path)}.name")
         found |= own if section.affects_results else {}
-    return found
+    return found | _hash_files(scenario, lambda section: section.begins_again)
 
 
 def hash_named_files(scenario: Scenario) -> dict[str, str]:
     """Return the files that a scenario names and its results depend on, and their hashes."""
+    return _hash_files(scenario, lambda section: True)
+
+
+def _hash_files(scenario: Scenario, fits: Callable[[Settings], bool]) -> dict[str, str]:
+    """Return the files that the fitting sections name, and their hashes."""
     named = (
         getattr(section, field)
         for _, section in iterate_sections(scenario)
         for field in section.reads
+        if fits(section)
     )
     return {path: sources.hash_file(path) for path in named if path}
 
