@@ -39,7 +39,7 @@ from otafl.core.rng import Streams
 from otafl.models.base import Model, descend_, differentiate
 
 
-def find_head(model: Model) -> tuple[str, ...]:
+def find_head(model: Model, method: str = "fedrep") -> tuple[str, ...]:
     """Find the parameters of the last layer.
 
     These are the last parameter of two or more dimensions, and those after it.
@@ -48,6 +48,8 @@ def find_head(model: Model) -> tuple[str, ...]:
     ----------
     model : Model
         Model with several layers.
+    method : str
+        Name of the method, for the message.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def find_head(model: Model) -> tuple[str, ...]:
     weights = [place for place, name in enumerate(names) if len(model.shapes[name]) >= 2]
     if not weights or weights[-1] == 0:
         raise UserError(
-            "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
+            f"algorithm.name: '{method}' needs a model with a layer before the last one, and the "
             "model has one layer; use mlp, cnn or algorithm: local_only"
         )
     return names[weights[-1] :]
