@@ -38,6 +38,12 @@ def select_transmitted(payload: Payload, chunk: Cohort) -> Payload:
     return tuple(out)
 
 
+def _is_plain(group: Group) -> bool:
+    """Return whether a group has only tensors of every row, and nothing else for each row."""
+    by_row = group.row_index, group.mask, group.known_fraction, group.power_factor
+    return all(one is None for one in by_row)
+
+
 class PayloadCollector:
     """Join of the payloads of the chunks of a cohort of N rows.
 
@@ -61,7 +67,7 @@ class PayloadCollector:
         if count == self._size:
             return
         for index, group in enumerate(payload):
-            if group.row_index is not None or group.mask is not None:
+            if not _is_plain(group):
                 continue
             whole = self._whole.setdefault(
                 index, {name: self._get_buffer(index, name, b) for name, b in group.tensors.items()}

@@ -125,4 +125,5 @@ def _reorder_group(group: Group, new_index: Tensor) -> Group:
         tensors=sort_rows(group.tensors),
         mask=None if group.mask is None else sort_rows(group.mask),
         known_fraction=None if group.known_fraction is None else group.known_fraction[order],
+        power_factor=None if group.power_factor is None else group.power_factor[order],
     )

@@ -93,6 +93,9 @@ class Transport(Stateful, ABC):
     accounts_privacy: ClassVar[bool] = False
     """Whether it clips payloads and accounts for the privacy loss of the devices."""
 
+    supports_power_factors: ClassVar[bool] = False
+    """Whether devices can send payload groups at different powers (`Group.power_factor`)."""
+
     supports_intercell: ClassVar[bool] = False
     """Whether it adds the signals of devices of other servers."""
 

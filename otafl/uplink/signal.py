@@ -41,6 +41,8 @@ class Signal:
         Fraction of its coordinates that a row has; all if None (`Group.known_fraction`).
     place : Tensor, int64 [P], or None
         Column of each coordinate of the tensors; they are in order if None.
+    power_factor : Tensor, float [n], or None
+        Power of a row's symbols relative to its budget; 1 if None (`Group.power_factor`).
     """
 
     index: int
@@ -50,6 +52,7 @@ class Signal:
     cohort: Cohort
     share: Tensor | None = None
     place: Tensor | None = None
+    power_factor: Tensor | None = None
 
     @property
     def num_coordinates(self) -> int:
@@ -128,6 +131,12 @@ class Signal:
     def tensor_stops(self) -> list[int]:
         """Column after which each tensor ends in x."""
         return list(itertools.accumulate(math.prod(shape) for shape in self.shapes.values()))
+
+    def scale_budget(self, budget: Tensor) -> Tensor:
+        """Return the power budgets [S, K] of the group's symbols, from those of all symbols."""
+        if self.power_factor is None:
+            return budget
+        return budget * self.grid(self.power_factor.to(budget.dtype), 1.0)
 
     def sum_by_trial(self, values: Tensor) -> Tensor:
         """Sum values [n, ...] of the rows over each trial, [S, ...]."""
@@ -209,7 +218,7 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
     x = flatten(group.tensors)
     known = group.full_mask
     mask = None if known is None else flatten(known).to(x.dtype)
-    share = group.known_fraction
+    share, power = group.known_fraction, group.power_factor
     if group.row_index is not None or not cohort.all_transmit:
         rows = (
             torch.arange(cohort.num_rows, device=x.device)
@@ -219,6 +228,8 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
         keep = cohort.transmit_mask[rows].nonzero().squeeze(1)
         keep = keep[torch.argsort(rows[keep], stable=True)]  # `grid` needs them in order
         x, mask, rows = _merge_repeated(x[keep], None if mask is None else mask[keep], rows[keep])
+        if power is not None:
+            power = power[keep] if len(rows) == len(keep) else None  # merged rows have one power
         if share is not None:
             share = share[keep]
             if len(rows) < len(keep):  # rows of one device, merged
@@ -231,6 +242,7 @@ def make_signal(group: Group, cohort: Cohort, index: int = 0) -> Signal:
         mask=mask,
         cohort=cohort,
         share=share,
+        power_factor=power,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from otafl.uplink.combine import combine
@@ -37,6 +38,8 @@ def transmit(
         devices have left, and rows up to their crash.
     """
     segments, bounds = normalised.segments, slot.bounds
+    if sent.power_factor is not None:
+        slot = replace(slot, budget=sent.scale_budget(slot.budget))
     channels = combine(slot, sent, segments, alignment.receiver, alignment.impairments)
     state, wanted = set_power(slot, sent, normalised, channels, alignment, state)
     wanted = bounds.override(wanted, channels.h_hat, slot.budget, normalised.power, channels.sends)

@@ -83,6 +83,9 @@ class Group(Renamed):
     known_fraction : Tensor [n], optional
         Share of the coordinates that a row has according to a mask that the server knows
         beforehand. A digital uplink does not pay for the others. If not given, a row has all.
+    power_factor : Tensor [n], optional
+        Power of each row's symbols in this group, relative to its power budget of a symbol. It
+        divides a device's energy between groups; 1 if not given.
     weighting : {"mean", "none", "equal"}
         "mean" asks the receiver for the mean under the weights of the cohort. "none" asks for the
         plain sum, for a method that applies the weights itself, as a product of two weighted sums
@@ -103,6 +106,7 @@ class Group(Renamed):
     row_index: Tensor | None = None
     mask: Tensors | None = None
     known_fraction: Tensor | None = None
+    power_factor: Tensor | None = None
     weighting: Weighting = "mean"
     route: Literal["uplink", "ideal"] = "uplink"
     reason: str = ""
@@ -157,6 +161,7 @@ class Group(Renamed):
             every = torch.arange(size, device=next(iter(group.tensors.values())).device)
             rows.append((every if group.row_index is None else group.row_index) + stop - size)
         shares = [group.known_fraction for group in groups if group.known_fraction is not None]
+        powers = [group.power_factor for group in groups if group.power_factor is not None]
         return replace(
             first,
             row_index=torch.cat(rows),
@@ -165,6 +170,7 @@ class Group(Renamed):
             if None in masks
             else _stack_tensors([mask for mask in masks if mask is not None]),
             known_fraction=torch.cat(shares) if len(shares) == len(groups) else None,
+            power_factor=torch.cat(powers) if len(powers) == len(groups) else None,
         )
 
     def add_known_fraction(self) -> Group:
@@ -203,6 +209,7 @@ class Group(Renamed):
             tensors={name: block[inside] for name, block in self.tensors.items()},
             mask=None if mask is None else {name: m[inside] for name, m in mask.items()},
             known_fraction=None if self.known_fraction is None else self.known_fraction[inside],
+            power_factor=None if self.power_factor is None else self.power_factor[inside],
         )
 
 

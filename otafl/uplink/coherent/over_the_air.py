@@ -45,6 +45,7 @@ class OverTheAir(Transport):
     counts: ClassVar[Counts] = "shared"
     obeys_power: ClassVar[bool] = True
     accounts_privacy: ClassVar[bool] = True
+    supports_power_factors: ClassVar[bool] = True
     supports_intercell: ClassVar[bool] = True
     supports_heavy_tails: ClassVar[bool] = True
 
