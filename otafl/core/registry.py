@@ -100,7 +100,7 @@ WORDS = {
     "centred_clipping norm_bound",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
-    "matrix_sensing",
+    "matrix_sensing count_sketch laser",
     "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
     "capacity_levels": "fixed dynamic compute memory channel deadline",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",
