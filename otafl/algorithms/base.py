@@ -34,7 +34,7 @@ from otafl.core import settings
 from otafl.core.rng import Streams
 from otafl.core.settings import declare_stackable
 from otafl.core.stateful import Stateful
-from otafl.models.base import Model, flatten
+from otafl.models.base import Model, Shapes, flatten
 from otafl.models.network import Network
 from otafl.models.span import Form, choose_form
 
@@ -403,6 +403,14 @@ class Algorithm(Stateful, ABC):
         """
         own, base = type(self), Algorithm
         return own.build_views is base.build_views and own.compute_metrics is base.compute_metrics
+
+    @property
+    def sent_shapes(self) -> Shapes:
+        """Shapes of the parameters that are side by side in a payload's tensor "model", in order.
+
+        A codec that factorises matrices needs them.
+        """
+        return self.model.shapes
 
     @property
     def gradients_per_step(self) -> int | None:

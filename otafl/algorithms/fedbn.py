@@ -28,7 +28,7 @@ from otafl.algorithms.partly_shared import (
 from otafl.core.contracts import Broadcast, Hyper, LocalContext, Tensors
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model
+from otafl.models.base import Model, Shapes
 
 
 class FedBn(Algorithm):
@@ -69,6 +69,10 @@ class FedBn(Algorithm):
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.model.norms, streams)
+
+    @property
+    def sent_shapes(self) -> Shapes:
+        return self.shapes
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

@@ -57,6 +57,7 @@ from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import (
     Model,
+    Shapes,
     copy_params,
     descend_,
     differentiate,
@@ -168,6 +169,10 @@ class FedPAC(Algorithm):
         blocks = {name: server[name][cohort.trial] for name in (c.MODEL, "centroid", "known")}
         head = server["head"].flatten(0, 1)[cohort.flat_index]
         return c.Broadcast(blocks | {"head": head}, per_device=True)
+
+    @property
+    def sent_shapes(self) -> Shapes:
+        return self.body_shapes
 
     def run_local_update(
         self, broadcast: c.Broadcast, devices: c.Tensors, context: c.LocalContext

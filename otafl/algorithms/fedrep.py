@@ -36,7 +36,7 @@ from otafl.algorithms.partly_shared import (
 from otafl.core.contracts import Batch, Broadcast, Hyper, LocalContext, Tensors, Workload
 from otafl.core.errors import UserError
 from otafl.core.rng import Streams
-from otafl.models.base import Model, descend_, differentiate
+from otafl.models.base import Model, Shapes, descend_, differentiate
 
 
 def find_head(model: Model, method: str = "fedrep") -> tuple[str, ...]:
@@ -141,6 +141,10 @@ class FedRep(Algorithm):
 
     def init(self, streams: Streams, hyper: Hyper) -> tuple[Tensors, Tensors]:
         return split_start(self.model, self.head, streams)
+
+    @property
+    def sent_shapes(self) -> Shapes:
+        return self.shapes
 
     def run_local_update(
         self, broadcast: Broadcast, devices: Tensors, context: LocalContext

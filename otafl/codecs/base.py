@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -10,8 +11,9 @@ import torch
 from torch import Tensor
 
 from otafl.core import contracts as c
-from otafl.core import settings
+from otafl.core import registry, settings
 from otafl.core.errors import UserError
+from otafl.core.problems import Problem, make_problem
 from otafl.core.rng import Streams
 from otafl.core.stateful import Stateful
 from otafl.models.base import Shapes, flatten
@@ -37,6 +39,12 @@ class Codec(Stateful, ABC):
         Stackable fields, [S] each.
     streams : Streams
         Precision, torch device and number of trials.
+
+    Attributes
+    ----------
+    model_shapes : dict of str to tuple of int
+        Shapes of the parameters that a method sends side by side in one tensor [n, P], in order.
+        The engine sets them. They are empty for updates of an own loop, which have shapes.
     """
 
     has_single_row: ClassVar[bool] = True
@@ -63,6 +71,7 @@ class Codec(Stateful, ABC):
 
     def __init__(self, settings: Any, hyper: c.Hyper, streams: Streams) -> None:
         self.settings, self.hyper = settings, hyper
+        self.model_shapes: Shapes = {}
 
     @property
     def has_memory(self) -> bool:
@@ -289,3 +298,35 @@ def has_repeated_devices(group: c.Group) -> bool:
     """Return whether a device has several rows in a group."""
     rows = group.row_index
     return rows is not None and len(torch.unique(rows)) < len(rows)
+
+
+def find_late_problems(scenario: Any, name: str, coding: str) -> Iterator[Problem]:
+    """Yield problems if updates are decoded in a later round than that of their encoding.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        The scenario.
+    name : str
+        Name of the codec.
+    coding : str
+        What differs from round to round, as a noun.
+    """
+    devices, wrong = scenario.devices, f"does not go with codec: '{name}', whose "
+    wrong += f"{coding} is that of the round in which it is sent;"
+    if devices.protocol.goes_on:
+        text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
+        yield make_problem(text, "devices.protocol", "codec")
+    if devices.late == "next":
+        yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "codec")
+
+
+def find_vote_problems(scenario: Any, name: str) -> Iterator[Problem]:
+    """Yield a problem if the transport gives the server a vote instead of a sum."""
+    transport = scenario.transport.name
+    if not registry.load_component("transport", transport).provides_sums:
+        text = (
+            f"'{transport}' gives the server a vote, and codec '{name}' needs the sum of the "
+            "signals; use transport: over_the_air, or another codec"
+        )
+        yield make_problem(text, "transport", "codec")

@@ -5,6 +5,8 @@ share. The server recovers sum x_k from A sum x_k by approximate message passing
 of P coordinates is divided into C chunks (coordinate i is in chunk i mod C) that share one m x n
 matrix A with entries N(0, 1/m). The compression is m/n.
 
+A linear estimate in place of AMP, A^T (A A^T)^-1 y, ignores that the sum is sparse.
+
 References
 ----------
 Amiri, Gunduz 2020, "Machine Learning at the Wireless Edge: Distributed Stochastic Gradient Descent
@@ -61,6 +63,9 @@ class CompressedSensing(ErrorFeedbackSettings):
         chunks, so that each is about as sparse as the payload"""
         iterations: Iterations = 30
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
+        estimate: Literal["amp", "linear"] = "amp"
+        """estimate of the sum: amp, by approximate message passing; linear, the vector of least norm
+        with these measurements, as the program of Makkuva et al. 2024 has it"""
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
 
@@ -134,5 +139,9 @@ class CompressedSensing(ErrorFeedbackSettings):
             return tensors
         num_coordinates = sum(math.prod(shape) for shape in shapes.values())
         chunks, matrix = self._count_chunks(num_coordinates)
-        x = self._sensing.recover(tensors[MEASURED].unflatten(1, (chunks, -1)), matrix)
+        measured = tensors[MEASURED].unflatten(1, (chunks, -1))
+        if self.settings.estimate == "linear":
+            x = measured @ self._sensing.get_pseudo_inverse(matrix).mT
+        else:
+            x = self._sensing.recover(measured, matrix)
         return unflatten(x.mT.flatten(1)[:, :num_coordinates], shapes)

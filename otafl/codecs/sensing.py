@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -48,6 +49,7 @@ class Sensing:
         self._settings = settings
         self._own = Streams([settings.matrix_seed], [0], streams.device, streams.dtype)
         self._matrices: dict[tuple[str, int, int], Tensor] = {}
+        self._inverses: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
 
     def draw_matrix(self, name: Purpose, rows: int, columns: int) -> Tensor:
         """Return A [m, n] of a stream of `MATRIX`, with entries N(0, 1/m)."""
@@ -56,6 +58,14 @@ class Sensing:
             normal = self._own.draw_normal(name, 0, (rows, columns))[0]
             self._matrices[key] = normal / rows**0.5
         return self._matrices[key]
+
+    def get_pseudo_inverse(self, matrix: Tensor) -> Tensor:
+        """Return A^T (A A^T)^-1 [n, m] of a matrix A [m, n], computed once for each shape."""
+        known = self._inverses.get(tuple(matrix.shape))
+        if known is None or known[0] is not matrix:
+            known = matrix, torch.linalg.pinv(matrix)
+            self._inverses[tuple(matrix.shape)] = known
+        return known[1]
 
     def get_threshold(self, rows: int, columns: int) -> float:
         """Return the threshold of a matrix [m, n]."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, EncodedGroup, get_shapes
+from otafl.codecs.base import Codec, EncodedGroup, find_late_problems, get_shapes
 from otafl.codecs.sparse import (
     LEFT_OUT,
     ErrorFeedbackSettings,
@@ -35,7 +35,7 @@ from otafl.codecs.sparse import (
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
-from otafl.core.problems import Problem, make_problem
+from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten
 
@@ -65,13 +65,7 @@ class SharedSubset(ErrorFeedbackSettings):
             return LEFT_OUT
 
         def check(self, scenario: Any) -> Iterable[Problem]:
-            devices, wrong = scenario.devices, "does not go with codec: 'shared_subset', whose "
-            wrong += "subset is that of the round in which it is sent;"
-            if devices.protocol.goes_on:
-                text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
-                yield make_problem(text, "devices.protocol", "codec")
-            if devices.late == "next":
-                yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "codec")
+            return find_late_problems(scenario, "shared_subset", "subset")
 
     def __init__(self, settings: Settings, hyper: Hyper, streams: Streams) -> None:
         super().__init__(settings, hyper, streams)

@@ -86,7 +86,8 @@ WORDS = {
     "loss": "cross_entropy squared next_token",
     "algorithm": "fedavg fedrlr_plus fedrlr fedmid prox_sgd magnitude_pruning pfedbred pfedme "
     "per_fedavg tdpfed fedprox scaffold ditto apfl fedrep fedbn fedem local_only fedasync "
-    "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes lora",
+    "fedbuff fedhm heterofl fedrolex split_mix fedamp fedfomo fedpac pfedhn pfedbayes lora "
+    "zeroth_order",
     "channel": "awgn rayleigh rician tdl-a@tdl tdl-b@tdl tdl-c@tdl tdl-d@tdl tdl-e@tdl cdl-a@cdl "
     "cdl-b@cdl cdl-c@cdl cdl-d@cdl cdl-e@cdl umi@cell uma@cell rma@cell trace",
     "csi": "perfect error pilots phase_feedback delay",
@@ -101,7 +102,7 @@ WORDS = {
     "centred_clipping norm_bound",
     "downlink": "ideal analog random_subset digital",
     "codec": "identity uniform qsgd topk random_subset shared_subset obda compressed_sensing "
-    "matrix_sensing",
+    "matrix_sensing count_sketch laser",
     "selection": "uniform round_robin best_channel proportional_fair threshold update_norm poisson",
     "capacity_levels": "fixed dynamic compute memory channel deadline",
     "compute": "fixed lognormal classes drawn csv mcu phone edge_gpu",

@@ -125,6 +125,7 @@ def assemble(
         reached=servers.get_uplink_channel,
         neighbours=servers.build_intercell,
     )
+    link.codec.model_shapes = algorithm.sent_shapes
     chosen, setup = selection.build(
         [one.selection for one in of_devices], link.csi, link.budget, streams
     )

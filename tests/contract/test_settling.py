@@ -138,4 +138,4 @@ def test_a_codec_remembers_what_was_not_heard(codec: str) -> None:
     assert bool(heard) == seen.parts.link.codec.has_memory
     for name, kept in silent.memory.get_all().items():
         assert torch.equal(kept.flatten(0, 1), made[0])
-        assert (heard[name] == 0).sum() > (kept == 0).sum()
+        assert heard[name].norm() < kept.norm()

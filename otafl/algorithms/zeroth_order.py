@@ -1,0 +1,211 @@
+r"""Federated learning from differences of losses along random directions (zeroth-order).
+
+In each round server and devices draw q directions of the model from a shared seed. A device
+evaluates losses on both sides of its model along the directions, and sends q numbers. It needs no
+backward pass: it stores no activations and no gradient. With `local_directions: all` every local
+step follows all directions (ZOTA). With `one` it follows one direction that the device draws
+(FedKSeed).
+
+References
+----------
+Chen, Yang, Li, Park, Quek 2025, "Zeroth-Order Over-the-Air Federated Large Model Tuning Over Edge
+    Networks".
+Qin, Chen, Qian, Ding, Li, Deng 2024, "Federated Full-Parameter Tuning of Billion-Sized Language
+    Models with Communication Cost under 18 Kilobytes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from otafl.algorithms.base import Algorithm, DecayedSettings, Outcome
+from otafl.algorithms.whole_models import compute_step_size
+from otafl.core.contracts import (
+    MODEL,
+    Batch,
+    Broadcast,
+    Context,
+    Group,
+    LocalContext,
+    Received,
+    Tensors,
+    Workload,
+)
+from otafl.core.problems import Problem, make_problem
+from otafl.core.rng import Streams, declare_purpose, make_step_key
+from otafl.core.settings import declare_stackable
+from otafl.models.base import unflatten
+
+DIRECTION = declare_purpose("zeroth_order_direction", __name__)
+CHOICE = declare_purpose("zeroth_order_choice", __name__)
+
+SLOPES = "slopes"
+"""Name of the only tensor of the payload, the slopes [n, q] along the directions."""
+
+CHUNK = 2**22
+"""Coordinates of the directions that the server draws at once, at least one of each trial."""
+
+
+class ZerothOrder(Algorithm):
+    r"""Zeroth-order federated learning.
+
+    The server's tensor "model" [S, P] holds all parameters of a trial side by side. Devices have no
+    state.
+
+    Notes
+    -----
+    Slope of device k along the standard normal direction u_j [P], on a minibatch:
+
+    .. math::
+
+        g_{kj} = \frac{F_k(w_k + \mu u_j) - F_k(w_k - \mu u_j)}{2 \mu}
+
+    A local step of `all` and of `one`, which draws j:
+
+    .. math::
+
+        w_k \leftarrow w_k - \frac{\eta}{q} \sum_j g_{kj} u_j, \quad w_k \leftarrow w_k - \eta
+        g_{kj} u_j
+
+    The device sends the sum z_k [q] of its slopes over the local steps; with `one` each counts q
+    times. With the aggregation weights p_k the server steps along their mean:
+
+    .. math::
+
+        w \leftarrow w - \frac{\eta}{q} \sum_j u_j \sum_k p_k z_{kj}
+
+    Noise of variance v on each received number adds eta^2 v P / q to the expected squared error of
+    the weights, because the mean of q directions has E|u_j|^2 = P each.
+
+    Examples
+    --------
+    The page on methods shows a scenario with it.
+    """
+
+    averages_increments: ClassVar[bool] = True
+
+    class Settings(DecayedSettings):
+        name: Literal["zeroth_order"] = "zeroth_order"
+        directions: int = Field(16, ge=1)
+        """directions q of a round, and numbers that a device sends"""
+        smoothing: float = declare_stackable(1e-3, gt=0)
+        """distance mu of the two evaluations from the model, per unit of a coordinate's standard
+        deviation"""
+        local_directions: Literal["all", "one"] = "all"
+        """directions of a local step: all (ZOTA), or one that the device draws (FedKSeed)"""
+
+        def check(self, scenario: Any) -> Iterable[Problem]:
+            return _find_problems(scenario)
+
+    def run_local_update(
+        self, broadcast: Broadcast, devices: Tensors, context: LocalContext
+    ) -> Outcome:
+        w, work = broadcast.tensors[MODEL], context.local_data
+        trial, count = context.cohort.trial, self.settings.directions
+        eta = compute_step_size(context.hyper, context.round)[trial]
+        slopes = w.new_zeros(len(w), count)
+        loss = torch.zeros_like(eta)
+        for step in range(work.steps):
+            batch, indices = work.draw_batch(step), self._draw_indices(step, context)
+            share = count / len(indices)
+            moved = w.clone() if step + 1 < work.steps else None
+            for index in indices:
+                u = draw_directions(context, trial, index, w.shape[1])
+                slope, mean = self._compute_slope(w, u, batch, context)
+                slopes.scatter_add_(1, index[:, None], (share * slope)[:, None])
+                loss += mean / len(indices)
+                if moved is not None:
+                    moved.addcmul_((eta * slope / len(indices))[:, None], u, value=-1.0)
+            w = w if moved is None else moved
+        return {}, (Group({SLOPES: slopes}),), loss / work.steps
+
+    def _draw_indices(self, step: int, context: LocalContext) -> list[Tensor]:
+        """Return the directions of a local step, int64 [n] each: all, or one of each row."""
+        cohort, count = context.cohort, self.settings.directions
+        if self.settings.local_directions == "all":
+            return [torch.full_like(cohort.trial, j) for j in range(count)]
+        key = make_step_key(context.round, step)
+        draw = context.streams.draw_device_uniform(CHOICE, key, cohort.trial, cohort.device, (1,))
+        return [(draw[:, 0] * count).long().clamp_max_(count - 1)]
+
+    def _compute_slope(
+        self, w: Tensor, u: Tensor, batch: Batch, context: LocalContext
+    ) -> tuple[Tensor, Tensor]:
+        """Return the slopes [n] at models w [n, P] along u [n, P], and the mean of both losses."""
+        mu = context.gather_hyper("smoothing")
+        ahead, behind = (self._compute_loss(w + side[:, None] * u, batch) for side in (mu, -mu))
+        return (ahead - behind) / (2.0 * mu), 0.5 * (ahead + behind)
+
+    def _compute_loss(self, w: Tensor, batch: Batch) -> Tensor:
+        """Return the losses [n] of models [n, P] on a minibatch of each."""
+        params = unflatten(w, self.model.shapes)
+        scores = self.model.training_logits(params, batch.x, batch.weight)
+        return self.model.loss.compute_mean(scores, batch)
+
+    def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:
+        """Step along the directions, weighted by the mean slopes, a few directions at a time."""
+        w, z = server[MODEL], received.mean[0][SLOPES]
+        eta = compute_step_size(context.hyper, context.round)
+        (trials, size), count = w.shape, self.settings.directions
+        step = torch.zeros_like(w)
+        width = max(1, CHUNK // (trials * size))
+        for first in range(0, count, width):
+            j = torch.arange(first, min(first + width, count), device=w.device)
+            trial = torch.arange(trials, device=w.device).repeat_interleave(len(j))
+            u = draw_directions(context, trial, j.repeat(trials), size)
+            step += torch.einsum("sj,sjp->sp", z[:, j], u.view(trials, len(j), size))
+        return {MODEL: torch.addcmul(w, (eta / count)[:, None], step, value=-1.0)}
+
+    def count_flops(self, workload: Workload) -> np.ndarray:
+        """Count two forward passes for each direction, and no backward pass.
+
+        A direction takes four operations per parameter for the two models beside w. The step along
+        it takes two, except in the last local step, after which the device sends its slopes.
+        Drawing random numbers is not counted.
+        """
+        every = self.settings.local_directions == "all"
+        probes = workload.num_steps * (self.settings.directions if every else 1)
+        moves = probes - probes // max(1, workload.num_steps)
+        passes = 2.0 * self.model.count_forward_flops(workload.effective_batch_size)
+        return probes * passes + (4.0 * probes + 2.0 * moves) * self.model.num_params
+
+
+def draw_directions(context: Context, trial: Tensor, index: Tensor, size: int) -> Tensor:
+    """Draw directions of a round, the same for all devices of a trial.
+
+    Parameters
+    ----------
+    context : Context
+        Round and random streams.
+    trial, index : Tensor, int64 [m]
+        Trial and number of each direction.
+    size : int
+        Number of parameters P.
+
+    Returns
+    -------
+    Tensor, float [m, P]
+        Standard normal directions.
+    """
+    streams: Streams = context.streams
+    return streams.draw_device_normal(DIRECTION, context.round, trial, index, (size,))
+
+
+def _find_problems(scenario: Any) -> Iterator[Problem]:
+    """Yield the parts that would use slopes along the directions of another round."""
+    devices, name = scenario.devices, scenario.algorithm.name
+    wrong = f"does not go with algorithm '{name}', whose directions are those of one round;"
+    if devices.protocol.goes_on:
+        text = f"'{devices.protocol.name}' {wrong} use protocol: rounds"
+        yield make_problem(text, "devices.protocol", "algorithm")
+    if devices.late == "next":
+        yield make_problem(f"'next' {wrong} use late: drop", "devices.late", "algorithm")
+    if getattr(scenario.codec.values, "error_feedback", False):
+        text = f"true {wrong} use error_feedback: false"
+        yield make_problem(text, "codec.error_feedback", "algorithm")
