@@ -104,7 +104,9 @@ def get_declared_counts(source: DataSource, devices: int, unknown: int) -> Sampl
         If the samples cannot be split as the section asks.
     """
     train = unknown if source.samples is None else split(source, *source.samples).train
-    return SampleCounts(train, devices, source.classes or unknown, source.has_users)
+    return SampleCounts(
+        train, devices, source.classes or unknown, source.has_users, source.num_users
+    )
 
 
 def get_training_sizes(source: DataSource, devices: int) -> list[int]:
