@@ -30,6 +30,9 @@ class DataSource(Settings):
     has_users: ClassVar[bool] = False
     """Whether samples have users, for partition natural; a property if settings decide it."""
 
+    num_users: ClassVar[int | None] = None
+    """Number of users, if it is known before the data are read."""
+
     labels: ClassVar[Labels | None] = "classes"
     """Kind of its labels; None where it is not known before the data are read."""
 

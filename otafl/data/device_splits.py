@@ -105,7 +105,9 @@ def get_declared_counts(source: DataSource, devices: int, unknown: int) -> Sampl
     """
     sizes = split_declared(source)
     train = unknown if sizes is None else sizes.train
-    return SampleCounts(train, devices, source.classes or unknown, source.has_users)
+    return SampleCounts(
+        train, devices, source.classes or unknown, source.has_users, source.num_users
+    )
 
 
 def get_training_sizes(source: DataSource, devices: int) -> list[int]:

@@ -66,6 +66,10 @@ class Ridge(DataSource):
         return (self.features,)
 
     @property
+    def num_users(self) -> int:  # type: ignore[override]
+        return self.users
+
+    @property
     def samples(self) -> tuple[int, int]:  # type: ignore[override]
         return self.users * self.user_samples, self.users * self.user_test_samples
 

@@ -71,7 +71,7 @@ class Shakespeare(DataSource):
     seq_len: int = Field(80, ge=1)
     """characters of a sequence, as LEAF calls it"""
     alphabet: str = Field(ALPHABET, min_length=2)
-    """characters that are told apart; any other counts as the second of them, a space by default"""
+    """characters that are told apart; any other counts as the space, which must be one of them"""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -84,6 +84,11 @@ class Shakespeare(DataSource):
     def find_conflicts(self) -> Iterator[str]:
         if len(set(self.alphabet)) < len(self.alphabet):
             yield f"alphabet: got {self.alphabet!r}; every character must be in it once"
+        if " " not in self.alphabet:
+            yield (
+                f"alphabet: expected a space among the characters, got {self.alphabet!r}; any "
+                "other character counts as a space, so add one"
+            )
 
     def read(self) -> DataSet:
         path = self.files.locate(self.name, self.root) / _FILE
@@ -96,10 +101,11 @@ class Shakespeare(DataSource):
                 f"speakers of {path} has more than {longest} characters of text; use fewer"
             )
         place = {character: at for at, character in enumerate(self.alphabet)}
+        space = place[" "]
         parts: list[list[np.ndarray]] = [[], [], [], []]
         counts = []
         for name, text in texts.items():
-            tokens = np.array([place.get(one, 1) for one in text])
+            tokens = np.array([place.get(one, space) for one in text])
             number = (len(tokens) - 1) // self.seq_len
             kept = int((1.0 - self.test_share) * number)
             if not 0 < kept < number:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from otafl.core.contracts import MODEL
+from otafl.data.dataset import DataSet
 from otafl.data.loading import load_cached
 from otafl.engine.assembly import assemble
 from otafl.engine.engine import Engine
@@ -26,6 +27,27 @@ MEAN, VARIANCE = np.sqrt(np.pi) / 2.0, 1.0 - np.pi / 4.0
 """Mean and variance of the amplitude of Rayleigh fading."""
 FEATURES, SAMPLES = 3, 20
 STEP = 0.5
+
+
+EQUAL_HESSIANS = {"name": f"{__name__}:draw_equal_hessians", "partition": "natural"}
+"""Section `data` of devices with equal Hessians."""
+
+
+def draw_equal_hessians(users: int = 10) -> DataSet:
+    """Return samples of users that have the same inputs, and labels of their own."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((SAMPLES, FEATURES))
+    x /= np.sqrt(np.linalg.eigvalsh(x.T @ x / SAMPLES).max())
+    y = x @ rng.standard_normal((users, FEATURES, 1))
+    owner = np.arange(users)
+    return DataSet(
+        np.tile(x, (users, 1)).astype(np.float32),
+        y.reshape(-1, 1).astype(np.float32),
+        np.tile(x[:1], (users, 1)).astype(np.float32),
+        y[:, 0].astype(np.float32),
+        owner=np.repeat(owner, SAMPLES),
+        owner_test=owner,
+    )
 
 
 @dataclass(frozen=True)
@@ -80,8 +102,10 @@ def run_course(
     bench: Bench, rounds: int, trials: int, devices: int = 10, /, **sections: Any
 ) -> Course:
     """Run a linear regression of `devices` users, one device each, with full batches."""
-    data = {"users": devices, "user_samples": SAMPLES, "features": FEATURES, "condition": 3.0}
-    data |= {"name": "ridge", "user_test_samples": 1} | sections.pop("data", {})
+    data = sections.pop("data", {})
+    if "name" not in data:
+        keys = {"users": devices, "user_samples": SAMPLES, "features": FEATURES, "condition": 3.0}
+        data = {"name": "ridge", "user_test_samples": 1} | keys | data
     training = {"rounds": rounds, "batch_size": SAMPLES, "weights": "uniform"}
     training |= sections.pop("training", {})
     scenario = load_scenario(

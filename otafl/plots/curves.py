@@ -20,8 +20,12 @@ from otafl.plots.parts import MAX_PANELS, format_split, split_parts
 from otafl.plots.style import DECADES, draw_banded_line, get_style, spans_decades
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
+from otafl.results.variables import list_controls
 
 LOG_ALWAYS = ("aggregation_nmse",)
+KEYS = ("names", "values")
+CONTROL_LINES = {"mean": ("dotted", ":"), "line": ("dash-dotted", "-.")}
+"""First word of a control -> name and style of the line at its value."""
 SAME_END = 3.0
 """Curves whose ends lie within this factor differ in length, not in scale."""
 
@@ -82,7 +86,10 @@ def curve_data(
     )
     mark = "bars" if choices else "shading"
     said = quantities.describe_spread(mark, "mean ± one standard deviation", table["trials"])
-    return table.assign_attrs(band=said).assign(drawn=_find_drawable(table))
+    if controls := _compute_controls(ds, y):
+        table.attrs |= {"control_names": [*controls], "control_values": [*controls.values()]}
+        said = "; ".join([said, *_name_controls(controls)])
+    return table.assign_attrs(band=said.removeprefix("; ")).assign(drawn=_find_drawable(table))
 
 
 def draw_curves(data: xr.Dataset, title: str = "") -> Figure:
@@ -98,7 +105,24 @@ def describe(data: xr.Dataset) -> str:
         if mean.size:
             ends.append(f"{name} {format_number(float(mean[-1]), 3)}".strip())
     said = f"Curves of {attrs['y_label']} against {attrs['x_label']}{format_split(data)}."
-    return f"{said} Last values: {'; '.join(ends[:MAX_PANELS])}." if ends else said
+    if ends:
+        said = f"{said} Last values: {'; '.join(ends[:MAX_PANELS])}."
+    controls = zip(*(attrs.get(f"control_{key}", ()) for key in KEYS), strict=True)
+    return " ".join([said, *(f"{name.capitalize()}: {value:.3g}." for name, value in controls)])
+
+
+def _compute_controls(ds: xr.Dataset, y: str) -> dict[str, float]:
+    """Return control -> mean over all trials, of the controls that the result has for y."""
+    names = {name: name.rpartition("_")[0].replace("_", " ") for name in list_controls(y)}
+    means = {said: float(ds[name].mean()) for name, said in names.items() if name in ds}
+    return {said: mean for said, mean in means.items() if np.isfinite(mean)}
+
+
+def _name_controls(controls: dict[str, float]) -> list[str]:
+    """Write the lines of the controls, as "dotted: mean control 0.787"."""
+    lines = [CONTROL_LINES[said.partition(" ")[0]][0] for said in controls]
+    found = zip(lines, controls.items(), strict=True)
+    return [f"{line}: {said} {format_number(value, 3)}" for line, (said, value) in found]
 
 
 def _check_abscissa(ds: xr.Dataset, x: str, y: str) -> None:
@@ -145,6 +169,9 @@ def _draw_panel(ax: Axes, data: xr.Dataset) -> None:
             _draw_points(ax, curve, i, len(curves), name)
         else:
             _draw_line(ax, curve, i, name)
+    for said, value in zip(*(data.attrs.get(f"control_{key}", ()) for key in KEYS), strict=True):
+        style = CONTROL_LINES[said.partition(" ")[0]][1]
+        ax.axhline(value, color="0.4", linewidth=1.0, linestyle=style, zorder=1)
     style_axes(ax, x=data.attrs["log_x"], y=data.attrs["log_y"])
     if data.attrs["choices"]:
         name_ticks(ax.xaxis, [format_value(value) for value in data[x].values])

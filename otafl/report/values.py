@@ -11,7 +11,7 @@ from otafl.analysis.points import build_labels, get_unit, list_axes
 from otafl.analysis.summary import SHOWN, compute_end_values, format_mean_std
 from otafl.analysis.variables import find_main_variable
 from otafl.results.end_values import SUMMED_DIMS, SUMS
-from otafl.results.variables import find_metric
+from otafl.results.variables import CONTROLS, find_metric
 
 MAX_ROWS = 300
 """Points of a longer sweep are left to `otafl show --csv`."""
@@ -29,7 +29,7 @@ NOT_SHOWN = (
 
 SCORES = "Accuracy and loss"
 """Title of the table of tests, whatever the metrics of the loss are."""
-CONTROLS = ("majority_accuracy", "excess_risk", "minimum_risk")
+BESIDE = ("majority_accuracy", "excess_risk", "minimum_risk", *CONTROLS)
 """Variables that stand beside the metrics."""
 
 
@@ -115,7 +115,7 @@ def _format_title(name: str, units: str) -> str:
 
 
 def _choose_group(ds: xr.Dataset, name: str) -> str:
-    if find_metric(name) or name in CONTROLS:
+    if find_metric(name) or name in BESIDE:
         return SCORES
     counted = name in ("exchanged_parameters", "training_macs")
     return "Cost" if get_unit(ds[name]) in DIMENSIONED or counted else "Link and model"

@@ -17,6 +17,7 @@ from otafl.core.errors import UserError
 from otafl.data.dataset import DataSet
 from otafl.data.loading import load
 from otafl.data.shakespeare import ALPHABET, Shakespeare
+from otafl.scenario import load_scenario
 
 KEYS = {"min_characters": 200, "seq_len": 10}
 
@@ -54,6 +55,13 @@ def test_characters_outside_of_the_alphabet_count_as_a_space(tmp_path: Path) -> 
     assert data.classes == 8
     assert data.x_train.max() < 8
     assert (data.x_train == 1).mean() > 0.4
+    last = read(tmp_path, alphabet="\netaoin ")
+    np.testing.assert_array_equal(last.x_train == 7, data.x_train == 1)
+
+
+def test_an_alphabet_without_a_space_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match="expected a space among the characters, got 'abc'"):
+        load_scenario({"name": "x", "data": {"name": "shakespeare", "alphabet": "abc"}})
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,10 @@ def sentence_words(sentence: str, section: str) -> list[str]:
             "devices.count: 60001 devices need",
         ),
         ({"data": {"name": "cifar10", "partition": "natural"}}, "data.partition: 'natural' needs"),
+        (
+            {"data": {"name": "ridge", "users": 3}, "model": "linear", "devices.count": 4},
+            "4 devices need 4 users and the data set has 3; use fewer devices",
+        ),
     ],
 )
 def test_data_that_are_not_here(

@@ -131,6 +131,15 @@ def test_tables_have_every_point_with_mean_and_deviation(swept: Path, written: P
     assert std == pytest.approx(trials.std(ddof=1), rel=0.06)
 
 
+def test_controls_stand_beside_the_metrics_of_personal_models() -> None:
+    values = np.arange(6.0).reshape(2, 3) / 10
+    controls = dict.fromkeys(("mean_control_r2", "line_control_mse"), values)
+    scores = {"test_accuracy": np.repeat(values[..., None], 3, 2)}
+    ds = make_result(scores | controls, ["power"], trials=3)
+    columns = [column.name for column in build_tables(ds)[0].columns]
+    assert {*controls} <= {*columns}
+
+
 def test_chosen_slices_and_paired_tests(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Of what is picked alone; a row a comparison with the first choice, at every other value."""
     rng = np.random.default_rng(0)

@@ -30,12 +30,15 @@ class SampleCounts:
         Number of classes.
     has_users : bool
         Whether samples have users.
+    users : int, optional
+        Number of users, None if it is unknown.
     """
 
     samples: int
     devices: int
     classes: int
     has_users: bool
+    users: int | None = None
 
     def check(self) -> None:
         """Raise UserError if there are fewer samples than devices."""
@@ -88,7 +91,8 @@ class PartitionTask:
     def counts(self) -> SampleCounts:
         """Numbers of samples, devices and classes."""
         classes = len(np.unique(self.labels))
-        return SampleCounts(len(self.labels), self.devices, classes, self.owner is not None)
+        users = None if self.owner is None else len(np.unique(self.owner))
+        return SampleCounts(len(self.labels), self.devices, classes, users is not None, users)
 
     def draw_permutation(self) -> Indices:
         """Draw a random order of all samples."""

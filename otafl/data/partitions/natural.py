@@ -50,18 +50,18 @@ class Natural(Partition):
                 "data.partition: 'natural' needs a data set whose samples have users, such as "
                 f"{' or '.join(sets)}; use one, or another partition"
             )
+        needed = counts.devices * (self.min_users if self.regroup else 1)
+        if counts.users is not None and counts.users < needed:
+            raise UserError(
+                f"data.partition: 'natural': {counts.devices} devices need {needed} users and the "
+                f"data set has {counts.users}; use fewer devices or a smaller min_users"
+            )
 
     def assign_samples(self, task: PartitionTask) -> SampleAssignment:
         self.check_counts(task.counts)
         devices, generator = task.devices, task.generator
         assert task.owner is not None  # checked by check_counts
         users, user_of = np.unique(task.owner, return_inverse=True)
-        needed = devices * (self.min_users if self.regroup else 1)
-        if len(users) < needed:
-            raise UserError(
-                f"data.partition: 'natural': {devices} devices need {needed} users and the data "
-                f"set has {len(users)}; use fewer devices or a smaller min_users"
-            )
         device_of = np.full(len(users), -1)
         if self.regroup is None:
             chosen = np.sort(generator.choice(len(users), devices, replace=False))
