@@ -32,10 +32,16 @@ from otafl.results.end_values import select_final
 SYMBOLS, WHOLE = 7_284, 269_322
 """Real numbers that a device sends a round: FedRLR+ of rank 4, FedAvg; with all biases."""
 BIASES_OF_CNN, DEVICES = 186, 10
+CHANCE = 0.1
 
 
 def find_best(results: Path, name: str, over: str = "learning_rate") -> xr.Dataset:
     return otafl.select_tuned(open_result(results, name), over=over)
+
+
+def read_end(results: Path, name: str, over: str = "learning_rate") -> xr.DataArray:
+    """Read the accuracy at the end; a trial that diverged counts as a guess."""
+    return select_final(find_best(results, name, over), "test_accuracy").fillna(CHANCE)
 
 
 def print_long_runs(results: Path) -> None:
@@ -133,13 +139,11 @@ def print_convolutions(results: Path) -> None:
 
 def draw_grids(results: Path, figure: Path) -> None:
     """75 rounds over SNR and K."""
-    plus = select_final(find_best(results, "fedrlr_plus_grid"), "test_accuracy").fillna(
-        0.1
-    )  # diverged: guesses
-    low = select_final(find_best(results, "fedrlr_plus_low_snr"), "test_accuracy").fillna(0.1)
+    plus = read_end(results, "fedrlr_plus_grid")
+    low = read_end(results, "fedrlr_plus_low_snr")
     plus = xr.concat([low, plus], "snr_db", join="outer", coords="minimal", compat="override")
-    paper = select_final(find_best(results, "fedrlr_grid", over="q"), "test_accuracy")
-    bounds = select_final(find_best(results, "fedrlr_references_grid"), "test_accuracy")
+    paper = read_end(results, "fedrlr_grid", over="q")
+    bounds = read_end(results, "fedrlr_references_grid")
     plus = plus.astype("float64").round(6)  # stored in single precision
     counts, snrs = plus["device_count"].values, plus["snr_db"].values
     assert plus.sizes["trial"] == paper.sizes["trial"]

@@ -55,8 +55,13 @@ SYMBOLS = 7_284
 """Of FedRLR+ of rank 4, whose biases are in its factors."""
 BENCHMARK = 75 * (268_800 + BIASES)
 """The paper's 2.02e7 sub-carriers, to which biases make no difference."""
+NEAREST = 74
+"""Last evaluation of Fig. 8, of every second round, within the 75 rounds of Table II."""
 FACTORS = (128, 64, 32, 16, 8)
 """The compression is 1 / factor."""
+OF_ONE_RATIO = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
+"""Methods of Fig. 9 whose settings fix the ratio."""
+UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
 def format_at_round(values: xr.DataArray, round: int) -> str:
@@ -153,7 +158,7 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
     last = int(ds["round"].max())
     print_head(
         "Fig. 8 and Table II",
-        *("method", "model", "accuracy, 75 rounds", f"{last} rounds", "symbols a round"),
+        *("method", "model", f"accuracy, {NEAREST} rounds", f"{last} rounds", "symbols a round"),
         *("of ten devices", "rounds to 70 %", "trials that reach it", "overhead, ours"),
         "overhead, paper",
     )
@@ -169,7 +174,7 @@ def draw_figure_8_and_table_2(results: Path, figures: Path) -> None:
                 *(
                     name,
                     model,
-                    format_at_round(one[variable], 74),
+                    format_at_round(one[variable], NEAREST),
                     format_at_round(one[variable], last),
                     f"{symbols:,.0f}",
                 ),
@@ -205,7 +210,11 @@ def draw_symbols_and_accuracy(
     )
     figure, axis = plt.subplots(figsize=(9.5, 5.5), layout="constrained")
     points = [
-        (float(symbols[place]), ds[f"{model}test_accuracy"].isel(zip=place).sel(round=74), *how)
+        (
+            float(symbols[place]),
+            ds[f"{model}test_accuracy"].isel(zip=place).sel(round=NEAREST),
+            *how,
+        )
         for place, model, *how in shown
     ]
     points += [
@@ -220,7 +229,7 @@ def draw_symbols_and_accuracy(
         axis.annotate(name, (where, mean), offset, textcoords="offset points", ha=side)
     axis.axhline(0.7, color="0.5", lw=0.8, ls="--")
     axis.set(xscale="log", xlim=(700, 400_000), ylim=(0, 0.9))
-    axis.set(xlabel="symbols a round, biases counted", ylabel="test accuracy after 75 rounds")
+    axis.set(xlabel="symbols a round, biases counted", ylabel="test accuracy after 74 or 75 rounds")
     axis.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
 
@@ -228,7 +237,7 @@ def draw_symbols_and_accuracy(
 def draw_figure_9(results: Path, figures: Path) -> None:
     """Against the compression 1 / factor; the relaxed methods where they meet it."""
     ds = open_result(results, "fedrlr_fig9")
-    names = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
+    names = OF_ONE_RATIO
     figure, axis = plt.subplots(figsize=(9.5, 6), layout="constrained")
     print_head("Fig. 9", "method", "model", *(f"1/{factor}" for factor in FACTORS))
     for place, name in enumerate(names):
@@ -243,10 +252,8 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         ("B2 l1 norm", tune_l1_norm(results)),
     )
     for place, (name, found) in enumerate(relaxed, len(names)):
-        met = [None if one is None else one["test_accuracy"].dropna("trial") for one in found]
-        print_row(
-            name, "global", *("-" if one is None else format_mean_std(one.values) for one in met)
-        )
+        met = [one["test_accuracy"] for one in found]
+        print_row(name, "global", *(format_mean_std(one.values) for one in met))
         draw_by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
     print_head(
         "Fig. 9, relaxed",
@@ -254,8 +261,7 @@ def draw_figure_9(results: Path, figures: Path) -> None:
     )
     for (name, found), weight in zip(relaxed, ("nuclear_weight", "l1_weight"), strict=True):
         for factor, one in zip(FACTORS, found, strict=True):
-            cells = ("0", "-", "-", "-") if one is None else format_row(one, weight)
-            print_row(name, f"1/{factor}", *cells)
+            print_row(name, f"1/{factor}", *format_row(one, weight))
     print_intermediate(results)
     axis.set_xscale("log")
     axis.set_xticks([1 / f for f in FACTORS], [f"1/{f}" for f in FACTORS])
@@ -286,8 +292,10 @@ def print_intermediate(results: Path) -> None:
 
 def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
     rounds = one["at"].dropna("trial").values
-    span = f"{min(rounds):g} to {max(rounds):g}"
     there = f"{rounds.size} of {one.sizes['trial']}"
+    if not rounds.size:
+        return there, "-", "-", "-"
+    span = f"{min(rounds):g} to {max(rounds):g}"
     return (
         there,
         f"{float(one[weight]):g}",
@@ -297,14 +305,13 @@ def format_row(one: xr.Dataset, weight: str) -> tuple[str, ...]:
 
 
 def draw_by_ratio(
-    axis: Axes, found: Sequence[xr.DataArray | None], label: str, place: int, line: str
+    axis: Axes, found: Sequence[xr.DataArray], label: str, place: int, line: str
 ) -> None:
-    """Draw accuracies [trial] by ratio, None where the ratio is not met."""
-    there = [(1 / f, one) for f, one in zip(FACTORS, found, strict=True) if one is not None]
+    """Draw accuracies [trial] by ratio."""
     axis.errorbar(
-        [ratio for ratio, _ in there],
-        [float(one.mean()) for _, one in there],
-        [float(one.std(ddof=1)) for _, one in there],
+        [1 / factor for factor in FACTORS],
+        [float(one.mean()) for one in found],
+        [float(one.std(ddof=1)) for one in found],
         label=label,
         color=COLOURS[place],
         ls=line,
@@ -313,31 +320,30 @@ def draw_by_ratio(
     )
 
 
-Chosen = xr.Dataset | None
-"""What a trial has at the round that it takes, [trial], with the weight of the norm as a scalar."""
-
-
-def select_tuned(ds: xr.Dataset, weight: str, size: str, limit: float) -> Chosen:
+def select_tuned(ds: xr.Dataset, weight: str, size: str, limit: float) -> xr.Dataset:
     """Take the best round of each trial by validation accuracy whose rank or density is within the
-    limit, and the weight with which most trials have one, of several the best by that accuracy."""
+    limit, and the weight with which most trials have one, of several the best by that accuracy.
+
+    A trial without such a round counts as its untrained model, and its round and size are NaN.
+    """
     ds = ds.assign(size=ds[size], at=ds["round"].broadcast_like(ds[size]))
     eligible_mask = ds["validation_accuracy"].where(ds["size"] <= limit).fillna(-1.0)
     taken = ds.isel(round=eligible_mask.argmax("round")).where(eligible_mask.max("round") >= 0)
     accuracy = taken["validation_accuracy"]
-    score = accuracy.notnull().sum("trial") + accuracy.mean("trial")
-    if not score.notnull().any():
-        return None
+    score = accuracy.notnull().sum("trial") + accuracy.mean("trial").fillna(0.0)
+    guess = ds["test_accuracy"].sel(round=0, drop=True)
+    taken["test_accuracy"] = taken["test_accuracy"].fillna(guess)
     return taken.isel({weight: int(score.argmax(weight))})
 
 
-def tune_nuclear_norm(results: Path) -> list[Chosen]:
+def tune_nuclear_norm(results: Path) -> list[xr.Dataset]:
     """B1 meets a ratio by its mean rank over the layers, of which the last has at most ten."""
     ds = open_result(results, "fedrlr_fig9_nuclear")
     limits = [(2 * 128 / factor + min(128 / factor, 10)) / 3 for factor in FACTORS]
     return [select_tuned(ds, "nuclear_weight", "weight_rank", limit) for limit in limits]
 
 
-def tune_l1_norm(results: Path) -> list[Chosen]:
+def tune_l1_norm(results: Path) -> list[xr.Dataset]:
     """B2 meets a ratio by its density, with 256 / factor rows of A."""
     ds = open_result(results, "fedrlr_fig9_l1")
     rows = [int(str(codec).split("rows=")[1].rstrip(")")) for codec in ds["codec"].values]
@@ -350,8 +356,45 @@ def tune_l1_norm(results: Path) -> list[Chosen]:
 
 
 def open_result(results: Path, name: str) -> xr.Dataset:
-    """Open the result of a scenario; a trial that diverged counts as a guess."""
-    return count_diverged(tables.open_result(results, name))
+    """Open the result of a scenario; a trial that diverged counts as a guess to the last round.
+
+    A stack of only diverged trials ends early, where `count_diverged` ends too.
+    """
+    ds = count_diverged(tables.open_result(results, name))
+    if "diverged_round" not in ds:
+        return ds
+    lost = ds["diverged_round"] <= ds["round"]
+    scores = [name for name in ds.data_vars if str(name).endswith("test_accuracy")]
+    filled = {
+        n: ds[n].where(~lost | ds[n].notnull(), ds[n].sel(round=0, drop=True)) for n in scores
+    }
+    return ds.assign({n: values.transpose(*ds[n].dims) for n, values in filled.items()})
+
+
+def print_diverged(results: Path, figures: Path) -> None:
+    """Count the trials that the other tables contain as their untrained model."""
+    print_head("Trials that diverged", "experiment", "case", "diverged")
+    weights = ("c1 = 0.006", "c1 = 0.06", "c1 = 0.6", "mu = 3", "mu = 0.3")
+    cases = {
+        "fig7": [f"{weight}, {reading}" for reading in READINGS for weight in weights],
+        "fig8": list(METHODS),
+        "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
+        "global_model": [
+            f"{uplink}, K = {count}, c1 = {c1:g}"
+            for uplink in UPLINKS
+            for count in (5, 10, 20)
+            for c1 in (0, 0.006, 0.06, 0.6)
+        ],
+    }
+    for name, labels in cases.items():
+        diverged = tables.open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
+        first = [dim for dim in ("zip", "device_count", "c1") if dim in diverged.dims]
+        lost = diverged.sum("trial").transpose(*first).values.ravel()
+        for label, count in zip(labels, lost, strict=True):
+            if count:
+                print_row(
+                    name.replace("fig", "Fig. "), label, f"{count} of {diverged.sizes['trial']}"
+                )
 
 
 def print_global_model(results: Path, figures: Path) -> None:
@@ -362,8 +405,7 @@ def print_global_model(results: Path, figures: Path) -> None:
         *("uplink", "K", "c1", "product error", "its law (unit gains)", "global", "local"),
         "error-free mean, rank 4",
     )
-    uplinks = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
-    for place, uplink in enumerate(uplinks):
+    for place, uplink in enumerate(UPLINKS):
         for count in ds["device_count"].values:
             for c1 in ds["c1"].values:
                 one = ds.isel(zip=place).sel(device_count=count, c1=c1)
@@ -377,7 +419,7 @@ def print_global_model(results: Path, figures: Path) -> None:
                     *(format_mean_std(select_end_total(one, name).values) for name in cells),
                 )
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for place, uplink in enumerate(uplinks):
+    for place, uplink in enumerate(UPLINKS):
         one = ds.isel(zip=place).sel(device_count=10, c1=0.006)
         error = one["product_error"]
         draw_band(left, error.cumsum("round") / error.notnull().cumsum("round"), uplink, place)
@@ -402,6 +444,7 @@ def main() -> None:
         draw_figure_8_and_table_2,
         draw_figure_9,
         print_global_model,
+        print_diverged,
     ):
         part(args.results, args.figures)
 

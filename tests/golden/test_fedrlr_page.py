@@ -77,4 +77,5 @@ def test_relaxations_are_shown_where_they_meet_the_ratio(monkeypatch: pytest.Mon
     shares = [1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8]
     for method, limits in (("tune_nuclear_norm", [1, 2, 4, 8, 14]), ("tune_l1_norm", shares)):
         for limit, one in zip(limits, script[method](REFERENCE), strict=True):
-            assert one is None or (one["size"].dropna("trial") <= limit).all()
+            assert (one["size"].dropna("trial") <= limit).all()
+            assert one["test_accuracy"].notnull().all()

@@ -1,0 +1,50 @@
+"""Marked tables of the pages of results equal what the studies' scripts print.
+
+Mutations that make a test here fail: a number of a marked table changed, a marker without a
+table, a title's second table for its first.
+"""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOL = runpy.run_path(str(ROOT / "scripts" / "write_tables.py"))
+PAGES = sorted(p for p in (ROOT / "results").glob("*.md") if "<!-- tables: " in p.read_text())
+PRINTED = "\nfirst\n\n| a |\n|---|\n| 1 |\n\n| b |\n|---|\n| 2 |\nnote\n\nother\n\n| c |\n|---|\n"
+
+
+def test_tables_are_collected_by_title() -> None:
+    tables = TOOL["collect_tables"](PRINTED)
+    assert list(tables) == ["first", "first (2)", "other"]
+    assert tables["first"] == "| a |\n|---|\n| 1 |\n"
+    assert tables["first (2)"] == "| b |\n|---|\n| 2 |\n"
+
+
+def test_marked_tables_are_replaced_and_other_text_is_kept() -> None:
+    page = "Text\n\n<!-- table: other -->\nold\n<!-- end table -->\n\n| c | kept |\n"
+    filled = TOOL["fill_page"](page, TOOL["collect_tables"](PRINTED))
+    assert filled == page.replace("old\n", "| c |\n|---|\n")
+
+
+def test_unknown_tables_are_refused() -> None:
+    page = "<!-- table: nowhere -->\n<!-- end table -->\n"
+    with pytest.raises(TOOL["UnknownTableError"], match="nowhere"):
+        TOOL["fill_page"](page, {})
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_pages_mark_their_tables_completely(path: Path) -> None:
+    page = path.read_text()
+    assert page.count("<!-- table: ") == page.count("<!-- end table -->") > 0
+    assert len(TOOL["TABLE"].findall(page)) == page.count("<!-- table: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_tables_equal_the_data(path: Path) -> None:
+    page = path.read_text()
+    assert TOOL["fill_page"](page, TOOL["run_commands"](page)) == page
