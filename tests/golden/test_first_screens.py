@@ -1,0 +1,53 @@
+"""A study's page begins with what a reader wants: the question, one figure, a few answers with
+their numbers, and two commands, in at most 250 words. All else is below "Details".
+
+Mutations that make a test here fail: a page without a question, a second figure, a sixth answer, a
+word too many.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "results"
+PAGES = [
+    path
+    for path in sorted(FOLDER.glob("*.md"))
+    if path.stem != "README" and not path.stem.startswith("benchmarks")
+]
+MOST_WORDS = 250
+
+pytestmark = pytest.mark.exact
+
+
+def read_first_screen(path: Path) -> str:
+    """Return the text between the title and the details."""
+    text = path.read_text()
+    assert "\n## Details\n" in text, "what is not the answer goes below '## Details'"
+    return text.partition("\n## Details\n")[0].partition("\n")[2]
+
+
+def count_words(text: str) -> int:
+    """Count the words that a reader sees; commands and the addresses of links are none."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", text)
+    return len(re.sub(r"\]\(.*?\)", "", text).split())
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_one_screen(path: Path) -> None:
+    screen = read_first_screen(path)
+    question = screen.strip().split("\n\n")[0]
+    assert "?" in question, "the first paragraph asks the question"
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", screen)
+    assert len(pictures) == 1
+    assert (FOLDER / pictures[0]).is_file()
+    answers = re.findall(r"^- \*\*", screen, flags=re.MULTILINE)
+    assert 3 <= len(answers) <= 5
+    commands = re.findall(r"```\w*\n(.*?)\n```", screen, flags=re.DOTALL)
+    assert len(commands) == 1
+    assert len(commands[0].splitlines()) == 2
+    assert count_words(screen) <= MOST_WORDS
