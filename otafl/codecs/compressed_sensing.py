@@ -64,8 +64,8 @@ class CompressedSensing(ErrorFeedbackSettings):
         iterations: Iterations = 30
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         estimate: Literal["amp", "linear"] = "amp"
-        """estimate of the sum: amp, by approximate message passing; linear, the vector of least norm
-        with these measurements, as the program of Makkuva et al. 2024 has it"""
+        """estimate of the sum: amp, by approximate message passing; linear, the vector of least
+        norm with these measurements, as the program of Makkuva et al. 2024 has it"""
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
 

@@ -11,7 +11,7 @@ __all__ = ["ServerSamples", "Start", "load"]
 
 
 def load(section: Any, model: Model, samples: ServerSamples | None) -> None:
-    """Give a model the weights of its start; it draws those that the start does not have.
+    """Load the weights of a start into a model, which draws those that the start does not have.
 
     Parameters
     ----------
