@@ -43,7 +43,7 @@ def load(source: DataSource) -> DataSet:
     """
     data = check_dataset(source.read(), source.name)
     official = len(data.y_train), len(data.y_test), len(data.y_validation)
-    sizes = split(source, *official)
+    sizes = split(source, *official, withheld=0)
     if source.test == "train_tail":
         data = _split_tail_as_test(data)
     if source.train_samples is not None:
@@ -86,7 +86,7 @@ def split(
     train, test, validation : int
         Number of samples of the data set.
     withheld : int, optional
-        Number of training samples of the server; estimated if not given.
+        Number of training samples of the server; if not given, as far as the section tells.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def split(
             )
         train = source.train_samples
     if withheld is None:
-        withheld = 0 if source.server is None else min(source.server.count(train), train - 1)
+        withheld = 0 if source.server is None else source.server.count_known(train)
     train -= withheld
     if source.test == "per_device":
         if validation:

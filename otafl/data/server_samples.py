@@ -52,9 +52,13 @@ class ServerDataSettings(Settings):
         """Whether `count` is known before the data are read."""
         return self.classes is None and self.by == "samples"
 
-    def count(self, samples: int) -> int:
-        """Return how many of so many samples the server holds, if their classes do not matter."""
-        return round(self.fraction * samples)
+    def count(self, number: int) -> int:
+        """Return how many of so many samples, or users, the server holds."""
+        return round(self.fraction * number)
+
+    def count_known(self, samples: int) -> int:
+        """Return how many of so many samples the server holds, 0 if the data decide it."""
+        return self.count(samples) if self.has_known_count else 0
 
 
 def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:
@@ -78,7 +82,8 @@ def withhold(settings: ServerDataSettings, data: DataSet) -> DataSet:
     UserError
         If it leaves no sample to the server, to the devices or to the test.
     """
-    groups, test_groups = data.class_labels, data.class_labels_test
+    groups: Indices = data.class_labels
+    test_groups: Indices | None = data.class_labels_test
     generator = np.random.default_rng([settings.seed, 0x5E4E4])
     if settings.by == "users":
         if data.owner is None:

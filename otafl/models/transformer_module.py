@@ -85,6 +85,13 @@ class Block(nn.Module):
         Name of the block.
     """
 
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    output: nn.Linear
+    up: nn.Linear
+    down: nn.Linear
+
     def __init__(self, made: Make, params: Mapping[str, Tensor], name: str) -> None:
         super().__init__()
         self.heads, self.causal = made["heads"], made["causal"]
@@ -107,7 +114,8 @@ class Block(nn.Module):
 def _make_linear(params: Mapping[str, Tensor], name: str) -> nn.Linear:
     """Make the layer with a weight [inputs, outputs]."""
     weight, bias = params[name], params[f"{name}_bias"]
-    layer = nn.Linear(*weight.shape, device="meta")
+    inputs, outputs = weight.shape
+    layer = nn.Linear(inputs, outputs, device="meta")
     layer.weight = nn.Parameter(weight.mT.contiguous())
     layer.bias = nn.Parameter(bias.clone())
     return layer

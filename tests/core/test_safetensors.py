@@ -1,0 +1,89 @@
+"""Files of named tensors: what is written is read, and a damaged file is refused.
+
+Mutations that must fail: the places of two tensors exchanged; sizes or places that are not compared
+with the file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from otafl.core import safetensors
+
+pytestmark = pytest.mark.exact
+
+
+def test_written_is_read(tmp_path: Path) -> None:
+    tensors = {
+        "a": torch.arange(6, dtype=torch.float32).view(2, 3).mT,
+        "b": torch.tensor(2.5, dtype=torch.float64),
+        "none": torch.zeros(0, 3),
+        "whole": torch.tensor([1, -2], dtype=torch.int64),
+        "half": torch.tensor([0.5, -4.0], dtype=torch.bfloat16),
+        "yes": torch.tensor([True, False, True]),
+    }
+    safetensors.write(tensors, tmp_path / "x.safetensors")
+    found = safetensors.read(tmp_path / "x.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+
+
+def test_bytes_by_hand(tmp_path: Path) -> None:
+    """One tensor, as the format's page describes it."""
+    header = b'{"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"by":"hand"}}'
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(
+        len(header).to_bytes(8, "little") + header + b"\x00\x00\x80\x3f\x00\x00\x00\xc0"
+    )
+    assert torch.equal(safetensors.read(path)["t"], torch.tensor([1.0, -2.0]))
+
+
+def test_the_package_reads_it(tmp_path: Path) -> None:
+    package = pytest.importorskip("safetensors.torch")
+    tensors = {"a": torch.rand(2, 3), "b": torch.ones(4, dtype=torch.float64)}
+    safetensors.write(tensors, tmp_path / "x.safetensors")
+    found = package.load_file(tmp_path / "x.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def about(**keys: Any) -> bytes:
+    one = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | keys
+    return json.dumps({"t": one}).encode()
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        (b"{", "is no JSON"),
+        (b"[" * 5000, "is no JSON"),
+        (b"[]", "is no mapping"),
+        (b'{"t": 3}', "no known dtype"),
+        (about(dtype="F31"), "no known dtype"),
+        (about(data_offsets=[0, 8, 9]), "no known dtype"),
+        (about(data_offsets=[4, 12]), "outside the file"),
+        (about(data_offsets=[-8, 0]), "outside the file"),
+        (about(shape=[-2]), "outside the file"),
+        (about(shape=[3]), "another number of bytes"),
+        (about(shape=[2**62, 4]), "another number of bytes"),
+    ],
+)
+def test_damaged_files_are_refused(header: bytes, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    with pytest.raises(ValueError, match=text):
+        safetensors.read(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x01", (2**63).to_bytes(8, "little")])
+def test_short_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="longer than the file"):
+        safetensors.read(path)

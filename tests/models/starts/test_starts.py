@@ -1,0 +1,292 @@
+"""Starts from files, from central training and from a user's module.
+
+Mutations that must fail: weights of one trial for another; a start that a method ignores; a file
+that is loaded with its code; a head that is not drawn anew; a cache that ignores its settings.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine, model, run, scores
+from torch import Tensor, nn
+
+import otafl
+from otafl.core import registry, safetensors
+from otafl.core.errors import UserError
+from otafl.models import build
+from otafl.models.base import Model
+from otafl.models.starts import pretrained_here
+from otafl.scenario import ScenarioError, load_scenario
+
+pytestmark = pytest.mark.exact
+
+MODEL = {"name": "mlp", "hidden": [4]}
+METHODS = registry.list_names("algorithm")
+REFUSING = [one for one in METHODS if registry.load_component("algorithm", one).refuses_start]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(pretrained_here.pooch, "os_cache", lambda name: tmp_path / name)
+    return tmp_path / "otafl" / "starts"
+
+
+def make(section: dict[str, Any]) -> Model:
+    settings = registry.load_settings_class("model", section["name"]).model_validate(section)
+    return build(settings, (64,), 10)
+
+
+def draw_weights(section: dict[str, Any], seed: int = 5) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = make(section).shapes
+    return {name: torch.randn(*shape, generator=generator) for name, shape in shapes.items()}
+
+
+def write(weights: dict[str, Tensor], path: Path) -> dict[str, Any]:
+    safetensors.write(weights, path)
+    return {"name": "file", "path": str(path)}
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
+def test_every_trial_starts_from_a_file(suffix: str, tmp_path: Path) -> None:
+    weights = draw_weights(MODEL)
+    path = tmp_path / f"start.{suffix}"
+    if suffix == "pt":
+        torch.save({n: w.to(torch.float64) for n, w in weights.items()}, path)
+    else:
+        write(weights, path)
+    made = engine({"model": MODEL | {"start": {"name": "file", "path": str(path)}}})
+    flat = torch.cat([weights[name].flatten() for name in made.parts.model.shapes])
+    assert torch.equal(made.server["model"], flat.expand(3, -1))
+    done = run(made, 2)
+    assert not torch.equal(done.server["model"][0], done.server["model"][1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_starts_from_it_or_refuses(method: str, tmp_path: Path) -> None:
+    """The tested models before round 0 are those of the file, and of another file others."""
+    keys = {"model": MODEL, "algorithm": method, "transport": "ideal", "trials": 1}
+    net = {"name": "conv_net", "channels": [2], "norm": "group"}
+    keys |= (
+        {"model": net} if registry.load_component("algorithm", method).needs_normalisation else {}
+    )
+    found = []
+    for seed in (1, 2):
+        weights = draw_weights(keys["model"], seed)
+        start = write(weights, tmp_path / f"{seed}.safetensors")
+        tree = keys | {"model": keys["model"] | {"start": start}}
+        if method in REFUSING:
+            with pytest.raises(ScenarioError, match=f"algorithm '{method}' .*; use start: drawn"):
+                engine(tree)
+            return
+        found.append(scores(engine(tree)))
+    drawn = scores(engine(keys))
+    for view, one in found[0].items():
+        assert not torch.allclose(one, found[1][view], atol=1e-3)
+        assert not torch.allclose(one, drawn[view], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", registry.list_names("model"))
+def test_every_model_takes_a_file(name: str, tmp_path: Path) -> None:
+    section = model(name)
+    weights = draw_weights(section)
+    start = write(weights, tmp_path / "start.safetensors")
+    made = registry.load_settings_class("model", name).model_validate(section | {"start": start})
+    assert made.start.load(made, make(section), None).keys() == weights.keys()
+    assert set(make(section).head) <= weights.keys()
+
+
+def change(weights: dict[str, Any], case: str) -> dict[str, Any]:
+    return {
+        "name": lambda: weights | {"odd": torch.zeros(1)},
+        "lacking": lambda: {n: w for n, w in weights.items() if n != "bias0"},
+        "shape": lambda: weights | {"bias1": torch.zeros(9)},
+        "dtype": lambda: weights | {"bias1": torch.zeros(10, dtype=torch.int32)},
+        "nan": lambda: weights | {"bias1": torch.full((10,), math.nan)},
+        "all": lambda: {f"{name}x": w for name, w in weights.items()},
+    }[case]()
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        ("name", "odd is unknown; use weights of the same model"),
+        ("lacking", "bias0 is missing; use"),
+        ("shape", r"bias1 is \[9\], not \[10\]; use"),
+        ("dtype", "bias1 has dtype int32, not a float"),
+        ("nan", "bias1 has numbers that are not finite"),
+        ("all", "weight0 is missing; bias0 is missing; weight1 is missing, and 5 more; use"),
+    ],
+)
+def test_other_weights_are_refused(case: str, text: str, tmp_path: Path) -> None:
+    start = write(change(draw_weights(MODEL), case), tmp_path / "start.safetensors")
+    with pytest.raises(UserError, match=text):
+        engine({"model": MODEL | {"start": start}})
+
+
+class Evil:
+    """What runs code when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("ran"),)
+
+
+@pytest.mark.parametrize("content", ["evil", "list", "garbage", "missing"])
+def test_nothing_in_a_file_is_executed(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "start.pt"
+    if content == "garbage":
+        path.write_bytes(b"garbage")
+    elif content != "missing":
+        torch.save({"weight0": Evil()} if content == "evil" else [torch.ones(1)], path)
+    text = {"list": "holds a list; expected a mapping", "missing": "cannot be read"}
+    with pytest.raises(UserError, match=text.get(content, "only weights are loaded")):
+        engine({"model": MODEL | {"start": {"name": "file", "path": str(path)}}})
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_unknown_kind_of_file_is_refused() -> None:
+    start = {"name": "file", "path": "start.npz"}
+    with pytest.raises(ScenarioError, match=r"got 'start\.npz'; must end in \.safetensors"):
+        load_scenario({"name": "x", "model": MODEL | {"start": start}})
+
+
+def pretrained(**keys: Any) -> dict[str, Any]:
+    start = {"name": "pretrained_here", "epochs": 20, "learning_rate": 0.02} | keys
+    server = {"classes": [0, 1, 2, 3, 4]} if keys.pop("by_class", False) else {"fraction": 0.5}
+    start.pop("by_class", None)
+    return {
+        "data": {"name": "digits", "server": server, "partition": "iid"},
+        "model": MODEL | {"start": start},
+    }
+
+
+def test_pretraining_learns_and_is_kept(cache: Path) -> None:
+    """It is the same for every trial, other seeds of the scenario, and from the cache."""
+    one = engine(pretrained())
+    weights = one.parts.model.start_params
+    assert torch.equal(one.server["model"][0], one.server["model"][2])
+    (path,) = cache.iterdir()
+    other = engine(pretrained() | {"seed": 99, "algorithm": "fedprox"})
+    again = other.parts.model.start_params
+    assert all(torch.equal(again[name], weights[name]) for name in weights)
+    path.write_bytes(b"damaged")
+    third = engine(pretrained()).parts.model.start_params
+    assert all(torch.equal(third[name], weights[name]) for name in weights)
+    assert len(list(cache.iterdir())) == 1
+    data = one.parts.samples.data
+    x, y = torch.from_numpy(data.x_test)[None], torch.from_numpy(data.y_test)
+    found = one.parts.model.logits({name: w[None] for name, w in weights.items()}, x)
+    assert float((found[0].argmax(1) == y).float().mean()) > 0.4
+
+
+@pytest.mark.parametrize(
+    "keys", [{"seed": 1}, {"epochs": 2}, {"optimiser": "sgd"}, {"batch_size": 32}]
+)
+def test_other_settings_are_another_start(keys: dict[str, Any], cache: Path) -> None:
+    first = engine(pretrained()).parts.model.start_params
+    second = engine(pretrained(**keys)).parts.model.start_params
+    assert not torch.equal(first["weight0"], second["weight0"])
+    assert len(list(cache.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_drawn"),
+    [
+        ({}, False),
+        ({"by_class": True}, True),
+        ({"head": "drawn"}, True),
+        ({"by_class": True, "head": "trained"}, False),
+    ],
+)
+def test_the_head_is_drawn_for_a_new_task(keys: dict[str, Any], is_drawn: bool) -> None:
+    made = engine(pretrained(**keys))
+    given = set(made.parts.model.start_params)
+    assert given == {"weight0", "bias0", *(() if is_drawn else ("weight1", "bias1"))}
+    heads = made.server["model"][:, -50:-10]
+    assert torch.equal(heads[0], heads[1]) != is_drawn
+    start = made.parts.scenario.model.start
+    bits = start.count_bits(made.parts.scenario, made.parts.model)
+    assert bits == made.parts.model.count_start_bits() == 32 * (260 if is_drawn else 310)
+
+
+def test_divergence_is_a_sentence() -> None:
+    with pytest.raises(UserError, match="the training diverged at 1e"):
+        engine(pretrained(optimiser="sgd", learning_rate=1e30))
+
+
+def test_pretraining_needs_samples() -> None:
+    tree = pretrained() | {"data": "digits", "name": "x"}
+    with pytest.raises(
+        ScenarioError, match=r"samples that no device holds; set data\.server"
+    ):
+        load_scenario(tree)
+
+
+def build_net(input_shape: tuple[int, ...], classes: int, start: float = 1.0) -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(*input_shape, 3), nn.Tanh(), nn.Linear(3, classes))
+
+
+def test_a_users_module_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("kept_net")
+    module.build_net = build_net  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "kept_net", module)
+    made = engine({"model": {"name": "kept_net:build_net", "start": "own"}})
+    own = build_net((64,), 10).state_dict()
+    flat = torch.cat([one.flatten() for one in own.values()])
+    assert torch.equal(made.server["model"], flat.expand(3, -1))
+    other = engine({"model": "kept_net:build_net"})
+    assert not torch.equal(other.server["model"][0], flat)
+
+
+def test_only_a_users_module_has_weights_of_its_own() -> None:
+    with pytest.raises(ScenarioError, match="model 'mlp' comes with no weights; use drawn, file"):
+        load_scenario({"name": "x", "model": MODEL | {"start": "own"}})
+
+
+def test_words_of_a_regression_stay(tmp_path: Path) -> None:
+    """`zero` and `uniform` are starts of two models, beside those of the table."""
+    hashes = set()
+    for start in ("zero", "uniform"):
+        scenario = load_scenario(
+            {"name": "x", "model": {"name": "softmax_regression", "start": start}}
+        )
+        assert scenario.model.start == start
+        hashes.add(otafl.scenario.compute_scenario_hash(scenario))
+    assert len(hashes) == 2
+    drawn = load_scenario({"name": "x", "model": "softmax_regression"})
+    assert otafl.scenario.compute_scenario_hash(drawn) in hashes
+    section = {"name": "softmax_regression"}
+    start = write(draw_weights(section), tmp_path / "start.safetensors")
+    made = engine({"model": section | {"start": start}})
+    assert float(made.server["model"].abs().sum()) > 1
+
+
+def test_bits_are_in_the_result_and_a_changed_file_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
+    tree = {
+        "name": "x",
+        "model": MODEL | {"start": start},
+        "data": {"name": "digits", "partition": "iid"},
+        "training": {"rounds": 1},
+        "output": {"folder": str(tmp_path)},
+        "sweep": {"algorithm.learning_rate": [0.1]},
+    }
+    result = otafl.sweep(tree, tmp_path / "results")
+    assert float(result["start_bits"].max()) == 32 * 310
+    before = result["test_accuracy"].values.copy()
+    write(draw_weights(MODEL, 8), tmp_path / "start.safetensors")
+    again = otafl.sweep(tree, tmp_path / "results")
+    assert (again["test_accuracy"].values[..., 0] != before[..., 0]).any()
