@@ -44,20 +44,45 @@ def count_adapter_flops(
     ndarray
         Operations, in the shape of `workload.num_samples`.
     """
-    trained, by_adapters = 0, 0.0
+    trained, of_sample, of_step = 0, _count_frozen_passes(model, layers), 0.0
+    first = _find_first(model, layers)
     for layer in layers:
-        m, n, r = layer.inputs, layer.outputs, layer.rank
-        coordinates = _count_trained(layer, settings)
-        trained += coordinates
-        # x A^T and B of it, g B and A of it, and the gradients by the trained factors
-        by_adapters += layer.positions * (4.0 * r * (m + n) + 2.0 * coordinates)
-    heads = sum(math.prod(model.shapes[name]) for name in head)
-    weights = sum(math.prod(model.shapes[name]) for name in head if len(model.shapes[name]) >= 2)
-    each = _count_frozen_passes(model, layers) + by_adapters + 2.0 * weights
+        trained += _count_trained(layer, settings)
+        passes = _count_passes(layer, settings, has_below=layer.weight != first)
+        of_sample += layer.positions * passes
+        if settings.mode == "square":  # the product B R, and its gradient by R
+            of_step += 4.0 * layer.outputs * layer.rank**2
+        if settings.mode == "tangent":  # the projection of the gradient by b
+            of_step += 4.0 * layer.outputs * layer.rank**2
+    for name in head:
+        size = math.prod(model.shapes[name])
+        trained += size
+        if len(model.shapes[name]) >= 2:
+            of_sample += 2.0 * count_positions(model, name) * size
+    of_step += 2.0 * trained
     samples = workload.effective_batch_size
-    per_round = 3.0 if settings.mode == "tangent" else 1.0
-    elementwise = (2.0 * workload.num_steps + per_round) * (trained + heads)
-    return workload.num_steps * each * samples + elementwise
+    return workload.num_steps * (of_sample * samples + of_step) + 1.0 * trained
+
+
+def _find_first(model: Model, layers: Sequence[AdaptedLayer]) -> str:
+    """Find the first weight with an adapter, below which no gradient is needed."""
+    names = list(model.linear_weights) or list(model.shapes)
+    return min((layer.weight for layer in layers), key=names.index)
+
+
+def _count_passes(layer: AdaptedLayer, settings: LoraSettings, has_below: bool) -> float:
+    """Count the operations of an adapter in both passes of a sample, without the frozen weight."""
+    m, n, r = layer.inputs, layer.outputs, layer.rank
+    forward, by_a, by_b = 2.0 * r * (m + n), 2.0 * r * m, 2.0 * r * n
+    inner, by_input = 2.0 * r * n, 2.0 * r * m  # g B, and B A of it
+    if settings.mode == "tangent":
+        below = 2.0 * r * n + 2.0 * by_input if has_below else 0.0
+        return 2.0 * forward + inner + by_a + by_b + below
+    if settings.mode in ("freeze_a", "square"):
+        return forward + by_b + (inner + by_input if has_below else 0.0)
+    if settings.mode == "alternate":  # the mean of a round with A and one with B
+        return forward + 0.5 * (by_a + by_b + inner) + (0.5 * inner + by_input) * has_below
+    return forward + by_a + by_b + inner + by_input * has_below
 
 
 def _count_trained(layer: AdaptedLayer, settings: LoraSettings) -> int:
@@ -81,7 +106,7 @@ def _count_frozen_passes(model: Model, layers: Sequence[AdaptedLayer]) -> float:
     if not macs:  # the model does not tell its layers: all gradients
         return 6.0 * model.macs - 2.0 * model.first_macs + 2.0 * model.elementwise
     names = list(macs)
-    first = min(names.index(layer.weight) for layer in layers)
+    first = names.index(_find_first(model, layers))
     above = sum(macs[name] for name in names[first + 1 :])
     others = model.macs - sum(macs.values())  # products of two inputs, as in attention
     return 2.0 * model.macs + 2.0 * above + 4.0 * others + 2.0 * model.elementwise

@@ -81,6 +81,13 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "fedamp": [{"prox_steps": 1}],
     "fedrlr": [{"rank": 2}, {"rank": 10}],
     "fedrlr_plus": [{"rank": 10}],
+    "lora": [
+        {"mode": "freeze_a", "rank": 2},
+        {"mode": "square", "basis": "weight", "rank": 8},
+        {"mode": "tangent", "rank": 6},
+        {"mode": "share_a"},
+        {"levels": [4, 2], "weights": "norm"},
+    ],
     "tdpfed": [
         {"factor_update": "alternate"},
         {"aggregation": "tangent"},
@@ -151,7 +158,25 @@ def every_mode(of: LocalRound) -> float:
     return of.load.num_steps * method.settings.factor_steps * products
 
 
+def padded_adapters(of: LocalRound) -> float:
+    """LoRA: adapters of a lower level padded to the first rank, and in mode tangent the gradients
+    by the point's factors, which autograd computes with those by a and b."""
+    method, load = of.method, of.load
+    samples = load.num_steps * load.effective_batch_size.item()
+    if method.settings.mode == "tangent":
+        sides = [
+            layer.positions * layer.rank * (layer.inputs + layer.outputs * (2 if not i else 1))
+            for i, layer in enumerate(method.layers)
+        ]
+        return 2.0 * samples * sum(sides)
+    levels = method.list_submodels()
+    if not levels:
+        return 0.0
+    return float(levels[0].flops_fn(load).item() - levels[of.level].flops_fn(load).item())
+
+
 BESIDE: dict[str, Callable[[LocalRound], float]] = {
+    "lora": padded_adapters,
     "fedem": posteriors,
     "fedrep": fixed_heads,
     "fedpac": class_sums,

@@ -55,6 +55,7 @@ OF_INPUT: dict[str, float] = {
     "amin": 1.0,
     "scatter_add": 0.0,  # a single number of each sample
     "index_add": 1.0,
+    "unfold_backward": 1.0,
     "linalg_vector_norm": 2.0,
     "max_pool2d_with_indices": 1.0,
     "max_pool2d_with_indices_backward": 1.0,
