@@ -65,7 +65,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         estimate: Literal["amp", "linear"] = "amp"
         """estimate of the sum: amp, by approximate message passing; linear, the vector of least norm
-        with these measurements, as the program of Makkuva et al. 2024 has it"""
+        with these measurements, as in the program of Makkuva et al. 2024"""
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
 
