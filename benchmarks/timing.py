@@ -18,10 +18,15 @@ class Pair(NamedTuple):
     highest: float
 
 
-def side_by_side(fast: Callable[[], object], slow: Callable[[], object], pairs: int = 7) -> Pair:
+def side_by_side(
+    fast: Callable[[], object],
+    slow: Callable[[], object],
+    pairs: int = 7,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Pair:
     """Each is called once to warm up, then in turn."""
     fast(), slow()
-    times = [(seconds(fast), seconds(slow)) for _ in range(pairs)]
+    times = [(seconds(fast, clock), seconds(slow, clock)) for _ in range(pairs)]
     ratios = sorted(b / a for a, b in times)
     return Pair(
         statistics.median(a for a, _ in times),
@@ -32,7 +37,9 @@ def side_by_side(fast: Callable[[], object], slow: Callable[[], object], pairs: 
     )
 
 
-def seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def seconds(
+    function: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    start = clock()
     function()
-    return time.perf_counter() - start
+    return clock() - start

@@ -18,10 +18,6 @@ from otafl.models.linear_map import add_bias, apply
 EPSILON = 1e-5
 """Number that layer normalisation adds to a variance, as in PyTorch."""
 
-SHORT = 32
-"""Positions up to which two products are faster on a CPU than fused attention
-(benchmarks/adapters.py)."""
-
 
 def list_block_params(
     block: str, width: int, inner: int
@@ -133,11 +129,5 @@ def attend(q: Tensor, k: Tensor, v: Tensor, positions: int, heads: int, causal: 
         .transpose(1, 2)
         for one in (q, k, v)
     )
-    if causal or positions > SHORT or q.is_cuda:
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    else:
-        q, k, v = (one.flatten(0, 1) for one in (q, k, v))
-        unscaled = q.new_zeros(1, 1, 1)
-        weights = torch.baddbmm(unscaled, q, k.mT, beta=0, alpha=q.shape[2] ** -0.5).softmax(-1)
-        mixed = torch.bmm(weights, v).unflatten(0, (-1, heads))
+    mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     return mixed.transpose(1, 2).reshape(rows, total, -1)

@@ -69,9 +69,13 @@ def _format_owners(
 
 
 def _find_in_other_sections(word: str, root: type[BaseModel]) -> str | None:
-    """Return the dotted key for which other programs use this word, or that has this name."""
+    """Return the dotted key for which other programs use this word, or that has this name.
+
+    Of several keys of this name it is the one within the fewest sections.
+    """
     if word == "name":
         return None
     key = find_synonym(word)
     every = dict.fromkeys(one for one, _ in iterate_fields(root))
-    return next((one for one in every if one == key or one.endswith(f".{word}")), None)
+    found = [one for one in every if one == key or one.endswith(f".{word}")]
+    return min(found, key=lambda one: one.count("."), default=None)
