@@ -85,9 +85,7 @@ def main() -> None:
     print(
         "row is the limit that matrix products set: its ratio is the share of it that is reached.\n"
     )
-    print(
-        "| attention, samples x heads x positions x width | fused, ms | two products / fused |"
-    )
+    print("| attention, samples x heads x positions x width | fused, ms | two products / fused |")
     print("|---|---|---|")
     for t in (10, 17, 32, 50, 65):
         pair = compare(attend(t, True), attend(t, False))
@@ -185,8 +183,7 @@ def list_products(model: Transformer, batch: Batch) -> Callable[[], object]:
 
 def _list_product_sides(model: Transformer) -> Iterator[tuple[int, int, int]]:
     for name, (inputs, outputs) in model.linear_weights.items():
-        positions = {"patch": model.length, "head": 1}.get(name, model.positions)
-        yield DEVICES * SAMPLES * positions, inputs, outputs
+        yield DEVICES * SAMPLES * model.positions[name], inputs, outputs
 
 
 def attend(positions: int, fused: bool) -> Callable[[], object]:

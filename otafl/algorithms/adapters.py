@@ -26,7 +26,6 @@ from otafl.core.contracts import Batch, Cohort, Tensors
 from otafl.core.errors import UserError
 from otafl.core.suggestions import make_unknown_name_error
 from otafl.models.base import Model
-from otafl.models.layered import LayeredModel
 from otafl.models.linear_map import LinearMap, apply, apply_transposed
 
 ATTENTION = ("query", "value")
@@ -226,10 +225,7 @@ def select_targets(
 
 def count_positions(model: Model, weight: str) -> int:
     """Count the products with a weight for one sample; 1 if the model does not tell."""
-    if isinstance(model, LayeredModel):
-        return {layer.weight: layer.positions for layer in model.layers}[weight]
-    counts: Mapping[str, int] = getattr(model, "positions", {})
-    return counts.get(weight, 1)
+    return model.positions.get(weight, 1)
 
 
 def compute_product(a: Tensor, b: Tensor) -> Tensor:

@@ -93,6 +93,8 @@ class Model(Renamed, ABC):
 
     A convolution has k k C inputs, the numbers of its window. See `logits`.
     """
+    positions: Mapping[str, int] = {}
+    """Number of products with each of `linear_weights` for one sample; 1 if it is left out."""
     norms: tuple[str, ...] = ()
     """Names of the parameters of normalisation layers."""
     loss: Loss = CrossEntropy()

@@ -197,6 +197,7 @@ class LayeredModel(Model):
         self.elementwise += (LOSS - 1) * layers[-1].outputs  # instead of an activation
         self.shapes = {}
         self.linear_weights = {layer.weight: (layer.inputs, layer.outputs) for layer in layers}
+        self.positions = {layer.weight: layer.positions for layer in layers}
         for layer in layers:
             self.shapes[layer.weight] = (layer.inputs, layer.outputs)
             self.shapes[layer.bias] = (layer.outputs,)

@@ -57,6 +57,7 @@ class NGram(LayeredModel):
         widths = [settings.context * classes, *settings.hidden, classes]
         super().__init__(number_layers(pairwise(widths)), settings.slope, settings.bias_start)
         self.is_affine = False
+        self.positions = dict.fromkeys(self.linear_weights, self.length)
         self.macs, self.first_macs = self.length * self.macs, self.length * self.first_macs
         self.elementwise *= self.length
         self.saved_activations = self.length * sum(widths)

@@ -131,8 +131,8 @@ class Transformer(Model):
         width, weights = settings.width, {}
         if settings.pools == "class_token":
             self.shapes["class_token"] = (width,)
-        self.positions = self.length + (settings.pools == "class_token")
-        self.shapes["positions"] = (self.positions, width)
+        self.num_positions = self.length + (settings.pools == "class_token")
+        self.shapes["positions"] = (self.num_positions, width)
         norms = ["norm", "norm_bias"]
         for block in self._blocks:
             for name, shape, is_weight in list_block_params(block, width, self.inner):
@@ -145,6 +145,9 @@ class Transformer(Model):
         self.shapes |= {"head": (width, classes), "head_bias": (classes,)}
         self.norms = tuple(norms)
         self.linear_weights = first | weights | {"head": (width, classes)}
+        self.positions = dict.fromkeys(weights, self.num_positions)
+        self.positions |= dict.fromkeys(first, self.length)
+        self.positions["head"] = self.num_positions if settings.scores_positions else 1
         self._count_costs(first, classes)
 
     @classmethod
@@ -175,7 +178,7 @@ class Transformer(Model):
 
     def _count_costs(self, first: Mapping[str, tuple[int, int]], classes: int) -> None:
         """Count the operations and the memory of a sample."""
-        own, t, scored = self.settings, self.positions, 1
+        own, t, scored = self.settings, self.num_positions, 1
         if own.scores_positions:
             scored = t
         self.first_macs = self.length * sum(rows * columns for rows, columns in first.values())
@@ -221,7 +224,7 @@ class Transformer(Model):
             x = torch.cat([token, x.expand(rows, -1, -1, -1)], 2)
         x = (x + params["positions"][:, None]).flatten(1, 2)
         for block in self._blocks:
-            x = run_block(params, block, x, self.positions, own.heads, own.is_causal)
+            x = run_block(params, block, x, self.num_positions, own.heads, own.is_causal)
         if own.pools in ("class_token", "last"):
             x = x.unflatten(1, (samples, -1))[:, :, 0 if own.pools == "class_token" else -1]
         x = normalise(params, "norm", x)
