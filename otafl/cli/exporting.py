@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from otafl.exporting.deployment import Exported
 
 
-Target = StrEnum("Target", ["onnx", "litert", "pytorch"])
+Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors"])
 """Formats of exported models."""
 
 Quantise = StrEnum("Quantise", ["dynamic", "float16"])
@@ -26,7 +26,8 @@ def export(
     result: ResultFile,
     to: Annotated[Target, typer.Option(help="Format.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="A .onnx, .tflite or .pt2 file.")
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="A .onnx, .tflite, .pt2 or .safetensors."),
     ],
     view: Annotated[
         str, typer.Option(help="Which model: global, personal, local, mean, level0, ...")

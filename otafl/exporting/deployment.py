@@ -34,7 +34,7 @@ from otafl.results.files import open_results
 from otafl.scenario import Point, expand, is_same, load_scenario, restore_tree
 from otafl.user_code import loading
 
-TARGETS = ("onnx", "litert", "pytorch")
+TARGETS = ("onnx", "litert", "pytorch", "safetensors")
 
 
 @dataclass(frozen=True)
@@ -275,11 +275,14 @@ def export(
     if path.suffix != tool.SUFFIX:
         raise UserError(f"--out {path}: must be the name of a file that ends in {tool.SUFFIX}")
     module = selected.build_module().float()
-    tool.write(module, selected.input_shape, path, quantise)
-    runs: dict[str, Run] = {
-        "PyTorch": measure.make_run_fn(module),
-        tool.NAME: tool.make_runner(path),
-    }
+    runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module)}
+    if target == "safetensors":
+        params = selected.view.get_params(selected.row, selected.device or 0)
+        with selected.guard_imports():
+            runs[tool.NAME] = tool.write_weights(selected.view.recipe, params, path, quantise)
+    else:
+        tool.write(module, selected.input_shape, path, quantise)
+        runs[tool.NAME] = tool.make_runner(path)
     one = np.zeros((1, *selected.input_shape), dtype=np.float32)
     found: dict[str, Scored] = {}
     faults, was = [], None

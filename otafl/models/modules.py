@@ -111,7 +111,7 @@ def build_module(recipe: Recipe, params: Params) -> nn.Module:
     if "refused" in recipe:
         raise UserError(recipe["refused"])
     with torch.inference_mode(False), torch.no_grad():
-        parts = [_build_single(recipe, one) for one in _split_parts(recipe, params)]
+        parts = [_build_single(recipe, one) for one in split_parts(recipe, params)]
         if recipe["together"] == "mixture":
             module: nn.Module = Mixture(parts, torch.log_softmax(params[PI], -1))
         elif recipe["together"] == "weighted_mean":
@@ -147,7 +147,7 @@ def count_numbers(module: nn.Module) -> int:
     return sum(one.numel() for one in every if one.is_floating_point())
 
 
-def _split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
+def split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
     """Yield the parameters of each of the combined models."""
     if recipe["flat"] is None:
         yield params

@@ -40,6 +40,7 @@ pytestmark = pytest.mark.exact
 
 RESNET = {"name": "resnet", "channels": [4, 8], "blocks": [1, 1]}
 SMALL = {"name": "cnn", "channels": [4, 6], "kernel": 3, "hidden": [16]}
+TRANSFORMER = {"name": "transformer", "patch": 4, "depth": 1, "width": 8, "heads": 2}
 PAPER = {"q": 2.0, "inv_k_gradient": True}
 OWN = {"data": {"name": "digits", "test": "per_device"}}
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -56,6 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "fedrlr+ cnn": ({"algorithm": {"name": "fedrlr_plus", "rank": 3}, "model": SMALL}, ["global"]),
     "pfedbred": ({"algorithm": "pfedbred"} | OWN, ["global", "personal", "local"]),
     "per_fedavg": ({"algorithm": {"name": "per_fedavg", "fine_tune_steps": 3}}, ["personal"]),
+    "transformer": ({"model": TRANSFORMER}, ["global"]),
     "fedhm batch": (
         {"algorithm": "fedhm", "model": RESNET | {"norm": "batch"}},
         ["global", "level1"],

@@ -1,0 +1,49 @@
+"""A transformer leaves as safetensors, ONNX and a PyTorch program, and begins again from its file.
+
+Mutations that must fail: weights under the names of a module; another trial's weights.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from contract.small import engine
+from support.trained_bench import make_trained_result
+
+from otafl.core import safetensors
+from otafl.core.errors import UserError
+from otafl.exporting import deployment
+
+pytestmark = pytest.mark.exact
+
+MODEL = {"name": "transformer", "patch": 4, "depth": 1, "width": 8, "heads": 2}
+TARGETS = {"safetensors": ".safetensors", "pytorch": ".pt2", "onnx": ".onnx"}
+
+
+def test_a_transformer_leaves_and_begins_again(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, model=MODEL, algorithm="fedavg")
+    selected = deployment.open_models(path, {}, 0, "global", None)
+    for target, suffix in TARGETS.items():
+        if target == "onnx":
+            pytest.importorskip("onnxruntime")
+        made = deployment.export(selected, target, tmp_path / f"model{suffix}")
+        assert made.faults == []
+        assert made.lines[0].accuracy == pytest.approx(made.lines[1].accuracy, abs=1e-9)
+    file = tmp_path / "model.safetensors"
+    start: dict[str, Any] = {"name": "file", "path": str(file)}
+    again = engine({"model": MODEL | {"start": start}})
+    weights = safetensors.read(file)
+    flat = torch.cat([weights[name].flatten() for name in again.parts.model.shapes])
+    assert torch.equal(again.server["model"], flat.expand(3, -1))
+    params = selected.view.get_params(selected.row, 0)
+    assert torch.equal(params["model"], flat)
+
+
+def test_factors_are_refused(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, algorithm={"name": "fedrlr", "rank": 3})
+    selected = deployment.open_models(path, {}, 0, "global", None)
+    with pytest.raises(UserError, match="--to safetensors: the model has factors; use --to"):
+        deployment.export(selected, "safetensors", tmp_path / "model.safetensors")
