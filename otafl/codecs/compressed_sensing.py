@@ -5,7 +5,8 @@ share. The server recovers sum x_k from A sum x_k by approximate message passing
 of P coordinates is divided into C chunks (coordinate i is in chunk i mod C) that share one m x n
 matrix A with entries N(0, 1/m). The compression is m/n.
 
-A linear estimate in place of AMP, A^T (A A^T)^-1 y, ignores that the sum is sparse.
+A linear estimate, A^T (A A^T)^-1 y for measurements y, is the alternative to AMP. It ignores that
+the sum is sparse.
 
 References
 ----------
@@ -65,7 +66,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         threshold: Threshold = Field("auto", json_schema_extra={"introduced": 1.5})
         estimate: Literal["amp", "linear"] = "amp"
         """estimate of the sum: amp, by approximate message passing; linear, the vector of least
-        norm with these measurements, as the program of Makkuva et al. 2024 has it"""
+        norm with these measurements, as in the program of Makkuva et al. 2024"""
         error_feedback: Feedback = True
         matrix_seed: MatrixSeed = 0
 

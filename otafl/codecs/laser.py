@@ -63,6 +63,7 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import (
+    Cohort,
     Context,
     DeliveredMasks,
     Group,
@@ -184,6 +185,17 @@ class Laser(ErrorFeedbackSettings):
         self._norms: dict[tuple[int, str, bool], Tensor] = {}
         self._sent: dict[int, _Sent] = {}
 
+    def encode(
+        self, payload: Payload, memory: Tensors, cohort: Cohort, round: int, streams: Streams
+    ) -> tuple[Payload, Tensors]:
+        coded = super().encode(payload, memory, cohort, round, streams)
+        if not any(sent.bases for sent in self._sent.values()):
+            raise UserError(
+                "codec.name: 'laser' factorises matrices, and the algorithm sends none that rank "
+                f"{self.settings.rank} shortens; use a smaller codec.rank, or another codec"
+            )
+        return coded
+
     def encode_group(
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
@@ -214,11 +226,6 @@ class Laser(ErrorFeedbackSettings):
             if rank:
                 basis = self._get_factor(index, name, shape, rank, is_left)
                 bases[name] = basis.expand(trials, -1, -1)
-        if not bases:
-            raise UserError(
-                "codec.name: 'laser' factorises matrices, and the algorithm sends none that rank "
-                f"{self.settings.rank} shortens; use a smaller codec.rank, or another codec"
-            )
         gains = self._compute_gains(index, parts, bases, is_left, context)
         return _Sent(get_shapes(group), parts, bases, gains, is_left)
 

@@ -179,7 +179,7 @@ def _share_half_the_buckets(hashes: Any) -> Any:
 
 
 def _split_as_none(real: Any) -> Any:
-    """Give all layers the same gain."""
+    """Share the power of all layers as one payload."""
     return lambda norms, lengths, split: real(norms, lengths, "none")
 
 

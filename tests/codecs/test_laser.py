@@ -1,0 +1,216 @@
+"""Codec laser: one factor of each layer in turn, against a looped power iteration.
+
+Mutations that must fail: a factor that is not orthonormal, or of each device; both rounds with the
+same factor; a received factor that is not kept, or is kept by a trial that received nothing; the
+memory of what was delivered; gains that are not removed, or that do not follow the last norms of
+the same direction; layers of a flat model not found; small layers factorised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract.small import chosen, engine, run, scenario
+from support.codec_bench import acknowledge, draw_normal, encode, make_codec
+
+from otafl import UserError
+from otafl.codecs.laser import Laser, compute_gains
+from otafl.core import registry
+from otafl.core.contracts import Group, Received
+
+pytestmark = pytest.mark.exact
+
+
+def codec_of(**settings: object) -> Laser:
+    codec: Laser = make_codec(Laser, Laser.Settings(**settings))
+    return codec
+
+
+def decode(codec: Laser, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The decoded mean of all devices' tensors."""
+    mean = {name: block.mean(0, keepdim=True) for name, block in tensors.items()}
+    return codec.decode(Received((mean,), (torch.ones(1),), None, None)).mean[0]
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("split", ["none", "norm", "optimal"])
+@pytest.mark.parametrize("feedback", [True, False])
+def test_equals_a_looped_power_iteration(split: str, feedback: bool) -> None:
+    """Three devices, one matrix and a vector, four rounds, with noise on what arrives."""
+    codec = codec_of(rank=2, power_split=split, error_feedback=feedback)
+    rng = np.random.default_rng(0)
+    rests = [np.zeros((9, 7)) for _ in range(3)]
+    memory: Any = None
+    received = np.zeros((1, 2))
+    for t in range(4):
+        m, v = rng.standard_normal((3, 9, 7)), rng.standard_normal((3, 5))
+        group = Group({"m": torch.from_numpy(m), "v": torch.from_numpy(v)})
+        (coded,), memory = encode(codec, (group,), memory, round=t)
+        common = codec._sent[0].bases["m"][0].numpy()
+        np.testing.assert_allclose(common.T @ common, np.eye(2), atol=1e-12)
+        if t:
+            spanned = received @ np.linalg.lstsq(received, common, rcond=None)[0]
+            np.testing.assert_allclose(spanned, common, atol=1e-10)
+        gain = {name: float(g[0]) for name, g in codec._sent[0].gains.items()}
+        assert (gain["m"] == gain["v"] == 1.0) == (t < 2 or split == "none")
+        sent = []
+        for k in range(3):
+            a = m[k] + rests[k]
+            factor = a.T @ common if t % 2 == 0 else a @ common
+            np.testing.assert_allclose(coded.tensors["m"][k], gain["m"] * factor, atol=1e-12)
+            low_rank = common @ factor.T if t % 2 == 0 else factor @ common.T
+            rests[k] = a - low_rank if feedback else rests[k]
+            sent.append(factor)
+        np.testing.assert_allclose(coded.tensors["v"], gain["v"] * v, atol=1e-12)
+        noise = 0.1 * rng.standard_normal(sent[0].shape)
+        received = np.mean(sent, 0) + noise
+        air = dict(coded.tensors)
+        air["m"] = air["m"] + gain["m"] * torch.from_numpy(noise)
+        out = decode(codec, air)
+        expected = common @ received.T if t % 2 == 0 else received @ common.T
+        np.testing.assert_allclose(out["m"][0], expected, atol=1e-12)
+        np.testing.assert_allclose(out["v"][0], v.mean(0), atol=1e-12)
+        if feedback:
+            memory = acknowledge(codec, (coded,), memory)
+            rest = memory["rest/0"].view(3, -1)
+            np.testing.assert_allclose(rest[:, :63], np.reshape(rests, (3, 63)), atol=1e-12)
+            np.testing.assert_allclose(rest[:, 63:], 0.0, atol=1e-12)
+
+
+def test_what_is_not_received_is_sent_later() -> None:
+    codec, x = codec_of(rank=1), draw_normal(3, 6, 5)
+    (coded,), memory = encode(codec, (Group({"x": x}),))
+    delivered = torch.tensor([[True], [False], [True]])
+    after = acknowledge(codec, (coded,), memory, delivered)["rest/0"].view(3, 6, 5)
+    assert torch.equal(after[1], x[1])
+    basis = codec._sent[0].bases["x"][0]
+    torch.testing.assert_close(after[0], x[0] - basis @ (basis.T @ x[0]))
+
+
+def test_a_trial_that_received_nothing_keeps_its_factors() -> None:
+    codec, x = codec_of(rank=1), draw_normal(2, 6, 5)
+    (coded,), _ = encode(codec, (Group({"x": x}),))
+    old = codec._get_factor(0, "x", (6, 5), 1, False).clone()
+    decode(codec, {name: 0.0 * block for name, block in coded.tensors.items()})
+    torch.testing.assert_close(codec._factors[0, "x", False], old)
+    assert codec._norms[0, "x", True].eq(1.0).all()
+    decode(codec, coded.tensors)
+    assert not torch.allclose(codec._factors[0, "x", False], old)
+
+
+def test_a_fixed_matrix_is_found_by_its_rounds() -> None:
+    """Without noise and feedback the iteration converges to the best approximation of rank 2."""
+    left, _ = torch.linalg.qr(draw_normal(12, 6, seed=1))
+    right, _ = torch.linalg.qr(draw_normal(9, 6, seed=2))
+    values = torch.tensor([5.0, 4.0, 0.5, 0.3, 0.2, 0.1], dtype=torch.float64)
+    x = (left * values) @ right.T
+    best = (left[:, :2] * values[:2]) @ right[:, :2].T
+    codec = codec_of(rank=2, error_feedback=False)
+    for t in range(12):
+        (coded,), _ = encode(codec, (Group({"x": x[None]}),), round=t)
+        found = decode(codec, coded.tensors)["x"][0]
+    torch.testing.assert_close(found, best, rtol=0, atol=1e-8)
+
+
+def test_layers_of_a_flat_model_are_found() -> None:
+    codec = codec_of(rank=2)
+    codec.model_shapes = {"weight0": (12, 10), "bias0": (10,), "small": (2, 3)}
+    flat = draw_normal(3, 136)
+    (coded,), memory = encode(codec, (Group({"model": flat}),))
+    shapes = {name: tuple(block.shape[1:]) for name, block in coded.tensors.items()}
+    assert shapes == {"model.weight0": (10, 2), "model.bias0": (10,), "model.small": (2, 3)}
+    assert memory["rest/0"].shape == (3, 136)
+    assert decode(codec, coded.tensors)["model"].shape == (1, 136)
+    (odd,), _ = encode(codec, (Group({"model": flat}),), round=1)
+    assert odd.tensors["model.weight0"].shape == (3, 12, 2)
+    assert codec.count_bits(odd) == 32 * (24 + 10 + 6)
+
+
+@pytest.mark.parametrize("split", ["none", "norm", "optimal"])
+def test_gains_keep_the_energy_and_share_it(split: str) -> None:
+    norms = torch.tensor([[3.0], [1.0], [0.5]], dtype=torch.float64)
+    lengths = torch.tensor([4.0, 100.0, 9.0], dtype=torch.float64)
+    gains = compute_gains(norms, lengths, split)  # type: ignore[arg-type]
+    energy = (gains * norms).square()[:, 0]
+    assert float(energy.sum()) == pytest.approx(float(norms.square().sum()))
+    part = {"none": [9, 1, 0.25], "norm": [3, 1, 0.5], "optimal": [6, 10, 1.5]}[split]
+    np.testing.assert_allclose(energy / energy.sum(), np.array(part) / sum(part))
+    norms[1] = 0.0
+    assert compute_gains(norms, lengths, split).eq(1.0).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "scaffold", "fedrep", "ditto"])
+@pytest.mark.parametrize("transport", ["over_the_air", "ofdm", "digital", "ideal"])
+def test_methods_over_transports(algorithm: str, transport: str) -> None:
+    keys = {
+        "algorithm": algorithm,
+        "transport": transport,
+        "codec": {"name": "laser", "rank": 1},
+        "model": {"name": "mlp", "hidden": [6]},
+        "channel": {"name": "rayleigh", "block_symbols": 64 if transport == "ofdm" else 7},
+    }
+    one = run(engine(keys), 4)
+    assert all(block.isfinite().all() for block in one.server.values())
+
+
+@pytest.mark.parametrize("power", registry.list_names("power"))
+@pytest.mark.parametrize("topology", ["star", "hierarchical"])
+def test_policies_over_payloads_of_two_lengths(power: str, topology: str) -> None:
+    """Factors have other lengths in even and odd rounds, so other numbers of segments."""
+    keys: dict[str, Any] = {
+        **registry.load_settings_class("power", power).example,
+        "power": chosen("power", power),
+        "codec": {"name": "laser", "rank": 1},
+        "model": {"name": "mlp", "hidden": [6]},
+    }
+    if topology == "hierarchical":
+        keys["topology"] = {"name": "hierarchical", "servers": 3}
+    elif power != "multi_antenna_ci":
+        keys["channel"] = {"name": "rayleigh", "block_symbols": 7}
+    one = run(engine(keys), 4)
+    assert all(block.isfinite().all() for block in one.server.values())
+
+
+def test_models_are_sent_layer_by_layer_without_feedback() -> None:
+    keys = {
+        "algorithm": {"name": "fedavg", "sends": "model"},
+        "codec": {"name": "laser", "rank": 1, "error_feedback": False},
+    }
+    assert run(engine(keys), 3).server["model"].isfinite().all()
+    with pytest.raises(UserError, match="so it needs increments"):
+        scenario({"algorithm": {"name": "fedavg", "sends": "model"}, "codec": "laser"})
+
+
+def test_private_signals_are_clipped_after_the_codec() -> None:
+    keys = {"codec": {"name": "laser", "rank": 1}, "privacy": {"clip": 0.1}, "power": "ci"}
+    assert run(engine(keys), 2).server["model"].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"devices.protocol": "asynchronous", "devices.compute": "phone"}, "whose factor is that"),
+        ({"devices.late": "next", "devices.compute": "phone"}, "use late: drop"),
+        ({"transport": "fsk_majority_vote"}, "gives the server a vote"),
+        ({"robust": {"groups": 4, "rule": "coordinate_median"}}, "decodes one mean"),
+        ({"algorithm": "fedamp", "transport": "digital"}, "the algorithm needs each update"),
+        ({"transport": {"name": "over_the_air", "normalise": "block"}}, "use power_split: none"),
+        ({"topology": {"name": "graph"}}, "graph"),
+    ],
+)
+def test_what_does_not_go_with_factors(keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        scenario({"codec": "laser", **keys})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [("zeroth_order", "sends none that rank 4 shortens"), ("heterofl", "factorises whole")],
+)
+def test_payloads_without_whole_matrices_are_refused(algorithm: str, said: str) -> None:
+    codec = {"name": "laser", "error_feedback": False}
+    with pytest.raises(UserError, match=said):
+        run(engine({"algorithm": algorithm, "codec": codec}), 1)
