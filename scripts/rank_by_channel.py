@@ -8,6 +8,7 @@ data, and by aggregation error; differences are paired, trial by trial.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import select_final
 
 CHANCE = 0.1
+RESAMPLES = 2000
+T_95 = 2.262
+"""Half a confidence interval of ten trials, in standard errors."""
 NAMES = {"rayleigh": "Rayleigh", "cdl-b": "CDL-B", "umi": "UMi"}
 SMALL: dict[str, Any] = {
     "data": "digits",
@@ -99,9 +103,12 @@ def main() -> None:
     for k, name in enumerate(powers):
         print_row(name, *(f"{step:g}{'*' * (step in tried[[0, -1]])}" for step in steps[:, k]))
     print_head("Ranks at the peak budget", "", *names)
-    for what, rank in ranks.items():
-        print_row(f"{what}: correlation with Rayleigh's", *list_equal(rank[:1], rank))
-    print_row("correlation of accuracy and error", *list_equal(*ranks.values()))
+    learned = -accuracy.transpose("channel", "power", "trial").values[:, peak]
+    missed = select_final(best, "aggregation_nmse").transpose("channel", "power", "trial")
+    rows = {"accuracy": (learned, np.mean), "error": (missed.values[:, peak], np.median)}
+    for what, one in rows.items():
+        print_row(f"{what}: correlation with Rayleigh's", *format_correlations(one))
+    print_row("correlation of accuracy and error", *format_correlations(*rows.values()))
     top = [peak[int(one.argmax())] for one in means[:, peak]]
     print_row("best there", *(powers[k] for k in top))
     gains = [100 * compute_gain(accuracy[c, k], accuracy[c, top[0]]) for c, k in enumerate(top)]
@@ -111,27 +118,63 @@ def main() -> None:
     draw(names, powers, accuracy, error, args.figure)
 
 
-def list_equal(first: np.ndarray, second: np.ndarray) -> list[str]:
-    """Spearman's rank correlation of each channel's row."""
-    pairs = zip(np.broadcast_to(first, second.shape), second, strict=True)
-    return [f"{stats.spearmanr(*pair).statistic:.2f}" for pair in pairs]
+Score = tuple[np.ndarray, Callable[..., np.ndarray]]
+"""Values [channel, power, trial], of which less is better, and what is taken over trials."""
+
+
+def format_correlations(first: Score, second: Score | None = None) -> list[str]:
+    """Write Spearman's rank correlation over the policies for each channel, with 95 % intervals.
+
+    The second score is that of the same channel; without one, the first score of Rayleigh fading
+    is compared with that of each channel. Intervals are percentiles over 2,000 bootstrap samples
+    of the trials. The same trials are taken for all policies, channels and scores.
+    """
+    trials = first[0].shape[-1]
+    draws = np.random.default_rng(0).integers(trials, size=(RESAMPLES, trials))
+    samples = np.stack([correlate(first, second, take) for take in draws])
+    low, high = np.nanquantile(samples, [0.025, 0.975], axis=0)
+    point = correlate(first, second, np.arange(trials))
+    cells = []
+    for mean, least, most in zip(point, low, high, strict=True):
+        cells.append(f"{mean:.2f} ({least:.2f} to {most:.2f})" if least < most else f"{mean:.2f}")
+    return cells
+
+
+def correlate(first: Score, second: Score | None, take: np.ndarray) -> np.ndarray:
+    """Return the rank correlation [channel] of the trials `take`."""
+    ranks = [
+        stats.rankdata(reduce(values[..., take], axis=-1), axis=1)
+        for values, reduce in (first, second or first)
+    ]
+    a, b = (rank - rank.mean(1, keepdims=True) for rank in ranks)
+    a = a if second else a[:1]
+    product: np.ndarray = (a * b).sum(1) / np.sqrt((a**2).sum(1) * (b**2).sum(1))
+    return product
 
 
 def draw(
     names: list[str], powers: list[str], accuracy: xr.DataArray, error: np.ndarray, path: Path
 ) -> None:
+    """Draw a group of points for each channel, without lines: channels have no order."""
     plt.rcParams.update(TYPE)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 6), layout="constrained")
-    mean = accuracy.mean("trial").values
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8.5, 8), layout="constrained", sharex=True)
+    values = accuracy.transpose("channel", "power", "trial").values
+    half = T_95 * values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
+    places = np.arange(len(names))
     for k, name in enumerate(powers):
-        left.plot(names, mean[:, k], label=name, **get_policy_style(name))
-        right.semilogy(names, error[:, k], **get_policy_style(name))
-    left.set(title="learning", ylabel="test accuracy of the global model")
-    right.set(title="one aggregation", ylabel="normalised squared error, median")
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    figure.savefig(path, dpi=150)
+        at = places + 0.055 * (k - (len(powers) - 1) / 2)
+        style = get_policy_style(name) | {"ls": ""}
+        top.errorbar(at, values[:, k].mean(-1), half[:, k], label=name, **style)
+        bottom.semilogy(at, error[:, k], **style)
+    top.set(ylabel="test accuracy, 95 % interval")
+    bottom.set(ylabel="aggregation error, median")
+    for axis in (top, bottom):
+        axis.grid(alpha=0.3, axis="y")
+        axis.set_xticks(places, names)
+        for edge in places[1:] - 0.5:
+            axis.axvline(edge, color="0.85", lw=0.8)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=100)
     print(f"\nfigure: {path}")
 
 
