@@ -107,7 +107,7 @@ def report(
     ] = None,
     sel: Slices = None,
 ) -> None:
-    """Write a page with settings, tables, paired tests and figures."""
+    """Write a page to explore in a browser, with settings, tables, paired tests and figures."""
     chosen = parse_slices(sel)
     target = out or _make_output_path(result, "report.html")
     if target.suffix not in (".html", ".htm"):
@@ -117,6 +117,8 @@ def report(
     from otafl.results.files import open_results
 
     page.write(open_results(result), target, result, chosen)
+    if lacking := page.describe_missing():
+        typer.echo(f"otafl report: {lacking}", err=True)
     typer.echo(str(target))
 
 

@@ -1,13 +1,18 @@
 """Write a result as one page that needs nothing but a browser: `otafl report`.
 
-Settings, tables of final values, figures and environment in one HTML file: no script, nothing
-loaded from elsewhere, which the page's own policy enforces. All text is escaped by the template.
+Settings, tables of final values, figures, a part to explore and environment in one HTML file.
+Nothing is loaded from elsewhere, and no script runs but the page's own two, which the page's policy
+names by their hashes. All text is escaped by the template, or becomes a node of text.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import markupsafe
@@ -16,8 +21,21 @@ import xarray as xr
 from otafl.analysis.points import describe_slices, select_slices
 from otafl.core.files import write_text
 from otafl.report import comparisons, pictures, run_description, values
+from otafl.report.explorer import build_explorer
+from otafl.report.library import describe_missing, load_library
 
-__all__ = ["render_page", "write"]
+__all__ = ["describe_missing", "render_page", "write"]
+
+MAX_PAGE = 3_000_000
+"""Characters of a page."""
+MAX_VALUES = 1_200_000
+"""Characters of its numbers."""
+CONTROLS = 10_000
+"""Characters of the controls, and of what is said of left-out numbers."""
+LEAST_VALUES = 1_000
+ESCAPED = 1.02
+"""Growth of the numbers by escapes, which texts of markup need."""
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def render_page(
@@ -47,22 +65,35 @@ def render_page(
     )
     environment.filters["breakable"] = _escape_breakable
     style, _, _ = loader.get_source(environment, "page.css")
-    return environment.get_template("page.html").render(
-        style=style,
-        title=ds.attrs["title"],
-        facts=run_description.list_facts(ds),
-        notices=[
+    program, _, _ = loader.get_source(environment, "explorer.js")
+    library = load_library()
+    figures, figure_note = pictures.draw_figures(ds)
+    texts = {
+        "style": style,
+        "library": library,
+        "program": program,
+        "policy": _make_policy(library, program) if library else POLICY,
+        "title": ds.attrs["title"],
+        "facts": run_description.list_facts(ds),
+        "notices": [
             *([f"Only these values are shown: {said}."] if said else []),
             *run_description.list_notices(ds),
         ],
-        tables=values.build_tables(ds),
-        comparisons=comparisons.build_comparisons(ds),
-        figures=pictures.draw_figures(ds),
-        axes=run_description.list_swept_axes(ds),
-        scenario=ds.attrs["scenario"],
-        command=run_description.format_command(ds, Path(source)),
-        environment=run_description.list_environment(ds),
-    )
+        "tables": values.build_tables(ds),
+        "comparisons": comparisons.build_comparisons(ds),
+        "figures": figures,
+        "figure_note": figure_note,
+        "axes": run_description.list_swept_axes(ds),
+        "scenario": run_description.format_settings(ds),
+        "command": run_description.format_command(ds, Path(source)),
+        "environment": run_description.list_environment(ds),
+    }
+    template = environment.get_template("page.html")
+    plain = template.render(texts, explorer=None)
+    if library is None:
+        return plain
+    room = MAX_PAGE - sum(len(text.encode()) for text in (plain, library, program)) - CONTROLS
+    return template.render(texts, explorer=_build_within(ds, min(MAX_VALUES, room)))
 
 
 def write(
@@ -83,6 +114,24 @@ def write(
     WriteError : where the file cannot be written.
     """
     write_text(Path(path), render_page(ds, source, sel))
+
+
+def _build_within(ds: xr.Dataset, room: int) -> dict[str, Any] | None:
+    """Build the numbers to explore in at most `room` characters, labels included; None for none."""
+    wanted = room
+    while wanted > LEAST_VALUES:
+        found = build_explorer(ds, wanted)
+        if found is None or len(json.dumps(found)) * ESCAPED <= room:
+            return found
+        wanted //= 2
+    return None
+
+
+def _make_policy(*scripts: str) -> str:
+    """Return the page's policy, which allows these scripts and no others."""
+    hashes = (base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts)
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    return f"{POLICY}; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _escape_breakable(text: str) -> markupsafe.Markup:

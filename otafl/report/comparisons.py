@@ -18,6 +18,10 @@ MAX_ROWS = 100
 """Comparisons of a larger table are left to `otafl compare`."""
 
 
+MAX_TESTS = 3_000
+"""Tests of an axis; more are not computed, because their correction leaves none below any level."""
+
+
 class PairTable(NamedTuple):
     """Table of paired tests of the values of one axis with the first.
 
@@ -43,6 +47,8 @@ def build_comparisons(ds: xr.Dataset) -> list[PairTable]:
     for axis in list_axes(ds):
         values = ds[axis].values
         if is_numeric(ds[axis]) or not 1 < len(np.unique(values)) == len(values):
+            continue
+        if ds["final_round"].size > MAX_TESTS:
             continue
         tests = compare_pairs(ds, variable, axis)
         if int(tests["pairs"].max()) < MIN_PAIRS:

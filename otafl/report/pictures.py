@@ -24,6 +24,7 @@ from otafl.plots.overviews import choose_layout, list_free_axes, overview_data, 
 from otafl.plots.pareto import pareto_data
 from otafl.plots.quantities import select_end
 from otafl.plots.style import MANY
+from otafl.report.thinning import thin_points
 from otafl.results.variables import find_metric, get_better_direction
 
 COSTS = {
@@ -32,8 +33,12 @@ COSTS = {
     "tx_energy_j": "against radiated joules",
     "uplink_symbols": "against symbols",
 }
+MAX_POINTS = 2_000
+"""Points of a sweep that figures show; more take minutes to draw."""
 LARGEST_SVG = 600_000
 """Characters: figures of more marks are pixels."""
+MAX_SOURCES = 1_300_000
+"""Characters of all figures in the page; beyond, the largest become pixels."""
 PIXELS_PER_INCH = 80
 CELLS = 60
 """Rows or columns that a heat map has at most."""
@@ -63,11 +68,20 @@ class FigurePlan(NamedTuple):
     caption: str
 
 
-def draw_figures(ds: xr.Dataset) -> list[Picture]:
-    """Draw all figures that the result has data for."""
+def draw_figures(ds: xr.Dataset) -> tuple[list[Picture], str]:
+    """Draw all figures that the result has data for, and say which points they leave out."""
     if not bool(ds[find_main_variable(ds)].notnull().any()):
-        return []
-    return [_draw_picture(wanted) for wanted in _iterate_wanted(ds)]
+        return [], ""
+    total = ds["final_round"].size
+    ds, said = thin_points(ds, MAX_POINTS)
+    points = ds["final_round"].size
+    note = f"Figures show {points} of {total} points. {' '.join(said)}" if said else ""
+    drawn = [_draw_picture(wanted) for wanted in _iterate_wanted(ds)]
+    pictures = [picture for picture, _ in drawn]
+    for place in sorted(range(len(drawn)), key=lambda i: -len(pictures[i].source)):
+        if sum(len(one.source) for one in pictures) > MAX_SOURCES:
+            pictures[place] = pictures[place]._replace(source=_embed_pixels(drawn[place][1]))
+    return pictures, note
 
 
 def _iterate_wanted(ds: xr.Dataset) -> Iterator[FigurePlan]:
@@ -165,12 +179,13 @@ def _plan_front(ds: xr.Dataset, y: str) -> Iterator[FigurePlan]:
         yield FigurePlan(title, data, said)
 
 
-def _draw_picture(figure_plan: FigurePlan) -> Picture:
+def _draw_picture(figure_plan: FigurePlan) -> tuple[Picture, Figure]:
     recipe = Kind(figure_plan.data.attrs["kind"]).recipe
     figure = recipe.draw_fn(figure_plan.data, "")
     width, height = (int(PIXELS_PER_INCH * inches) for inches in figure.get_size_inches())
     alt = recipe.describe_fn(figure_plan.data)
-    return Picture(figure_plan.title, figure_plan.caption, alt, _embed(figure), width, height)
+    title, caption = figure_plan.title, figure_plan.caption
+    return Picture(title, caption, alt, _embed(figure), width, height), figure
 
 
 def _embed(figure: Figure) -> str:
@@ -179,11 +194,15 @@ def _embed(figure: Figure) -> str:
     # the same result gives the same page
     with matplotlib.rc_context({"svg.hashsalt": "otafl"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    kind = "svg+xml"
     if buffer.tell() > LARGEST_SVG:
-        buffer, kind = io.BytesIO(), "png"
-        figure.savefig(buffer, format="png", dpi=160)
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+        return _embed_pixels(figure)
+    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def _embed_pixels(figure: Figure) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=160)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _join_caption(*parts: str) -> str:

@@ -17,6 +17,9 @@ from otafl.results import header, origins
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import describe_diverged
 
+MAX_SETTINGS = 200_000
+"""Characters of a scenario that a page contains."""
+MAX_AXIS_VALUES = 200
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")
 
 
@@ -82,8 +85,22 @@ def list_swept_axes(ds: xr.Dataset) -> list[Axis]:
             meaning = str(coordinate["long_name"] or name.replace("_", " "))
             meaning += f" [{units}]" if units not in ("", "1") else ""
             texts = dict.fromkeys(_format_value(value) for value in coordinate["values"])
-            found.append(Axis(own, meaning, list(texts), joint))
+            shown = list(texts)[:MAX_AXIS_VALUES]
+            if len(texts) > len(shown):
+                shown.append(f"... and {len(texts) - len(shown)} more")
+            found.append(Axis(own, meaning, shown, joint))
     return found
+
+
+def format_settings(ds: xr.Dataset) -> str:
+    """Return the scenario, or its beginning where it is too long for a page."""
+    text = str(ds.attrs["scenario"])
+    if len(text) <= MAX_SETTINGS:
+        return text
+    return (
+        f"{text[:MAX_SETTINGS]}\n... {len(text) - MAX_SETTINGS} more characters: "
+        'otafl.open_results(FILE).attrs["scenario"]'
+    )
 
 
 def format_command(ds: xr.Dataset, source: Path) -> str:

@@ -84,16 +84,15 @@ def build_tables(ds: xr.Dataset) -> list[Table]:
     found = []
     for title, members in groups.items():
         columns = [_describe_column(ds, name) for name in members]
-        cells = [[format_mean_std(trials) for trials in ends[name]] for name in members]
+        cells = [[format_mean_std(trials) for trials in ends[name][:MAX_ROWS]] for name in members]
         if members and title == SCORES:
             columns.insert(0, Column("trials", "trials", "", "trials with a value"))
             counts = np.isfinite(compute_end_values(ds, find_main_variable(ds))).sum(1)
-            cells.insert(0, [str(count) for count in counts])
-        by_point = zip(points, zip(*cells, strict=True), strict=False)
+            cells.insert(0, [str(count) for count in counts[:MAX_ROWS]])
+        by_point = zip(points, zip(*cells, strict=True), strict=False)  # of the first points
         rows = [(list(point), list(row)) for point, row in by_point]
         if rows:
-            left_out = max(0, len(rows) - MAX_ROWS)
-            found.append(Table(title, keys, columns, rows[:MAX_ROWS], left_out))
+            found.append(Table(title, keys, columns, rows, len(points) - len(rows)))
     return found
 
 

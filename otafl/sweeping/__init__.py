@@ -283,7 +283,7 @@ def _choose_execution(way: _RunOptions, num_stacks: int, jobs: list[Job]) -> Ite
     elif jobs and workers:
         from otafl.sweeping.local import WorkerPool
 
-        with WorkerPool(min(workers, len(jobs)), workers) as pool:
+        with WorkerPool(min(workers, len(jobs)), workers, way.tell) as pool:
             yield pool.run
     else:
         yield run_here

@@ -12,6 +12,7 @@ import json
 import logging
 import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -75,7 +76,7 @@ class _Lost:
 
     def __init__(self, client: Any, address: str, tell: Callable[[str], None]) -> None:
         self._client, self._address, self._tell = client, address, tell
-        self._stacks: dict[str, int] = {}
+        self._stacks: dict[str, list[str]] = {}
         self._looked = 0.0
 
     def __call__(self) -> None:
@@ -83,20 +84,30 @@ class _Lost:
         if time.monotonic() - self._looked < WORKERS_EVERY_S:
             return
         try:
-            now = {worker: len(tasks) for worker, tasks in self._client.processing().items()}
+            now = {worker: list(tasks) for worker, tasks in self._client.processing().items()}
         except OSError:  # the scheduler is lost, which its client notices
             return
         self._looked = time.monotonic()
         for worker in self._stacks.keys() - now.keys():
             if self._stacks[worker]:
-                others = f"one of {format_count(len(now), 'other worker')} computes"
+                others = f"one of {format_count(len(now), 'other worker')} retries"
                 if not now:
-                    others = f"`dask worker {self._address}` starts another one, which computes"
+                    others = f"`dask worker {self._address}` starts another one, which retries"
+                stacks = " and ".join(map(_name_stack, self._stacks[worker]))
                 self._tell(
                     f"the worker {worker} is lost (killed, out of memory, or cut off); {others} "
-                    f"the stack that it had, from its last checkpoint"
+                    f"{stacks}, from the last checkpoint"
                 )
         self._stacks = now
+
+
+def _make_key(job: Job) -> str:
+    """Return the name of a job's task, which names its stack; Dask keeps no two of one name."""
+    return f"stack {job.stack.number} {uuid.uuid4().hex}"
+
+
+def _name_stack(key: str) -> str:
+    return key.rpartition(" ")[0]
 
 
 def _find_scheduler(address: str) -> str:
@@ -163,7 +174,7 @@ def iterate_outcomes(
         report(*event[1])
 
     client.subscribe_topic(TOPIC, on_event)
-    waiting = {client.submit(_run_job, job, pure=False): job for job in jobs}
+    waiting = {client.submit(_run_job, job, key=_make_key(job)): job for job in jobs}
     try:
         while waiting:
             ended = [future for future in waiting if future.done()]

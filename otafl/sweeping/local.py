@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from types import TracebackType
@@ -101,9 +101,14 @@ class WorkerPool:
     num_shares : int, optional
         Equal parts of the processor's threads, of which each worker gets one; as many as there are
         workers if not given.
+    tell : callable, optional
+        Called with a sentence for each worker that is lost with a stack.
     """
 
-    def __init__(self, num_workers: int, num_shares: int = 0) -> None:
+    def __init__(
+        self, num_workers: int, num_shares: int = 0, tell: Callable[[str], None] | None = None
+    ) -> None:
+        self._tell = tell or (lambda _: None)
         self._environments = _build_environments(max(num_workers, num_shares))[:num_workers]
         self._workers: list[Worker | None] = [None] * num_workers
 
@@ -216,8 +221,13 @@ class WorkerPool:
         job = worker.job
         if job is None:
             return None
-        deaths[job.stack.number] += 1
-        if deaths[job.stack.number] < DEATHS:
+        number = job.stack.number
+        deaths[number] += 1
+        if deaths[number] < DEATHS:
+            self._tell(
+                f"a worker is lost ({how}); another one retries stack {number}, from its last "
+                f"checkpoint (try {deaths[number] + 1} of {DEATHS})"
+            )
             waiting.appendleft(job)
             return None
         text = f"every worker that computed it died (the last one with {how}); out of memory?"

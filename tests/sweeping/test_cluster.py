@@ -1,5 +1,5 @@
-"""Workers of a Dask scheduler: reached through TLS as the page on sweeps shows, and a warning where
-strangers could come in."""
+"""Workers of a Dask scheduler: reached through TLS as the page on clusters shows, and a warning
+where strangers could come in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from otafl.core.errors import UserError
 from otafl.scenario import to_yaml
 from otafl.sweeping import cluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "sweeps.md"
+PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
 PROGRAMS = {
     "dask scheduler": "distributed.cli.dask_scheduler --host 127.0.0.1 --port 0",
     "dask worker": "distributed.cli.dask_worker --host 127.0.0.1",
@@ -107,6 +107,15 @@ def test_a_scheduler_with_certificates_as_the_page_says(shell: Shell, tmp_path: 
         sweeping.sweep(one, tmp_path / "out", scheduler=address)
 
 
+@pytest.mark.slow
+def test_the_smoke_test_of_the_page(shell: Shell) -> None:
+    """Its lines as they stand; results here and there agree."""
+    section = PAGE.read_text().partition("## Smoke test\n")[2].partition("\n## ")[0]
+    (lines,) = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert lines.count("otafl ") == 4
+    shell(lines.replace("otafl ", f"{sys.executable} -m otafl.cli "))
+
+
 def test_certificates_that_cannot_be_read_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "_find_scheduler", lambda address: address)
     names = {"ca-file": "a.pem", "client.cert": "b.pem", "client.key": "c.pem"}
@@ -155,7 +164,8 @@ class Workers:
     def processing(self) -> dict[str, tuple[str, ...]]:
         if self.now is None:
             raise OSError
-        return {worker: ("stack",) * count for worker, count in self.now.items()}
+        names = {"a": "stack 3 0f", "b": "stack 7 1e", "c": ""}
+        return {worker: (names[worker],) * count for worker, count in self.now.items()}
 
 
 def test_a_worker_that_is_lost_with_a_stack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,9 +178,9 @@ def test_a_worker_that_is_lost_with_a_stack_is_told(monkeypatch: pytest.MonkeyPa
         look()
     first, second = said
     assert first.startswith("the worker a is lost (killed, ")
-    assert "; one of 1 other worker computes the stack that it had, from its last" in first
+    assert "; one of 1 other worker retries stack 3, from the last checkpoint" in first
     assert "the worker b is lost" in second
-    assert "; `dask worker tls://here:1` starts another one, which computes the stack" in second
+    assert "; `dask worker tls://here:1` starts another one, which retries stack 7 and" in second
 
 
 @pytest.mark.slow
@@ -213,4 +223,4 @@ def test_a_killed_worker_of_a_scheduler(tmp_path: Path) -> None:
     assert got.attrs["complete"] == 1
     assert killed.is_set()
     (told,) = [text for text in said if "is lost" in text]
-    assert "one of 1 other worker computes the stack" in told
+    assert "one of 1 other worker retries stack 0, from the last checkpoint" in told

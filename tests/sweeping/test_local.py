@@ -304,9 +304,15 @@ def test_a_stack_that_kills_its_workers(
         assert "SIGKILL" in str(raised.value)
         expected = 2 * local.DEATHS
     else:
-        result = sweeping.sweep(one, tmp_path / "out", workers=2)
+        said: list[str] = []
+        result = sweeping.sweep(one, tmp_path / "out", workers=2, tell=said.append)
         same(result, sweeping.run(one))
         expected = times
+        lost = [text for text in said if "a worker is lost (SIGKILL)" in text]
+        assert len(lost) == local.DEATHS - 1
+        assert lost[-1].endswith(
+            "another one retries stack 1, from its last checkpoint (try 4 of 4)"
+        )
     assert len(os.listdir(tmp_path / "deaths")) == expected
 
 

@@ -1,0 +1,369 @@
+"""The part of a report that one explores: its numbers, its size, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+from support import plot_bench
+from support.plot_bench import make_ramp, make_result
+
+import otafl.report
+from otafl import cli
+from otafl.report import explorer, library, render_page
+from otafl.report.thinning import thin_points
+from otafl.results.files import write_part
+
+ROOM = 500_000
+HOSTILE = "</script><script>window.hit=1</script><img src=x onerror=window.hit=2>"
+AXES = ("snr_db", "device_count", "power")
+
+
+def make_sweep() -> xr.Dataset:
+    """A sweep over three axes, one of which has texts that try to be markup, with a lost trial."""
+    rng = np.random.default_rng(5)
+    shape = make_ramp(*AXES).shape
+    values = {name: 0.1 + rng.random(shape) for name in ("test_accuracy", "aggregation_nmse")}
+    values["sim_time_s"] = np.cumsum(rng.random(shape), -1)
+    ds = make_result(values, AXES)
+    ds["test_accuracy"][0, 0, 0, 1] = np.nan
+    return ds.assign_coords(
+        power=("power", ["=gbma", HOSTILE], {"long_name": HOSTILE, "units": ""})
+    )
+
+
+def decode(text: str, kind: str = "<f4") -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), kind)
+
+
+@pytest.mark.exact
+def test_numbers_are_the_moments_over_trials() -> None:
+    ds = make_sweep()
+    found = explorer.build_explorer(ds, ROOM)
+    assert found is not None
+    assert [axis["name"] for axis in found["axes"]] == list(AXES)
+    assert found["axes"][0]["numbers"] == [0, 10, 20]
+    assert found["axes"][2]["numbers"] is None
+    assert [one["name"] for one in found["variables"]] == [
+        *("test_accuracy", "sim_time_s", "aggregation_nmse")
+    ]
+    for one in found["variables"]:
+        trials = ds[one["name"]].transpose(*AXES, "round", "trial").values.reshape(12, 3, 2)
+        finite = np.isfinite(trials).all(-1)
+        for part, values in ((one["ends"], trials[:, -1]), (one["curves"], trials)):
+            known = finite[:, -1] if values.ndim == 2 else finite
+            mean, std = (decode(part[key]).reshape(known.shape) for key in ("mean", "std"))
+            assert mean[known] == pytest.approx(values.mean(-1)[known], rel=1e-6)
+            assert std[known] == pytest.approx(values.std(-1, ddof=1)[known], rel=1e-5)
+    accuracy, time, _ = found["variables"]
+    assert decode(accuracy["ends"]["count"], "<u2").tolist() == [1] + 11 * [2]
+    assert np.isnan(decode(accuracy["ends"]["std"])[0])
+    assert time["ends"]["count"] == 2
+    assert found["quantiles"] == {"2": pytest.approx(stats.t.ppf(0.975, 1))}
+    assert found["left_out"] == []
+    assert found["start"] == {
+        "y": "test_accuracy",
+        "x": "snr_db",
+        "hue": "power",
+        "panel": "device_count",
+    }
+
+
+def test_joules_are_summed_and_diverged_trials_are_guesses() -> None:
+    values = {"test_accuracy": make_ramp() + 0.5, "tx_energy_j": make_ramp(tail=(2, 3, 4))}
+    ds = make_result(values)
+    ds["diverged_round"][0] = 5
+    found = explorer.build_explorer(ds, ROOM)
+    assert found is not None
+    accuracy, energy = (one["curves"] for one in found["variables"])
+    guess, other = ds["test_accuracy"].values
+    assert decode(accuracy["mean"])[1:] == pytest.approx((guess[0] + other[1:]) / 2)
+    assert decode(energy["mean"])[1:] == pytest.approx(ds["tx_energy_j"].values[1].sum(-1)[1:])
+    assert found["axes"] == []
+
+
+@pytest.mark.parametrize("room", [400, 1_000, 4_000, 12_000, 40_000])
+def test_a_large_result_is_thinned_and_says_so(room: int) -> None:
+    one = make_sweep()
+    ds = xr.concat([one] * 40, "seed").assign_coords(seed=range(40))
+    ds = ds.assign_coords(final_round=one["final_round"].expand_dims(seed=40))
+    found = explorer.build_explorer(ds, room)
+    assert found is not None
+    texts = [
+        value
+        for one in found["variables"]
+        for key in ("ends", "curves")
+        if key in one
+        for value in one[key].values()
+        if isinstance(value, str)
+    ]
+    assert sum(map(len, texts)) <= room + 200
+    size = int(np.prod([len(axis["texts"]) for axis in found["axes"]]))
+    assert size < 480 or room == 40_000
+    for one in found["variables"]:
+        assert decode(one["ends"]["mean"]).size == size
+        if "curves" in one:
+            assert decode(one["curves"]["mean"]).size == size * len(found["rounds"])
+    assert found["left_out"]
+    if size < 480:
+        assert any(re.search(r"\d+ of \d+ values\.$", text) for text in found["left_out"])
+
+
+def test_thinning_keeps_both_ends_of_an_axis() -> None:
+    ds, said = thin_points(make_sweep(), 6)
+    assert ds["final_round"].size <= 6
+    assert ds["snr_db"].values.tolist() == [0] or ds["snr_db"].values[0] == 0
+    assert said[0].startswith("normalised SNR: 1 of 3 values")
+    assert thin_points(make_sweep(), 12)[1] == []
+
+
+@pytest.fixture
+def with_library(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A page's library in place of the one that may not be installed."""
+    script = "window.vegaEmbed = async () => {};" + " " * 900_000
+    monkeypatch.setattr(otafl.report, "load_library", lambda: script)
+    return script
+
+
+@pytest.mark.usefixtures("with_library")
+def test_texts_of_a_result_are_data_and_only_known_scripts_run() -> None:
+    text = render_page(make_sweep(), "r.nc")
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, re.DOTALL)
+    assert [attributes for attributes, _ in scripts] == [
+        *(' type="application/json" id="explorer-data"', "", "")
+    ]
+    parsed = json.loads(scripts[0][1])
+    assert parsed["axes"][2]["texts"][1] == parsed["axes"][2]["label"] == HOSTILE
+    assert "<" not in scripts[0][1]
+    policy = html.unescape(str(re.search(r'Policy" content="([^"]*)"', text)[1]))  # type: ignore[index]
+    for _, script in scripts[1:]:
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'unsafe-inline'; ")
+    assert "unsafe-eval" not in policy
+    assert policy.count("unsafe-inline") == 1
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", text)
+
+
+def make_long_sweep(monkeypatch: pytest.MonkeyPatch, points: int, trials: int) -> xr.Dataset:
+    """A sweep of so many points, with noise in five variables."""
+    axes = {
+        "snr_db": (list(np.linspace(-10, 20, points // 200)), "dB", "normalised SNR"),
+        "device_count": (list(range(1, 101)), "1", "devices"),
+        "power": plot_bench.AXES["power"],
+    }
+    monkeypatch.setattr(plot_bench, "AXES", axes)
+    rng = np.random.default_rng(0)
+    names = ("test_accuracy", "test_loss", "sim_time_s", "uplink_symbols", "aggregation_nmse")
+    shape = (points // 200, 100, 2, trials, 3)
+    values = {name: rng.random(shape, dtype=np.float32) for name in names}
+    return make_result(values, AXES, trials)
+
+
+def test_numbers_of_a_hundred_thousand_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = make_long_sweep(monkeypatch, 100_000, 2)
+    found = explorer.build_explorer(ds, otafl.report.MAX_VALUES)
+    assert len(json.dumps(found)) < 1.1 * otafl.report.MAX_VALUES
+    assert found is not None
+    assert found["left_out"][0] == "normalised SNR: 125 of 500 values."
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("with_library")
+def test_a_page_of_a_hundred_thousand_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many points as a sweep may have."""
+    text = render_page(make_long_sweep(monkeypatch, 10_000, 10), "r.nc")
+    assert len(text.encode()) < 3_000_000
+    assert re.search(r"Figures show \d+ of 10000 points\. \w[^.]*: \d+ of \d+ values\.", text)
+    assert "the page is too small for all numbers" in text
+    assert "Variables without values here: " in text
+
+
+def test_without_the_extra_the_static_page_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(library, "PACKAGE", "no_such_package")
+    library.load_library.cache_clear()
+    try:
+        write_part(
+            make_result({"test_accuracy": make_ramp("snr_db")}, ["snr_db"]), tmp_path / "r.nc"
+        )
+        with pytest.raises(SystemExit):
+            cli.main(["report", str(tmp_path / "r.nc")])
+    finally:
+        library.load_library.cache_clear()
+    assert capsys.readouterr().err.count("pip install 'otafl[report]'") == 1
+    text = (tmp_path / "r_report.html").read_text()
+    assert "<script" not in text
+    assert "explorer" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
+    assert "script-src" not in text
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--enable-logging=stderr --virtual-time-budget=30000"
+)
+CHECK = """<!DOCTYPE html><title>check</title><body><script>
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+(async () => {
+  const frame = document.createElement('iframe');
+  frame.width = %d; frame.height = 900; frame.style.border = 0;
+  frame.src = 'page.html';
+  document.body.append(frame);
+  await new Promise((done) => frame.onload = done);
+  const page = frame.contentDocument, root = page.documentElement;
+  const find = (id) => page.getElementById(id);
+  const drawn = async (before) => {
+    for (let i = 0; i < 400 && find('explorer').dataset.drawn === before; i++) await pause(25);
+    return find('explorer').dataset.drawn;
+  };
+  const symbols = () => [...page.querySelectorAll('#chart svg .mark-symbol.role-mark path')];
+  const table = () => [...page.querySelectorAll('#shown-body tr')].map(
+    (row) => [...row.cells].map((cell) => cell.textContent));
+  const titles = () => [...page.querySelectorAll('#shown-head th')].map((one) => one.textContent);
+  const options = (id) => [...find(id).options].map((one) => one.value);
+  const choose = async (element, value) => {
+    const before = find('explorer').dataset.drawn;
+    if (element.type === 'checkbox') element.checked = value; else element.value = value;
+    element.dispatchEvent(new frame.contentWindow.Event('change', { bubbles: true }));
+    await drawn(before);
+  };
+  const saved = [];
+  frame.contentWindow.HTMLAnchorElement.prototype.click = function () {
+    saved.push([this.download, this.href]);
+  };
+  const seen = { shown: false };
+  await drawn(undefined);
+  seen.shown = !find('explorer').hidden;
+  seen.start = { symbols: symbols().length, table: table(), titles: titles(),
+    panels: options('pick-panel'), across: options('pick-x') };
+  const dot = symbols()[0], box = dot.getBoundingClientRect();
+  dot.dispatchEvent(new frame.contentWindow.PointerEvent('pointermove', { bubbles: true,
+    clientX: box.x + box.width / 2, clientY: box.y + box.height / 2 }));
+  seen.tip = [...find('tip').children].map((one) => one.textContent);
+  await choose(find('pick-panel'), '');
+  const slice = page.querySelector('#slices select[data-axis=device_count]');
+  await choose(slice, '1');
+  seen.slice = { hidden: slice.closest('label').hidden, table: table() };
+  await choose(find('pick-spread'), 'confidence');
+  seen.confidence = table();
+  await choose(find('pick-x'), 'round');
+  seen.rounds = { symbols: symbols().length, rows: table().length };
+  await choose(find('pick-x'), 'along:sim_time_s');
+  seen.along = { rows: table().length, titles: titles() };
+  await choose(find('pick-y'), 'aggregation_nmse');
+  await choose(find('log-y'), true);
+  await choose(find('pick-x'), 'axis:power');
+  seen.choices = { hue: options('pick-hue'), symbols: symbols().length, titles: titles() };
+  find('save-csv').click();
+  for (const id of ['save-svg', 'save-png']) { find(id).click(); await pause(300); }
+  for (let i = 0; i < 100 && saved.length < 3; i++) await pause(50);
+  seen.saved = [];
+  for (const [name, address] of saved) {
+    const text = name === 'values.csv' ? await (await fetch(address)).text() : address.slice(0, 30);
+    seen.saved.push([name, text]);
+  }
+  seen.hit = frame.contentWindow.hit || 0;
+  seen.images = page.querySelectorAll('img[src="x"]').length;
+  seen.width = root.scrollWidth; seen.fits = frame.contentWindow.innerWidth;
+  seen.fetched = frame.contentWindow.performance.getEntriesByType('resource').map((e) => e.name)
+    .filter((name) => !name.startsWith('data:'));
+  document.body.innerHTML = '<pre>' + encodeURIComponent(JSON.stringify(seen)) + '</pre>';
+})().catch((error) => {
+  document.body.innerHTML = '<pre>' + encodeURIComponent(String(error.stack)) + '</pre>';
+});
+</script>"""
+
+
+class Server(SimpleHTTPRequestHandler):
+    """A server without log lines."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    handler = functools.partial(Server, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", tmp_path
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
+@pytest.mark.parametrize("width", [400, 1400])
+def test_in_a_browser(served: tuple[str, Path], width: int) -> None:
+    """Choose, hover and download, with names that try to be markup, and nothing from a network."""
+    pytest.importorskip("vl_convert")
+    address, folder = served
+    ds = make_sweep()
+    (folder / "page.html").write_text(render_page(ds, "r.nc"))
+    (folder / "check.html").write_text(CHECK % width)
+    command = [str(BROWSER), *FLAGS.split(), f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", f"{address}/check.html"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    found = re.search(r"<pre>(.*)</pre>", done.stdout)
+    assert found is not None, done.stderr[-3000:]
+    seen: dict[str, Any] = json.loads(unquote(found[1]))
+    assert seen["shown"]
+    assert seen["start"]["symbols"] == len(seen["start"]["table"]) == 12
+    assert seen["start"]["titles"][:3] == [
+        "devices in the population",
+        HOSTILE,
+        "normalised SNR [dB]",
+    ]
+    assert seen["start"]["panels"] == ["", "device_count"]
+    assert seen["start"]["across"][-2:] == ["along:sim_time_s", "along:aggregation_nmse"]
+    assert any(line.startswith("test accuracy of the global model: ") for line in seen["tip"])
+    assert any(line.startswith("trials: ") for line in seen["tip"])
+    ends = ds["test_accuracy"].isel(round=-1, device_count=1)
+    assert not seen["slice"]["hidden"]
+    first = [float(cell) for cell in seen["slice"]["table"][0][1:]]
+    trials = ends.isel(snr_db=0, power=0).values
+    std = trials.std(ddof=1)
+    assert first == pytest.approx(
+        [0, trials.mean(), trials.mean() - std, trials.mean() + std, std, 2], rel=1e-4
+    )
+    half = stats.t.ppf(0.975, 1) * std / np.sqrt(2)
+    low, high = (float(cell) for cell in seen["confidence"][0][3:5])
+    assert (low, high) == pytest.approx((trials.mean() - half, trials.mean() + half), rel=1e-3)
+    assert seen["rounds"] == {"symbols": 6, "rows": 6}
+    assert seen["along"]["rows"] == 6
+    assert seen["choices"]["hue"] == ["", "snr_db", "device_count"]
+    assert seen["choices"]["symbols"] == 2
+    csv, *figures = sorted(seen["saved"], key=lambda one: -len(one[1]))
+    assert csv[0] == "values.csv"
+    assert csv[1].splitlines()[1].startswith("'=gbma,")
+    assert dict(figures)["figure.png"].startswith("data:image/png;base64,")
+    assert dict(figures)["figure.svg"].startswith(("data:image/svg+xml", "blob:"))
+    assert (seen["hit"], seen["images"]) == (0, 0)
+    assert seen["fetched"] == []
+    assert seen["width"] <= seen["fits"] == width
+    assert "CONSOLE" not in done.stderr, done.stderr[-3000:]
