@@ -1,7 +1,7 @@
 """Figures 5 to 9 and Table II of the FedRLR paper (Xue and Lau), and why its global model fails,
 from the results of scenarios/papers/fedrlr_*.yaml. Fig. 10 is drawn by benchmarks/low_rank.py.
 
-    for f in benchmark fig5 fig6 fig7 fig8 fig9 fig9_nuclear fig9_l1 global_model; do
+    for f in benchmark fig5 fig6 fig7 fig8 fig9 fig9_steps fig9_nuclear fig9_l1 global_model; do
       otafl sweep scenarios/papers/fedrlr_$f.yaml
     done
     python scripts/reproduce_fedrlr.py [results] [--figures results/reference]
@@ -61,6 +61,7 @@ FACTORS = (128, 64, 32, 16, 8)
 """The compression is 1 / factor."""
 OF_ONE_RATIO = ("proposed 1 (GBMA)", "proposed 2 (CI)", "B3 pruning", "FedRLR+ (GBMA)")
 """Methods of Fig. 9 whose settings fix the ratio."""
+MODEL_LINES = {"global": "-", "local": "--"}
 UPLINKS = ("GBMA, 0 dB", "GBMA, 25 dB", "CI (tci), 25 dB")
 
 
@@ -245,8 +246,7 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         for model, variable in list_models(points):
             accuracy = select_end_total(points, variable)
             print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
-            line = "--" if model == "local" else "-"
-            draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, line)
+            draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, MODEL_LINES[model])
     relaxed = (
         ("B1 nuclear norm", tune_nuclear_norm(results)),
         ("B2 l1 norm", tune_l1_norm(results)),
@@ -255,6 +255,13 @@ def draw_figure_9(results: Path, figures: Path) -> None:
         met = [one["test_accuracy"] for one in found]
         print_row(name, "global", *(format_mean_std(one.values) for one in met))
         draw_by_ratio(axis, met, f"{name}, tuned to the ratio", place, "-.")
+    place = len(names) + len(relaxed)
+    points = open_result(results, "fedrlr_fig9_steps").sel(rank=[128 // f for f in FACTORS])
+    for model, variable in list_models(points):
+        accuracy = select_end_total(points, variable).transpose("rank", "trial")
+        name = "proposed 1 (GBMA), 40 local steps"
+        print_row(name, model, *(format_mean_std(values) for values in accuracy.values))
+        draw_by_ratio(axis, list(accuracy), f"{name}, {model}", place, MODEL_LINES[model])
     print_head(
         "Fig. 9, relaxed",
         *("method", "ratio", "trials that meet it", "weight", "rounds", "rank, or density"),
@@ -379,6 +386,7 @@ def print_diverged(results: Path, figures: Path) -> None:
         "fig7": [f"{weight}, {reading}" for reading in READINGS for weight in weights],
         "fig8": list(METHODS),
         "fig9": [f"{name}, 1/{factor}" for name in OF_ONE_RATIO for factor in FACTORS],
+        "fig9_steps": [f"40 local steps, 1/{factor}" for factor in reversed(FACTORS)],
         "global_model": [
             f"{uplink}, K = {count}, c1 = {c1:g}"
             for uplink in UPLINKS
@@ -388,7 +396,7 @@ def print_diverged(results: Path, figures: Path) -> None:
     }
     for name, labels in cases.items():
         diverged = tables.open_result(results, f"fedrlr_{name}")["diverged_round"].notnull()
-        first = [dim for dim in ("zip", "device_count", "c1") if dim in diverged.dims]
+        first = [dim for dim in ("zip", "device_count", "c1", "rank") if dim in diverged.dims]
         lost = diverged.sum("trial").transpose(*first).values.ravel()
         for label, count in zip(labels, lost, strict=True):
             if count:

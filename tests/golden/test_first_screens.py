@@ -27,7 +27,8 @@ def read_first_screen(path: Path) -> str:
     """Return the text between the title and the details."""
     text = path.read_text()
     assert "\n## Details\n" in text, "what is not the answer goes below '## Details'"
-    return text.partition("\n## Details\n")[0].partition("\n")[2]
+    screen = text.partition("\n## Details\n")[0].partition("\n")[2]
+    return re.sub(r"<!-- .*? -->", "", screen)
 
 
 def count_words(text: str) -> int:
