@@ -31,6 +31,9 @@ from otafl.models.linear_map import LinearMap, apply, apply_transposed
 ATTENTION = ("query", "value")
 """Parts of the names of the weights that have adapters by default, if a model has such weights."""
 
+BASIS_SAMPLES = 1024
+"""Samples of the gradient whose singular vectors are common factors."""
+
 Factors = dict[str, tuple[Tensor, Tensor]]
 """Name of a weight -> A [n, r, M] and B [n, N, r], without the scale."""
 
@@ -223,11 +226,6 @@ def select_targets(
     return {name: weights[name] for name in weights if name in chosen}
 
 
-def count_positions(model: Model, weight: str) -> int:
-    """Count the products with a weight for one sample; 1 if the model does not tell."""
-    return model.positions.get(weight, 1)
-
-
 def compute_product(a: Tensor, b: Tensor) -> Tensor:
     """Compute B A as a matrix [n, M, N] of inputs and outputs."""
     return torch.bmm(a.mT, b.mT)
@@ -241,6 +239,32 @@ def to_weight(matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
 def to_matrix(weight: Tensor) -> Tensor:
     """Reshape weights [n, *shape] to matrices [n, M, N] of inputs and outputs."""
     return weight if weight.dim() == 3 else weight.flatten(2).mT
+
+
+def compute_pretraining_gradients(model: Model, params: Tensors, x: Tensor, y: Tensor) -> Tensors:
+    """Compute gradients on samples that the server holds.
+
+    Parameters
+    ----------
+    model : Model
+        Model.
+    params : dict of str to Tensor [S, *shape]
+        Parameters.
+    x : Tensor [n, *input]
+        Samples, of which the first 1,024 count.
+    y : Tensor [n, ...]
+        Labels.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        Gradients.
+    """
+    like, rows = next(iter(params.values())), len(next(iter(params.values())))
+    x, y = x[:BASIS_SAMPLES].to(like), y[:BASIS_SAMPLES].to(like.device)
+    y = y.to(like) if y.is_floating_point() else y
+    batch = Batch(x.expand(rows, *x.shape), y.expand(rows, *y.shape), None)
+    return model.compute_gradients(model.copy_trainable(params), batch)[1]
 
 
 class AdaptedModel:

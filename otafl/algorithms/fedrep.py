@@ -39,7 +39,7 @@ from otafl.core.rng import Streams
 from otafl.models.base import Model, Shapes, descend_, differentiate
 
 
-def find_head(model: Model, method: str = "fedrep") -> tuple[str, ...]:
+def find_head(model: Model) -> tuple[str, ...]:
     """Find the parameters of the last layer.
 
     These are the last parameter of two or more dimensions, and those after it.
@@ -48,8 +48,6 @@ def find_head(model: Model, method: str = "fedrep") -> tuple[str, ...]:
     ----------
     model : Model
         Model with several layers.
-    method : str
-        Name of the method, for the message.
 
     Returns
     -------
@@ -63,7 +61,7 @@ def find_head(model: Model, method: str = "fedrep") -> tuple[str, ...]:
     """
     if len(model.head) == len(model.shapes):
         raise UserError(
-            f"algorithm.name: '{method}' needs a model with a layer before the last one, and the "
+            "algorithm.name: 'fedrep' needs a model with a layer before the last one, and the "
             "model has one layer; use mlp, cnn or algorithm: local_only"
         )
     return model.head

@@ -42,13 +42,12 @@ from otafl.algorithms.adapters import (
     AdaptedModel,
     Backbone,
     Factors,
+    compute_pretraining_gradients,
     compute_product,
-    count_positions,
     select_targets,
     to_matrix,
 )
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
-from otafl.algorithms.fedrep import find_head
 from otafl.algorithms.lora_costs import count_adapter_flops
 from otafl.algorithms.lora_factors import get_roles, name_tensors
 from otafl.algorithms.lora_payload import NORM, build_factor_groups
@@ -58,7 +57,6 @@ from otafl.algorithms.submodel_training import broadcast_to_submodels
 from otafl.algorithms.whole_models import compute_step_size
 from otafl.core import contracts as c
 from otafl.core.constants import get_constant
-from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.models.base import Model, descend_, differentiate
 
@@ -99,13 +97,13 @@ class Lora(Algorithm):
     def __init__(self, settings: Any, model: Model, devices: int) -> None:
         super().__init__(settings, model, devices)
         trains_head = settings.head == "trained"
-        head = find_head(model, settings.name) if trains_head else ()
+        head = model.head if trains_head else ()
         sides = select_targets(model, settings.targets, head)
         self.head = tuple(name for name in head if name not in sides)
         smaller = settings.mode in ("square", "tangent")
         self.layers = tuple(
             AdaptedLayer(
-                name, m, n, min(settings.rank, m, n if smaller else m), count_positions(model, name)
+                name, m, n, min(settings.rank, m, n if smaller else m), model.count_products(name)
             )
             for name, (m, n) in sides.items()
         )
@@ -149,18 +147,11 @@ class Lora(Algorithm):
         """Return the factors at their start."""
         if self.settings.mode != "square":
             return lora_factors.draw_factors(self.layers, streams, self.settings.a_start)
-        if self.settings.basis == "weight":
-            matrices = {layer.weight: to_matrix(params[layer.weight]) for layer in self.layers}
-        else:
-            matrices = self._compute_pretraining_gradients(params)
+        tensors, samples = params, self.model.start_samples
+        if self.settings.basis == "gradient" and samples is not None:  # else it is a rehearsal
+            tensors = compute_pretraining_gradients(self.model, params, *samples)
+        matrices = {layer.weight: to_matrix(tensors[layer.weight]) for layer in self.layers}
         return lora_factors.find_bases(self.layers, matrices)
-
-    def _compute_pretraining_gradients(self, params: c.Tensors) -> c.Tensors:
-        """Return the gradients of the weights on the data that the server has pretrained on."""
-        raise UserError(
-            "algorithm.basis: 'gradient' needs a model that was trained here, and the model has no "
-            "such start; use model.start: pretrained_here, or basis: weight"
-        )
 
     def broadcast(self, server: c.Tensors, cohort: c.Cohort) -> c.Broadcast:
         """Broadcast what devices train, of the factors only the rows of a device's rank."""

@@ -118,6 +118,14 @@ class LoraSettings(DecayedSettings):
         """Return conflicts of a mode with the rest of the scenario."""
         if self.mode == "alternate":
             yield from self._find_changing_shapes(scenario)
+        start = getattr(scenario.model, "start", None)
+        is_trained_here = getattr(start, "is_trained_here", False)
+        if self.mode == "square" and self.basis == "gradient" and not is_trained_here:
+            text = (
+                "'gradient' needs samples that the server has trained the model on; use "
+                "model.start: pretrained_here, or basis: weight"
+            )
+            yield make_problem(text, "algorithm.basis", "model")
         transport = registry.load_component("transport", scenario.transport.name)
         if self.power_split != "symbol" and not transport.supports_power_factors:
             fitting = registry.list_fitting("transport", lambda one: one.supports_power_factors)

@@ -116,6 +116,8 @@ class Model(Renamed, ABC):
     """Weights [*shape] of `model.start` that every trial starts from; others are drawn."""
     own_weights: Mapping[str, Tensor] | None = None
     """Weights [*shape] that a user-defined module comes with."""
+    start_samples: tuple[Tensor, Tensor] | None = None
+    """Samples and labels that `model.start` was trained on, which no device holds."""
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -126,6 +128,10 @@ class Model(Renamed, ABC):
         names = tuple(self.shapes)
         weights = [place for place, name in enumerate(names) if len(self.shapes[name]) >= 2]
         return names[weights[-1] :] if weights else names
+
+    def count_products(self, weight: str) -> int:
+        """Return the number of products with one of `linear_weights` for a sample, by default 1."""
+        return 1
 
     @classmethod
     def find_scores_positions(cls, settings: Any) -> bool:

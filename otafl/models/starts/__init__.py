@@ -31,3 +31,5 @@ def load(section: Any, model: Model, samples: ServerSamples | None) -> None:
     start = getattr(section, "start", None)
     if isinstance(start, Start):
         model.start_params = start.load(section, model, samples)
+        if samples is not None and start.is_trained_here:
+            model.start_samples = samples.x, samples.y

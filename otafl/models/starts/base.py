@@ -41,6 +41,9 @@ class Start(Settings):
     gives_weights: ClassVar[bool] = True
     """Whether it gives weights, and does not leave the model to draw them."""
 
+    is_trained_here: ClassVar[bool] = False
+    """Whether the server trains the weights on samples of its own."""
+
     name: str
 
     def count_bits(self, scenario: Any, model: Model) -> int:

@@ -52,6 +52,8 @@ class PretrainedHere(Start):
         "model.start.epochs": 1,
     }
 
+    is_trained_here: ClassVar[bool] = True
+
     name: Literal["pretrained_here"] = "pretrained_here"
     epochs: int = Field(5, ge=1)
     """passes over the server's samples"""
