@@ -112,6 +112,8 @@ def compute_power_factors(parts: Sequence[Tensors], split: PowerSplit) -> list[T
     exponent = {"equal": 0.0, "norm": 2.0, "laser": 1.0}[split]
     largest = torch.maximum(*norms).clamp_min(torch.finfo(norms[0].dtype).tiny)
     first, second = ((norm / largest).pow(exponent) for norm in norms)
-    share = (first / (first + second).clamp_min(1e-6)).clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
+    total = first + second
+    share = torch.where(total > 0, first / total.clamp_min(1e-6), 0.5)
+    share = share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE)
     sizes = [sum(block[0].numel() for block in part.values()) for part in parts]
     return [one * sum(sizes) / size for one, size in zip((share, 1.0 - share), sizes, strict=True)]
