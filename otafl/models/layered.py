@@ -220,9 +220,6 @@ class LayeredModel(Model):
         layers = [asdict(layer) for layer in self.layers]
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
 
-    def count_products(self, weight: str) -> int:
-        return next(layer.positions for layer in self.layers if layer.weight == weight)
-
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         if self._front:
             x = self._compute_features(params, x)

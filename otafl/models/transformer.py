@@ -214,11 +214,6 @@ class Transformer(Model):
                 params[name] = symmetric / ((3.0 if name == "head" else 1.0) * shape[0]) ** 0.5
         return params
 
-    def count_products(self, weight: str) -> int:
-        if weight == "head":
-            return self.positions if self.scores_positions else 1
-        return self.positions if "." in weight else self.length
-
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
         samples, own = x.shape[1], self.settings
         x = self._embed(params, x)  # [n or 1, B, length, width]
