@@ -63,6 +63,9 @@ class Settings(BaseModel):
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file which results depend on."""
 
+    idle_without: ClassVar[Mapping[str, str]] = {}
+    """Fields without effect while another field has its default: field -> the other field."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Put descriptions, which docstrings break into lines, on one line each."""
