@@ -65,6 +65,7 @@ class Settings(BaseModel):
 
     begins_again: ClassVar[bool] = False
     """Whether finished stacks are computed again if a file of `reads` has changed since."""
+
     idle_without: ClassVar[Mapping[str, str]] = {}
     """Fields without effect while another field has its default: field -> the other field."""
 
