@@ -1,18 +1,20 @@
 # Development tasks; PYTHON is the interpreter that otafl[dev] is installed for.
 PYTHON ?= .venv/bin/python
 
-.PHONY: help check lint types test test-slow test-all docs package format benchmarks gpu
+.PHONY: help check lint style types test test-slow test-all docs package format benchmarks gpu
 
 help: ## List the targets, which is what make does without one
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 check: lint types test ## Lint, check types and run the fast tests
 
-lint: ## Check style, format and the order of layers
+lint: style ## Check style, format, the order of layers, and words
+	$(PYTHON) -m pytest -n 0 tests/golden/test_language.py tests/golden/test_readability.py tests/golden/test_docstrings.py
+
+style: ## Check style, format and the order of layers
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(dir $(PYTHON))lint-imports
-	$(PYTHON) -m pytest -n 0 tests/golden/test_language.py tests/golden/test_readability.py tests/golden/test_docstrings.py
 
 types: ## Check types
 	$(PYTHON) -m mypy

@@ -1,4 +1,4 @@
-"""Test accuracy by energy of ways to send gradients over a noisy sum, as in LASER's figure on MNIST,
+"""Test accuracy by energy of ways to send gradients over a noisy sum, as in LASER's MNIST figure,
 each at its best step size on validation data.
 
     otafl sweep scenarios/papers/laser_figure.yaml
@@ -10,17 +10,17 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
 from looks import TYPE
 from matplotlib import pyplot as plt
-from tables import command, expand_points, open_file, print_head, print_row
+from tables import command, open_file, print_head, print_row
 
 from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
 
+STEP = "algorithm_learning_rate"
 POWERS = (0.01, 0.1, 1.0, 10.0, 100.0)
 SYMBOLS = {"identity": 7850, "laser": 1598}
 """Real numbers of a round, on average; 785 for the other codecs."""
@@ -42,34 +42,34 @@ LOOKS = {
 }
 
 
-def name_method(codec: Any) -> str:
-    """The name of a method in the figure, from the settings of its codec."""
-    if codec.name == "compressed_sensing":
-        return f"A-DSGD, {'AMP' if codec.estimate == 'amp' else 'linear'}"
+def name_method(codec: str) -> str:
+    """The name of a method in the figure, from the label of its codec."""
+    name = codec.partition("(")[0]
+    if name == "compressed_sensing":
+        return f"A-DSGD, {'linear' if 'estimate=linear' in codec else 'AMP'}"
     names = {"laser": "LASER", "identity": "Z-SGD", "shared_subset": "random-k"}
-    return names.get(codec.name, "count sketch")
+    return names.get(name, "count sketch")
 
 
-def place_points(result: xr.Dataset) -> dict[tuple[str, float], tuple[Any, float]]:
-    """Method and power -> the label of the point, and the server's factor of the step size."""
+def place_points(result: xr.Dataset) -> dict[tuple[str, float], int]:
+    """Method and energy of a round -> position in the sweep's joint axis."""
     found = {}
-    for point in expand_points(result):
-        codec, channel = point.scenario.codec, point.scenario.channel
-        snr = 10.0 ** (channel.snr_db / 10.0)
-        power = 2.0 * SYMBOLS.get(codec.name, 785) * snr
-        nearest = min(POWERS, key=lambda one: abs(math.log(one / power)))
-        scale = point.scenario.server.learning_rate
-        found[name_method(codec), nearest] = point.coords["zip"], scale
+    for place, (codec, snr) in enumerate(
+        zip(result["codec"].values, result["snr_db"].values, strict=True)
+    ):
+        energy = 2.0 * SYMBOLS.get(str(codec), 785) * 10.0 ** (snr / 10.0)
+        nearest = min(POWERS, key=lambda one: abs(math.log(one / energy)))
+        found[name_method(str(codec)), nearest] = place
     return found
 
 
 def choose_step(trials: xr.Dataset) -> tuple[xr.Dataset, float, bool]:
     """The runs with the best mean validation accuracy, their factor, and whether it is inside."""
-    steps = trials["learning_rate"].values
+    steps = trials[STEP].values
     mean = select_at_end(trials, "validation_accuracy").mean("trial").values
     best = int(np.nanargmax(mean))
     inside = 0 < best < len(steps) - 1
-    return trials.isel(learning_rate=best), float(steps[best]), inside
+    return trials.isel({STEP: best}), float(steps[best]), inside
 
 
 def main() -> None:
@@ -83,8 +83,9 @@ def main() -> None:
     steps: dict[str, list[str]] = {}
     for method in LOOKS:
         for power in POWERS:
-            label, scale = points[method, power]
-            trials, factor, inside = choose_step(result.sel(zip=label))
+            here = result.isel(zip=points[method, power])
+            trials, factor, inside = choose_step(here)
+            scale = float(here["server_learning_rate"])
             ends.setdefault(method, []).append(select_at_end(trials, "test_accuracy").values)
             mark = "" if inside else " (end of the grid)"
             steps.setdefault(method, []).append(f"{scale * factor:.1g}{mark}")
@@ -115,7 +116,7 @@ def draw(ends: dict[str, list[np.ndarray]], path: Path) -> None:
         axes[0].errorbar(POWERS, mean, yerr=off, capsize=3, **style)
         if method in PAPER:
             axes[1].plot(POWERS, PAPER[method], **style)
-    titles = ("otafl, Fashion-MNIST, 100 rounds", "paper, MNIST, 1,500 rounds")
+    titles = ("otafl, Fashion-MNIST, 150 rounds", "paper, MNIST, 1,500 rounds")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(title=title, xlabel="energy of a round, P", xscale="log")
         axis.grid(alpha=0.3)

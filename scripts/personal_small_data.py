@@ -53,15 +53,17 @@ def main() -> None:
         str(one).partition("(")[0] + "".join(said for key, said in APART.items() if key in str(one))
         for one in result["algorithm"].values
     ]
-    found, chosen, more = {}, {}, {}
+    found, chosen, more, tried = {}, {}, {}, {}
     for name in dict.fromkeys(names):
         points = result.isel(zip=[i for i, one in enumerate(names) if one == name])
         own = bool(points["personal_own_test_accuracy"].notnull().any())
         for kind in ["personal_own"] if own else ["tuned_own", "own"]:
             found[name + KINDS[kind]], chosen[name + KINDS[kind]] = find_best(points, kind)
+            tried[name + KINDS[kind]] = points.sizes["zip"]
         more |= {name: find_best(points, "tuned_own")[0]} if own else {}
     order = sorted(found, key=lambda name: -float(found[name].mean()))
-    columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "so with 5 more steps", "chosen")
+    columns = ("accuracy, %", *(f"minus {one}" for one in BASES), "so with 5 more steps")
+    columns += ("settings", "chosen")
     print_head(
         f"majority class: {float(result['majority_accuracy'].mean()):.1%}", "model", *columns
     )
@@ -74,6 +76,7 @@ def main() -> None:
             format_mean_std(found[name].values),
             *cells,
             *["-"] * (3 - len(cells)),
+            tried[name],
             chosen[name],
         )
     plt.rcParams.update(TYPE | {"axes.grid": True, "grid.alpha": 0.3})

@@ -173,7 +173,7 @@ def draw(
         axis.set_xticks(places, names)
         for edge in places[1:] - 0.5:
             axis.axvline(edge, color="0.85", lw=0.8)
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=100)
     print(f"\nfigure: {path}")
 

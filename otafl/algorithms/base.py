@@ -346,6 +346,15 @@ class Algorithm(Stateful, ABC):
             views["personal"] = make_device_view(self.model, devices, "personal")
         return views
 
+    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        """Return the models to save, by default those of `build_views`.
+
+        A method whose models are evaluated in another form returns parameters of the model here, of
+        which a PyTorch module can be made. Tensors "base.NAME" [n, *shape] are weights without what
+        low-rank adapters have added.
+        """
+        return self.build_views(server, devices)
+
     def count_flops(self, workload: c.Workload) -> np.ndarray:
         """Count the floating-point operations of each device's local work.
 

@@ -46,6 +46,7 @@ from otafl.algorithms.adapters import (
     compute_product,
     select_targets,
     to_matrix,
+    to_weight,
 )
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.lora_costs import count_adapter_flops
@@ -103,7 +104,7 @@ class Lora(Algorithm):
         smaller = settings.mode in ("square", "tangent")
         self.layers = tuple(
             AdaptedLayer(
-                name, m, n, min(settings.rank, m, n if smaller else m), model.count_products(name)
+                name, m, n, min(settings.rank, m, n if smaller else m), model.positions.get(name, 1)
             )
             for name, (m, n) in sides.items()
         )
@@ -332,6 +333,42 @@ class Lora(Algorithm):
             return {"personal": self._build_personal_view(server, devices)}
         merged = self._merge(server, torch.arange(self._count_trials(server)))
         return {"global": make_view(self.model, merged)}
+
+    def build_saved_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
+        """Return merged models, of each device in mode share_a, with the weights before merging."""
+        name, tensors = "global", server
+        num_models = self._count_trials(server)
+        trial = torch.arange(num_models, device=next(iter(server.values())).device)
+        if self.settings.mode == "share_a":
+            name, trial = "personal", trial.repeat_interleave(self.num_devices)
+            own = {n: block.flatten(0, 1) for n, block in devices.items()}
+            tensors = {n: block[trial] for n, block in server.items()} | own
+        merged = self._merge(tensors, trial)
+        base = self._get_base(tensors, trial)
+
+        def predict(tensors: c.Tensors, x: Tensor) -> Tensor:
+            return self.model.logits({n: b for n, b in tensors.items() if n not in base}, x)
+
+        moments = make_view(self.model, {}).moments_fn
+        owner: Literal["trial", "device"] = "trial" if name == "global" else "device"
+        return {name: c.View(merged | base, predict, owner, moments_fn=moments)}
+
+    def _get_base(self, tensors: c.Tensors, trial: Tensor) -> c.Tensors:
+        """Return the weights "base.W" [n, *shape] to which the adapters of rows are added."""
+        changes, base = self._get_changes(tensors), {}
+        start: Factors = {}
+        if self.settings.mode == "tangent":
+            parts = {n.removeprefix("start."): b[trial] for n, b in self.fixed.items()}
+            start = lora_tangent.compose_tangents(self.layers, parts)
+        for layer in self.layers:
+            name, shape = layer.weight, self.model.shapes[layer.weight]
+            block = self.backbone.gather(name, trial)
+            if name in changes:
+                block = block + to_weight(changes[name], shape)
+            if name in start:
+                block = block + to_weight(compute_product(*start[name]), shape)
+            base[f"{BASE}.{name}"] = block
+        return base
 
     def _count_trials(self, server: c.Tensors) -> int:
         return len(next(iter(server.values())))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from otafl.exporting.deployment import Exported
 
 
-Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors"])
+Target = StrEnum("Target", ["onnx", "litert", "pytorch", "safetensors", "peft"])
 """Formats of exported models."""
 
 Quantise = StrEnum("Quantise", ["dynamic", "float16"])
@@ -27,7 +27,12 @@ def export(
     to: Annotated[Target, typer.Option(help="Format.")],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="A .onnx, .tflite, .pt2 or .safetensors."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="A .onnx, .tflite, .pt2 or .safetensors file, or for peft a folder.",
+        ),
     ],
     view: Annotated[
         str, typer.Option(help="Which model: global, personal, local, mean, level0, ...")

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+PRESETS = "presets"
+"""What scenarios may extend, beside the tables of the registry."""
+
+
 def _list_words() -> list[str]:
     """Return what `otafl list` can explain."""
-    from otafl.core import registry
+    from otafl.core import presets, registry
 
     return [
+        PRESETS,
+        *presets.list_presets(),
         *registry.TABLES,
         *(one for table in registry.TABLES for one in registry.list_names(table)),
     ]
@@ -30,11 +36,18 @@ def list_(
             help="A table, e.g. power, or what is in one, e.g. tci.", autocompletion=_list_words
         ),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="A line for each component.")] = False,
 ) -> None:
     """List what a scenario can name, or explain one."""
-    from otafl.core import registry
+    from otafl.core import presets, registry
 
     out = make_console()
+    if name in presets.list_presets():
+        out.print(presets.list_presets()[name].read_text(encoding="utf-8").rstrip())
+        return
+    if name in (PRESETS, "preset", "extends"):
+        _list_presets(out)
+        return
     title = None if name is None else _find_table(name)
     if name is not None and title is None:
         found = [table for table in registry.TABLES if name in registry.list_names(table)]
@@ -43,8 +56,44 @@ def list_(
         for table in found:
             _explain(out, table, name)
         return
+    if title is None and not full:
+        _list_short(out)
+        return
     for one in registry.TABLES if title is None else [title]:
         _list(out, one)
+    if title is None:
+        _list_presets(out)
+
+
+def _list_short(out: Console) -> None:
+    """Print a line for each table, with the names of its components."""
+    from rich.table import Table
+
+    from otafl.core import presets, registry
+
+    lines = Table(box=None, show_header=False)
+    lines.add_column(no_wrap=True)
+    lines.add_column()
+    for table in registry.TABLES:
+        lines.add_row(table, ", ".join(registry.list_names(table)))
+    lines.add_row(PRESETS, ", ".join(presets.list_presets()))
+    out.print(lines)
+    out.print("\notafl list TABLE explains a line, otafl list NAME a component, --full prints all")
+
+
+def _list_presets(out: Console) -> None:
+    """Print the presets, each with its summary."""
+    from rich.table import Table
+
+    from otafl.core import presets
+
+    lines = Table(title=PRESETS, title_justify="left", box=None, show_header=False)
+    lines.add_column(no_wrap=True)
+    lines.add_column()
+    for name in presets.list_presets():
+        lines.add_row(name, presets.read_summary(name).removesuffix("."))
+    out.print(lines)
+    out.print()
 
 
 def _list(out: Console, table: str) -> None:

@@ -9,53 +9,92 @@ from typing import Annotated
 
 import typer
 
+from otafl.cli.schema_file import format_editor_line
 from otafl.core.console import make_console
 from otafl.core.errors import UserError
 from otafl.core.files import write_text
+from otafl.core.presets import list_presets
 from otafl.core.suggestions import format_suggestion
+
+TEMPLATE = """\
+{comment}
+
+name: {name}
+extends: {preset}  # `otafl list {preset}` prints its keys; those below replace them
+
+data:
+  name: digits              # 1,797 handwritten digits of 8x8 pixels
+  partition: {{name: label_skew, classes_per_device: 4}}
+
+model: {{name: mlp, hidden: [32]}}
+
+algorithm: {{name: fedavg, learning_rate: 0.2}}
+
+training: {{rounds: 100, local_steps: 5, batch_size: 20, eval_every: 10}}
+
+trials: 3
+seed: 0
+"""
+"""Scenario that starts from a preset."""
+
+GROUPS = {"": "start", "studies": "study", "papers": "paper"}
+"""Folder of a scenario -> its group in the list."""
 
 
 def list_shipped() -> dict[str, Path]:
-    """Return the scenarios that come with otafl, by name: the quickstart first, then by folder.
+    """Return the scenarios that come with otafl, by name: the quickstart first, then by group.
 
     An installed package has them inside, a checkout beside the package: the build puts them there.
     """
     package = Path(__file__).parents[1]
     inside = package / "scenarios"
     folder = inside if inside.is_dir() else package.parent / "scenarios"
-    files = sorted(folder.rglob("*.yaml"), key=lambda file: (len(file.parts), file))
-    files.sort(key=lambda file: file.stem != "quickstart")
-    return {file.stem: file for file in files}
+    groups = list(GROUPS)
+
+    def get_rank(file: Path) -> tuple[bool, int, Path]:
+        group = str(file.parent.relative_to(folder)).removeprefix(".")
+        return file.stem != "quickstart", groups.index(group), file
+
+    return {file.stem: file for file in sorted(folder.rglob("*.yaml"), key=get_rank)}
 
 
 def _list_names() -> list[str]:
-    return list(list_shipped())
+    return [*list_shipped(), *list_presets()]
 
 
 def new(
     name: Annotated[
         str | None,
-        typer.Argument(help="Of the list, e.g. quickstart.", autocompletion=_list_names),
+        typer.Argument(
+            help="Of the list, e.g. quickstart, or a preset.", autocompletion=_list_names
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE.yaml", help="Else NAME.yaml.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios there are.")] = False,
 ) -> None:
-    """Copy a scenario that comes with otafl, to start from."""
+    """Write a scenario to start from.
+
+    It is a copy of one that comes with otafl, or a short one with a preset. Its first line
+    names the JSON schema, by which editors complete and check keys. The first `otafl check` of the
+    file writes the schema.
+    """
     if list_:
         _list()
         return
     if name is None:
         raise UserError("new: name a scenario, e.g. quickstart; `otafl new --list` has them all")
     stem, scenarios = Path(name).name.removesuffix(".yaml"), list_shipped()
-    if stem not in scenarios:
-        hint = format_suggestion(stem, scenarios) or ";"
+    presets = list_presets()
+    if stem not in scenarios and stem not in presets:
+        hint = format_suggestion(stem, [*scenarios, *presets]) or ";"
         raise UserError(f"new: no scenario {name!r}{hint} `otafl new --list` has them all")
     target = out or Path(f"{stem}.yaml")
     if os.path.lexists(target):
         raise UserError(
             f"{target}: is there already and stays as it is; give another file with --out"
         )
-    write_text(target, _rename(scenarios[stem], target))
+    text = _rename(scenarios[stem], target) if stem in scenarios else _extend(stem, target)
+    write_text(target, f"{format_editor_line()}{text}")
     typer.echo(f"wrote {target}\nnext: otafl check {target}; otafl run {target}")
 
 
@@ -73,15 +112,28 @@ def _rename(file: Path, target: Path) -> str:
     return re.sub(rf"^name: {file.stem}\b", f"name: {target.stem}", text, flags=re.MULTILINE)
 
 
+def _extend(preset: str, target: Path) -> str:
+    """Return a scenario that starts from a preset."""
+    comment, _, _ = list_presets()[preset].read_text(encoding="utf-8").partition("\n#\n")
+    return TEMPLATE.format(comment=comment, preset=preset, name=target.stem)
+
+
 def _list() -> None:
     from rich.table import Table
 
-    lines = Table(box=None, show_header=False)
-    lines.add_column(no_wrap=True)
-    lines.add_column()
-    for name, file in list_shipped().items():
-        lines.add_row(name, _read_summary(file))
-    make_console().print(lines)
+    groups: dict[str, list[Path]] = {group: [] for group in GROUPS.values()}
+    for file in list_shipped().values():
+        groups[GROUPS.get(file.parent.name, "start")].append(file)
+    groups["start"] += list_presets().values()
+    out = make_console()
+    for group, files in groups.items():
+        lines = Table(title=group, title_justify="left", box=None, show_header=False)
+        lines.add_column(no_wrap=True)
+        lines.add_column()
+        for file in files:
+            lines.add_row(file.stem, _read_summary(file))
+        out.print(lines)
+        out.print()
 
 
 def _read_summary(file: Path) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from otafl.cli.app import Overrides, Trust, import_libraries, print_warnings, report_on
+from otafl.cli.schema_file import write_missing_schema
 from otafl.core.errors import UserError
 from otafl.core.suggestions import format_count
 
@@ -21,6 +22,7 @@ def check(
         Path | None, typer.Argument(metavar="SCENARIO.yaml", show_default=False)
     ] = None,
     set_: Overrides = None,
+    full: Annotated[bool, typer.Option("--full", help="Print every setting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema.")] = False,
     trust: Trust = False,
     dry_run: Annotated[
@@ -30,7 +32,11 @@ def check(
         bool, typer.Option("--no-code", help="Import nothing that the file names; check the rest.")
     ] = False,
 ) -> None:
-    """Print a scenario filled in, or all its errors."""
+    """Print what a scenario sets, or all its errors.
+
+    The main keys that are not in the file are marked as default, and those that change
+    nothing as without effect.
+    """
     from otafl.scenario import build_json_schema
     from otafl.user_code import loading
 
@@ -49,28 +55,31 @@ def check(
         _try_data(scenario, set_, trust)
     elif no_code:
         with loading.disable_imports():  # nothing is run, so there is nobody to trust
-            _print_check(scenario, set_, trust=True)
+            _print_check(scenario, set_, trust=True, full=full)
     else:
-        _print_check(scenario, set_, trust)
+        _print_check(scenario, set_, trust, full)
 
 
-def _print_check(path: Path, overrides: list[str] | None, trust: bool) -> None:
-    """Print a scenario filled in, with its properties.
+def _print_check(path: Path, overrides: list[str] | None, trust: bool, full: bool) -> None:
+    """Print a scenario, with its properties.
 
     Within `loading.without_code` they are those known without user-defined code.
     """
     import_libraries()
     from otafl.preflight.first_round import find_problems
-    from otafl.scenario import to_yaml
+    from otafl.scenario import format_settings
 
     found = report_on(path, overrides, None, trust, find_problems)
-    typer.echo(to_yaml(found.require_scenario()).rstrip())
+    typer.echo(format_settings(found.require_scenario(), found.points, full))
     verdict = "nothing wrong without its code" if found.unchecked else "valid"
     size = "".join(f"; {text}" for text in _describe_size(found))
     typer.echo(f"{path}: {verdict}; {format_count(len(found.points), 'point')}{size}", err=True)
     for text in found.unchecked:
         typer.echo(f"otafl: not checked: {text}", err=True)
     print_warnings(found)
+    write_missing_schema(path)
+    if not full:
+        typer.echo("--full prints every setting", err=True)
 
 
 def _describe_size(found: Report) -> Iterator[str]:

@@ -66,6 +66,9 @@ class Settings(BaseModel):
     begins_again: ClassVar[bool] = False
     """Whether finished stacks are computed again if a file of `reads` has changed since."""
 
+    idle_without: ClassVar[Mapping[str, str]] = {}
+    """Fields without effect while another field has its default: field -> the other field."""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Put descriptions, which docstrings break into lines, on one line each."""

@@ -32,7 +32,7 @@ def collect(
     """
     parts = engine.parts
     rows = [(point.index, trial) for point in points for trial in trials]
-    views = parts.algorithm.build_views(engine.server, engine.devices.get_all())
+    views = parts.algorithm.build_saved_views(engine.server, engine.devices.get_all())
     statistics = BatchStatistics(parts.samples.training_data, parts.scenario.training.norm_samples)
     tested = {id(view): _prepare_view(view, statistics, engine, round) for view in views.values()}
     kept: list[Tensor] = []

@@ -34,7 +34,7 @@ from otafl.results.files import open_results
 from otafl.scenario import Point, expand, is_same, load_scenario, restore_tree
 from otafl.user_code import loading
 
-TARGETS = ("onnx", "litert", "pytorch", "safetensors")
+TARGETS = ("onnx", "litert", "pytorch", "safetensors", "peft")
 
 
 @dataclass(frozen=True)
@@ -273,10 +273,11 @@ def export(
         raise make_unknown_name_error(f"--to {target}", "a format", target, TARGETS)
     tool = importlib.import_module(f"otafl.exporting.{target}")
     if path.suffix != tool.SUFFIX:
-        raise UserError(f"--out {path}: must be the name of a file that ends in {tool.SUFFIX}")
+        what = f"a file that ends in {tool.SUFFIX}" if tool.SUFFIX else "a folder, without a suffix"
+        raise UserError(f"--out {path}: must be the name of {what}")
     module = selected.build_module().float()
     runs: dict[str, Run] = {"PyTorch": measure.make_run_fn(module)}
-    if target == "safetensors":
+    if target in ("safetensors", "peft"):  # weights, which run in the model's module
         params = selected.view.get_params(selected.row, selected.device or 0)
         with selected.guard_imports():
             runs[tool.NAME] = tool.write_weights(selected.view.recipe, params, path, quantise)
@@ -294,11 +295,17 @@ def export(
         with selected.guard_imports():
             was = read_recorded_accuracy(selected)
         faults = _list_faults(found["PyTorch"], found[tool.NAME], was, tool.NAME, quantise)
-    size_of, times = {tool.NAME: path.stat().st_size}, measure.measure_latencies(runs, one)
+    size_of, times = {tool.NAME: _measure_bytes(path)}, measure.measure_latencies(runs, one)
     right = {name: scored.accuracy for name, scored in found.items()}
     lines = [RuntimeResult(name, size_of.get(name), times[name], right.get(name)) for name in runs]
     work = count_macs(module, torch.from_numpy(one))
     return Exported(path, count_numbers(module), work, lines, was, faults)
+
+
+def _measure_bytes(path: Path) -> int:
+    """Return the size of a file, or of all files of a folder."""
+    files = path.iterdir() if path.is_dir() else (path,)
+    return sum(one.stat().st_size for one in files)
 
 
 def _list_faults(

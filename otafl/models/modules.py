@@ -22,7 +22,7 @@ from otafl.models.geometry import Window
 from otafl.models.layer_steps import Conv, Linear, MaxPool, MeanPool, Norm, Relu, Step, parse_steps
 from otafl.models.layered import Layer, parse_layers
 from otafl.models.network import EPSILON, Network, to_kernels
-from otafl.models.recipes import PI, Recipe
+from otafl.models.recipes import BASE, PI, Recipe
 from otafl.models.transformer_module import TransformerModule
 from otafl.user_code import loading
 
@@ -150,7 +150,7 @@ def count_numbers(module: nn.Module) -> int:
 def split_parts(recipe: Recipe, params: Params) -> Iterator[Params]:
     """Yield the parameters of each of the combined models."""
     if recipe["flat"] is None:
-        yield params
+        yield {name: block for name, block in params.items() if not name.startswith(BASE)}
         return
     shapes, several = recipe["flat"], recipe["together"] == "mean"
     for index, flat in enumerate(params[MODEL].chunk(recipe["parts"])):

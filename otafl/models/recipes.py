@@ -24,6 +24,9 @@ from typing import Any
 from otafl.core.contracts import MODEL, Tensors, View
 from otafl.models.base import Model
 
+BASE = "base."
+"""Beginning of the names of weights without adapters, which no module needs."""
+
 Recipe = dict[str, Any]
 """Recipe of an evaluated model."""
 

@@ -193,8 +193,9 @@ class Transformer(Model):
         normalised = t if own.pools == "mean" else scored
         self.elementwise += NORMALISING * normalised * own.width + (1 + LOSS) * scored * classes
         self.elementwise += t * own.width if own.pools == "mean" else 0
-        # Autograd keeps of a block the inputs of each layer and norm, q, k, v and the weights.
-        kept = t * (9 * own.width + 2 * self.inner) + own.heads * t * t
+        # Autograd keeps of a block the inputs of each layer and norm, q, k, v, and of fused
+        # attention the logarithm of each softmax's sum.
+        kept = t * (9 * own.width + 2 * self.inner + own.heads)
         self.saved_activations = own.depth * kept + 2 * t * own.width + scored * classes
 
     def init(self, draw: Draw) -> Tensors:

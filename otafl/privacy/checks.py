@@ -12,7 +12,7 @@ from otafl.core import registry
 from otafl.core.contracts import Payload
 from otafl.core.errors import UserError
 from otafl.core.problems import Problem, make_problem
-from otafl.core.settings import iterate_disclosures
+from otafl.core.settings import Settings, iterate_disclosures
 from otafl.power.base import PowerPolicy
 from otafl.privacy import accounting
 from otafl.selection.base import Selection
@@ -79,7 +79,8 @@ def _uses_updates(section: Any) -> bool:
 def _find_revealing(scenario: Any) -> Iterator[Problem]:
     """Yield the settings, in all tables, with which devices reveal their data."""
     for table in registry.TABLES.values():
-        values = _get_values(functools.reduce(getattr, table.path, scenario))
+        section = functools.reduce(getattr, table.path, scenario)
+        values = _get_values(section) if isinstance(section, Settings) else None
         for name, mark in () if values is None else iterate_disclosures(type(values)):
             if getattr(values, name) != mark.choice:
                 continue

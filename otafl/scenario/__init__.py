@@ -14,6 +14,7 @@ from otafl.scenario.identity import (
 )
 from otafl.scenario.loading import build_axes, expand, is_scenario, load_scenario
 from otafl.scenario.notes import list_notes
+from otafl.scenario.outline import find_idle_keys, format_settings
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.writing import build_json_schema, to_yaml
 
@@ -27,6 +28,8 @@ __all__ = [
     "describe_scenario",
     "expand",
     "extract_structure",
+    "find_idle_keys",
+    "format_settings",
     "hash_custom_sources",
     "hash_named_files",
     "is_same",

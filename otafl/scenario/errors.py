@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_args
 
@@ -49,11 +49,14 @@ class ProblemLocator:
         Path -> (line, column).
     overrides : mapping
         Path -> the text of `--set`.
+    files : mapping
+        Path -> the file of a key that comes from another file than `label`.
     """
 
     label: str = ""
     places: Mapping[Path, tuple[int, int]] = field(default_factory=dict)
     overrides: Mapping[Path, str] = field(default_factory=dict)
+    files: Mapping[Path, str] = field(default_factory=dict)
 
     def make_error(self, problems: Iterable[Problem]) -> ScenarioError:
         """Return all problems as one error, in the order of the file."""
@@ -66,9 +69,9 @@ class ProblemLocator:
         override = self._find_override(problem.path)
         if override is not None:
             return f"--set {override}: {problem.message}"
-        line, column = self._find_place(problem.path)
+        file, (line, column) = self._find_place(problem.path)
         at = f":{line}:{column}" if line else ""
-        return f"{self.label}{at}: {problem.message}" if self.label else problem.message
+        return f"{file}{at}: {problem.message}" if file else problem.message
 
     def _find_override(self, path: Path) -> str | None:
         """Return the override that set the key or its section.
@@ -81,18 +84,28 @@ class ProblemLocator:
         below = (text for key, text in self.overrides.items() if path and key[: len(path)] == path)
         return next(below, None)
 
-    def _find_place(self, path: Path) -> tuple[int, int]:
-        """Return the place of the key, or of the section without it; (0, 0) without a file."""
-        return _find_nearest(path, self.places) or (0, 0)
+    def _find_place(self, path: Path) -> tuple[str, tuple[int, int]]:
+        """Return file and place of the key, or of the section without it; (0, 0) without a file."""
+        found = _find_nearest_path(path, self.places)
+        if found is None:
+            return self.label, (0, 0)
+        return self.files.get(found, self.label), self.places[found]
 
-    def _make_sort_key(self, path: Path) -> tuple[bool, tuple[int, int]]:
-        return self._find_override(path) is not None, self._find_place(path)
+    def _make_sort_key(self, path: Path) -> tuple[bool, bool, str, tuple[int, int]]:
+        file, place = self._find_place(path)
+        return self._find_override(path) is not None, file != self.label, file, place
 
 
 def _find_nearest(path: Path, values: Mapping[Path, T]) -> T | None:
     """Return the entry of the key, or else of the closest section that contains it."""
+    found = _find_nearest_path(path, values)
+    return None if found is None else values[found]
+
+
+def _find_nearest_path(path: Path, paths: Container[Path]) -> Path | None:
+    """Return the path of the key, or else of the closest section that contains it."""
     above = (path[:depth] for depth in range(len(path), -1, -1))
-    return next((values[one] for one in above if one in values), None)
+    return next((one for one in above if one in paths), None)
 
 
 _REQUIREMENTS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -11,20 +10,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from otafl.core.errors import UserError
-from otafl.core.files import HDF5
-from otafl.core.inputs import open_regular
 from otafl.core.problems import Path, Problem
 from otafl.scenario import axes
 from otafl.scenario.axes import Axis
 from otafl.scenario.checks import check
-from otafl.scenario.errors import ProblemLocator, ScenarioError, find_slips, to_problems
+from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
+from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.keys import set_value, split
+from otafl.scenario.reading import read_file, read_text, use_present_names
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
 from otafl.scenario.yaml_source import YamlError, parse
-
-MAX_BYTES = 2_000_000
-"""Largest size of a scenario's file."""
 
 MAX_POINTS = 10_000
 """Largest number of points of a sweep: each of them is checked and has a place in the results."""
@@ -70,10 +66,12 @@ def load_points(
     further: returns further errors of a point whose sections are valid.
     """
     if isinstance(source, Mapping):
-        tree, where = _to_plain(source), ProblemLocator()
+        tree, where = use_present_names(_to_plain(source), ProblemLocator())
+        folder = FilePath()
     else:
-        tree, where = _read(FilePath(source))
-    tree, where = _use_present_names(tree, where)
+        tree, where = read_file(FilePath(source))
+        folder = FilePath(source).parent
+    tree, where = add_base(tree, where, folder)
     tree, where = _apply_overrides(tree, where, overrides)
     problems: list[Problem] = []
     try:
@@ -106,68 +104,17 @@ def is_scenario(file: FilePath) -> bool:
     if file.suffix in (".yaml", ".yml"):
         return True
     try:
-        tree = parse(_read_text(file)).data
+        tree = parse(read_text(file)).data
     except UserError:
         return False
-    return isinstance(tree, dict) and "name" in tree and set(tree) <= set(Scenario.model_fields)
+    return (
+        isinstance(tree, dict) and "name" in tree and set(tree) <= {EXTENDS, *Scenario.model_fields}
+    )
 
 
 def build_axes(scenario: Scenario) -> dict[str, Axis]:
     """Return dim -> axis of the sweep, in the scenario's order."""
     return axes.build_axes(_read_sweep(scenario))
-
-
-def _read(file: FilePath) -> tuple[dict[str, Any], ProblemLocator]:
-    """Return the content of a file and its places.
-
-    Raises ScenarioError with the place if it is no mapping.
-    """
-    text = _read_text(file)
-    try:
-        source = parse(text)
-    except YamlError as error:
-        at = "".join(f":{number}" for number in error.place or ())
-        raise ScenarioError([f"{file}{at}: {error}"]) from error
-    if source.data is None:
-        raise ScenarioError([f"{file}:1:1: is empty; a scenario begins like 'name: my_run'"])
-    if not isinstance(source.data, dict):
-        kind = "a list" if isinstance(source.data, list) else "a single value"
-        raise ScenarioError(
-            [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
-        )
-    return source.data, ProblemLocator(str(file), source.places)
-
-
-def _read_text(file: FilePath) -> str:
-    """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
-    try:
-        with open_regular(file) as opened:
-            data = opened.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ScenarioError([f"{file}: {_format_unreadable(file, error)}"]) from error
-    if data.startswith(HDF5):
-        raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
-    if len(data) > MAX_BYTES:
-        raise ScenarioError(
-            [f"{file}: has more than {MAX_BYTES / 1e6:g} MB, which no scenario has; give its file"]
-        )
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1
-        fault = f"is no UTF-8 text (byte 0x{data[error.start]:02X}); save it as UTF-8"
-        raise ScenarioError([f"{file}:{line}:{column}: {fault}"]) from error
-
-
-def _format_unreadable(file: FilePath, error: OSError) -> str:
-    if isinstance(error, IsADirectoryError):
-        kept = file / "scenario.yaml"
-        if kept.is_file():
-            return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
-        return "is a folder; give the YAML file of a scenario"
-    return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
 
 
 def _to_plain(value: Any) -> Any:
@@ -191,6 +138,11 @@ def _apply_overrides(
         given = split(key.strip())
         path = TO_PRESENT.rename_path(given)
         texts[path] = text
+        if path[:1] == (EXTENDS,):
+            problems.append(
+                Problem("extends: only a file can name its base; set single keys", path)
+            )
+            continue
         if not equals or not all(path):
             problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
             continue
@@ -203,20 +155,10 @@ def _apply_overrides(
         except KeyError as error:
             holder = ".".join(error.args[0])
             problems.append(Problem(f"'{holder}' has no keys of its own", path))
-    locator = ProblemLocator(locator.label, locator.places, texts)
+    locator = replace(locator, overrides=texts)
     if problems:
         raise locator.make_error(problems)
     return tree, locator
-
-
-def _use_present_names(
-    tree: dict[str, Any], locator: ProblemLocator
-) -> tuple[dict[str, Any], ProblemLocator]:
-    """Return a scenario and its places under present names, and warn of the former ones."""
-    tree, found = TO_PRESENT.rename_tree(tree)
-    warn_renamed(found)
-    places = {TO_PRESENT.rename_path(path): at for path, at in locator.places.items()}
-    return tree, replace(locator, places=places)
 
 
 def _find_swept_overrides(sweep: axes.Sweep, locator: ProblemLocator) -> list[Problem]:

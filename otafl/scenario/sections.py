@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -74,6 +74,8 @@ class DevicesSettings(Settings):
 
 class TrainingSettings(Settings):
     """Rounds, local work and evaluation."""
+
+    idle_without: ClassVar = {"fine_tune_learning_rate": "fine_tune_steps"}
 
     rounds: int = Field(100, ge=1)
     """communication rounds"""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
-from otafl import cli
+from otafl import cli, load_scenario
 from otafl.cli.new import list_shipped
+from otafl.core.presets import list_presets
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
@@ -52,7 +54,8 @@ def test_a_copy_says_the_same_and_names_itself(
 @pytest.mark.parametrize("word", ["quickstart.yaml", "scenarios/quickstart.yaml", "./quickstart"])
 def test_the_template_has_its_comments(word: str) -> None:
     call(word)
-    text = Path("quickstart.yaml").read_text()
+    first, _, text = Path("quickstart.yaml").read_text().partition("\n")
+    assert first.startswith("# yaml-language-server: $schema=/")
     expected = (SCENARIOS / "quickstart.yaml").read_text()
     assert text == expected.replace(
         "scenarios/quickstart.yaml  ", "quickstart.yaml            "
@@ -83,10 +86,39 @@ def test_the_list_has_a_sentence_of_each(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "500")
     call("--list")
-    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert [name for name, _ in lines] == list(list_shipped())
-    sentences = dict(lines)
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line]
+    titles = [line[0] for line in lines if len(line) == 1]
+    assert titles == ["start", "study", "paper"]
+    sentences = dict(line for line in lines if len(line) > 1)
+    assert set(sentences) == {*list_shipped(), *list_presets()}
     assert sentences["quickstart"].rstrip().endswith("all of them transmit at once.")
     assert sentences["fedrlr_fig5"].rstrip() == "FedRLR, Fig. 5: mini-batch sizes."
     for text in sentences.values():
         assert text.rstrip()[-1] in ".?"
+
+
+@pytest.mark.parametrize("name", list_presets())
+def test_a_preset_is_extended(name: str) -> None:
+    call(name)
+    call(name, "--out", "folder/mine.yaml")
+    assert load_scenario(f"{name}.yaml").name == name
+    mine = load_scenario("folder/mine.yaml")
+    assert mine.name == "mine"
+    assert mine.channel == load_scenario({"name": "a", "extends": name}).channel
+
+
+def test_the_first_check_writes_the_schema_that_the_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    call("quickstart")
+    first = Path("quickstart.yaml").read_text().partition("\n")[0]
+    schema = Path(first.partition("=")[2])
+    assert not schema.exists()
+    Path("other.yaml").write_text("name: other\n")
+    for file, exists in (("other.yaml", False), ("quickstart.yaml", True)):
+        with pytest.raises(SystemExit) as left:
+            cli.main(["check", file, "--no-code"])
+        assert not left.value.code
+        assert schema.exists() is exists
+    assert "extends" in json.loads(schema.read_text())["properties"]

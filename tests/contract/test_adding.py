@@ -96,7 +96,7 @@ def python(home: Path, *arguments: str) -> str:
 
 
 def test_it_is_listed(copy: Path) -> None:
-    said = " ".join(python(copy, "-m", "otafl.cli", "list").split())
+    said = " ".join(python(copy, "-m", "otafl.cli", "list", "--full").split())
     for _, new in ADDED.values():
         assert f"{new} Do what the test calls {new}" in said
     for table, new in WRITTEN.items():

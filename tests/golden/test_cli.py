@@ -114,13 +114,23 @@ def test_sweep_keeps_what_is_there(swept: Path, capsys: pytest.CaptureFixture) -
     assert f"result: {swept}" in capsys.readouterr().out
 
 
-def test_check_prints_the_scenario_filled_in(small: Path, capsys: pytest.CaptureFixture) -> None:
+def test_check_prints_what_is_set_and_what_matters(
+    small: Path, capsys: pytest.CaptureFixture
+) -> None:
     call("check", "sweep.yaml", "--set", "seed=5")
     captured = capsys.readouterr()
     filled = yaml.safe_load(captured.out)
     assert filled["seed"] == 5
     assert filled["channel"]["name"] == "rayleigh"
-    assert captured.err == "sweep.yaml: valid; 6 points; one trial takes 0.04 MB at least\n"
+    assert "impairments" not in filled
+    assert captured.err == (
+        "sweep.yaml: valid; 6 points; one trial takes 0.04 MB at least\n"
+        "--full prints every setting\n"
+    )
+    call("check", "sweep.yaml", "--full")
+    captured = capsys.readouterr()
+    assert "impairments" in yaml.safe_load(captured.out)
+    assert captured.err.endswith("at least\n")
 
 
 def test_check_prints_every_error(small: Path, capsys: pytest.CaptureFixture) -> None:
@@ -144,8 +154,15 @@ def test_list(capsys: pytest.CaptureFixture) -> None:
     assert "gbma" in capsys.readouterr().out
     call("list")
     listed = capsys.readouterr().out
-    for name in ("fashion_mnist", "fedrlr", "rayleigh", "over_the_air"):
+    for name in ("fashion_mnist", "fedrlr", "rayleigh", "over_the_air", "urban_micro"):
         assert name in listed
+    assert "Zhu, Wang, Huang 2020" not in listed
+    call("list", "--full")
+    assert "Sery and Cohen 2020" in capsys.readouterr().out
+    call("list", "presets")
+    assert "Urban micro cell of 3GPP with 20 phones" in capsys.readouterr().out
+    call("list", "urban_micro")
+    assert "  name: umi" in capsys.readouterr().out
     call("list", "powr", code=2)
     assert "nothing of this name; did you mean 'power'? tables: data" in capsys.readouterr().err
 

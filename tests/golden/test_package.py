@@ -90,6 +90,7 @@ def test_the_sdist_holds_what_its_tests_and_docs_read(built: Path) -> None:
         assert files(folder) <= held, folder
     single = "README.md CHANGELOG.md CONTRIBUTING.md CITATION.cff Dockerfile Makefile"
     single += " SECURITY.md constraints.txt .dockerignore .pre-commit-config.yaml results/fedrlr.md"
+    single += " constraints-flower.txt paper/paper.md paper/paper.bib"
     assert set(single.split()) <= held
 
 

@@ -50,6 +50,7 @@ REFERENCE = ROOT / "results" / "reference"
             15,
         ),
         ("cost_by_axis", "time_and_energy", "cost_to_accuracy.nc", [], 0, 24),
+        ("laser", "laser", "laser_figure.nc", ["--figure", "{}/laser.png"], 1, 17),
         ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 31),
         ("robust", "robust", "robust.nc", ["--figure", "{}/robust.png"], 1, 146),
         (

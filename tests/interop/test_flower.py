@@ -9,8 +9,10 @@ rounds counted from 1, metrics not added, Krum let through, a silent round that 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
@@ -113,6 +116,45 @@ class Direct(Grid):
 
     run = property(_get_nothing)
     set_run = create_message = push_messages = pull_messages = _get_nothing
+
+
+def end_programs(home: Path) -> None:
+    """End the programs that Flower left running for a home folder."""
+    for process in psutil.process_iter(["environ"]):
+        if (process.info["environ"] or {}).get("FLWR_HOME") == str(home):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def test_the_page_from_an_empty_folder(tmp_path: Path) -> None:
+    """Its files and commands as they stand, in Flower's own simulation."""
+    pytest.importorskip("ray")
+    app, home = tmp_path / "app", tmp_path / "home"
+    app.mkdir()
+    text = DOC.read_text()
+    for block in re.findall(r"^```(?:python|toml)\n(.*?)^```", text, flags=re.S | re.M):
+        (app / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+    (lines,) = re.findall(r"^```sh\n(.*?)^```", text, flags=re.S | re.M)
+    own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    own |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    own |= {"PYTHONPATH": str(Path(__file__).parents[2])}
+    try:
+        done = subprocess.run(
+            ["bash", "-ec", lines],
+            cwd=app,
+            env=os.environ | own,
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+    finally:
+        end_programs(home)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rounds = re.findall(r"^([1-5]) (\S+) (\S+) (\S+)\s*$", done.stdout, flags=re.M)
+    assert [int(number) for number, *_ in rounds] == [1, 2, 3, 4, 5], done.stdout[-3000:]
+    assert all(float(value) > 0 for _, *values in rounds for value in values)
+    (last,) = re.findall(r"^(0\.\d+) \[", done.stdout, flags=re.M)
+    assert float(last) > 0.5  # of ten classes
 
 
 def trained(apps: Any, strategy: Any, rounds: int = 3, client: ClientApp | None = None) -> Any:

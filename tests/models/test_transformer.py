@@ -7,12 +7,15 @@ tanh.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
+from contract.small import engine, run, scores, small
 from torch import Tensor, nn
 
+from otafl.core import registry
 from otafl.core.contracts import Batch
 from otafl.core.errors import UserError
 from otafl.losses.next_token import NextToken
@@ -174,6 +177,32 @@ def test_a_shared_backbone_is_multiplied_once(monkeypatch: pytest.MonkeyPatch) -
     assert "aten::bmm" not in counts
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_saved_activations(case: str) -> None:
+    """What autograd keeps of a sample, of float32 at the default width, to 20 %."""
+    keys, shape = CASES[case]
+    model = Transformer(Transformer.Settings(depth=2, **keys), shape, CLASSES)
+    params = {name: torch.rand(1, *one) for name, one in model.shapes.items()}
+
+    def count(samples: int) -> int:
+        sizes: dict[int, int] = {}
+        kept: list[Tensor] = []
+
+        def pack(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            sizes[storage.data_ptr()] = storage.nbytes() // 4
+            kept.append(tensor)
+            return tensor
+
+        leaves = {name: one.clone().requires_grad_() for name, one in params.items()}
+        x = torch.zeros(1, samples, *shape)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            model.training_logits(leaves, x)
+        return sum(sizes.values())
+
+    assert model.saved_activations == pytest.approx((count(9) - count(1)) / 8, rel=0.2)
+
+
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
@@ -218,3 +247,26 @@ def test_start() -> None:
         assert float(params[name].square().mean() * fan_in) == pytest.approx(1.0, rel=0.1)
     assert float(params["positions"].std()) == pytest.approx(0.02, rel=0.1)
     assert all(bool((params[name] == float("bias" not in name)).all()) for name in model.norms)
+
+
+@pytest.mark.parametrize("method", registry.list_names("algorithm"))
+def test_every_method_trains_it_or_refuses(method: str) -> None:
+    """A round changes the tested models, and leaves their scores finite."""
+    keys: dict[str, Any] = {
+        "model": {"name": "transformer", "patch": 4, "depth": 1, "width": 8, "heads": 2},
+        "algorithm": small("algorithm", method),
+        "transport": "ideal",
+        "training.local_steps": 1,
+    }
+    refused = ""
+    try:
+        made = engine(keys)
+    except UserError as error:
+        refused = str(error)
+    if refused:
+        assert re.search(rf"'{method}' needs a model|'{method}' .* use ", refused)
+        return
+    start = scores(made)
+    after = scores(run(made, 1))
+    assert all(bool(value.isfinite().all()) for value in after.values())
+    assert any(float((after[view] - start[view]).abs().max()) > 0 for view in after)

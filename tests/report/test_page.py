@@ -352,6 +352,7 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium or google-chrome")
 def test_in_a_browser_pages_are_whole_and_fit_a_phone(
     written: Path, served: tuple[str, Path]

@@ -107,3 +107,30 @@ def _references(tree: Any) -> Any:
     if isinstance(tree, list):
         for item in tree:
             yield from _references(item)
+
+
+def is_valid(tree: dict[str, Any]) -> bool:
+    jsonschema = pytest.importorskip("jsonschema")
+    checker = jsonschema.Draft202012Validator(build_json_schema())
+    return bool(checker.is_valid({"name": "a"} | tree))
+
+
+@pytest.mark.parametrize(
+    ("tree", "valid"),
+    [
+        ({"extends": "urban_micro"}, True),
+        ({"extends": "base.yaml"}, True),
+        ({"extends": "../lab/base.yml"}, True),
+        ({"extends": "urban_mikro"}, False),
+        ({"sweep": {"channel.snr_db": [1, 2], "power.name": ["ci"]}}, True),
+        ({"sweep": {"power": ["ci"], "zip": [{"seed": 1, "trials": 2}]}}, True),
+        ({"sweep": {"channel.snr": [1, 2]}}, False),
+        ({"sweep": {"channel.snr_db": 1}}, False),
+        ({"sweep": {"trials": [1, 2]}}, False),
+        ({"channel": "mine:fading", "sweep": {"channel.depth": [1, 2]}}, True),
+        ({"channel": {"name": "mine:fading"}, "sweep": {"channel.depth": [1, 2]}}, True),
+        ({"sweep": {"channel.name": ["mine:fading"], "channel.depth": [1]}}, True),
+    ],
+)
+def test_the_schema_checks_bases_and_swept_keys(tree: dict[str, Any], valid: bool) -> None:
+    assert is_valid(tree) is valid

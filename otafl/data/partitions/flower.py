@@ -3,7 +3,7 @@
 `partitioner` names a class of `flwr_datasets.partitioner`, and the other keys are its arguments.
 `num_partitions` is `devices.count`, and each trial draws `seed`. `partition_by` is `label` by
 default; `user` stands for the users of the samples, if the data have them. Samples are shuffled
-first. The package flwr-datasets is needed: `pip install 'otafl[hf]'`.
+first. The package flwr-datasets is needed: `pip install 'otafl[flower]'`.
 
 References
 ----------
@@ -110,7 +110,7 @@ class Flower(Partition):
         """Return the class of the partitioner."""
         partitioner = import_extra(
             "data.partition: 'flower'",
-            "hf",
+            "flower",
             "flwr_datasets.partitioner",
             instead=", or another partition",
         )

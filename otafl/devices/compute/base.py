@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, create_model
@@ -28,6 +28,8 @@ Columns = dict[str, np.ndarray]
 
 class Compute(Settings):
     """Kind of devices. A kind is its settings."""
+
+    idle_without: ClassVar = {"jitter_scale": "jitter"}
 
     jitter: Literal["none", "exponential", "lognormal"] = "none"
     """distribution of a random factor of mean 1 on the seconds of local work, drawn for each device

@@ -73,6 +73,12 @@ class Digital(Transport):
     counts: ClassVar[Counts] = "all"
 
     class Settings(Transport.Settings):
+        idle_without: ClassVar = {
+            "constraint": "gain_threshold",
+            "shares": "gain_threshold",
+            "mcs_table": "rate",
+        }
+
         name: Literal["digital"] = "digital"
         access: Literal["tdma", "ofdma"] = Field(
             "tdma",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -82,6 +82,12 @@ class Impairments:
 
         All are off by default. Random ones are drawn for each device and round.
         """
+
+        idle_without: ClassVar = {
+            "adc_range": "adc_bits",
+            "interferers": "interference_db",
+            "timing_receiver": "timing_offset",
+        }
 
         residual_phase_rad: float = declare_stackable(
             0.0,

@@ -23,7 +23,8 @@ from otafl.core.errors import UserError
 from otafl.models import build
 from otafl.models.base import Model
 from otafl.models.starts import pretrained_here
-from otafl.scenario import ScenarioError, load_scenario
+from otafl.preflight import report
+from otafl.scenario import ScenarioError, hash_custom_sources, load_scenario
 
 pytestmark = pytest.mark.exact
 
@@ -217,6 +218,26 @@ def test_the_head_is_drawn_for_a_new_task(keys: dict[str, Any], is_drawn: bool) 
     start = made.parts.scenario.model.start
     bits = start.count_bits(made.parts.scenario, made.parts.model)
     assert bits == made.parts.model.count_start_bits() == 32 * (260 if is_drawn else 310)
+
+
+def test_preflight_states_the_bits(tmp_path: Path) -> None:
+    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
+    tree = {"name": "x", "model": MODEL | {"start": start}}
+    assert report(tree).start_bits == 32 * 310
+    assert report({"name": "x", "model": MODEL}).start_bits == 0
+    found = report(pretrained(by_class=True) | {"name": "x"})
+    assert found.error is None
+    assert found.start_bits == 32 * 260
+    write(change(draw_weights(MODEL), "lacking"), tmp_path / "start.safetensors")
+    assert "bias0 is missing" in str(report(tree).error)
+
+
+def test_a_checkpoint_of_another_file_is_not_continued(tmp_path: Path) -> None:
+    start = write(draw_weights(MODEL), tmp_path / "start.safetensors")
+    scenario = load_scenario({"name": "x", "model": MODEL | {"start": start}})
+    before = hash_custom_sources(scenario)
+    write(draw_weights(MODEL, 6), tmp_path / "start.safetensors")
+    assert hash_custom_sources(scenario) != before
 
 
 def test_divergence_is_a_sentence() -> None:

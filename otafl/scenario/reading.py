@@ -1,0 +1,81 @@
+"""Reading of a scenario's file: its text, its content, and the places of its keys."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from otafl.core.files import HDF5
+from otafl.core.inputs import open_regular
+from otafl.scenario.errors import ProblemLocator, ScenarioError
+from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
+from otafl.scenario.yaml_source import YamlError, parse
+
+MAX_BYTES = 2_000_000
+"""Largest size of a scenario's file."""
+
+
+def read_file(file: FilePath, label: str = "") -> tuple[dict[str, Any], ProblemLocator]:
+    """Return the content of a file and its places.
+
+    label: name of the file in messages; its path if empty. Raises ScenarioError with the place if
+    the file is no mapping.
+    """
+    text = read_text(file)
+    try:
+        source = parse(text)
+    except YamlError as error:
+        at = "".join(f":{number}" for number in error.place or ())
+        raise ScenarioError([f"{file}{at}: {error}"]) from error
+    if source.data is None:
+        raise ScenarioError([f"{file}:1:1: is empty; a scenario begins like 'name: my_run'"])
+    if not isinstance(source.data, dict):
+        kind = "a list" if isinstance(source.data, list) else "a single value"
+        raise ScenarioError(
+            [f"{file}:1:1: is {kind}; a scenario is a mapping of keys, like 'name: my_run'"]
+        )
+    return use_present_names(source.data, ProblemLocator(label or str(file), source.places))
+
+
+def read_text(file: FilePath) -> str:
+    """Return the text of a scenario's file. Raises ScenarioError if it cannot be one."""
+    try:
+        with open_regular(file) as opened:
+            data = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ScenarioError([f"{file}: {_format_unreadable(file, error)}"]) from error
+    if data.startswith(HDF5):
+        raise ScenarioError([f"{file}: is a result; `otafl show {file}` summarises it"])
+    if len(data) > MAX_BYTES:
+        raise ScenarioError(
+            [f"{file}: has more than {MAX_BYTES / 1e6:g} MB, which no scenario has; give its file"]
+        )
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode()) + 1
+        fault = f"is no UTF-8 text (byte 0x{data[error.start]:02X}); save it as UTF-8"
+        raise ScenarioError([f"{file}:{line}:{column}: {fault}"]) from error
+
+
+def _format_unreadable(file: FilePath, error: OSError) -> str:
+    if isinstance(error, IsADirectoryError):
+        kept = file / "scenario.yaml"
+        if kept.is_file():
+            return f"is a folder; `otafl show {file}` shows a sweep, {kept} is its scenario"
+        return "is a folder; give the YAML file of a scenario"
+    return f"cannot be read ({error.strerror}); give the YAML file of a scenario"
+
+
+def use_present_names(
+    tree: dict[str, Any], locator: ProblemLocator
+) -> tuple[dict[str, Any], ProblemLocator]:
+    """Return a scenario and its places under present names, and warn of the former ones."""
+    tree, found = TO_PRESENT.rename_tree(tree)
+    warn_renamed(found)
+    places = {TO_PRESENT.rename_path(path): at for path, at in locator.places.items()}
+    return tree, replace(locator, places=places)

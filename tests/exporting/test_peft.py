@@ -1,0 +1,160 @@
+"""Adapters alone in PEFT's layout, and merged weights as safetensors; PEFT is the oracle of both
+loading and merging, where it is installed (the extra peft).
+
+Mutations that must fail: A and B exchanged, a scale other than 1, the base with adapters, the head
+left out or not saved, a prefix of another version.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.marks import first_is_fast
+from support.trained_bench import make_trained_result
+from torch import nn
+
+import otafl
+from otafl.core import safetensors
+from otafl.core.errors import UserError
+from otafl.exporting import deployment
+from otafl.exporting.measure import make_run_fn, score_samples
+from otafl.scenario import load_scenario
+
+pytestmark = pytest.mark.exact
+
+TRANSFORMER = {"name": "transformer", "patch": 4, "depth": 2, "width": 8, "heads": 2}
+CNN = {"name": "cnn", "channels": [4, 6], "kernel": 3, "hidden": [16]}
+LORA = {"name": "lora", "rank": 2, "learning_rate": 0.5}
+CASES: dict[str, dict[str, Any]] = {
+    "both": {"algorithm": LORA, "model": TRANSFORMER},
+    "convolutions": {"algorithm": LORA | {"alpha": 4.0}, "model": CNN},
+    "tangent": {
+        "algorithm": LORA | {"mode": "tangent", "learning_rate": 0.1},
+        "model": TRANSFORMER,
+    },
+    "square": {"algorithm": LORA | {"mode": "square", "basis": "weight"}, "model": TRANSFORMER},
+    "frozen head": {"algorithm": LORA | {"head": "frozen"}, "model": TRANSFORMER},
+    "share_a": {
+        "algorithm": LORA | {"mode": "share_a"},
+        "model": TRANSFORMER,
+        "data": {"name": "digits", "test": "per_device"},
+    },
+    "residual": {
+        "algorithm": LORA | {"mode": "residual"},
+        "model": TRANSFORMER,
+        "transport": "digital",
+    },
+}
+RANKS = {"tangent": 4}
+TRAINING = {"rounds": 2, "eval_every": 2, "local_steps": 3}
+
+
+def select(name: str, folder: Path) -> deployment.SelectedModel:
+    path = make_trained_result(folder, **{"training": TRAINING} | CASES[name])
+    view, device = ("personal", 1) if name == "share_a" else ("global", None)
+    return deployment.open_models(path, {}, 1, view, device)
+
+
+@pytest.mark.parametrize("name", first_is_fast(CASES))
+def test_layout_and_scores(name: str, tmp_path: Path) -> None:
+    """The files have PEFT's names and shapes, and base and adapters give the model's scores."""
+    selected = select(name, tmp_path)
+    made = deployment.export(selected, "peft", tmp_path / "adapters")
+    assert made.faults == []
+    config = json.loads((tmp_path / "adapters" / "adapter_config.json").read_text())
+    rank = RANKS.get(name, 2)
+    assert (config["peft_type"], config["r"], config["lora_alpha"]) == ("LORA", rank, rank)
+    tensors = safetensors.read(tmp_path / "adapters" / "adapter_model.safetensors")
+    base = safetensors.read(tmp_path / "adapters" / "base.safetensors")
+    wanted = set()
+    for layer in config["target_modules"]:
+        weight = base[f"{layer}.weight"]
+        a, b = (f"base_model.model.{layer}.lora_{part}.weight" for part in "AB")
+        assert tensors[a].shape == (rank, *weight.shape[1:])
+        assert tensors[b].shape[:2] == (weight.shape[0], rank)
+        wanted |= {a, b}
+    (head,) = config["modules_to_save"]
+    wanted |= {f"base_model.model.{head}.{kind}" for kind in ("weight", "bias")}
+    assert tensors.keys() == wanted
+    module = selected.build_module()
+    assert base.keys() == module.state_dict().keys()
+    assert not torch.equal(
+        base[f"{config['target_modules'][0]}.weight"],
+        module.state_dict()[f"{config['target_modules'][0]}.weight"],
+    )
+
+
+@pytest.mark.parametrize("name", first_is_fast(CASES))
+def test_peft_loads_and_merges(name: str, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    selected = select(name, tmp_path)
+    deployment.export(selected, "peft", tmp_path / "adapters", check=False)
+    wanted = selected.build_module().float()
+    base = selected.build_module().float()
+    base.load_state_dict(safetensors.read(tmp_path / "adapters" / "base.safetensors"))
+    x, y = deployment.load_samples(selected)
+    loaded = peft.PeftModel.from_pretrained(base, str(tmp_path / "adapters"))
+    merged = loaded.merge_and_unload()
+    assert isinstance(merged, nn.Module)
+    expected = score_samples(make_run_fn(wanted), x, y).scores
+    found = score_samples(make_run_fn(merged.eval()), x, y).scores
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_forward_pass_is_that_of_peft() -> None:
+    """The oracle of y = W_0 x + (alpha / r) B A x, and of the start of A."""
+    peft = pytest.importorskip("peft")
+    from otafl.algorithms.adapters import AdaptedWeight
+
+    torch.manual_seed(0)
+    layer = nn.Linear(9, 6, bias=False)
+    model = nn.Sequential(layer)
+    weight = layer.weight.detach().T[None].clone()
+    config = peft.LoraConfig(r=3, lora_alpha=5, target_modules=["0"], lora_dropout=0.0)
+    wrapped = peft.get_peft_model(model, config)
+    named = dict(wrapped.named_parameters())
+    a = next(p for n, p in named.items() if "lora_A" in n)
+    b = next(p for n, p in named.items() if "lora_B" in n)
+    assert float(a.abs().max()) <= 9**-0.5
+    assert float(b.abs().max()) == 0
+    with torch.no_grad():
+        b.normal_()
+        x = torch.randn(4, 9)
+        ours = AdaptedWeight(weight, a[None], b[None], 5 / 3).forward(x[None])[0]
+        torch.testing.assert_close(ours, wrapped(x))
+
+
+def test_merged_weights_are_a_start(tmp_path: Path) -> None:
+    """Merged weights under the model's names: another run begins from them."""
+    selected = select("both", tmp_path)
+    made = deployment.export(selected, "safetensors", tmp_path / "merged.safetensors")
+    assert made.faults == []
+    tensors = safetensors.read(tmp_path / "merged.safetensors")
+    params = selected.view.get_params(selected.row, 0)
+    assert tensors.keys() == {n for n in params if not n.startswith("base.")}
+    start = {"name": "file", "path": str(tmp_path / "merged.safetensors")}
+    scenario = load_scenario(
+        {"name": "next", "data": "digits", "model": TRANSFORMER | {"start": start}}
+    )
+    assert scenario.model.start.name == "file"
+
+
+def test_onnx_has_merged_weights(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    made = deployment.export(select("tangent", tmp_path), "onnx", tmp_path / "model.onnx")
+    assert made.faults == []
+
+
+def test_refusals(tmp_path: Path) -> None:
+    path = make_trained_result(tmp_path, algorithm="fedavg")
+    selected = deployment.open_models(path, {}, 1, "global", None)
+    with pytest.raises(UserError, match="has no adapters; use a result of algorithm: lora"):
+        deployment.export(selected, "peft", tmp_path / "adapters")
+    with pytest.raises(UserError, match="a folder, without a suffix"):
+        deployment.export(selected, "peft", tmp_path / "adapters.bin")
+    assert otafl.load_model(path, trial=1) is not None

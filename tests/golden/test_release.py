@@ -1,0 +1,86 @@
+"""What a release needs beside the package: extras, constraints, citation, changelog and paper."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+import otafl
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+FOR_DEVELOPERS = {"dev", "docs", "byzfl", "all"}
+OLDER = {"typer", "rich", "packaging"}
+"""Packages of which Flower needs older versions."""
+
+
+def read_pins(name: str) -> dict[str, str]:
+    """Return the versions of a constraints file, and check that no package stands there twice."""
+    lines = [
+        line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")
+    ]
+    pins = dict(line.split("==") for line in lines)
+    assert len(pins) == len(lines)
+    return pins
+
+
+def normalise(requirement: str) -> str:
+    return re.split(r"[\[<>=~;! ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_all_is_every_extra_of_users() -> None:
+    (one,) = EXTRAS["all"]
+    names = set(re.findall(r"[\w-]+", one.partition("[")[2]))
+    assert names == EXTRAS.keys() - FOR_DEVELOPERS
+    page = (ROOT / "docs" / "install.md").read_text()
+    for name in EXTRAS.keys() - {"byzfl"}:
+        assert re.search(rf"^- (`\w+` and )?`{name}`", page, re.M), name
+
+
+def test_flower_has_constraints_of_its_own() -> None:
+    """They differ in what Flower needs otherwise, and in Flower."""
+    core, flower = read_pins("constraints.txt"), read_pins("constraints-flower.txt")
+    differ = {name for name in core.keys() | flower.keys() if core.get(name) != flower.get(name)}
+    own = {normalise(requirement) for requirement in EXTRAS["flower"]}
+    assert differ == OLDER | own
+    assert int(flower["rich"].split(".")[0]) < int(core["rich"].split(".")[0])
+
+
+def test_direct_dependencies_are_bounded_and_pinned() -> None:
+    core, flower = read_pins("constraints.txt"), read_pins("constraints-flower.txt")
+    pins = {name.lower().replace("_", "-") for name in core.keys() | flower.keys()}
+    unpinned = {"furo", "pillow", "jinja2", "byzfl"}
+    for requirement in [
+        *PROJECT["dependencies"],
+        *(one for some in EXTRAS.values() for one in some),
+    ]:
+        name = normalise(requirement)
+        assert name == "otafl" or ">=" in requirement, requirement
+        assert name in pins | unpinned | {"otafl"}, requirement
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    (first, *_) = re.findall(r"^## (\S+)", changelog, re.M)
+    assert PROJECT["version"] == citation["version"] == first == otafl.__version__
+
+
+def test_the_paper_is_of_the_journals_form() -> None:
+    """Front matter, sections, 250 to 1000 words, and references that exist and are cited."""
+    _, front, body = (ROOT / "paper" / "paper.md").read_text().split("---\n", 2)
+    about = yaml.safe_load(front)
+    assert {"title", "tags", "authors", "affiliations", "date", "bibliography"} <= about.keys()
+    indices = {one["index"] for one in about["affiliations"]}
+    assert {author["affiliation"] for author in about["authors"]} <= indices
+    sections = re.findall(r"^# (.+)$", body, re.M)
+    assert {"Summary", "Statement of need", "State of the field", "References"} <= set(sections)
+    assert 250 <= len(body.split()) <= 1000
+    bibliography = (ROOT / "paper" / about["bibliography"]).read_text()
+    known = set(re.findall(r"^@\w+\{(\w+),$", bibliography, re.M))
+    assert set(re.findall(r"@(\w+)", body)) == known
+    assert bibliography.count("{") == bibliography.count("}")
