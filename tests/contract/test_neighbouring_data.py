@@ -9,6 +9,7 @@ Mutations that make a test here fail are executed at the end of the file.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
@@ -67,7 +68,7 @@ def component(table: str, name: str, **more: Any) -> dict[str, Any]:
 
 def keys(**components: Any) -> dict[str, Any]:
     """BASE with components, `table=name` or `table=section`."""
-    out = dict(BASE)
+    out = copy.deepcopy(BASE)  # as dotted keys are put into its sections
     for table, one in components.items():
         own = component(table, one) if isinstance(one, str) else one
         out[registry.TABLES[table].section] = own
