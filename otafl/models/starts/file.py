@@ -6,7 +6,6 @@ starts from the same weights. The result holds a hash of the file.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -72,25 +71,25 @@ def read_weights(path: Path) -> Mapping[str, Any]:
     try:
         if path.suffix == ".safetensors":
             return safetensors.read(path)
-        with open_regular(path, safetensors.MAX_BYTES) as file:
-            found = torch.load(file, "cpu", weights_only=True)
+        found = _load_archive(path)
     except OSError as error:
         raise UserError(
             f"model.start.path: {path} cannot be read: {error.strerror}; give a file of weights"
         ) from error
     except ValueError as error:
-        raise UserError(
-            f"model.start.path: {path} is no safetensors file: {error}; write one with "
-            "safetensors, or torch.save"
-        ) from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError) as error:
-        raise UserError(
-            f"model.start.path: {path} holds more than tensors or is damaged, and only weights are "
-            "loaded; save module.state_dict()"
-        ) from error
+        raise UserError(f"model.start.path: {path} is damaged: {error}; write it again") from error
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
         raise UserError(
             f"model.start.path: {path} holds a {type(found).__name__}; expected a mapping of names "
             "to tensors, as of module.state_dict()"
         )
     return found
+
+
+def _load_archive(path: Path) -> Any:
+    """Load what torch.save wrote. Raises OSError, or ValueError for anything but weights."""
+    with open_regular(path, safetensors.MAX_BYTES) as file:
+        try:
+            return torch.load(file, "cpu", weights_only=True)
+        except Exception as error:  # whatever unpickling of damaged bytes may raise
+            raise ValueError("it holds more than weights, which alone are loaded") from error

@@ -150,7 +150,10 @@ def test_nothing_in_a_file_is_executed(
     elif content != "missing":
         torch.save({"weight0": Evil()} if content == "evil" else [torch.ones(1)], path)
     text = {"list": "holds a list; expected a mapping", "missing": "cannot be read"}
-    with pytest.raises(UserError, match=text.get(content, "only weights are loaded")):
+    with pytest.raises(
+        UserError,
+        match=text.get(content, "is damaged: it holds more than weights, which alone are loaded"),
+    ):
         engine({"model": MODEL | {"start": {"name": "file", "path": str(path)}}})
     assert not (tmp_path / "ran").exists()
 
