@@ -104,7 +104,7 @@ class Lora(Algorithm):
         smaller = settings.mode in ("square", "tangent")
         self.layers = tuple(
             AdaptedLayer(
-                name, m, n, min(settings.rank, m, n if smaller else m), model.positions.get(name, 1)
+                name, m, n, min(settings.rank, m, n if smaller else m), model.count_products(name)
             )
             for name, (m, n) in sides.items()
         )

@@ -58,7 +58,7 @@ def count_adapter_flops(
         size = math.prod(model.shapes[name])
         trained += size
         if len(model.shapes[name]) >= 2:
-            of_sample += 2.0 * model.positions.get(name, 1) * size
+            of_sample += 2.0 * model.count_products(name) * size
     of_step += 2.0 * trained
     samples = workload.effective_batch_size
     return workload.num_steps * (of_sample * samples + of_step) + 1.0 * trained
@@ -100,7 +100,7 @@ def _count_trained(layer: AdaptedLayer, settings: LoraSettings) -> int:
 def _count_frozen_passes(model: Model, layers: Sequence[AdaptedLayer]) -> float:
     """Count the operations of both passes of a sample, without gradients by frozen weights."""
     macs = {
-        name: model.positions.get(name, 1) * inputs * outputs
+        name: model.count_products(name) * inputs * outputs
         for name, (inputs, outputs) in model.linear_weights.items()
     }
     if not macs:  # the model does not tell its layers: all gradients

@@ -199,7 +199,7 @@ def _tangent(bench: Bench) -> Iterator[Check]:
 
 
 @state_law("algorithm lora: error of a projected tangent vector", "v r (M + N - r), small v")
-def _projected(bench: Bench) -> Iterator[Check]:
+def _check_projection(bench: Bench) -> Iterator[Check]:
     """Compare the error after the server's step, whose retraction is exact to first order."""
     adapted, v = _build(bench, bench.scale_size(TRIALS // 4), mode="tangent"), 1e-12
     found = adapted.measure_error(v, (("a",), ("b",))) / v

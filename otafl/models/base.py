@@ -129,6 +129,10 @@ class Model(Renamed, ABC):
         weights = [place for place, name in enumerate(names) if len(self.shapes[name]) >= 2]
         return names[weights[-1] :] if weights else names
 
+    def count_products(self, weight: str) -> int:
+        """Return the number of products with one of `linear_weights` for a sample."""
+        return self.positions.get(weight, 1)
+
     @classmethod
     def find_scores_positions(cls, settings: Any) -> bool:
         """Return whether a model with these settings scores every position of a sequence."""
