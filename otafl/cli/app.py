@@ -165,7 +165,7 @@ def import_libraries() -> None:
         return
     gc.disable()
     try:
-        import_module("otafl.scenario")
+        import_module("otafl.preflight")
     finally:
         gc.freeze()
         gc.enable()

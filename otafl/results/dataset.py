@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from otafl import scenario as scenarios
 from otafl.devices.activities import ACTIVITIES, CAUSES
 from otafl.results import header, origins
 from otafl.results.end_values import SUMS
 from otafl.results.environment import get_device_name, get_versions
 from otafl.results.record import Record
 from otafl.results.variables import Variable, find_metric, get_variable
-from otafl.scenario import Point, Scenario, build_axes, describe_scenario, hash_custom_sources
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from otafl.scenario import Point, Scenario
 
 LINK_DIMS: dict[str, tuple[str, ...]] = {
     "h": ("segment", "device"),
@@ -104,7 +106,7 @@ def to_dataset(
     first = points[0].scenario
     chunk_mb = first.engine.chunk_mb
     made = origins.make_origin(
-        index.tolist(), hash_custom_sources(first), chunk_mb, record.batches, inputs
+        index.tolist(), scenarios.hash_custom_sources(first), chunk_mb, record.batches, inputs
     )
     dataset.attrs = _build_attributes(scenario, axes) | {
         "complete": int(record.complete),
@@ -183,7 +185,8 @@ def renumber_part(part: xr.Dataset, numbers: Mapping[int, int], scenario: Scenar
     part = part.assign_coords(point_index=("point", index))
     for name, (values, attributes) in _iterate_point_coordinates(axes, index):
         part = part.assign_coords({name: ("point", values, attributes)})
-    of_scenario = {"title": scenario.name, **describe_scenario(scenario), "sweep": json.dumps(axes)}
+    identity = scenarios.describe_scenario(scenario)
+    of_scenario = {"title": scenario.name, **identity, "sweep": json.dumps(axes)}
     return part.assign_attrs(of_scenario | {origins.ATTRIBUTE: origins.to_json(made)})
 
 
@@ -293,7 +296,7 @@ def _describe_axes(scenario: Scenario) -> list[dict[str, Any]]:
                 for name, one in ({dim: axis} | axis.coords).items()
             },
         }
-        for dim, axis in build_axes(scenario).items()
+        for dim, axis in scenarios.build_axes(scenario).items()
     ]
 
 
@@ -342,7 +345,7 @@ def _build_attributes(scenario: Scenario, axes: list[dict[str, Any]]) -> dict[st
     return {
         "Conventions": "CF-1.11",
         "title": scenario.name,
-        **describe_scenario(scenario),
+        **scenarios.describe_scenario(scenario),
         "sweep": json.dumps(axes),
         "seed": scenario.seed,
         "device_name": get_device_name(scenario.engine.device),

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from otafl import scenario as scenarios
 from otafl.core.errors import DamagedError, UserError
 from otafl.core.files import HDF5, write_atomically
 from otafl.core.inputs import open_regular
 from otafl.results import checksums, header
 from otafl.results.dataset import FORMAT, combine
 from otafl.results.environment import check_format
-from otafl.scenario import is_same, is_scenario
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -146,7 +146,7 @@ def open_results(source: Path | str) -> xr.Dataset:
     lazy = sum(path.stat().st_size for path in paths if path.is_file()) > LAZY_ABOVE_BYTES
     parts = [read_part(path, lazy) for path in paths]
     for path, part in zip(paths, parts, strict=True):
-        if not is_same(part.attrs, parts[0].attrs):
+        if not scenarios.is_same(part.attrs, parts[0].attrs):
             raise UserError(
                 f"{path}: belongs to another scenario than {paths[0].name}; keep each sweep in a "
                 "folder of its own"
@@ -181,7 +181,7 @@ def _check_file(path: Path) -> None:
         raise UserError(f"{path}: cannot be read ({error.strerror})") from error
     if begins == HDF5 or of_sweep:
         return
-    if is_scenario(path):
+    if scenarios.is_scenario(path):
         raise UserError(
             f"{path}: is a scenario; `otafl run {path}` or `otafl sweep {path}` makes a result of "
             f"it, `otafl check {path}` tells what it says"

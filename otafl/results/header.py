@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from otafl.core.errors import UserError
 from otafl.results import origins
 from otafl.results.environment import get_versions
-from otafl.scenario.loading import MAX_POINTS
-from otafl.scenario.yaml_source import parse
+from otafl.scenario.yaml_source import MAX_POINTS, parse
 
 if TYPE_CHECKING:
     import xarray as xr

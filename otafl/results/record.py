@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from otafl.results.models import TrainedModels
+if TYPE_CHECKING:
+    from otafl.results.models import TrainedModels
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Record:
 
         Raises TypeError, ValueError or AttributeError for anything else.
         """
+        from otafl.results.models import TrainedModels  # imports torch
+
         models = (
             None if state["models"] is None else TrainedModels.from_state_dict(**state["models"])
         )

@@ -20,10 +20,7 @@ from otafl.scenario.keys import set_value, split
 from otafl.scenario.reading import read_file, read_text, use_present_names
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.yaml_source import YamlError, parse
-
-MAX_POINTS = 10_000
-"""Largest number of points of a sweep: each of them is checked and has a place in the results."""
+from otafl.scenario.yaml_source import MAX_POINTS, YamlError, parse
 
 Further = Callable[[Scenario], list[Problem]]
 
