@@ -107,7 +107,7 @@ def report(
     ] = None,
     sel: Slices = None,
 ) -> None:
-    """Write a page to explore in a browser, with settings, tables, paired tests and figures."""
+    """Write a page to explore, with tables, tests and figures."""
     chosen = parse_slices(sel)
     target = out or _make_output_path(result, "report.html")
     if target.suffix not in (".html", ".htm"):

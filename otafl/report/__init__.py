@@ -33,6 +33,7 @@ MAX_VALUES = 1_200_000
 CONTROLS = 10_000
 """Characters of the controls, and of what is said of left-out numbers."""
 LEAST_VALUES = 1_000
+TOO_LARGE = "There is no part to explore, because its names do not fit; --sel chooses fewer values."
 ESCAPED = 1.02
 """Growth of the numbers by escapes, which texts of markup need."""
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -68,7 +69,7 @@ def render_page(
     program, _, _ = loader.get_source(environment, "explorer.js")
     library = load_library()
     figures, figure_note = pictures.draw_figures(ds)
-    texts = {
+    texts: dict[str, Any] = {
         "style": style,
         "library": library,
         "program": program,
@@ -93,7 +94,10 @@ def render_page(
     if library is None:
         return plain
     room = MAX_PAGE - sum(len(text.encode()) for text in (plain, library, program)) - CONTROLS
-    return template.render(texts, explorer=_build_within(ds, min(MAX_VALUES, room)))
+    explorer = _build_within(ds, min(MAX_VALUES, room))
+    if explorer is None and figures:
+        texts["notices"] = [*texts["notices"], TOO_LARGE]
+    return template.render(texts, explorer=explorer)
 
 
 def write(

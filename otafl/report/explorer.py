@@ -130,6 +130,7 @@ def _list_variables(ds: xr.Dataset, main: str) -> list[str]:
         for name in dict.fromkeys((main, *SHOWN, *map(str, ds.data_vars)))
         if name in ds
         and name not in NOT_SHOWN
+        and ds[name].dtype.kind in "fiub"
         and "trial" in ds[name].dims
         and set(map(str, ds[name].dims)) <= allowed
         and bool(ds[name].notnull().any())

@@ -37,7 +37,7 @@ MAX_POINTS = 2_000
 """Points of a sweep that figures show; more take minutes to draw."""
 LARGEST_SVG = 600_000
 """Characters: figures of more marks are pixels."""
-MAX_SOURCES = 1_300_000
+MAX_SOURCES = 1_000_000
 """Characters of all figures in the page; beyond, the largest become pixels."""
 PIXELS_PER_INCH = 80
 CELLS = 60

@@ -17,7 +17,7 @@ from otafl.results import header, origins
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import describe_diverged
 
-MAX_SETTINGS = 200_000
+MAX_SETTINGS = 100_000
 """Characters of a scenario that a page contains."""
 MAX_AXIS_VALUES = 200
 PACKAGES = ("otafl", "torch", "sionna", "numpy", "xarray")

@@ -184,6 +184,14 @@ def test_numbers_of_a_hundred_thousand_points(monkeypatch: pytest.MonkeyPatch) -
     assert found["left_out"][0] == "normalised SNR: 125 of 500 values."
 
 
+@pytest.mark.usefixtures("with_library")
+def test_names_that_do_not_fit_leave_the_static_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otafl.report, "MAX_PAGE", 900_000)
+    text = render_page(make_result({"test_accuracy": make_ramp() + 0.1}), "r.nc")
+    assert "There is no part to explore" in text
+    assert 'id="explorer"' not in text
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("with_library")
 def test_a_page_of_a_hundred_thousand_trials(monkeypatch: pytest.MonkeyPatch) -> None:
