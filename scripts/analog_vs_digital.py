@@ -1,207 +1,402 @@
-"""Airtime and radiated joules until 80 % test accuracy, analogue beside digital. Step sizes, shares
-kept and thresholds are chosen by the cost to the target on validation data, for each uplink and SNR
-alike.
+"""Airtime and radiated joules until 80 % test accuracy, analogue and digital, at the peak budget.
+Settings are chosen by the cost to the target on validation data, for each uplink and SNR alike.
 
-    otafl sweep scenarios/studies/analog_vs_digital.yaml
-    python scripts/analog_vs_digital.py [results/analog_vs_digital] [--figure analog_vs_digital.png]
+    for s in "" _sparse _thresholds _fades; do
+      otafl sweep scenarios/studies/analog_vs_digital$s.yaml
+    done
+    python scripts/analog_vs_digital.py [results] [--figure analog_vs_digital.png]
+
+What digital devices learn does not depend on SNR and access: with perfect channel knowledge no
+packet is lost. `analog_vs_digital_fades` has the time and energy of packets of 650 bits in the same
+fades, and a packet of b bits takes b / 650 of them.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from looks import POLICIES, TYPE
+from looks import TYPE
 from matplotlib import pyplot as plt
 from scipy import stats
+from tables import open_result, parse_study_arguments, print_head, print_row
 
 import otafl
 
-MARKERS = "osD^v<>PX*hp"
-TUNED = re.compile(r"\(?(step|keep|gain_threshold)=[\d.e-]+\)?")
-ON_AVERAGE = ("tci", "cao_average", "gain_threshold")
-"""What keeps the power budget on the average over fading, not in each round."""
-
-SHORT = {
-    "over_the_air(quadrature=True)": "analogue, two reals a use,",
-    "over_the_air": "analogue, one real a use,",
-    "qsgd(bits=4, norm=max, bucket=512)": "4 bits",
-    "(constraint=peak)": " at its peak",
-    "obda": "1 bit",
-    "topk": "sparse",
-    "best 5": "five best heard",
-    "identity": "",
-    "()": "",
-}
+STUDY = "analog_vs_digital"
+TARGET, CHOOSE = 0.8, 0.79
+"""A trial may stop at the target on test samples before it is there on validation samples."""
+SNRS = (-20, 0, 20)
 COSTS = {"airtime_s": "uplink airtime (s)", "tx_energy_j": "radiated (J)"}
+FADES_BITS = 650
+"""Bits of a packet of `analog_vs_digital_fades`."""
+TDMA, OFDMA = "tdma", "ofdma"
+ANALOGUE: dict[str, Callable[[str, str, str], bool]] = {
+    "equal power (`gbma`)": lambda t, p, c: (p, c) == ("gbma", "identity"),
+    "truncated inversion (`tci`)": lambda t, p, c: p.startswith("tci(") and "peak" in p,
+    "least error (`cao_static`)": lambda t, p, c: p == "cao_static",
+    "one bit (`obda`)": lambda t, p, c: p == "gbma" and c.startswith("obda"),
+}
+"""Uplink -> whether a point's transport, power and codec are of it; two real values a symbol."""
 
 
 class Uplink(NamedTuple):
-    """Costs [settings, SNR, trial] of an uplink at each of its tuned settings, until validation
-    and test samples are at the target."""
+    """Costs [cost, setting, SNR, trial] of an uplink until validation and test are there."""
 
     name: str
-    analog: bool
-    average: bool
-    choose: dict[str, np.ndarray]
-    cost: dict[str, np.ndarray]
+    choose: np.ndarray
+    cost: np.ndarray
+    rounds: np.ndarray
+    """[setting, SNR, trial] rounds until the test target"""
     settings: list[str]
 
-    def select_tuned(self, name: str) -> tuple[np.ndarray, list[str]]:
-        """Costs [SNR, trial] at the setting cheapest on validation data, and which that is."""
-        longest = np.nanmax(self.choose[name], initial=0.0)
-        late = np.nan_to_num(self.choose[name], nan=10 * longest)  # as one that never gets there
-        best = late.mean(2).argmin(0)
-        return self.cost[name][best, np.arange(len(best))], [self.settings[i] for i in best]
+    def select_best(self, cost: int = 0) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """Return cost and rounds [SNR, trial] at the setting that is best on validation data."""
+        late = self.choose[cost]
+        late = np.where(np.isnan(late), 10 * np.nanmax(late, initial=1e-9), late)
+        best = late.mean(-1).argmin(0)
+        at = best, np.arange(len(SNRS))
+        return self.cost[cost][at], self.rounds[at], [self.settings[i] for i in best]
+
+    def score(self, cost: int = 0) -> np.ndarray:
+        """Return the validation cost [SNR] of the best setting, infinite if a trial misses it."""
+        return np.where(np.isnan(self.choose[cost]), np.inf, self.choose[cost]).mean(-1).min(0)
 
 
-def list_uplinks(result: xr.Dataset, target: float) -> list[Uplink]:
-    """Group the sweep's rows that differ in what is tuned alone."""
-    labels = [
-        (str(transport), str(power), str(codec), f"best {n:g}" if chosen != "uniform" else "")
-        for transport, power, codec, chosen, n in zip(
-            *(
-                result[name].values
-                for name in ("transport", "power", "codec", "selection", "devices_participants")
-            ),
-            strict=True,
-        )
+def open_study(results: Path, part: str = "") -> xr.Dataset:
+    return open_result(results, STUDY + part)
+
+
+def find_costs(ds: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return validation and test costs [cost, point, SNR, trial], rounds [point, SNR, trial]."""
+    found = [
+        otafl.compute_cost_to_reach(ds, name, goal)
+        for name, goal in (("validation_accuracy", CHOOSE), ("test_accuracy", TARGET))
     ]
-    # a trial may stop at the target on test samples before it is there on the others
-    found = {
-        "choose": otafl.compute_cost_to_reach(result, "validation_accuracy", target - 0.01),
-        "cost": otafl.compute_cost_to_reach(result, "test_accuracy", target),
+    order = ("zip", "snr_db", "trial")
+    choose, cost = (np.stack([f[c].transpose(*order).values for c in COSTS]) for f in found)
+    return choose, cost, found[1]["round"].transpose(*order).values
+
+
+def list_labels(ds: xr.Dataset) -> list[tuple[str, str, str]]:
+    labels = (
+        np.broadcast_to(ds[n].values, ds.sizes["zip"]) for n in ("transport", "power", "codec")
+    )
+    return [(str(t), str(p), str(c)) for t, p, c in zip(*labels, strict=True)]
+
+
+def list_analogue(results: Path) -> Iterator[Uplink]:
+    """Yield the analogue uplinks with two real values a symbol, each with all of its settings."""
+    tried: dict[str, list[tuple[str, np.ndarray, np.ndarray, np.ndarray]]] = {
+        n: [] for n in ANALOGUE
     }
-    families: dict[str, list[int]] = {}
-    for i, label in enumerate(labels):
-        families.setdefault(_name(label), []).append(i)
-    (joint,) = result["transport"].dims
-    out = []
-    for name, rows in families.items():
-        costs = {
-            kind: {
-                cost: one[cost]
-                .isel({joint: rows})
-                .transpose(joint, "learning_rate", "snr_db", "trial")
-                .values.reshape(-1, one.sizes["snr_db"], one.sizes["trial"])
-                for cost in COSTS
-            }
-            for kind, one in found.items()
-        }
-        tried = [
-            {"step size": float(rate), **_parse_tuned(labels[i])}
-            for i in rows
-            for rate in result["learning_rate"].values
+    first = open_study(results)
+    for rate in map(float, first["learning_rate"].values):
+        ds = first.sel(learning_rate=rate)
+        choose, cost, rounds = find_costs(ds)
+        for place, label in enumerate(list_labels(ds)):
+            if "quadrature=True" not in label[0]:
+                continue
+            for name, is_member in ANALOGUE.items():
+                if is_member(*label):
+                    said = format_setting(f"{label[1]} {label[2]}", rate)
+                    tried[name].append((said, choose[:, place], cost[:, place], rounds[place]))
+    for name, found in tried.items():
+        said, *arrays = zip(*found, strict=True)
+        yield Uplink(name, *(np.stack(a, -3) for a in arrays), list(said))
+
+
+def format_setting(label: str, rate: float) -> str:
+    keys = re.findall(r"\b(step|keep|threshold)=([\d.e-]+)", label)
+    if label.startswith("tci(") and not any(key == "threshold" for key, _ in keys):
+        keys.append(("threshold", "0.1"))
+    return ", ".join([f"step size {rate:g}", *(f"{k} {float(v):g}" for k, v in keys)])
+
+
+def find_fades(results: Path, access: str, threshold: float) -> xr.Dataset:
+    """Return the costs of packets of 650 bits by SNR, trial and round."""
+    ds = open_study(results, "_fades")
+    for place, label in enumerate(map(str, ds["transport"].values)):
+        said = re.search(r"gain_threshold=([\d.]+)", label)
+        is_there = float(said.group(1)) == threshold if said else threshold == 0
+        if is_there and (f"access={access}" in label or (access == TDMA and "access" not in label)):
+            return ds.isel(zip=place)
+    raise LookupError(f"no fades of {access} with a threshold of {threshold}")
+
+
+def compute_prices(learned: xr.Dataset, fades: xr.Dataset) -> tuple[np.ndarray, ...]:
+    """Return validation and test costs [cost, SNR, trial] and rounds [trial] of packets.
+
+    Parameters
+    ----------
+    learned : accuracies and bits of one point, [trial, round].
+    fades : costs of packets of 650 bits, [snr_db, trial, round], in the same fades.
+    """
+    learned = learned.drop_vars([c for c in learned.coords if c not in {"trial", "round"}])
+    found = []
+    for name, goal in (("validation_accuracy", CHOOSE), ("test_accuracy", TARGET)):
+        first = otafl.compute_cost_to_reach(learned, name, goal)["round"]
+        at = first.fillna(0).astype(int)
+        some = fades.sel(trial=learned["trial"].values)
+        sent, bits = (d["uplink_bits"].sel(round=at) for d in (some.isel(snr_db=0), learned))
+        factor = (bits / sent).where(first.notnull())  # of the bits of a packet
+        seconds = some["uplink_symbols"].sel(round=at) * factor + some["side_symbols"].sel(round=at)
+        joules = some["tx_energy_j"].sel(round=at) * factor
+        costs = (seconds / 1e6, joules)
+        found.append(np.stack([c.transpose("snr_db", "trial").values for c in costs]))
+    return found[0], found[1], first.values
+
+
+def list_digital(results: Path) -> Iterator[Uplink]:
+    """Yield the digital uplinks, from whole updates to the best."""
+    first = open_study(results)
+    old = list_labels(first)
+    for name, codec in (
+        ("all coordinates, 32 bits", "identity"),
+        ("all coordinates, 4 bits", "qsgd"),
+        ("largest 0.3 %, 32 bits", "topk(keep=0.003)"),
+    ):
+        place = next(i for i, (t, _, c) in enumerate(old) if t == "digital" and c.startswith(codec))
+        parts = [
+            find_costs(first.sel(learning_rate=r).isel(zip=[place])) for r in first["learning_rate"]
         ]
-        chosen = [", ".join(_iterate_sentences(one, tried)) for one in tried]
-        kept = " ".join(labels[rows[0]])
-        average = any(word in kept for word in ON_AVERAGE) and "constraint=peak" not in kept
-        out.append(Uplink(name, "over_the_air" in kept, average, **costs, settings=chosen))
-    return out
+        arrays = (np.concatenate(a, -3) for a in zip(*parts, strict=True))
+        rates = [f"step size {float(r):g}" for r in first["learning_rate"]]
+        yield Uplink(f"{name}, TDMA", *arrays, rates)
+    label = "digital(gain_threshold=0.3)"
+    place = next(i for i, (t, _, c) in enumerate(old) if t == label and c.startswith("topk"))
+    plain = first.isel(zip=place, snr_db=0).sel(learning_rate=0.2)
+    yield from price_all(
+        "largest 0.3 %, 32 bits, silent in deep fades", results, [(0.3, plain)], (TDMA,)
+    )
+    short = "largest 0.3 %, 4 bits, enumerative positions, silent in deep fades"
+    yield from price_all(short, results, [(0.3, open_study(results, "_sparse"))])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("result", nargs="?", type=Path, default=Path("results/analog_vs_digital"))
-    parser.add_argument("--target", type=float, default=0.8, help="default %(default)s")
-    parser.add_argument("--figure", type=Path, default=Path("analog_vs_digital.png"))
-    args = parser.parse_args()
-    result = otafl.open_results(args.result)
-    snrs, found = result["snr_db"].values, list_uplinks(result, args.target)
-    plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 8), layout="constrained")
-    colours = [colour for colour, _, _ in POLICIES.values()]
-    goal = f"{100 * args.target:g} %"
-    for axis, (cost, label) in zip(axes, COSTS.items(), strict=True):
-        print(f"\n{label} to {goal}: median of {result.sizes['trial']} trials (lowest to highest)")
-        _print_head("uplink", "budget", *(f"{snr:g} dB" for snr in snrs))
-        for uplink in found:
-            values, _ = uplink.select_tuned(cost)
-            _print_row(
-                uplink.name, "average" if uplink.average else "peak", *map(_format_cell, values)
-            )
-            kind = [one for one in found if one.analog == uplink.analog]
-            turn = kind.index(uplink)
-            style = {"color": colours[turn], "marker": MARKERS[turn], "ms": 6}
-            style |= {"ls": "-"} if uplink.analog else {"ls": "--", "mfc": "none"}
-            axis.plot(snrs, np.median(values, 1), label=uplink.name, **style)
-        axis.set(xlabel="SNR (dB)", ylabel=f"{label} to {goal}", yscale="log")
-        axis.grid(alpha=0.3)
-        print(f"\n{label}: the best digital uplink over the best analogue one, in the same trials")
-        _print_head("budget", *(f"{snr:g} dB" for snr in snrs))
-        for budget, eligible_mask in {
-            "peak": [one for one in found if not one.average],
-            "peak or average": found,
-        }.items():
-            _print_row(budget, *(_format_ratio(eligible_mask, cost, i) for i in range(len(snrs))))
-    print("\nsettings chosen, by SNR; * is the least or the most that was tried")
-    _print_head("uplink", "to reach it with the least", *(f"{snr:g} dB" for snr in snrs))
-    for uplink in found:
-        for cost, label in COSTS.items():
-            _print_row(uplink.name, label, *uplink.select_tuned(cost)[1])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    figure.savefig(args.figure, dpi=150)
-    print(f"\nfigure: {args.figure}")
+def price_all(
+    name: str,
+    results: Path,
+    points: list[tuple[float, xr.Dataset]],
+    accesses: tuple[str, ...] = (TDMA, OFDMA),
+) -> Iterator[Uplink]:
+    for access in accesses:
+        priced = [compute_prices(one, find_fades(results, access, g)) for g, one in points]
+        choose, cost, rounds = zip(*priced, strict=True)
+        each = np.stack([np.broadcast_to(r, (len(SNRS), len(r))) for r in rounds])
+        said = [f"threshold {g:g}" for g, _ in points]
+        yield Uplink(
+            f"{name}, {access.upper()}", np.stack(choose, 1), np.stack(cost, 1), each, said
+        )
 
 
-def _name(label: tuple[str, str, str, str]) -> str:
-    """Name an uplink without what is tuned and what goes without saying."""
-    transport, power, codec, chosen = label
-    text = TUNED.sub("", " ".join([transport, power.replace("full", ""), codec, chosen]))
-    for said, short in SHORT.items():
-        text = text.replace(said, short)
-    if "gain_threshold" in transport:
-        text += " no deep fades"
-    return " ".join(text.split())
+def print_costs(found: dict[str, list[Uplink]]) -> None:
+    for cost, (label, about) in enumerate(zip(COSTS.values(), ("Airtime", "Joules"), strict=True)):
+        head = [f"{snr:g} dB" for snr in SNRS]
+        print_head(f"{about} to 80 %: median of ten trials (lowest to highest)", "uplink", *head)
+        for kind, uplinks in found.items():
+            for one in uplinks:
+                print_row(f"{kind}: {one.name}", *map(format_cell, one.select_best(cost)[0]))
+        print_head(
+            f"{label}: chosen on validation images, * is an end of the grid", "uplink", *head
+        )
+        for kind, uplinks in found.items():
+            for one in uplinks:
+                _, rounds, said = one.select_best(cost)
+                cells = (
+                    f"{mark_ends(s, one.settings)}; {format_rounds(r)}"
+                    for s, r in zip(said, rounds, strict=True)
+                )
+                print_row(f"{kind}: {one.name}", *cells)
 
 
-def _parse_tuned(label: tuple[str, str, str, str]) -> dict[str, float]:
-    parts = (found.group(0).strip("()") for found in TUNED.finditer(" ".join(label)))
-    return {key: float(value) for key, _, value in (part.partition("=") for part in parts)}
+def mark_ends(chosen: str, settings: list[str]) -> str:
+    """Mark with a star the values of a setting that are the least or the most of the grid."""
+    grids: dict[str, set[float]] = {}
+    for said in settings:
+        for part in said.split(", "):
+            key, _, value = part.rpartition(" ")
+            grids.setdefault(key, set()).add(float(value))
+    out = []
+    for part in chosen.split(", "):
+        key, _, value = part.rpartition(" ")
+        is_end = len(grids[key]) > 1 and float(value) in (min(grids[key]), max(grids[key]))
+        out.append(part + "*" * is_end)
+    return ", ".join(out)
 
 
-def _iterate_sentences(one: dict[str, float], tried: list[dict[str, float]]) -> Iterator[str]:
-    """Say what was chosen, with a star at the least and the most that was tried."""
-    for key, value in one.items():
-        values = {other[key] for other in tried}
-        edge = len(values) > 1 and value in (min(values), max(values))
-        yield f"{key.replace('_', ' ')} {value:g}" + "*" * edge
+def format_rounds(rounds: np.ndarray) -> str:
+    return "not reached" if np.isnan(rounds).any() else f"{np.median(rounds):g} rounds"
 
 
-def _format_ratio(eligible_mask: list[Uplink], cost: str, snr: int) -> str:
-    """Geometric mean over the trials of digital over analogue, with its 95 % interval."""
-    best = {}
-    for analog in (True, False):
-        each = [one.select_tuned(cost)[0][snr] for one in eligible_mask if one.analog == analog]
-        reached = [values for values in each if not np.isnan(values).any()]
-        if not reached:
-            return "not reached"
-        best[analog] = min(reached, key=np.median)
-    log = np.log(best[False] / best[True])
-    half = stats.t.ppf(0.975, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
-    low, mean, high = np.exp([log.mean() - half, log.mean(), log.mean() + half])
-    return f"{mean:.3g} ({low:.3g} to {high:.3g})"
-
-
-def _format_cell(values: np.ndarray) -> str:
+def format_cell(values: np.ndarray) -> str:
     short = np.isnan(values).sum()
     if short:
         return f"not reached in {short} of {len(values)}"
     return f"{np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})"
 
 
-def _print_head(*cells: str) -> None:
-    _print_row(*cells)
-    print("|" + "---|" * len(cells))
+def select_winner(uplinks: list[Uplink], cost: int, snr: int) -> Uplink:
+    """Return the uplink with the least validation cost at an SNR."""
+    return min(uplinks, key=lambda one: one.score(cost)[snr])
 
 
-def _print_row(*cells: str) -> None:
-    print("| " + " | ".join(cells) + " |")
+def compute_ratio(above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
+    """Return the geometric mean of a ratio over trials, and the ends of its 95 % interval."""
+    log = np.log(above / below)
+    half = stats.t.ppf(0.975, len(log) - 1) * log.std(ddof=1) / np.sqrt(len(log))
+    mean, low, high = np.exp([log.mean(), log.mean() - half, log.mean() + half])
+    return float(mean), float(low), float(high)
+
+
+def print_ratios(found: dict[str, list[Uplink]]) -> None:
+    head = [f"{snr:g} dB" for snr in SNRS]
+    print_head(
+        "Digital over the best analogue uplink (geometric mean, 95 % interval)",
+        "cost",
+        "digital uplink",
+        *head,
+    )
+    for cost, label in enumerate(COSTS.values()):
+        for one in found["digital"]:
+            cells = []
+            for snr in range(len(SNRS)):
+                base = select_winner(found["analogue"], cost, snr).select_best(cost)[0][snr]
+                mean, low, high = compute_ratio(one.select_best(cost)[0][snr], base)
+                cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
+            print_row(label, one.name, *cells)
+    print_head("Best uplink on validation images", "cost", "kind", *head)
+    for cost, label in enumerate(COSTS.values()):
+        for kind, uplinks in found.items():
+            print_row(
+                label, kind, *(select_winner(uplinks, cost, i).name for i in range(len(SNRS)))
+            )
+
+
+def print_thresholds(results: Path, found: dict[str, list[Uplink]]) -> None:
+    """Print airtime and joules by the threshold below which a device is silent.
+
+    Three trials of another seed: rounds until 80 % of the validation images, times the mean cost of
+    a round over 1,200 rounds of fading.
+    """
+    ds = open_study(results, "_thresholds")
+    thresholds = [float(g) for g in ds["gain_threshold"].values]
+    rounds = otafl.compute_cost_to_reach(ds, "validation_accuracy", TARGET)["round"]
+    rounds = rounds.transpose("gain_threshold", "trial").values
+    bits = float(count_packet_bits(open_study(results, "_sparse"), find_fades(results, OFDMA, 0.3)))
+    prices = {
+        access: np.stack([price_round(find_fades(results, access, g), bits) for g in thresholds])
+        for access in (TDMA, OFDMA)
+    }
+    head = [f"{g:g}" for g in thresholds]
+    print_head(
+        "Cost by threshold: mean of three trials (lowest to highest), * is the least of a row",
+        *("cost", "access", "SNR", *head),
+    )
+    print_row("rounds", "", "", *map(format_spread, rounds))
+    last = float(ds["round"][-1])
+    for cost, label in enumerate(COSTS.values()):
+        for access, each in prices.items():
+            for place, snr in enumerate(SNRS):
+                values = each[:, cost, place, None] * rounds
+                cells = list(map(format_spread, values))
+                for k, price in enumerate(each[:, cost, place]):
+                    cells[k] = cells[k] if cells[k] != "-" else f"over {last * price:.3g}"
+                cells[int(np.nanargmin(values.mean(1)))] += "*"
+                print_row(label, access.upper(), f"{snr:g} dB", *cells)
+    print_head(
+        "Digital at its best threshold over the best analogue uplink (unpaired, 95 % interval)",
+        *("cost", "access", *(f"{snr:g} dB" for snr in SNRS)),
+    )
+    for cost, label in enumerate(COSTS.values()):
+        for access, each in prices.items():
+            cells = []
+            for place in range(len(SNRS)):
+                values = each[:, cost, place, None] * rounds
+                best = values[int(np.nanargmin(values.mean(1)))]
+                base = select_winner(found["analogue"], cost, place).select_best(cost)[0][place]
+                mean, low, high = compare_unpaired(best, base)
+                cells.append(f"{mean:.3g} ({low:.3g} to {high:.3g})")
+            print_row(label, access.upper(), *cells)
+
+
+def format_spread(values: np.ndarray) -> str:
+    """Write the mean (lowest to highest) of trials, or a dash if one did not get there."""
+    if np.isnan(values).any():
+        return "-"
+    return f"{values.mean():.3g} ({values.min():.3g} to {values.max():.3g})"
+
+
+def count_packet_bits(learned: xr.Dataset, fades: xr.Dataset) -> float:
+    """Return the bits of a packet, from those of all packets of five rounds."""
+    sent, bits = (
+        d["uplink_bits"].sel(round=5).isel(trial=0) for d in (fades.isel(snr_db=0), learned)
+    )
+    return FADES_BITS * float(bits) / float(sent)
+
+
+def price_round(fades: xr.Dataset, bits: float) -> np.ndarray:
+    """Return mean seconds and joules of a round by SNR, [cost, SNR]."""
+    last = fades.isel(round=-1)
+    factor, rounds = bits / FADES_BITS, int(fades["round"][-1])
+    seconds = (last["uplink_symbols"] * factor + last["side_symbols"]) / 1e6
+    costs = (seconds, last["tx_energy_j"] * factor)
+    return np.stack([c.mean("trial").sel(snr_db=list(SNRS)).values / rounds for c in costs])
+
+
+def compare_unpaired(above: np.ndarray, below: np.ndarray) -> tuple[float, float, float]:
+    """Return the ratio of geometric means, and the ends of Welch's 95 % interval."""
+    logs = np.log(above), np.log(below)
+    found = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    mean = float(np.exp(logs[0].mean() - logs[1].mean()))
+    return mean, float(np.exp(found.low)), float(np.exp(found.high))
+
+
+def draw(found: dict[str, list[Uplink]], path: Path) -> None:
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 4.6), layout="constrained")
+    digital = found["digital"]
+    shown = {
+        "digital, all coordinates": (digital[0], "#7F7F7F", "o", "--"),
+        "digital, sparse, ten devices": (digital[2], "#E69F00", "s", "--"),
+        "the same, silent in deep fades, 4 bits": (digital[-2], "#D55E00", "D", "--"),
+        "the same, OFDMA": (digital[-1], "#882255", "v", "-"),
+    }
+    for cost, (axis, label) in enumerate(zip(axes, COSTS.values(), strict=True)):
+        best = [select_winner(found["analogue"], cost, i).select_best(cost)[0][i] for i in range(3)]
+        plot_range(axis, np.stack(best), -0.6, "best analogue uplink", "#0072B2", "^", "-")
+        for turn, (name, (one, colour, marker, line)) in enumerate(shown.items()):
+            plot_range(axis, one.select_best(cost)[0], 0.6 * turn, name, colour, marker, line)
+        axis.set(xlabel="SNR (dB)", ylabel=f"{label} to 80 %", yscale="log", xticks=SNRS)
+        axis.grid(alpha=0.3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.savefig(path, dpi=100)
+    print(f"\nfigure: {path}")
+
+
+def plot_range(
+    axis: plt.Axes, values: np.ndarray, shift: float, name: str, colour: str, marker: str, line: str
+) -> None:
+    """Draw median, lowest and highest of the trials [SNR, trial]."""
+    middle = np.median(values, 1)
+    ends = np.abs(np.stack([values.min(1), values.max(1)]) - middle)
+    style = {"color": colour, "marker": marker, "ls": line, "ms": 6, "capsize": 3, "mfc": "none"}
+    axis.errorbar(np.array(SNRS) + shift, middle, ends, label=name, **style)
+
+
+def main() -> None:
+    args = parse_study_arguments(__doc__, "analog_vs_digital.png")
+    found = {
+        "analogue": list(list_analogue(args.results)),
+        "digital": list(list_digital(args.results)),
+    }
+    print_ratios(found)
+    print_costs(found)
+    print_thresholds(args.results, found)
+    draw(found, args.figure)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import otafl
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference"
@@ -25,7 +28,6 @@ PAGE = (ROOT / "results" / "physical_layer.md").read_text().splitlines()
     [
         ("aggregation_error", ["--folder", str(REFERENCE), "--out"], "aggregation_error"),
         ("policy_accuracy", [str(REFERENCE / "policies.nc"), "--figure"], "policy_accuracy"),
-        ("analog_vs_digital", [str(REFERENCE / "analog_vs_digital.nc"), "--figure"], "analog"),
     ],
 )
 def test_tables(script: str, arguments: list[str], figure: str, tmp_path: Path) -> None:
@@ -53,4 +55,38 @@ def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
     assert text.count("- collapses (below 0.3): ") == 2
     assert text.count("- within a point of ideal: ") == 2
     assert "nothing" not in text
-    assert "not reached" in text
+
+
+def test_packets_are_priced_as_the_simulation_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learning is the same at each SNR and access; costs are in proportion to a packet's bits."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    study = runpy.run_path(str(ROOT / "scripts" / "analog_vs_digital.py"))
+    digital = {"name": "digital", "gain_threshold": 0.3, "constraint": "peak"}
+    ofdma = digital | {"access": "ofdma", "shares": "active"}
+    scenario = {
+        "name": "packets",
+        "data": {"name": "digits", "partition": "iid", "validation": 0.1},
+        "algorithm": {"name": "fedavg", "learning_rate": 0.1},
+        "channel": {"name": "rayleigh", "bandwidth_hz": 1e6, "tx_power_dbm": 20},
+        "signalling": {"charge": True, "sync_symbols": 64, "feedback_symbols": 8},
+        "devices": {"count": 5},
+        "training": {"rounds": 30, "local_steps": 5, "batch_size": 20, "eval_every": 5},
+        "trials": 2,
+        "sweep": {"transport": [digital, ofdma], "channel.snr_db": [-20, 20]},
+    }
+    sparse = {"name": "topk", "keep": 0.1, "position_code": "enumerative", "value_bits": 4}
+    whole = otafl.run(scenario | {"model": {"name": "mlp", "hidden": [16]}, "codec": sparse})
+    fades = otafl.run(scenario | {"model": "softmax_regression", "codec": "obda"})
+    first = whole.isel(transport=0, snr_db=0)
+    assert (whole["test_accuracy"] == first["test_accuracy"]).all()
+    for access in range(2):
+        one, sent = whole.isel(transport=access), fades.isel(transport=access)
+        sent = sent.assign(tx_energy_j=sent["tx_energy_j"].sum("device"))
+        monkeypatch.setitem(study["compute_prices"].__globals__, "TARGET", 0.6)
+        monkeypatch.setitem(study["compute_prices"].__globals__, "CHOOSE", 0.5)
+        _, cost, rounds = study["compute_prices"](first, sent)
+        for trial in range(2):
+            there = one.isel(trial=trial).sel(round=rounds[trial])
+            energy = there["tx_energy_j"].sum("device")
+            np.testing.assert_allclose(cost[0][:, trial], there["airtime_s"], rtol=1e-6)
+            np.testing.assert_allclose(cost[1][:, trial], energy, rtol=1e-6)
