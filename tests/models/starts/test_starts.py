@@ -226,9 +226,7 @@ def test_divergence_is_a_sentence() -> None:
 
 def test_pretraining_needs_samples() -> None:
     tree = pretrained() | {"data": "digits", "name": "x"}
-    with pytest.raises(
-        ScenarioError, match=r"samples that no device holds; set data\.server"
-    ):
+    with pytest.raises(ScenarioError, match=r"samples that no device holds; set data\.server"):
         load_scenario(tree)
 
 
