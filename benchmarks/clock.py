@@ -2,13 +2,17 @@
 devices, in processor time. Prints a Markdown page.
 
     OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md
+
+Names of tables as arguments print these alone: clock, stacks, shares, day.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +23,7 @@ import simpy
 import torch
 
 import otafl
+from otafl.clock.stack_clock import Clock
 from otafl.clock.trial_clock import TrialClock
 from otafl.devices.compute.fixed import Fixed
 from otafl.devices.hardware import Hardware
@@ -48,8 +53,7 @@ IN_A_ROUND = (
     "wait_for_devices",
     "are_all_available",
     "begin",
-    "open_slot",
-    "at_work",
+    "admit",
     "close_slot",
 )
 """Everything that a round of the quickstart asks of the clock, `now` aside."""
@@ -117,6 +121,45 @@ def measure_clock() -> None:
         row(f"clock, 100 devices, {name}", "an event", f"{event:.1f} us")
 
 
+def measure_stacks(devices: int = 10, turns: int = 7) -> None:
+    """Microseconds for a round of a trial, with SimPy and with arrays, in turn."""
+    for trials in (1, 10, 100, 1000):
+        spent: dict[bool, list[float]] = {False: [], True: []}
+        for _, is_plain in itertools.product(range(turns), spent):
+            spent[is_plain].append(spin_stack(trials, devices, is_plain))
+        title = f"clock of a stack, {devices} devices, {trials:,} trials, rounds"
+        for is_plain, what in ((False, "SimPy"), (True, "arrays")):
+            row(
+                title, f"{what}, a round of a trial", f"{statistics.median(spent[is_plain]):.3g} us"
+            )
+        ratios = [slow / fast for slow, fast in zip(*spent.values(), strict=True)]
+        middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
+        row(title, "SimPy / arrays", f"{middle:.3g} ({low:.3g} to {high:.3g})")
+
+
+def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
+    """Microseconds for a round of a trial, of devices that work for about a minute each."""
+    own = Hardware.stack([hardware(devices)] * trials)
+    clock = Clock(own, [Rules()] * trials, [[]] * trials)
+    if not is_plain:
+        clock.trials  # noqa: B018  SimPy takes over
+    size, rounds = trials * devices, max(3, 2000 // trials)
+    work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, size)
+    everyone, watts = [np.arange(devices)] * trials, np.ones(size)
+    airtime_s, joules = np.full(trials, AIRTIME_S), np.full((trials, devices), 1e-6)
+    gc.collect()
+    gc.freeze()
+    began = time.process_time()
+    for round in range(rounds):
+        clock.wait_for_devices()
+        clock.begin(round, everyone, 0.0, work_s, watts)
+        clock.admit()
+        clock.close_slot(airtime_s, joules)
+    spent_s = time.process_time() - began
+    gc.unfreeze()
+    return 1e6 * spent_s / (rounds * trials)
+
+
 def share(trials: int, hidden: list[int], rounds: int = 20, turns: int = 7) -> None:
     """Processor time in the clock over that of the round it is part of."""
     model = {"name": "mlp", "hidden": hidden}
@@ -168,18 +211,29 @@ def row(title: str, what: str, value: str) -> None:
     print(f"| {title} | {what} | {value} |", flush=True)
 
 
+def measure_shares() -> None:
+    for trials, hidden in ((1, [32]), (10, [32]), (1, [256, 256])):
+        share(trials, hidden)
+
+
+TABLES: dict[str, Callable[[], None]] = {
+    "clock": measure_clock,
+    "stacks": measure_stacks,
+    "shares": measure_shares,
+    "day": day,
+}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     print("# What simulated time costs\n")
     print("Made by `OMP_NUM_THREADS=1 python benchmarks/clock.py > results/benchmarks_clock.md`:")
-    print("processor time of one thread; medians, shares with their range.\n")
+    print("processor time of one thread; medians, shares and ratios with their range.\n")
     versions = f"torch {torch.__version__}, simpy {simpy.__version__}, otafl {otafl.__version__}"
     print(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
     print("| case | figure | measured |\n|---|---|---|")
-    measure_clock()
-    for trials, hidden in ((1, [32]), (10, [32]), (1, [256, 256])):
-        share(trials, hidden)
-    day()
+    for name in sys.argv[1:] or TABLES:
+        TABLES[name]()
 
 
 if __name__ == "__main__":

@@ -113,6 +113,14 @@ class Settings(BaseModel):
         """
         return ()
 
+    def list_idle_settings(self) -> Iterable[str]:
+        """Return a sentence for each given setting that no other setting lets have an effect.
+
+        Reported if the same holds at all points of a sweep that have the component. It is called
+        for the section `transport`.
+        """
+        return ()
+
     def check(self, scenario: Any) -> Iterable[Problem]:
         """Return conflicts between these settings and the rest of the scenario."""
         return ()

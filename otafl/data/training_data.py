@@ -24,6 +24,8 @@ MINIBATCH = declare_family("minibatch", __name__)
 _ROUNDS_AHEAD = 64
 _NUMBERS_AHEAD = 2**18  # the temporary tensors of a block then fit into the processor's cache
 _FEW_NUMBERS = 2**12  # computing so many takes less time than dispatching a draw's operations
+_FEATURES_AHEAD = 2**19  # so many features of a round's minibatches are gathered at once
+_ALIGNMENT = 64  # bytes; products may round otherwise in other places of memory
 
 
 class TrainingData:
@@ -93,7 +95,7 @@ class TrainingData:
         self._equal = bool(count.min() == self.max_samples)
         self._numbers = self.num_trials * self.num_devices * steps * batch_size
         self._ahead = min(_ROUNDS_AHEAD, _NUMBERS_AHEAD // self._numbers)
-        self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+        self._drawn_ahead: dict[int, tuple[int, Tensor]] = {}
         self._presence: Tensor | None = None
 
     @functools.cached_property
@@ -106,16 +108,27 @@ class TrainingData:
         """Return the local data of a chunk of cohort rows in a round."""
         return CohortData(self, round, cohort)
 
-    def draw_ahead(self, round: int, step: int, draw: int) -> Tensor:
-        """Return a step's samples [S * K, B] int64 of the population, from a block of rounds."""
-        first, block = self._drawn_ahead.get(draw, (0, ()))
-        place = (round - first) * self.steps + step
-        if not 0 <= place < len(block):
+    def draw_ahead(self, round: int, draw: int) -> Tensor:
+        """Return a round's samples [T, S * K, B] int64 of the population, from a block of rounds.
+
+        T is the number of local steps.
+        """
+        first, block = self._drawn_ahead.get(draw, (-self._ahead, self.count))
+        if not 0 <= round - first < self._ahead:
             ticks = _make_step_keys(round, self._ahead, 0, self.steps, self.count.device)
-            first, block = round, self.draw_samples(ticks, *self._all_pairs, draw).unbind(0)
+            first, block = round, self.draw_samples(ticks, *self._all_pairs, draw)
             self._drawn_ahead[draw] = first, block
-            place = step
-        return block[place]
+        start = (round - first) * self.steps
+        return block[start : start + self.steps]
+
+    def can_gather_rounds(self, num_rows: int) -> bool:
+        """Return whether to gather the minibatches of all steps of n rows at once.
+
+        They are few, and each begins where memory is aligned.
+        """
+        size = num_rows * self.batch_size * self._rows.shape[1]
+        aligned = size * self._rows.element_size() % _ALIGNMENT == 0
+        return self.steps > 1 and aligned and self.steps * size <= _FEATURES_AHEAD
 
     def draw_test_batch(self, round: int, step: int, flat_index: Tensor) -> Batch:
         """Draw a minibatch of the rows flat_index [n] for fine-tuning before a test.
@@ -200,7 +213,7 @@ class TrainingData:
         return self.y.dim() == 1
 
     def gather(self, sample: Tensor, weight: Tensor | None) -> Batch:
-        """Return copies of the samples [n, B]."""
+        """Return copies of the samples [n, B], or of T steps [T, n, B]."""
         x = torch.embedding(self._rows, sample)  # index_select that keeps the shape, in one call
         if self.x.dim() > 2:
             x = x.view(*sample.shape, *self.x.shape[1:])
@@ -221,7 +234,9 @@ class CohortData:
         self._data = data
         self._flat_index = cohort.flat_index
         self._ahead = data.uses_lookahead(cohort)
+        self._gathers_ahead = self._ahead and data.can_gather_rounds(cohort.num_rows)
         self._drawn_ahead: dict[int, tuple[int, tuple[Tensor, ...]]] = {}
+        self._gathered: dict[int, tuple[tuple[Tensor, ...], tuple[Tensor, ...]]] = {}
 
     def draw_batch(self, step: int, draw_index: int = 0) -> Batch:
         """Draw the minibatch of a local step: B different samples of each row.
@@ -248,11 +263,7 @@ class CohortData:
         if not 0 <= step < self.steps:
             raise IndexError(f"local step: got {step}; must be in 0..{self.steps - 1}")
         data = self._data
-        if self._ahead:
-            sample = data.draw_ahead(self.round, step, draw_index).index_select(0, self._flat_index)
-        else:
-            sample = self._draw_samples(step, draw_index)
-        batch = data.gather(sample, data.compute_batch_weight(self._flat_index))
+        batch = self._gather(step, draw_index)
         if data.augment is None:
             return batch
         tick = _make_step_keys(self.round, 1, step, step + 1, self._flat_index.device)
@@ -281,6 +292,22 @@ class CohortData:
     def take(self, row_index: Tensor) -> CohortData:
         """Return the local data of the rows row_index [n] int64, which must be ordered by trial."""
         return CohortData(self._data, self.round, self.cohort.take(row_index))
+
+    def _gather(self, step: int, draw: int) -> Batch:
+        """Return the minibatch of a step, before augmentation."""
+        data = self._data
+        weight = data.compute_batch_weight(self._flat_index)
+        if not self._ahead:
+            return data.gather(self._draw_samples(step, draw), weight)
+        if not self._gathers_ahead:
+            sample = data.draw_ahead(self.round, draw)[step].index_select(0, self._flat_index)
+            return data.gather(sample, weight)
+        if draw not in self._gathered:
+            sample = data.draw_ahead(self.round, draw).index_select(1, self._flat_index)
+            whole = data.gather(sample, None)
+            self._gathered[draw] = whole.x.unbind(0), whole.y.unbind(0)
+        x, y = self._gathered[draw]
+        return Batch(x[step], y[step], weight)
 
     def _draw_samples(self, step: int, draw: int) -> Tensor:
         """Return samples [n, B] int64, drawn for as many steps at once as memory allows."""

@@ -19,11 +19,12 @@ are asked for notes."""
 def list_notes(points: Sequence[Point]) -> list[str]:
     """Return a sentence for each valid setting that is probably not intended.
 
-    These are power policies without effect, clipped models, and the notes of methods, transports
-    and topologies.
+    These are power policies and settings of transports without effect, clipped models, and the
+    notes of methods, transports and topologies.
     """
     return [
         *_note_idle_policies(points),
+        *_note_idle_settings(points),
         *_note_clipped_models(points),
         *_collect_section_notes(points),
     ]
@@ -64,6 +65,16 @@ def _collect_section_notes(points: Sequence[Point]) -> list[str]:
             for name in names:
                 said += getattr(scenario, name).values.list_notes(scenario)
     return list(dict.fromkeys(said))
+
+
+def _note_idle_settings(points: Sequence[Point]) -> list[str]:
+    """Return the sentences of a transport's idle settings that hold at all points with it."""
+    idle: dict[str, dict[str, None]] = {}
+    for transport in (point.scenario.transport for point in points):
+        found = dict.fromkeys(transport.values.list_idle_settings())
+        earlier = idle.setdefault(transport.name, found)
+        idle[transport.name] = {text: None for text in earlier if text in found}
+    return [text for found in idle.values() for text in found]
 
 
 def _note_idle_policies(points: Sequence[Point]) -> list[str]:

@@ -212,6 +212,25 @@ def test_images_keep_their_shape_and_batches_are_copies() -> None:
     assert torch.equal(again.y, data.select_cohort(0, everybody(1, 1)).draw_batch(0).y)
 
 
+@pytest.mark.parametrize("size", [4, 5])
+def test_minibatches_gathered_at_once_are_those_of_single_steps(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In aligned memory, and only there."""
+    data, again = (some_data([[20, 30, 9]] * 2, size, steps=3)[0] for _ in range(2))
+    cohort = cohort_of([0, 0, 1, 1], [0, 2, 1, 2], 2, 3)
+    size_in_bytes = 4 * size * data.x[0].numel() * data.x.element_size()
+    assert data.can_gather_rounds(4) == (size_in_bytes % 64 == 0)
+    monkeypatch.setattr(again, "can_gather_rounds", lambda num_rows: False)
+    for round in (0, 1, 70):
+        at_once, alone = (one.select_cohort(round, cohort) for one in (data, again))
+        for step in (0, 2, 1, 1):
+            got, expected = at_once.draw_batch(step), alone.draw_batch(step)
+            assert torch.equal(got.x, expected.x)
+            assert torch.equal(got.y, expected.y)
+            assert got.x.data_ptr() % 64 == 0 or size != 4
+
+
 class _Count(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
@@ -232,7 +251,7 @@ def test_operations_do_not_grow_with_the_stack(
         monkeypatch.setattr(work_module, "_ROUNDS_AHEAD", 1)
     calls = []
     for trials, num_devices in ((1, 2), (2, 2), (8, 9)):
-        data = some_data([[20] * num_devices] * trials, 6)[0]
+        data = some_data([[20] * num_devices] * trials, 8)[0]  # minibatches that are aligned
         data.select_cohort(0, everybody(trials, num_devices)).draw_batch(0)
         with _Count() as count:
             data.select_cohort(1000, everybody(trials, num_devices)).draw_batch(0)

@@ -63,9 +63,13 @@ def test_groups_are_equal_to_one_device_and_differ_from_round_to_round() -> None
     assert 0.1 < together < 0.5  # 5 of 21 pairs
 
 
-def test_one_group_is_the_uplink_without_the_section() -> None:
+@pytest.mark.parametrize("transport", registry.list_names("transport"))
+def test_one_group_is_the_uplink_without_the_section(transport: str) -> None:
     """Bit by bit, models, costs and links."""
-    keys = {"output.save_link": True, "channel": "rayleigh", "power": "gbma"}
+    kind = registry.load_component("transport", transport)
+    keys = {"transport": small("transport", transport), "channel": "rayleigh"}
+    keys |= {"power": "ci"} if kind.obeys_power else {}
+    keys |= {"output.save_link": True} if kind.uses_fading and kind.counts != "all" else {}
     plain, grouped = run(engine(keys), 3), run(engine(keys | {"robust": {"groups": 1}}), 3)
     equal(plain.server, grouped.server)
     first, second = costs(plain), costs(grouped)
@@ -328,11 +332,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"robust.groups": 5}, "more than the 4 devices that transmit"),
     ({"robust.groups": 0}, "must be 1 or more"),
-    ({"robust.groups": 2, "devices.protocol": "asynchronous"}, "use protocol: rounds"),
     ({"robust.groups": 2, "topology": "graph", "power": "ci"}, "no server that could apply"),
     ({"robust.groups": 2, "algorithm": "fedrlr"}, "needs plain sums"),
     ({"robust.groups": 2, "algorithm": "local_only"}, "sends no updates"),
 ]
+
+
+@pytest.mark.parametrize("protocol", registry.list_names("protocol"))
+def test_protocols_that_admit_any_number_of_devices_are_refused(protocol: str) -> None:
+    kind = registry.load_settings_class("protocol", protocol)
+    keys = {"robust.groups": 2, "devices.protocol": protocol, **kind.example}
+    if kind.goes_on:
+        with pytest.raises(ScenarioError, match="use protocol: rounds"):
+            points(keys)
+        return
+    points(keys)
 
 
 @pytest.mark.parametrize(("keys", "said"), REFUSED)

@@ -1,13 +1,7 @@
-"""Every robust rule, alone: against looped twins, against ByzFL, and by its axioms.
+"""Every robust rule, alone: against looped twins, and by its axioms.
 
-The twins are written from the papers, one trial and one vector at a time. Differences from ByzFL:
-
-- Krum of Blanchard et al. adds the n - f - 2 smallest distances to others, ByzFL n - f - 1 of them;
-  so ours with f is ByzFL's with f + 1, except for the number of inputs that Multi-Krum averages.
-- ByzFL's geometric median takes 3 steps by default with an absolute smoothing of 0.1; with many
-  steps and little smoothing it is ours.
-- The median of an even number of inputs is the mean of the two in the middle in both.
-- ByzFL takes f itself, this package a share of the inputs.
+The twins are written from the papers, one trial and one vector at a time. `test_byzfl.py` compares
+with another package.
 
 Mutations that make a test here fail: a lower median; a trim on one side, or by one too many; a
 score with an input's distance to itself, or with one neighbour more; a mean of f best inputs;
@@ -141,30 +135,6 @@ def test_a_rule_is_its_looped_twin(name: str, n: int) -> None:
     for own, here in zip(x, there, strict=True):
         expected.append(TWINS[name](own[here], int(SHARES[n] * here.sum() + 1e-9)))
     np.testing.assert_allclose(apply(make(name), inputs), expected, rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("n", [7, 8, 11])
-def test_rules_agree_with_byzfl(n: int) -> None:
-    byzfl = pytest.importorskip("byzfl")
-    rng = np.random.default_rng(n)
-    x = rng.standard_normal((1, n, 6))
-    x[:, 0] += 20.0
-    f = int(SHARES[n] * n + 1e-9)
-    inputs = build_inputs(x, SHARES[n])
-    one_less = Inputs(inputs.x, inputs.weight, inputs.num_corrupted - 1)
-    theirs = {
-        # examples: the rules that ByzFL has too
-        "coordinate_median": (inputs, byzfl.Median()),
-        "trimmed_mean": (inputs, byzfl.TrMean(f)),
-        "geometric_median": (inputs, byzfl.GeometricMedian(nu=1e-9, T=2000)),
-        "krum": (one_less, byzfl.Krum(f)),
-        "centred_clipping": (inputs, byzfl.CenteredClipping(L=3, tau=2.0)),
-    }
-    for name, (given, rule) in theirs.items():
-        own = make(name, **({"radius": 2.0} if name == "centred_clipping" else {}))
-        memory = own.init(torch.zeros_like(given.x[:, 0]))
-        found = own.aggregate(given, memory)[0][0].numpy()
-        np.testing.assert_allclose(found, rule(x[0]), rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", ROBUST)

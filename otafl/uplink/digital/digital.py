@@ -187,6 +187,22 @@ class Digital(Transport):
             if self.over_budget == "quantise" and not self.max_symbols:
                 yield "over_budget: 'quantise' needs max_symbols, which is not set"
 
+        def list_idle_settings(self) -> Iterator[str]:
+            if self.gain_threshold:
+                if self.shares == "active" and self.access == "tdma" and not self.max_symbols:
+                    yield (
+                        "transport.shares: 'active' without effect, because tdma without "
+                        "max_symbols divides nothing; use access: ofdma, or set max_symbols"
+                    )
+                return
+            for name in ("constraint", "shares"):
+                if not self.is_default(name):
+                    yield (
+                        f"transport.{name}: '{getattr(self, name)}' without effect, because no "
+                        "device is below a gain_threshold of 0; set transport.gain_threshold, or "
+                        f"leave {name} out"
+                    )
+
         @property
         def has_access_plan(self) -> bool:
             simple = self.rate == "shannon" and self.over_budget == "drop"
