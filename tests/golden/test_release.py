@@ -13,7 +13,9 @@ import otafl
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-FOR_DEVELOPERS = {"dev", "docs", "byzfl", "all"}
+ORACLES = {"byzfl", "peft"}
+"""Extras with which tests compare otafl; no installation needs them."""
+FOR_DEVELOPERS = {"dev", "docs", "all"} | ORACLES
 OLDER = {"typer", "rich", "packaging"}
 """Packages of which Flower needs older versions."""
 
@@ -37,7 +39,7 @@ def test_all_is_every_extra_of_users() -> None:
     names = set(re.findall(r"[\w-]+", one.partition("[")[2]))
     assert names == EXTRAS.keys() - FOR_DEVELOPERS
     page = (ROOT / "docs" / "install.md").read_text()
-    for name in EXTRAS.keys() - {"byzfl"}:
+    for name in EXTRAS.keys() - ORACLES:
         assert re.search(rf"^- (`\w+` and )?`{name}`", page, re.M), name
 
 
@@ -53,7 +55,7 @@ def test_flower_has_constraints_of_its_own() -> None:
 def test_direct_dependencies_are_bounded_and_pinned() -> None:
     core, flower = read_pins("constraints.txt"), read_pins("constraints-flower.txt")
     pins = {name.lower().replace("_", "-") for name in core.keys() | flower.keys()}
-    unpinned = {"furo", "pillow", "jinja2", "byzfl"}
+    unpinned = {"furo", "pillow", "jinja2"} | ORACLES
     for requirement in [
         *PROJECT["dependencies"],
         *(one for some in EXTRAS.values() for one in some),
