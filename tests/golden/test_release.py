@@ -13,7 +13,7 @@ import otafl
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-ORACLES = {"byzfl", "peft"}
+ORACLES = {"peft"}
 """Extras with which tests compare otafl; no installation needs them."""
 FOR_DEVELOPERS = {"dev", "docs", "all"} | ORACLES
 OLDER = {"typer", "rich", "packaging"}
