@@ -21,8 +21,8 @@ from otafl.results.end_values import select_end_total
 
 ALONE = "local_only"
 KNOWN = ("channels known", "channels known with errors")
-MARKS = (" l", "", " s")
-"""What is behind an accuracy at the largest, the middle and the smallest step."""
+LARGEST, SMALLEST = " l", " s"
+"""What is behind an accuracy at the largest and at the smallest step that was tried."""
 WHOLE = 45.0
 """Points of full colour in the figure."""
 
@@ -32,22 +32,31 @@ def get_personal_variable(name: str) -> str:
     return "tuned_own" if name == "fedavg" else "personal_own"
 
 
-def select_methods(ds: xr.Dataset, personalised: bool) -> dict[str, xr.Dataset]:
-    """Method -> `accuracy` [..., trial] in percent of its personal or its global model at the step
-    that is best on validation samples, and the `place` of that step; the largest is first, and
-    taken where several are equal."""
+def select_methods(ds: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Method -> `accuracy` [..., trial] in percent of its personal model at the step that is best
+    on validation samples, and the `mark` of a step at an end of the grid. The largest step is
+    first, and taken where several are equal."""
     names = [str(label).partition("(")[0] for label in ds["algorithm"].values]
     out = {}
     for name in dict.fromkeys(names):
         points = ds.isel(algorithm=[i for i, one in enumerate(names) if one == name])
-        kind = get_personal_variable(name) if personalised else "own"
-        if not bool(points[f"{kind}_test_accuracy"].notnull().any()):  # has no global model
-            continue
+        kind = get_personal_variable(name)
         validation = select_end_total(points, f"{kind}_validation_accuracy").mean("trial").fillna(0)
         best = validation.round(6).argmax("algorithm")  # equal means, but for rounding, are equal
         accuracy = 100 * select_end_total(points, f"{kind}_test_accuracy").isel(algorithm=best)
-        out[name] = xr.Dataset({"accuracy": accuracy, "place": best}).drop_vars("algorithm")
+        last = points.sizes["algorithm"] - 1
+        mark = xr.where(best == 0, LARGEST, xr.where(best == last, SMALLEST, ""))
+        out[name] = xr.Dataset({"accuracy": accuracy, "mark": mark}).drop_vars("algorithm")
     return out
+
+
+def print_ends(methods: dict[str, xr.Dataset]) -> None:
+    """Count the cells, by SNR, whose best step is an end of the grid."""
+    levels = methods[ALONE]["snr_db"].values
+    print_head("Best step at an end of the grid", "method", *(f"{level:g} dB" for level in levels))
+    for name, one in methods.items():
+        cells = one["mark"].transpose("snr_db", ...)
+        print_row(name, *(f"{int((cell != '').sum())} of {cell.size}" for cell in cells))
 
 
 def select_cells(methods: dict[str, xr.Dataset], power: str, place: int) -> dict[str, xr.Dataset]:
@@ -74,7 +83,7 @@ def draw(methods: dict[str, xr.Dataset], powers: list[str], path: Path) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("SNR [dB]")
     figure.colorbar(shown, ax=axes, shrink=0.6, label="points above training alone")
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
 
 
 def print_server(ds: xr.Dataset) -> None:
@@ -102,7 +111,7 @@ def main() -> None:
     powers = [str(one).partition("(")[0] for one in ds["power"].values]
     ds = ds.assign_coords(power=powers)
     levels = [f"{value:g} dB" for value in ds["snr_db"].values]
-    methods = select_methods(ds, personalised=True)
+    methods = select_methods(ds)
     for place, known in enumerate(KNOWN):
         for power in powers:
             here = select_cells(methods, power, place)
@@ -113,14 +122,14 @@ def main() -> None:
                 print_row(
                     name, *(f"{mean:.1f} ({low:.1f} to {high:.1f})" for mean, low, high in gains)
                 )
-    for title, found in (("Personal", methods), ("Global", select_methods(ds, personalised=False))):
-        for place, known in enumerate(KNOWN):
-            for power in powers:
-                print_head(f"{title} models, %, {power}, {known}", "method", *levels)
-                for name, one in select_cells(found, power, place).items():
-                    marks = (MARKS[place] for place in one["place"].values)
-                    values = zip(one["accuracy"].transpose(..., "trial").values, marks, strict=True)
-                    print_row(name, *(format_mean_std(value) + mark for value, mark in values))
+    for place, known in enumerate(KNOWN):
+        for power in powers:
+            print_head(f"Personal models, %, {power}, {known}", "method", *levels)
+            for name, one in select_cells(methods, power, place).items():
+                values = one["accuracy"].transpose(..., "trial").values
+                cells = zip(values, one["mark"].values, strict=True)
+                print_row(name, *(f"{format_mean_std(value)}{mark}" for value, mark in cells))
+    print_ends(methods)
     ends = [(power, level) for power in powers for level in ds["snr_db"].values[-2:]]
     columns = (f"{power}, {level:g} dB" for power, level in ends)
     print_head("Points that errors of what is known of channels cost", "method", *columns)
