@@ -88,7 +88,7 @@ def main() -> None:
             scale = float(here["server_learning_rate"])
             ends.setdefault(method, []).append(select_at_end(trials, "test_accuracy").values)
             mark = "" if inside else " (end of the grid)"
-            steps.setdefault(method, []).append(f"{scale * factor:.1g}{mark}")
+            steps.setdefault(method, []).append(f"{scale * factor:.2g}{mark}")
     heads = [f"P = {power:g}" for power in POWERS]
     print_head(f"Mean ± deviation of {result.sizes['trial']} trials", "method", *heads)
     for method, accuracy in ends.items():
