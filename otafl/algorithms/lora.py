@@ -276,11 +276,11 @@ class Lora(Algorithm):
             )
         count = len(self._get_roles(context).sent)
         for group in range(count):
-            for name, mean in received.mean[group].items():
+            for name, block in received.mean[group].items():
                 if self.settings.weights == "norm":
                     total = received.mean[count][NORM][:, :, None]
-                    mean = torch.where(total > 0, mean / total.clamp_min(1e-30), 0.0)
-                state[name] = torch.addcmul(server[name], step[:, None, None], mean)
+                    block = torch.where(total > 0, block / total.clamp_min(1e-30), 0.0)
+                state[name] = torch.addcmul(server[name], step[:, None, None], block)
         return state
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
@@ -369,7 +369,7 @@ class Lora(Algorithm):
 
     def list_submodels(self) -> tuple[c.Submodel, ...]:
         """Return the models with adapters of each level's rank."""
-        levels = self.settings.levels or ()
+        levels: tuple[int, ...] = self.settings.levels or ()
         return tuple(
             c.Submodel(
                 ratio=rank / levels[0],
