@@ -50,8 +50,9 @@ from otafl.algorithms.adapters import (
 )
 from otafl.algorithms.base import Algorithm, Needs, Outcome, Views
 from otafl.algorithms.lora_costs import count_adapter_flops
-from otafl.algorithms.lora_factors import get_roles, name_tensors
+from otafl.algorithms.lora_factors import BASE, get_roles, name_tensors
 from otafl.algorithms.lora_payload import NORM, build_factor_groups
+from otafl.algorithms.lora_products import ServerView
 from otafl.algorithms.lora_settings import LoraSettings
 from otafl.algorithms.parameters import draw_start, make_view
 from otafl.algorithms.submodel_training import broadcast_to_submodels
@@ -60,8 +61,6 @@ from otafl.core import contracts as c
 from otafl.core.constants import get_constant
 from otafl.core.rng import Streams
 from otafl.models.base import Model, descend_, differentiate
-
-BASE = "base"
 
 
 class Lora(Algorithm):
@@ -267,64 +266,21 @@ class Lora(Algorithm):
             mean = received.mean[0] | received.mean[1]
             point = lora_tangent.retract(self.layers, server, mean, step[:, None, None])
             return state | point
-        if self.settings.aggregate == "dense":
-            return state | self._factorise_sums(server, received, context)
-        if self.settings.needs_each:
-            return state | self._aggregate_products(server, received, context)
+        if self.settings.aggregate == "dense" or self.settings.needs_each:
+            cohort = context.cohort.transmitters
+            known = ServerView(self.layers, server, cohort, self._get_ranks(cohort))
+            if self.settings.aggregate == "dense":
+                return state | lora_products.factorise_sums(known, received)
+            return state | lora_products.aggregate_products(
+                known, received, self.settings, self.adapted.scale, context
+            )
         count = len(self._get_roles(context).sent)
         for group in range(count):
-            for name, mean in received.mean[group].items():
+            for name, block in received.mean[group].items():
                 if self.settings.weights == "norm":
                     total = received.mean[count][NORM][:, :, None]
-                    mean = torch.where(total > 0, mean / total.clamp_min(1e-30), 0.0)
-                state[name] = torch.addcmul(server[name], step[:, None, None], mean)
-        return state
-
-    def _factorise_sums(
-        self, server: c.Tensors, received: c.Received, context: c.Context
-    ) -> c.Tensors:
-        """Factorise the mean of the products, of which devices have sent the increments."""
-        cohort = context.cohort.transmitters
-        total = cohort.weight.new_zeros(cohort.num_trials).index_add_(
-            0, cohort.trial, cohort.weight
-        )
-        weight = cohort.weight / total.clamp_min(1e-30)[cohort.trial]
-        rows = {n: b[cohort.trial] for n, b in server.items() if n[:2] in ("A.", "B.")}
-        ranks = self._get_ranks(cohort)
-        if ranks is not None:
-            rows = lora_factors.truncate_ranks(rows, ranks)
-        start = lora_products.average_products(self.layers, rows, weight, cohort)
-        state: c.Tensors = {}
-        for layer in self.layers:
-            product = start[layer.weight] + received.mean[0][f"product.{layer.weight}"]
-            state |= lora_products.split_product(layer, product)
-        return state
-
-    def _aggregate_products(
-        self, server: c.Tensors, received: c.Received, context: c.Context
-    ) -> c.Tensors:
-        """Aggregate the products of the devices, of which the server has each update."""
-        cohort = context.cohort.transmitters
-        weight = lora_products.compute_row_weights(received, cohort, (0, 1))
-        rows = lora_products.recover_factors(server, received, cohort, self._get_ranks(cohort))
-        products = lora_products.average_products(self.layers, rows, weight, cohort)
-        if self.settings.aggregate == "svd":
-            state: c.Tensors = {}
-            for layer in self.layers:
-                state |= lora_products.split_product(layer, products[layer.weight])
-            return state
-        if self.settings.aggregate == "stacking":
-            state = lora_factors.draw_factors(
-                self.layers, context.streams, self.settings.a_start, context.round + 1
-            )
-        else:
-            state = {n: lora_products.sum_rows(b, weight, cohort) for n, b in rows.items()}
-            means = self._compose(state)
-            for name, block in products.items():
-                products[name] = block - compute_product(*means[name])
-        for name, block in products.items():
-            base = f"{BASE}.{name}"
-            state[base] = server[base] + self.adapted.scale * block
+                    block = torch.where(total > 0, block / total.clamp_min(1e-30), 0.0)
+                state[name] = torch.addcmul(server[name], step[:, None, None], block)
         return state
 
     def build_views(self, server: c.Tensors, devices: c.Tensors) -> Views:
@@ -413,7 +369,7 @@ class Lora(Algorithm):
 
     def list_submodels(self) -> tuple[c.Submodel, ...]:
         """Return the models with adapters of each level's rank."""
-        levels = self.settings.levels or ()
+        levels: tuple[int, ...] = self.settings.levels or ()
         return tuple(
             c.Submodel(
                 ratio=rank / levels[0],

@@ -20,6 +20,9 @@ from otafl.factorised.decomposition import svd
 
 ADAPTERS = declare_family("adapters", __name__)
 
+BASE = "base"
+"""Beginning of the names of what the server has added to frozen weights."""
+
 Mode = Literal["both", "freeze_a", "alternate", "square", "tangent", "share_a", "residual"]
 """Which factors of the adapters devices train and send."""
 

@@ -16,14 +16,16 @@ Bai et al. 2024, "Federated Fine-tuning of Large Language Models under Heterogen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from otafl.algorithms.adapters import AdaptedLayer, compute_product
 from otafl.algorithms.deliveries import get_delivered
-from otafl.algorithms.lora_factors import truncate_ranks
-from otafl.core.contracts import Cohort, Received, Tensors, unsqueeze_like
+from otafl.algorithms.lora_factors import BASE, compose_factors, draw_factors, truncate_ranks
+from otafl.algorithms.lora_settings import LoraSettings
+from otafl.core.contracts import Cohort, Context, Received, Tensors, unsqueeze_like
 from otafl.factorised.decomposition import svd
 
 
@@ -47,16 +49,38 @@ def sum_rows(values: Tensor, weight: Tensor, cohort: Cohort) -> Tensor:
     return total.index_add_(0, cohort.trial, values * unsqueeze_like(weight, values))
 
 
-def recover_factors(
-    server: Tensors, received: Received, cohort: Cohort, ranks: Tensor | None
-) -> Tensors:
-    """Recover the factors [n, *shape] of each row from the increments of the first two groups."""
-    assert received.per_device is not None
-    sent = received.per_device[0] | received.per_device[1]
-    start = {name: server[name][cohort.trial] for name in sent}
-    if ranks is not None:
-        start = truncate_ranks(start, ranks)
-    return {name: start[name] + block for name, block in sent.items()}
+@dataclass(frozen=True)
+class ServerView:
+    """What the server knows of the rows of a round before it receives anything.
+
+    Parameters
+    ----------
+    layers : sequence of AdaptedLayer
+        Layers.
+    server : dict of str to Tensor [S, *shape]
+        State of the server.
+    cohort : Cohort
+        Rows that transmit.
+    ranks : Tensor, int64 [n], optional
+        Rank of each row; the layers' if not given.
+    """
+
+    layers: Sequence[AdaptedLayer]
+    server: Tensors
+    cohort: Cohort
+    ranks: Tensor | None
+
+    def gather_start(self) -> Tensors:
+        """Return the factors [n, *shape] that each row started from."""
+        names = (f"{part}.{layer.weight}" for layer in self.layers for part in "AB")
+        start = {name: self.server[name][self.cohort.trial] for name in names}
+        return start if self.ranks is None else truncate_ranks(start, self.ranks)
+
+    def recover_factors(self, received: Received) -> Tensors:
+        """Recover the factors [n, *shape] of each row from the increments of two groups."""
+        assert received.per_device is not None
+        sent = received.per_device[0] | received.per_device[1]
+        return {name: block + sent[name] for name, block in self.gather_start().items()}
 
 
 def average_products(
@@ -83,3 +107,81 @@ def split_product(layer: AdaptedLayer, product: Tensor) -> Tensors:
         a = torch.cat([a, a.new_zeros(len(a), more, layer.inputs)], 1)
         b = torch.cat([b, b.new_zeros(len(b), layer.outputs, more)], 2)
     return {f"A.{layer.weight}": a.contiguous(), f"B.{layer.weight}": b.contiguous()}
+
+
+def factorise_sums(known: ServerView, received: Received) -> Tensors:
+    """Factorise the mean of the products, of which devices have sent the increments.
+
+    Parameters
+    ----------
+    known : ServerView
+        State and rows.
+    received : Received
+        Mean increments of the products in the first group.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        New factors.
+    """
+    cohort = known.cohort
+    total = cohort.weight.new_zeros(cohort.num_trials).index_add_(0, cohort.trial, cohort.weight)
+    weight = cohort.weight / total.clamp_min(1e-30)[cohort.trial]
+    start = average_products(known.layers, known.gather_start(), weight, cohort)
+    state: Tensors = {}
+    for layer in known.layers:
+        product = start[layer.weight] + received.mean[0][f"product.{layer.weight}"]
+        state |= split_product(layer, product)
+    return state
+
+
+def aggregate_products(
+    known: ServerView, received: Received, settings: LoraSettings, scale: float, context: Context
+) -> Tensors:
+    r"""Aggregate the products of the devices, of which the server has each update.
+
+    Parameters
+    ----------
+    known : ServerView
+        State and rows.
+    received : Received
+        Increments of A and B of each row.
+    settings : LoraSettings
+        Mode and aggregation.
+    scale : float
+        alpha / r.
+    context : Context
+        Round, for the draw of a new A.
+
+    Returns
+    -------
+    dict of str to Tensor [S, *shape]
+        New factors, and new sums "base.W".
+
+    Notes
+    -----
+    FedEx-LoRA adds the residual of the means to the frozen weight:
+
+    .. math::
+
+        W_0 \leftarrow W_0 + \frac{\alpha}{r} \left( \sum_k w_k B_k A_k - \sum_k w_k B_k
+        \sum_k w_k A_k \right)
+    """
+    cohort, layers = known.cohort, known.layers
+    weight = compute_row_weights(received, cohort, (0, 1))
+    rows = known.recover_factors(received)
+    products = average_products(layers, rows, weight, cohort)
+    state: Tensors = {}
+    if settings.aggregate == "svd":
+        for layer in layers:
+            state |= split_product(layer, products[layer.weight])
+        return state
+    if settings.aggregate == "stacking":
+        state |= draw_factors(layers, context.streams, settings.a_start, context.round + 1)
+    else:
+        state |= {name: sum_rows(block, weight, cohort) for name, block in rows.items()}
+        for name, (a, b) in compose_factors(layers, state).items():
+            products[name] = products[name] - compute_product(a, b)
+    for name, block in products.items():
+        state[f"{BASE}.{name}"] = known.server[f"{BASE}.{name}"] + scale * block
+    return state

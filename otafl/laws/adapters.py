@@ -149,7 +149,7 @@ def _pair(bench: Bench, v: float) -> Iterator[Check]:
 @state_law("algorithm lora: error of B with fixed A", "A with orthonormal rows; v N r")
 def _fixed_a(bench: Bench) -> Iterator[Check]:
     """Compare the error of B, at an A of orthonormal rows."""
-    keys = {"mode": "freeze_a", "a_start": "orthonormal"}
+    keys: dict[str, Any] = {"mode": "freeze_a", "a_start": "orthonormal"}
     adapted = _build(bench, bench.scale_size(TRIALS), **keys)
     found = adapted.measure_error(0.1, (("B",),))
     yield check_mean(0.1 * OUTPUTS * RANK, found.cpu().numpy())
@@ -251,7 +251,7 @@ EXACT = ("freeze_a", "square", "residual")
 @state_law("algorithm lora: no cross term", "product of means = mean of products", "{}", EXACT)
 def _no_cross_term(bench: Bench, mode: str) -> Iterator[Check]:
     """Compare the server's weight with the mean of the devices' weights."""
-    keys = {"mode": mode} | ({"basis": "weight"} if mode == "square" else {})
+    keys: dict[str, Any] = {"mode": mode} | ({"basis": "weight"} if mode == "square" else {})
     adapted = _build(bench, 20, **keys)
     parts = {"freeze_a": "B", "square": "R", "residual": "AB"}[mode]
     means, rows = _draw_rows(adapted, parts)
