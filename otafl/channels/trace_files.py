@@ -90,7 +90,11 @@ def read(path: str) -> Responses:
         raise
     except OSError as error:
         reason = f": it {error.strerror}" if error.errno == errno.EINVAL else ""
-        raise UserError(f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}") from error
+        known = Path(path).suffix in (".npy", ".csv")
+        remedy = "; otafl.convert_trace makes a trace of it" if known else ""
+        raise UserError(
+            f"channel.path: '{path}' is not a NetCDF-4 or HDF5 file{reason}{remedy}"
+        ) from error
     except Exception as error:  # h5py and h5netcdf raise undocumented errors for odd files
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"channel.path: '{path}' cannot be read ({reason})") from error

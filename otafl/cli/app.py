@@ -41,7 +41,11 @@ ResultFile = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key, e.g. training.rounds=50."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key, e.g. training.rounds=50.",
+    ),
 ]
 DeviceOption = Annotated[Device | None, typer.Option(help="Processor; else engine.device.")]
 Trust = Annotated[bool, typer.Option("--trust", help="Run code of yours that the files name.")]

@@ -52,8 +52,8 @@ def list_shipped() -> dict[str, Path]:
     groups = list(GROUPS)
 
     def get_rank(file: Path) -> tuple[bool, int, Path]:
-        group = str(file.parent.relative_to(folder)).removeprefix(".")
-        return file.stem != "quickstart", groups.index(group), file
+        group = file.parent.name if file.parent != folder else ""
+        return file.stem != "quickstart", groups.index(group) if group in groups else 0, file
 
     return {file.stem: file for file in sorted(folder.rglob("*.yaml"), key=get_rank)}
 

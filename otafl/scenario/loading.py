@@ -17,10 +17,11 @@ from otafl.scenario.checks import check
 from otafl.scenario.errors import ProblemLocator, find_slips, to_problems
 from otafl.scenario.extending import EXTENDS, add_base
 from otafl.scenario.keys import set_value, split
+from otafl.scenario.ranges import expand_range
 from otafl.scenario.reading import read_file, read_text, use_present_names
 from otafl.scenario.renamed_keys import TO_PRESENT, warn_renamed
 from otafl.scenario.schema import Point, Scenario
-from otafl.scenario.yaml_source import MAX_POINTS, YamlError, parse
+from otafl.scenario.yaml_source import MAX_POINTS, parse
 
 Further = Callable[[Scenario], list[Problem]]
 
@@ -144,10 +145,12 @@ def _apply_overrides(
             problems.append(Problem("must be of the form key=value, like channel.snr_db=10", path))
             continue
         try:
-            new, found = TO_PRESENT.rename_value(given, parse(value).data)
+            data = parse(value).data
+            data = expand_range(data) if path[:1] == ("sweep",) else data
+            new, found = TO_PRESENT.rename_value(given, data)
             warn_renamed(found)
             tree = set_value(tree, path, new)
-        except YamlError as error:
+        except UserError as error:  # of the YAML, or of a range
             problems.append(Problem(str(error), path))
         except KeyError as error:
             holder = ".".join(error.args[0])

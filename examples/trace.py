@@ -1,0 +1,35 @@
+"""Run over channels of a file: random ones, in place of your measurements.
+
+Channels have the shape (rounds, devices, antennas, groups of sub-carriers). `otafl.convert_trace`
+makes a trace of an array, a NumPy file or a CSV file.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import otafl
+
+folder = Path(tempfile.mkdtemp())
+generator = np.random.default_rng(0)
+shape = (50, 8, 2, 4)
+measured = (generator.normal(size=shape) + 1j * generator.normal(size=shape)) / np.sqrt(2)
+measured *= np.linspace(0.5, 1.5, 8)[:, None, None]  # near and far devices
+np.save(folder / "measured.npy", measured)
+
+otafl.convert_trace(
+    folder / "measured.npy", folder / "measured.nc", carrier_hz=3.5e9, bandwidth_hz=1e6
+)
+scenario = {
+    "name": "trace",
+    "data": {"name": "digits", "partition": {"name": "label_skew", "classes_per_device": 4}},
+    "model": {"name": "mlp", "hidden": [32]},
+    "algorithm": {"name": "fedavg", "learning_rate": 0.2},
+    "channel": {"name": "trace", "path": str(folder / "measured.nc"), "snr_db": -5},
+    "devices": {"count": 8},
+    "training": {"rounds": 20, "local_steps": 5, "eval_every": 20},
+    "trials": 2,
+    "sweep": {"power.name": ["ci", "tci", "gbma"]},
+}
+print(otafl.run(scenario).test_accuracy.isel(round=-1).mean("trial").to_pandas().round(3))

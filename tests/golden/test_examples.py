@@ -1,0 +1,61 @@
+"""The programs in examples/ run, each in its own process, and are short.
+
+Mutations that make a test here fail: a name of the API that changes, a program that prints nothing
+or NaN where it should not, a program without a test.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = {
+    "first_run": "at the end: 0.8",
+    "own_policy": "own_policy:keep_strong(share=0.2)",
+    "own_loop": "test accuracy 0.8",
+    "paired_test": "-30 dB  ci    -0.",
+    "trace": "gbma",
+    "personalised": "apfl",
+    "dask_cluster": "[32]",
+    "optuna_search": "best validation accuracy 0.",
+    "report": " MB in ",
+    "presets": "wide_area_iot  accuracy 0.",
+}
+"""Program -> a part of what it prints."""
+FAST = {"first_run", "own_loop"}
+NEEDS = {"optuna_search": "optuna", "dask_cluster": "distributed"}
+
+
+def test_each_program_has_a_test() -> None:
+    assert {file.stem for file in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_program_is_short_and_says_what_it_shows(name: str) -> None:
+    text = (ROOT / "examples" / f"{name}.py").read_text()
+    assert 24 <= len(text.splitlines()) <= 60
+    assert text.startswith('"""')
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES],
+)
+def test_a_program_runs(name: str, tmp_path: Path) -> None:
+    if name in NEEDS and importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"needs {NEEDS[name]}")
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / f"{name}.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert EXAMPLES[name] in done.stdout, done.stdout
