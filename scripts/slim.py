@@ -1,5 +1,5 @@
 """A small copy of a result, to keep or to send: what was measured of whole trials and the joules of
-all devices together, without what each device had (but by class), in single precision.
+all devices together, without what each device had (but by class, or if named), in single precision.
 
     python scripts/slim.py results/fedrlr_fig5 results/reference/fedrlr/fedrlr_fig5.nc
 """
@@ -23,8 +23,11 @@ def main() -> None:
     joules = [name for name, v in ds.items() if "device" in v.dims and v.attrs["units"] == "J"]
     for name in joules:
         ds[name] = ds[name].sum("device", min_count=1, keep_attrs=True)
+    named = (args.variables or "").split(",")
     own = [
-        name for name, values in ds.items() if {"device", "class"} & {*values.dims} == {"device"}
+        name
+        for name, values in ds.items()
+        if {"device", "class"} & {*values.dims} == {"device"} and name not in named
     ]
     slim = ds.drop_vars(own)
     if args.variables:

@@ -52,6 +52,8 @@ REFERENCE = ROOT / "results" / "reference"
         ("cost_by_axis", "time_and_energy", "cost_to_accuracy.nc", [], 0, 24),
         ("laser", "laser", "laser_figure.nc", ["--figure", "{}/laser.png"], 1, 17),
         ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 31),
+        ("theory", "theory", "", ["--figure", "{}/theory.png"], 1, 50),
+        ("natural_people", "natural_people", "", ["--figure", "{}/natural_people.png"], 1, 35),
         ("robust", "robust", "robust.nc", ["--figure", "{}/robust.png"], 1, 146),
         (
             "rank_by_channel",

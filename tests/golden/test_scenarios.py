@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from support.small_sets import write_parkinsons, write_shakespeare
 
 from otafl import cli, load_scenario, open_results
 from otafl.data import loading
 from otafl.data.fashion_mnist import FashionMnist
 from otafl.data.files import DATA_DIR
 from otafl.data.mnist import Mnist
+from otafl.data.parkinsons import Parkinsons
+from otafl.data.shakespeare import Shakespeare
 from otafl.results.end_values import select_final
 from otafl.scenario import build_axes as axes
 
@@ -39,7 +42,7 @@ def idx(values: np.ndarray) -> bytes:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with small image sets of noise under the official names."""
+    """A data folder with small image sets of noise, people and roles under the official names."""
     home = tmp_path_factory.mktemp("data")
     generator = np.random.default_rng(0)
     for kind in (Mnist, FashionMnist):
@@ -51,6 +54,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
             labels = generator.permutation(np.arange(count) % 10)
             pixels = generator.integers(0, 256, (count, 28, 28))
             (folder / name).write_bytes(idx(labels if "labels" in name else pixels))
+    write_parkinsons(home / Parkinsons.files.folder, [12] * 42)
+    write_shakespeare(home / Shakespeare.files.folder, {f"ROLE {k}": 700 for k in range(20)})
     return home
 
 

@@ -7,7 +7,7 @@ import gzip
 import json
 import sqlite3
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,7 +225,7 @@ PARKINSONS_HEAD = (
 )
 
 
-def write_parkinsons(folder: Path) -> None:
+def write_parkinsons(folder: Path, people: Sequence[int] = PEOPLE) -> None:
     """Write a small file of recordings, of which each person's are last first in time.
 
     A person's score is a line in time; DDP is three times RAP, and DDA three times APQ3.
@@ -233,7 +233,7 @@ def write_parkinsons(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(2)
     lines = [PARKINSONS_HEAD]
-    for person, count in enumerate(PEOPLE, 1):
+    for person, count in enumerate(people, 1):
         for time in range(count, 0, -1):
             features = rng.random(16)
             features[4], features[10] = 3.0 * features[2], 3.0 * features[7]
