@@ -1,6 +1,9 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
+  // of one point, only curves can be drawn
+  data.variables = data.variables.filter((one) => one.curves || data.axes.length > 0);
+  if (data.variables.length === 0) return;
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
   const MAX_COLOURS = 24, MAX_PANELS = 12, MAX_POINTS = 3000, MAX_ROWS = 500;
   const find = (id) => document.getElementById(id);
