@@ -1,6 +1,9 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("explorer-data").textContent);
+  // of one point, only curves can be drawn
+  data.variables = data.variables.filter((one) => one.curves || data.axes.length > 0);
+  if (data.variables.length === 0) return;
   const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
   const MAX_COLOURS = 24, MAX_PANELS = 12, MAX_POINTS = 3000, MAX_ROWS = 500;
   const find = (id) => document.getElementById(id);
@@ -154,9 +157,11 @@
       scale: { domain: hue.texts } } } : {};
     layer.push({ ...(step > 1 && !panel ? { data: { values: dots } } : {}), mark: dot,
       encoding: { x, y, ...shared, ...shape } });
-    const room = Math.max(240, find("chart").clientWidth - (hue ? 290 : 110));
+    const isNarrow = find("chart").clientWidth < 700;
+    const room = Math.max(240, find("chart").clientWidth - (hue && !isNarrow ? 290 : 110));
     const config = { background: "white", axis: { labelFontSize: 12, titleFontSize: 13 },
-      legend: { symbolOpacity: 1, labelFontSize: 12, titleFontSize: 12, labelLimit: 180, titleLimit: 180 } };
+      legend: { symbolOpacity: 1, labelFontSize: 12, titleFontSize: 12, labelLimit: 180,
+        titleLimit: 180, ...(isNarrow ? { orient: "bottom", columns: 1 } : {}) } };
     const title = { text: describeSpread(state, rows), fontSize: 11, fontWeight: "normal" };
     const common = { data: { values: rows }, config, title };
     if (!panel) return { ...common, width: Math.min(room, 900), height: 380, layer };
@@ -278,6 +283,11 @@
       save(`figure.${kind}`, await shown.result.view.toImageURL(kind, kind === "png" ? 3 : 1));
     });
   }
+  let timer = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(timer);
+    timer = setTimeout(update, 300);
+  });
   find("explorer").hidden = false;
   for (const one of document.querySelectorAll("[data-explorer-link]")) one.hidden = false;
   update();
