@@ -26,6 +26,9 @@ from otafl.results.end_values import select_final
 
 COLLAPSE = 0.3
 BUDGETS = ("none", "peak", "average")
+TITLES = {"iid": "IID", "label_skew(classes_per_device=2)": "two classes a device"}
+T_95 = 2.262
+"""Half a confidence interval of ten trials, in standard errors."""
 
 
 def main() -> None:
@@ -43,9 +46,7 @@ def main() -> None:
     names = [names[i] for i in order]
     accuracy = accuracy.isel({joint: order}).transpose("partition", joint, "snr_db", "trial")
     snrs = [f"{snr:g} dB" for snr in accuracy.snr_db.values]
-    plt.rcParams.update(TYPE)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 6), layout="constrained", sharey=True)
-    for axis, each in zip(axes, accuracy, strict=True):
+    for each in accuracy:
         title = str(each.partition.values)
         print_head(
             f"{title}: test accuracy, mean ± deviation of {best.sizes['trial']} trials",
@@ -53,9 +54,6 @@ def main() -> None:
         )
         for name, values in zip(names, each.values, strict=True):
             print_row(kept[name], name, *map(format_mean_std, values))
-            style = get_policy_style("genie" if name == "ideal" else name)
-            mean, deviation = values.mean(-1), values.std(-1, ddof=1)
-            axis.errorbar(accuracy.snr_db, mean, deviation, label=name, capsize=2, **style)
         apart = 100 * compute_gain(each[1:], each[0])
         print_head(
             "minus ideal in the same trials, points (95 % interval)", "budget", "points", *snrs
@@ -70,18 +68,35 @@ def main() -> None:
         ):
             where = [f"{names[i + 1]} at {snrs[j]}" for i, j in np.argwhere(found)]
             print(f"\n- {what}: {', '.join(where) or 'none'}")
-        axis.set(title=title, xlabel="SNR (dB)", ylim=(0, 1))
-        axis.grid(alpha=0.3)
     rates = Counter(f"{rate:g}" for rate in best["learning_rate"].values.flat)
-    print_by_server(args.result, accuracy.isel({joint: names.index("ideal")}))
+    ideal = accuracy.isel({joint: names.index("ideal")})
+    print_by_server(args.result, ideal, args.figure)
     print(f"\nstep sizes chosen, and how often: {dict(sorted(rates.items()))}")
-    axes[0].set_ylabel("test accuracy")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    figure.savefig(args.figure, dpi=150)
-    print(f"\nfigure: {args.figure}")
 
 
-def print_by_server(result: Path, ideal: xr.DataArray) -> None:
+def draw(accuracy: xr.DataArray, ideal: xr.DataArray, path: Path) -> None:
+    """Draw accuracy over SNR with the server's step tuned, and 95 % intervals over the trials."""
+    plt.rcParams.update(TYPE)
+    figure, axes = plt.subplots(1, 2, figsize=(8.5, 5), layout="constrained", sharey=True)
+    snrs = accuracy["snr_db"].values
+    for axis, each, base in zip(axes, accuracy, ideal, strict=True):
+        curves = {"ideal": base} | {str(one["power"].values): one for one in each}
+        for turn, (name, one) in enumerate(curves.items()):
+            values = one.transpose("snr_db", "trial").values
+            half = T_95 * values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
+            style = get_policy_style("genie" if name == "ideal" else name)
+            at = snrs + 0.5 * (turn - 2.5)
+            axis.errorbar(at, values.mean(-1), half, label=name, capsize=2, **style)
+        title = str(each["partition"].values)
+        axis.set(title=TITLES.get(title, title), xlabel="SNR (dB)", ylim=(0, 1), xticks=snrs)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy, 95 % interval")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure.savefig(path, dpi=100)
+    print(f"\nfigure: {path}")
+
+
+def print_by_server(result: Path, ideal: xr.DataArray, figure: Path) -> None:
     """Points below the ideal with the step of the server that is best on validation data."""
     try:
         every = open_result(result.parent, f"{result.stem}_server")
@@ -108,6 +123,8 @@ def print_by_server(result: Path, ideal: xr.DataArray) -> None:
                     for (mean, low, high), step in zip(apart, chosen, strict=True)
                 ),
             )
+
+    draw(accuracy, ideal, figure)
 
 
 if __name__ == "__main__":
