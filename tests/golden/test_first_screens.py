@@ -19,36 +19,37 @@ PAGES = [
     if path.stem != "README" and not path.stem.startswith("benchmarks")
 ]
 MOST_WORDS = 250
+CODE = re.compile(r"^```\n.*?^```$|(?:^ {4}\S.*\n)+", re.DOTALL | re.MULTILINE)
+"""Commands, between fences or indented."""
 
 pytestmark = pytest.mark.exact
 
 
 def read_first_screen(path: Path) -> str:
-    """Return the text between the title and the details."""
+    """Return what stands before the details."""
     text = path.read_text()
     assert "\n## Details\n" in text, "what is not the answer goes below '## Details'"
-    screen = text.partition("\n## Details\n")[0].partition("\n")[2]
+    screen = text.partition("\n## Details\n")[0]
     return re.sub(r"<!-- .*? -->", "", screen)
 
 
 def count_words(text: str) -> int:
     """Count the words that a reader sees; commands and the addresses of links are none."""
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    text = re.sub(r"!\[.*?\]\(.*?\)", "", text)
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", CODE.sub("", text))
     return len(re.sub(r"\]\(.*?\)", "", text).split())
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_one_screen(path: Path) -> None:
     screen = read_first_screen(path)
-    question = screen.strip().split("\n\n")[0]
-    assert "?" in question, "the first paragraph asks the question"
+    before, picture, _ = screen.partition("![")
+    assert picture
+    assert "?" in before, "the title or the first paragraph asks the question"
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", screen)
     assert len(pictures) == 1
     assert (FOLDER / pictures[0]).is_file()
-    answers = re.findall(r"^- \*\*", screen, flags=re.MULTILINE)
-    assert 3 <= len(answers) <= 5
-    commands = re.findall(r"```\w*\n(.*?)\n```", screen, flags=re.DOTALL)
+    assert 3 <= len(re.findall(r"^(?:-|\d\.) \*\*", screen, flags=re.MULTILINE)) <= 5
+    commands = CODE.findall(screen)
     assert len(commands) == 1
-    assert len(commands[0].splitlines()) == 2
+    assert len(commands[0].strip("`\n").splitlines()) == 2
     assert count_words(screen) <= MOST_WORDS
