@@ -104,14 +104,18 @@ def _merge(
     merged = dict(base)
     for key, value in tree.items():
         path = (*above, key)
-        old, new = base.get(key), value
-        if _are_mergeable(old, new, path):
-            old, new = ({"name": one} if isinstance(one, str) else one for one in (old, new))
-            merged[key] = _merge(old, new, path, replaced)
+        old = base.get(key)
+        if _are_mergeable(old, value, path):
+            merged[key] = _merge(_to_mapping(old), _to_mapping(value), path, replaced)
         else:
             merged[key] = value
             replaced.add(path)
     return merged
+
+
+def _to_mapping(section: Any) -> Mapping[str, Any]:
+    """Return a section as a mapping; a text is the name of its component."""
+    return {"name": section} if isinstance(section, str) else section
 
 
 def _are_mergeable(old: Any, new: Any, path: Path) -> bool:
