@@ -1,4 +1,4 @@
-"""Natural people: personalised methods on data of people that nobody split by hand, each at its
+"""Natural people: personalised methods on data with a natural split by people, each at its
 best settings on validation data, against training alone, fine-tuned averaging and two controls.
 
     otafl sweep scenarios/studies/natural_people_tuning.yaml
