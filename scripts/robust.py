@@ -1,12 +1,12 @@
 """Accuracy under attack by uplink and robust rule, and what each costs without attackers.
 
 otafl sweep scenarios/studies/robust.yaml
-otafl sweep scenarios/studies/robust_equal_uses.yaml
 otafl sweep scenarios/studies/robust_air.yaml
 otafl sweep scenarios/studies/robust_step_size.yaml
 python scripts/robust.py [results/robust] [--figure robust.png]
 
-The results of the last three scenarios are next to that of the first.
+The results of the last two scenarios are next to that of the first. `robust_equal_uses.py` is for
+equal channel uses.
 """
 
 from __future__ import annotations
@@ -120,29 +120,6 @@ def compare_gains(accuracy: xr.DataArray, labels: list[str], byzantine: int) -> 
         print_row(name, *(format_points(own.sel(attack=a), base.sel(attack=a)) for a in names))
 
 
-def compare_equal_uses(result: xr.Dataset, study: xr.DataArray, labels: list[str]) -> None:
-    """Print the accuracy of one sum with as many channel uses as ten groups."""
-    accuracy, best = select_at_end(result, "test_accuracy"), result["test_accuracy"].mean("trial")
-    groups = [name for name in labels if name.startswith("10 groups")]
-    print_head(
-        "Accuracy with 0 or 4 attackers of 20 at equal channel uses",
-        *("data", "attack", "sum, 600 rounds", "best of these rounds"),
-        *(f"{name}, 60 rounds" for name in groups),
-    )
-    attacks = [str(name) for name in accuracy["attack"].values]
-    cases = [(0, "none", attacks[0]), *((4, one.replace("_", " "), one) for one in attacks)]
-    for part in accuracy["partition"].values:
-        for byzantine, name, attack in cases:
-            at = {"partition": part, "attack": attack, "byzantine": byzantine}
-            rivals = [study.sel(at).isel(zip=labels.index(one)).values for one in groups]
-            print_row(
-                *(title(part), name),
-                format_mean_std(accuracy.sel(at).values),
-                f"{float(best.sel(at).max()):.3f}",
-                *map(format_mean_std, rivals),
-            )
-
-
 def compare_air_attacks(result: xr.Dataset) -> None:
     """Print the accuracy under attacks on the power control by policy."""
     accuracy = select_at_end(result, "test_accuracy")
@@ -213,8 +190,6 @@ def main() -> None:
     for byzantine in result["byzantine"].values[1:]:
         compare_attacks(accuracy, labels, int(byzantine))
     compare_gains(accuracy, labels, 4)
-    if (equal := find_companion(args.result, "robust_equal_uses")) is not None:
-        compare_equal_uses(equal, accuracy, labels)
     if (air := find_companion(args.result, "robust_air")) is not None:
         compare_air_attacks(air)
     if (steps := find_companion(args.result, "robust_step_size")) is not None:

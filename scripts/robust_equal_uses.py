@@ -3,6 +3,7 @@
 otafl sweep scenarios/studies/robust_equal_uses_steps.yaml
 otafl sweep scenarios/studies/robust_equal_uses_more_steps.yaml
 otafl sweep scenarios/studies/robust_equal_uses_votes.yaml
+otafl sweep scenarios/studies/robust_equal_uses_more_votes.yaml
 otafl sweep scenarios/studies/robust_equal_uses.yaml
 python scripts/robust_equal_uses.py [results] [--figure robust_equal_uses.png]
        [--page results/robust.md --page docs/robust.md]
@@ -31,7 +32,7 @@ from otafl.analysis.summary import format_mean_std
 from otafl.results.end_values import count_diverged, select_at_end
 
 STUDY = "robust_equal_uses"
-TUNINGS = ("steps", "more_steps", "votes")
+TUNINGS = ("steps", "more_steps", "votes", "more_votes")
 """Ends of the names of the scenarios without attackers."""
 GUESS = 0.1
 """Accuracy of a guess among ten classes."""
@@ -46,7 +47,7 @@ SHORT = (
     "5 groups, geometric median",
     "10 groups, geometric median",
     "10 groups, centred clipping",
-    "20 groups, centred clipping",
+    "20 groups, geometric median",
     "20 groups, Multi-Krum",
     "majority vote",
     "type-based, median",
@@ -58,10 +59,12 @@ DRAWN = {
     "sum": ("#000000", "o"),
     "5 groups, geometric median": ("#7F7F7F", "<"),
     "10 groups, geometric median": ("#0072B2", "s"),
-    "20 groups, centred clipping": ("#CC79A7", "X"),
+    "10 groups, centred clipping": ("#CC79A7", "X"),
+    "20 groups, geometric median": ("#56B4E9", "D"),
     "20 groups, Multi-Krum": ("#8C510A", ">"),
     "majority vote": ("#E69F00", "v"),
     "type-based, median": ("#009E73", "^"),
+    "digital, geometric median": ("#332288", "*"),
     "digital, Multi-Krum": ("#D55E00", "P"),
 }
 """Uplinks of the figure, with colour and marker."""
@@ -79,11 +82,14 @@ class Entry:
         What was tuned besides the step size of the devices.
     rounds : int
         Number of rounds.
+    size : float
+        Step of a vote, or range of levels; 0 of other uplinks.
     """
 
     label: str
     settings: str
     rounds: int
+    size: float = 0.0
 
 
 def read_entry(transport: str, groups: str, rule: str, codec: str, rounds: int) -> Entry:
@@ -93,10 +99,12 @@ def read_entry(transport: str, groups: str, rule: str, codec: str, rounds: int) 
     number = DEVICES if groups == "devices" else int(groups)
     of = RULES.get(rule, rule.replace("_", " "))
     if name == "fsk_majority_vote":
-        return Entry("majority vote", f"step of a vote {given['step']}", rounds)
+        return Entry(
+            "majority vote", f"step of a vote {given['step']}", rounds, float(given["step"])
+        )
     if name == "type_based":
         text = f"{given.get('levels', 16)} levels, range {given['range']}"
-        return Entry("type-based, median", text, rounds)
+        return Entry("type-based, median", text, rounds, float(given["range"]))
     if name == "digital":
         bits = re.search(r"bits=(\d+)", codec)
         assert bits is not None
@@ -130,7 +138,7 @@ class Chosen:
     accuracy : ndarray, float [R]
         Test accuracy of R trials.
     is_interior : bool
-        Whether the step size is not an end of the grid.
+        Whether step size and size of the entry are no ends of their grids.
     """
 
     entry: Entry
@@ -158,15 +166,21 @@ def choose(tunings: list[xr.Dataset]) -> dict[tuple[str, str], Chosen]:
 def _select_best(tried: list[tuple[Entry, float, np.ndarray]]) -> Chosen:
     """Select the best of the settings of one label."""
     entry, rate, accuracy = max(tried, key=lambda one: float(one[2].mean()))
-    rates = [own for _, own, _ in tried]
-    return Chosen(entry, rate, accuracy, min(rates) < rate < max(rates))
+    rates, sizes = [own for _, own, _ in tried], [own.size for own, _, _ in tried]
+    is_interior = min(rates) < rate < max(rates)
+    if entry.size:
+        is_interior &= min(sizes) < entry.size < max(sizes)
+    return Chosen(entry, rate, accuracy, is_interior)
 
 
 def list_places(result: xr.Dataset) -> dict[tuple[str, str], int]:
-    """List the places on the joint axis of the study by partition and label."""
+    """List the places on the joint axis of the study by partition and label, of what was run."""
     parts, entries = map(str, result["partition"].values), list_entries(result)
+    was_run = result["test_accuracy"].notnull().any(("trial", "round", "attack", "byzantine"))
     return {
-        (part, one.label): at for at, (part, one) in enumerate(zip(parts, entries, strict=True))
+        (part, one.label): at
+        for at, (part, one) in enumerate(zip(parts, entries, strict=True))
+        if bool(was_run[at])
     }
 
 
@@ -176,6 +190,17 @@ def list_cases() -> Iterator[tuple[str, dict[str, object]]]:
     for attack, count in itertools.product(ATTACKS, (2, 4, 6)):
         text = f"{attack.replace('_', ' ')}, {100 * count // DEVICES} %"
         yield text, {"attack": attack, "byzantine": count}
+
+
+def format_cell(values: xr.DataArray) -> str:
+    """Write mean and standard deviation over trials; a dash of a point that was not run."""
+    return format_mean_std(values.values) if bool(values.notnull().all()) else "-"
+
+
+def format_gain(values: xr.DataArray, base: xr.DataArray) -> str:
+    """Write the points against other trials; a dash of points that were not run."""
+    there = bool(values.notnull().all()) and bool(base.notnull().all())
+    return format_points(values, base) if there else "-"
 
 
 def print_chosen(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
@@ -207,7 +232,7 @@ def print_accuracy(
     entries = list_entries(result)
     for (own, label), at in list_places(result).items():
         if own == part and wanted(label):
-            values = [format_mean_std(accuracy.isel(zip=at).sel(case).values) for _, case in cases]
+            values = [format_cell(accuracy.isel(zip=at).sel(case)) for _, case in cases]
             print_row(label, entries[at].rounds, *values)
 
 
@@ -219,11 +244,14 @@ def print_gains(result: xr.Dataset, part: str) -> None:
         f"Points against the sum at equal channel uses, {PARTITIONS[part]}, paired",
         *("uplink", *(text for text, _ in cases)),
     )
+    if (part, "sum") not in places:
+        print_row("the sum was not run", *("-" for _ in cases))
+        return
     base = accuracy.isel(zip=places[part, "sum"], drop=True)
     for (own, label), at in places.items():
         if own == part and label != "sum":
             one = accuracy.isel(zip=at, drop=True)
-            print_row(label, *(format_points(one.sel(case), base.sel(case)) for _, case in cases))
+            print_row(label, *(format_gain(one.sel(case), base.sel(case)) for _, case in cases))
 
 
 def list_tables(
@@ -260,14 +288,15 @@ def draw(result: xr.Dataset, path: Path) -> None:
     plt.rcParams.update(TYPE)
     figure, axes = plt.subplots(1, 2, figsize=(10, 5.2), layout="constrained", sharey=True)
     accuracy, places = select_at_end(result, "test_accuracy"), list_places(result)
-    mean = accuracy.mean("trial")
-    worst, spread = (
-        mean.min("attack"),
-        accuracy.std("trial", ddof=1).isel(attack=mean.argmin("attack")),
-    )
+    mean = accuracy.mean("trial", skipna=False)
+    worst, which = mean.min("attack", skipna=False), mean.fillna(0.0).argmin("attack")
+    spread = accuracy.std("trial", ddof=1).isel(attack=which)
     for axis, (part, title) in zip(axes, PARTITIONS.items(), strict=True):
         for label, (colour, marker) in DRAWN.items():
-            own, error = (one.isel(zip=places[part, label]) for one in (worst, spread))
+            at = places.get((part, label))
+            if at is None or not bool(worst.isel(zip=at).notnull().all()):
+                continue
+            own, error = (one.isel(zip=at) for one in (worst, spread))
             share = 100 * own["byzantine"] / DEVICES
             axis.errorbar(
                 share, own, error, label=label, marker=marker, color=colour, capsize=2, elinewidth=1

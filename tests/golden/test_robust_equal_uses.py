@@ -1,0 +1,70 @@
+"""The study at equal channel uses: settings tuned without attackers, and tables of its pages.
+
+Mutations that make a test here fail: a step size at an end of the grid, or another than the best; a
+number of a page changed; a row left out; more channel uses than one sum takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from otafl.results.end_values import count_diverged, select_at_end
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "results" / "reference"
+PAGES = ("results/robust.md", "docs/robust.md")
+ROUNDS, COORDINATES = 600, 650
+"""Of one sum."""
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module("robust_equal_uses")
+
+
+@pytest.mark.slow
+def test_settings_are_the_best_without_attackers_and_no_end_of_a_grid(study: Any) -> None:
+    tables = importlib.import_module("tables")
+    result = tables.open_result(REFERENCE, study.STUDY)
+    tunings = [
+        count_diverged(tables.open_result(REFERENCE, f"{study.STUDY}_{end}"))
+        for end in study.TUNINGS
+    ]
+    best, entries = study.choose(tunings), study.list_entries(result)
+    places = study.list_places(result)
+    assert len(places) >= 20
+    for key, at in places.items():
+        assert best[key].entry == entries[at]
+        assert best[key].learning_rate == float(result["learning_rate"][at])
+        assert best[key].is_interior, key
+    uses = select_at_end(result, "uplink_symbols").mean(("trial", "attack", "byzantine"))
+    uses = uses.isel(zip=list(places.values()))
+    assert float(uses.max()) <= 1.001 * ROUNDS * COORDINATES
+    assert float(uses.min()) >= 0.98 * ROUNDS * COORDINATES
+
+
+@pytest.mark.slow
+def test_tables_are_those_of_the_script(tmp_path: Path) -> None:
+    copies = [tmp_path / page.replace("/", "_") for page in PAGES]
+    command = [sys.executable, str(ROOT / "scripts/robust_equal_uses.py"), str(REFERENCE)]
+    command += ["--figure", str(tmp_path / "figure.png")]
+    for page, copy in zip(PAGES, copies, strict=True):
+        shutil.copyfile(ROOT / page, copy)
+        command += ["--page", str(copy)]
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    for page, copy in zip(PAGES, copies, strict=True):
+        text = (ROOT / page).read_text()
+        assert copy.read_text() == text
+        assert text.count("<!-- table: ") == text.count("<!-- end of table -->") >= 2
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
