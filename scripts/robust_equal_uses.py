@@ -164,8 +164,8 @@ def choose(tunings: list[xr.Dataset]) -> dict[tuple[str, str], Chosen]:
 
 
 def _select_best(tried: list[tuple[Entry, float, np.ndarray]]) -> Chosen:
-    """Select the best of the settings of one label."""
-    entry, rate, accuracy = max(tried, key=lambda one: float(one[2].mean()))
+    """Select the best of the settings of one label; the first of equal ones."""
+    entry, rate, accuracy = max(tried, key=lambda one: round(float(one[2].mean()), 5))
     rates, sizes = [own for _, own, _ in tried], [own.size for own, _, _ in tried]
     is_interior = min(rates) < rate < max(rates)
     if entry.size:
@@ -176,7 +176,8 @@ def _select_best(tried: list[tuple[Entry, float, np.ndarray]]) -> Chosen:
 def list_places(result: xr.Dataset) -> dict[tuple[str, str], int]:
     """List the places on the joint axis of the study by partition and label, of what was run."""
     parts, entries = map(str, result["partition"].values), list_entries(result)
-    was_run = result["test_accuracy"].notnull().any(("trial", "round", "attack", "byzantine"))
+    accuracy = select_at_end(result, "test_accuracy")
+    was_run = accuracy.notnull().all(("trial", "byzantine")).any("attack")
     return {
         (part, one.label): at
         for at, (part, one) in enumerate(zip(parts, entries, strict=True))
