@@ -165,15 +165,15 @@ class ZerothOrder(Algorithm):
     def count_flops(self, workload: Workload) -> np.ndarray:
         """Count two forward passes for each direction, and no backward pass.
 
-        A direction takes four operations per parameter for the two models beside w. The step along
-        it takes two, except in the last local step, after which the device sends its slopes.
-        Drawing random numbers is not counted.
+        A direction takes eight operations per parameter: four for its normal numbers, and four for
+        the two models beside w. The step along it takes two, except in the last local step, after
+        which the device sends its slopes.
         """
         every = self.settings.local_directions == "all"
         probes = workload.num_steps * (self.settings.directions if every else 1)
         moves = probes - probes // max(1, workload.num_steps)
         passes = 2.0 * self.model.count_forward_flops(workload.effective_batch_size)
-        return probes * passes + (4.0 * probes + 2.0 * moves) * self.model.num_params
+        return probes * passes + (8.0 * probes + 2.0 * moves) * self.model.num_params
 
 
 def draw_directions(context: Context, trial: Tensor, index: Tensor, size: int) -> Tensor:

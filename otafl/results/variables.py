@@ -242,7 +242,10 @@ VARIABLES |= {
     ),
     "diverged_round": Variable("round", "round at which training diverged", TRIALS),
     "start_bits": Variable(
-        "bit", "bits of a broadcast of the start to all devices, not in downlink_bits", TRIALS
+        "bit",
+        "bits of a broadcast of the start to all devices, not in downlink_bits",
+        TRIALS,
+        better="lower",
     ),
     "compression_actual": Variable(
         "1", "real uplink symbols of the weights over the dense weights", TRIALS, better="lower"

@@ -30,7 +30,9 @@ def test_flatten_and_back() -> None:
 
 @pytest.mark.parametrize("name", registry.list_names("model"))
 def test_sides_are_those_of_the_layers(name: str) -> None:
-    section = registry.load_settings_class("model", name)()
+    kind = registry.load_settings_class("model", name)
+    own = (key for key in kind.example if key.startswith("model."))
+    section = kind(**{key.removeprefix("model."): kind.example[key] for key in own})
     model = build(section, (1024,), 10)
     if isinstance(model, LayeredModel):
         expected = [(layer.inputs, layer.outputs) for layer in model.layers]

@@ -25,7 +25,7 @@ from otafl.scenario import expand
 
 pytestmark = pytest.mark.exact
 
-LOOK = {"fedrlr", "fedrlr_plus", "fedem"}
+LOOK = {"fedrlr", "fedrlr_plus", "fedem", "lora"}
 """Methods that look at the numbers they start from."""
 
 

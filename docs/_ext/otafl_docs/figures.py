@@ -66,6 +66,14 @@ def data() -> str:
 
 
 @drawing
+def start() -> str:
+    """Training that goes on from a point on the way, where another run has come to."""
+    before = [(8 + 0.32 * i, 8 + 26 * (i / 100)) for i in range(0, 101, 5)]
+    after = [(40 + 0.48 * i, 34 + 8 * (1 - (1 - i / 100) ** 2)) for i in range(0, 101, 5)]
+    return line(before, "b") + line(after) + dot(40, 34)
+
+
+@drawing
 def partition() -> str:
     shares = ((0.7, 0.2), (0.1, 0.25), (0.35, 0.6), (0.05, 0.1), (0.5, 0.1))
     parts = ""
