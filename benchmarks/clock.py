@@ -145,14 +145,14 @@ def spin_stack(trials: int, devices: int, is_plain: bool) -> float:
         clock.trials  # noqa: B018  SimPy takes over
     size, rounds = trials * devices, max(3, 2000 // trials)
     work_s = CYCLE_S * np.random.default_rng(0).uniform(0.5, 1.5, size)
-    everyone, watts = [np.arange(devices)] * trials, np.ones(size)
+    all_devices, watts = [np.arange(devices)] * trials, np.ones(size)
     airtime_s, joules = np.full(trials, AIRTIME_S), np.full((trials, devices), 1e-6)
     gc.collect()
     gc.freeze()
     began = time.process_time()
     for round in range(rounds):
         clock.wait_for_devices()
-        clock.begin(round, everyone, 0.0, work_s, watts)
+        clock.begin(round, all_devices, 0.0, work_s, watts)
         clock.admit()
         clock.close_slot(airtime_s, joules)
     spent_s = time.process_time() - began
