@@ -44,12 +44,12 @@ class Statistics(NamedTuple):
     Parameters
     ----------
     mean, std : deviation with n - 1, NaN for one trial.
-    count : number of finite trials.
+    num_finite : number of finite trials.
     """
 
     mean: np.ndarray
     std: np.ndarray
-    count: np.ndarray
+    num_finite: np.ndarray
 
 
 class Sizes(NamedTuple):
@@ -162,12 +162,12 @@ def _describe_variable(
         "label": meaning + (f" [{units}]" if units else ""),
         "ends": _encode(ends),
     }
-    counts = set(np.unique(ends.count).tolist())
+    counts = set(np.unique(ends.num_finite).tolist())
     if places is not None:
         held = hold_last_value(values, name).isel(round=places).rename(name)
         curves = _compute_statistics(_reduce(held, ds))
         entry["curves"] = _encode(curves)
-        counts |= set(np.unique(curves.count).tolist())
+        counts |= set(np.unique(curves.num_finite).tolist())
     return entry, counts
 
 
@@ -196,7 +196,7 @@ def _compute_statistics(values: np.ndarray) -> Statistics:
 
 def _encode(statistics: Statistics) -> dict[str, Any]:
     """Return the moments in base 64, as little-endian float32 and uint16."""
-    count = np.minimum(statistics.count, np.iinfo(np.uint16).max)
+    count = np.minimum(statistics.num_finite, np.iinfo(np.uint16).max)
     with np.errstate(over="ignore"):
         found: dict[str, Any] = {
             key: _to_base64(array.astype("<f4"))
