@@ -162,11 +162,11 @@ def test_operations_are_those_of_forward_passes() -> None:
     for local, probes, moves in (("all", 15, 10), ("one", 3, 2)):
         settings = ZerothOrder.Settings.model_validate({"directions": 5, "local_directions": local})
         passes = 2 * model.count_forward_flops(np.array([8.0, 4.0]))
-        expected = probes * passes + (4 * probes + 2 * moves) * model.num_params
+        expected = probes * passes + (8 * probes + 2 * moves) * model.num_params
         np.testing.assert_allclose(ZerothOrder(settings, model, 2).count_flops(load), expected)
         fewest = ZerothOrder(settings, model, 2).count_flops(Workload(1, 8, load.num_samples))
         one = settings.directions if local == "all" else 1
-        np.testing.assert_allclose(fewest, one * (passes + 4 * model.num_params))
+        np.testing.assert_allclose(fewest, one * (passes + 8 * model.num_params))
 
 
 def test_q_symbols_are_on_air_whatever_the_model() -> None:

@@ -135,6 +135,7 @@ SECOND = "print('keeping', file=sys.stderr, flush=True); time.sleep({}); send({}
 SAID = "; print('kept', file=sys.stderr)"
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once() -> None:
     second = SECOND.format(0.6, "") + SAID
     assert run(CAUGHT.format(second)) == (130, "keeping\n" + AT_ONCE.format(" again"))

@@ -45,6 +45,7 @@ class Forgetful(TopK):
         return super().encode_group(group, index, memory, context)[0], {}
 
 
+@pytest.mark.slow
 def test_what_it_sends_and_how_many_bits_that_is() -> None:
     keys = {"transport": "digital", "devices.count": 4, "trials": 1}
     plain, half = engine(keys), engine({**keys, "codec": f"{__name__}:Halved"})

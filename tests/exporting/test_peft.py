@@ -144,6 +144,7 @@ def test_merged_weights_are_a_start(tmp_path: Path) -> None:
     assert scenario.model.start.name == "file"
 
 
+@pytest.mark.slow
 def test_onnx_has_merged_weights(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     made = deployment.export(select("tangent", tmp_path), "onnx", tmp_path / "model.onnx")

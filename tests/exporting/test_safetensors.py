@@ -23,6 +23,7 @@ MODEL = {"name": "transformer", "patch": 4, "depth": 1, "width": 8, "heads": 2}
 TARGETS = {"safetensors": ".safetensors", "pytorch": ".pt2", "onnx": ".onnx"}
 
 
+@pytest.mark.slow
 def test_a_transformer_leaves_and_begins_again(tmp_path: Path) -> None:
     path = make_trained_result(tmp_path, model=MODEL, algorithm="fedavg")
     selected = deployment.open_models(path, {}, 0, "global", None)

@@ -29,6 +29,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "out"
 
 
+@pytest.mark.slow
 def test_run_refuses_a_file_of_another_scenario(small: Path, capsys: pytest.CaptureFixture) -> None:
     """In one sentence; so does Python, and a folder. The scenario's own file is replaced."""
     run = ("run", "small.yaml", "--quiet", "--set", "trials=1", "--set", "training.rounds=2")

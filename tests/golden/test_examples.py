@@ -28,7 +28,7 @@ EXAMPLES = {
     "presets": "wide_area_iot  accuracy 0.",
 }
 """Program -> a part of what it prints."""
-FAST = {"first_run", "own_loop"}
+FAST = {"first_run"}
 NEEDS = {"optuna_search": "optuna", "dask_cluster": "distributed"}
 
 

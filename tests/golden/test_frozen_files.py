@@ -76,6 +76,7 @@ def test_models_load_and_score_as_recorded(frozen: Path) -> None:
     assert sum(one.numel() for one in module.parameters()) == 64 * 4 + 4 + 4 * 10 + 10
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_from_record_and_checkpoint(
     frozen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

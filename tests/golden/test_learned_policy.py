@@ -61,6 +61,7 @@ def test_it_ends_within_two_percent_of_the_optimum(script: Any, policy: Any, snr
     assert found["ci"].mean() > 1.3 * best.mean()
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_budgets_are_kept_and_states_and_order_do_not_matter(script: Any, policy: Any) -> None:
     link = held_out(script, 10.0, 50)

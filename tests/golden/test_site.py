@@ -88,6 +88,7 @@ def test_formulas_in_latex_stay_formulas(above: str) -> None:
     assert "\n\n.. math::\n\n    w \\leftarrow w - \\eta g\n\nThen." in rst.prose(text)
 
 
+@pytest.mark.slow
 def test_formulas_of_components_and_pages_can_be_drawn(generated: dict[str, str]) -> None:
     """The site draws formulas with matplotlib, which knows a part of LaTeX."""
     found = re.findall(r"\.\. math::\n\n((?:    .*\n)+)", "\n".join(generated.values()))

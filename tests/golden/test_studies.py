@@ -57,6 +57,7 @@ def test_each_study_shows_where_methods_break_and_where_they_hold() -> None:
     assert "nothing" not in text
 
 
+@pytest.mark.slow
 def test_packets_are_priced_as_the_simulation_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Learning is the same at each SNR and access; costs are in proportion to a packet's bits."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))

@@ -12,10 +12,34 @@ from otafl.laws.bench import Bench
 
 LAWS = {law.name: law for law in suite.list_laws()}
 
+LONG = {
+    "codec compressed_sensing: default threshold of recoveries",
+    "codec compressed_sensing: phase transition",
+    "codec compressed_sensing: state evolution",
+    "power cao_average: average power by SNR",
+    "power lyapunov: drift bound",
+    "power lyapunov: error near the optimum",
+    "privacy: sampled devices",
+    "regression: fading floor",
+    "regression: precoding",
+    "regression: stationary risk",
+    "regression: whole models",
+    "topology cells: interference of two tiers",
+    "transport ofdm: no impairment",
+}
+"""Laws of seconds even with the quick samples, which the slow test has with all samples."""
+
 pytestmark = pytest.mark.law
 
 
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize(
+    "law",
+    [
+        pytest.param(law, marks=pytest.mark.slow if name in LONG else ())
+        for name, law in LAWS.items()
+    ],
+    ids=LAWS,
+)
 def test_a_law_holds(law: checks.Law) -> None:
     (outcome,) = suite.run(Bench("cpu", quick=True), [law])
     assert [row for row in report.build_rows([outcome]) if not row["pass"]] == []
@@ -27,6 +51,10 @@ def test_all_laws_hold_with_all_samples() -> None:
     outcomes = suite.run(Bench("cpu"), suite.list_laws())
     assert [row for row in report.build_rows(outcomes) if not row["pass"]] == []
     assert sum(len(outcome.checks) for outcome in outcomes) <= checks.MOST_CHECKS
+
+
+def test_long_laws_are_laws() -> None:
+    assert set(LAWS) >= LONG
 
 
 def test_names_of_laws_differ() -> None:

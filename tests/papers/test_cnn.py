@@ -7,6 +7,7 @@ import otafl
 from otafl.results.end_values import select_final
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_learns_digits() -> None:
     """Chance is 10 %. Over 20 seeds the mean of two trials was never below 75 % at these
     settings."""

@@ -38,6 +38,7 @@ def test_more_local_steps_need_fewer_rounds() -> None:
     assert accuracy[1] > accuracy[0] + 0.05
 
 
+@pytest.mark.slow
 def test_label_skew_is_harder_than_iid() -> None:
     """McMahan et al. 2017, section 3: the pathological split learns more slowly."""
     result = run(
@@ -50,6 +51,7 @@ def test_label_skew_is_harder_than_iid() -> None:
     assert iid > skewed + 0.05
 
 
+@pytest.mark.slow
 def test_fedrlr_local_models_learn_where_the_coded_product_does_not() -> None:
     """The recovered product has a relative error of order one whatever the SNR, so the local models
     (the paper's declared output) train and the global one lags far behind."""
@@ -62,6 +64,7 @@ def test_fedrlr_local_models_learn_where_the_coded_product_does_not() -> None:
     assert float((local - select_final(result, "test_accuracy")).mean("trial").min()) > 0.2
 
 
+@pytest.mark.slow
 def test_increments_in_the_tangent_space_need_no_signal_above_the_noise() -> None:
     """FedRLR+: at equal symbols its global model learns, at -10 dB as without errors."""
     algorithm = {"name": "fedrlr_plus", "rank": 4, "learning_rate": 0.2}

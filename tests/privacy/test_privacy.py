@@ -193,6 +193,7 @@ class Leaky(FedAvg):
         return state, (*payload, Group({"loss": loss[:, None]}, route="ideal", reason="-")), loss
 
 
+@pytest.mark.slow
 def test_a_method_of_the_users_is_refused_before_a_run() -> None:
     changes = {"algorithm": f"{__name__}:Leaky", "privacy": CLIP}
     (problem,) = find_problems(scenario(changes))
@@ -250,6 +251,7 @@ def test_a_trial_that_has_stopped_is_charged_no_more() -> None:
     assert one.parts.link.transport.privacy.levels.sum((1, 2)).tolist() == [30, 60]
 
 
+@pytest.mark.slow
 def test_a_run_of_empty_slots_goes_on_from_a_checkpoint() -> None:
     one, whole = poisson([0, 1], rounds=7), poisson([0, 1], rounds=15)
     other = poisson([0, 1], rounds=0)

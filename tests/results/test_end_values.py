@@ -128,6 +128,7 @@ def test_a_diverged_trial_of_several(alone: xr.Dataset) -> None:
     assert found[1, -1] == ds["test_accuracy"].values[1, 0]
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_and_show_say_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], alone: xr.Dataset
 ) -> None:

@@ -236,6 +236,7 @@ def filled(path: Path) -> None:
             file.write(bytes(1024))
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_last_checkpoint(small_disk: Path) -> None:
     one, other = short({"training.rounds": 6}), small_disk / "other"
     seen = []

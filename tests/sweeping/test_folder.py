@@ -41,6 +41,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(stack_job, "run_stack", true)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", first_is_fast([True, False]))
 def test_a_folder_without_results_is_nobodys(
     tmp_path: Path, failing: Callable[[], None], run: bool
@@ -83,6 +84,7 @@ def test_results_of_another_scenario_are_kept_until_restart(kept: Path, tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_restart_computes_all_anew_and_leaves_what_is_not_a_sweeps(tmp_path: Path) -> None:
     one = scenario({**SWEEP, "output.save_models": True})
     sweeping.sweep(one, tmp_path, tell=silent)
@@ -220,6 +222,7 @@ def test_parts_that_are_no_regular_files_are_set_aside(
     assert " ".join(told).count("not a regular file") == 2
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_no_regular_file_is_one_sentence(kept: Path, tmp_path: Path) -> None:
     one, folder = scenario(SWEEP), tmp_path / "s"
     for name in ("plan.json", "scenario.yaml"):

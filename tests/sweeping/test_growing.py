@@ -251,6 +251,7 @@ def test_a_folder_in_which_another_program_computes_does_not_grow(kept: Path) ->
         sweeping.sweep(grown(MORE), kept)
 
 
+@pytest.mark.slow
 def test_a_program_that_began_before_does_not_write_into_a_grown_sweep(tmp_path: Path) -> None:
     """Between two stacks it holds no lock, so it looks at the plan with each."""
 
@@ -351,6 +352,7 @@ def test_what_parts_are_said_to_be_does_not_stop_growth(kept: Path, tmp_path: Pa
     same(sweeping.sweep(grown(MORE, 3), folder), whole(3), tolerance=1e-9)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_with_more_trials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

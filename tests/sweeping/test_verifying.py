@@ -79,6 +79,7 @@ def test_every_damaged_file_is_named(copy: Path) -> None:
     assert faults(copy / "run.nc")["00001.pt"].startswith("damaged: its SHA-256")
 
 
+@pytest.mark.slow
 def test_what_it_says_to_do_mends_a_sweep(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Parts are set aside, models deleted by hand; then the same command computes anew, to the same
     numbers, and everything is sound."""

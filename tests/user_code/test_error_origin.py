@@ -138,6 +138,7 @@ def test_an_error_while_it_is_imported_has_a_place(home: Path) -> None:
         loading.load("blamed_import:f", "power.name")
 
 
+@pytest.mark.slow
 def test_the_command_line(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

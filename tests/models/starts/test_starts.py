@@ -294,6 +294,7 @@ def test_words_of_a_regression_stay(tmp_path: Path) -> None:
     assert float(made.server["model"].abs().sum()) > 1
 
 
+@pytest.mark.slow
 def test_bits_are_in_the_result_and_a_changed_file_begins_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

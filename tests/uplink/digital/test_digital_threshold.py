@@ -145,6 +145,7 @@ def test_gains_are_means_over_antennas_of_the_first_block() -> None:
     assert (report.power[0] > 0).tolist() == [False, True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.law
 @pytest.mark.parametrize("antennas", first_is_fast([2, 1]))
 def test_the_budget_holds_on_average(antennas: int) -> None:
