@@ -271,7 +271,7 @@ def test_groups_meet(part: str) -> None:
 
 @pytest.mark.parametrize("codec", registry.list_names("codec"))
 def test_codecs_are_decoded_before_the_rule(codec: str) -> None:
-    """Equal updates come out of groups as out of one sum."""
+    """Equal updates come out of groups as out of one sum; or the codec's own check refuses."""
     keys = {
         "codec": small("codec", codec),
         "model": {"name": "mlp", "hidden": [16]},
@@ -281,10 +281,15 @@ def test_codecs_are_decoded_before_the_rule(codec: str) -> None:
         },
         "channel": {"name": "awgn", "snr_db": 200.0},
         "power": "ci",
-        "robust": {"groups": 2, "rule": "mean"},
         "training.weights": "uniform",
     }
-    one = run(engine(keys), 2)
+    groups = {"robust": {"groups": 2, "rule": "mean"}}
+    grouped = scenario(keys).model_copy(update={"robust": scenario(groups).robust})
+    for problem in grouped.codec.check(grouped):
+        with pytest.raises(ScenarioError, match=re.escape(problem.message)):
+            scenario({**keys, **groups})
+        return
+    one = run(engine({**keys, **groups}), 2)
     assert all(bool(block.isfinite().all()) for block in one.server.values())
     assert float(costs(one)["participants"].min()) == 4.0
 
