@@ -3,6 +3,8 @@ over the air."""
 
 from __future__ import annotations
 
+import pytest
+
 import otafl
 from otafl.results.end_values import select_final
 
