@@ -79,6 +79,11 @@ def list_pair_notes(tests: xr.Dataset, diverged: Sequence[str]) -> list[str]:
     diverged : of each result how many trials diverged and how they count; "" for none.
     """
     notes = list(dict.fromkeys(filter(None, diverged)))
+    if keys := tests.attrs.get("data_differ"):
+        notes.append(
+            f"the results have different {keys}, so the trials of a pair do not have the same "
+            "samples; compare results with the same section `data`"
+        )
     if int(tests["pairs"].max()) < MIN_PAIRS:
         notes.append(f"fewer than {MIN_PAIRS} pairs tell no significance; raise `trials`")
     return notes

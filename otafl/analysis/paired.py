@@ -28,6 +28,7 @@ from otafl.core.errors import UserError
 from otafl.results.coordinates import format_value, format_values, pick
 from otafl.results.end_values import select_end_total
 from otafl.results.variables import get_better_direction
+from otafl.scenario.yaml_source import YamlError, parse
 
 MIN_PAIRS = 3
 """Fewer pairs give a mean difference, but no interval and no test."""
@@ -143,7 +144,8 @@ def compare_results(
     -------
     xarray.Dataset
         Statistics of second - first, as `compare_pairs` returns them, with the dim `point` for
-        whole results, else with the axes that are left.
+        whole results, else with the axes that are left. The attribute `data_differ` names the keys
+        of section `data` that differ; pairs then do not share their samples.
 
     Raises
     ------
@@ -165,6 +167,7 @@ def compare_results(
             f"{seeds[0]} and {seeds[1]}"
         )
     variable = variable or find_main_variable(first)
+    differing = _list_differing_data(first, second)
     if is_whole(first) and is_whole(second):
         first, second = select_common_points(first, second)
     base, values = (
@@ -182,7 +185,23 @@ def compare_results(
     table = _adjust(compare_values(values, base, level))
     better = get_better_direction(variable) or ""
     about = {"variable": variable, "baseline": "the first", "better": better, "level": level}
-    return table.assign_attrs(about)
+    return table.assign_attrs(about | {"data_differ": ", ".join(differing)})
+
+
+def _list_differing_data(first: xr.Dataset, second: xr.Dataset) -> list[str]:
+    """List the keys of section `data` whose values differ between two results."""
+    one, two = (_read_data_section(ds) for ds in (first, second))
+    return [f"data.{key}" for key in dict.fromkeys((*one, *two)) if one.get(key) != two.get(key)]
+
+
+def _read_data_section(ds: xr.Dataset) -> dict[str, Any]:
+    """Read the section `data` of a result's scenario; empty if there is none."""
+    try:
+        tree = parse(str(ds.attrs.get("scenario", ""))).data
+    except YamlError:
+        return {}
+    section = tree.get("data") if isinstance(tree, dict) else None
+    return section if isinstance(section, dict) else {}
 
 
 def compare_values(values: xr.DataArray, base: xr.DataArray, level: float = 0.95) -> xr.Dataset:

@@ -14,6 +14,7 @@ import xarray as xr
 from scipy import stats
 
 import otafl
+from otafl.analysis import pair_rows
 from otafl.analysis.paired import adjust_p_values, compare_pairs, compare_values
 from otafl.core.errors import UserError
 from otafl.results.end_values import select_end_total
@@ -221,6 +222,21 @@ def test_two_points_or_two_results() -> None:
         otafl.compare_results(ds.isel(power=[0]), ds.isel(power=[1]))
     with pytest.raises(UserError, match=r"expected results of one seed, .* got 0 and 1"):
         otafl.compare_results(one.assign_attrs(seed=0), two.assign_attrs(seed=1))
+
+
+def test_different_data_are_named() -> None:
+    ds = result([10, 20, 30], [11, 22, 33])
+    other = "name: a\ndata: {name: digits, train_samples: 50}\ntrials: 3\n"
+    one = ds.sel(power="ci").assign_attrs(scenario=other)
+    two = one.assign_attrs(scenario=other.replace("50", "60").replace("trials: 3", "trials: 4"))
+    tests = otafl.compare_results(one, two)
+    assert tests.attrs["data_differ"] == "data.train_samples"
+    (note,) = pair_rows.list_pair_notes(tests, [])
+    assert "different data.train_samples" in note
+    same = otafl.compare_results(one, one.assign_attrs(scenario=other.replace("3", "4")))
+    assert same.attrs["data_differ"] == ""
+    broken = otafl.compare_results(one, two.assign_attrs(scenario="data: ["))
+    assert broken.attrs["data_differ"] == "data.name, data.train_samples"
 
 
 def test_the_axis_may_be_left_out_where_there_is_one() -> None:

@@ -47,3 +47,16 @@ def test_a_check_comes_first_and_quiet_shows_nothing(capsys: pytest.CaptureFixtu
     with bars.Progress(quiet=True) as progress:
         progress(1, 1, "")
     assert capsys.readouterr().err == ""
+
+
+def test_rounds_that_were_found_done_say_nothing_of_the_speed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Ten rounds in five seconds after 90 that an earlier program did, and 100 to go."""
+    now = iter((0.0, 0.0, 5.0))
+    monkeypatch.setattr(bars.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(bars, "PLAIN_EVERY_S", 1.0)
+    with bars.Progress() as progress:
+        progress(90, 200)
+        progress(100, 200)
+    assert capsys.readouterr().err == "100/200 rounds, 2.0 rounds/s, 50 s left\n"

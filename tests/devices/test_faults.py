@@ -290,6 +290,8 @@ def test_a_fade_is_the_trials_own() -> None:
     alone = faults((3,), fade_probability=(0.2,), fade_db=(10.0,))
     first = ChannelState(h[:1, :, :, :1], gain[:1])
     assert torch.equal(alone.fade(first, 7).h, faded.h[:1])
+    lost_db = -20.0 * (faded.h / channel.h).abs().log10()
+    assert [one.round(decimals=9).unique().tolist() for one in lost_db] == [[0, 10], [0, 30]]
 
 
 def test_downtime() -> None:
