@@ -218,6 +218,7 @@ def test_a_result_s_data_set_is_not_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.environ.pop("OTAFL_TEST_WAS_RUN") == "1"
 
 
+@pytest.mark.slow
 def test_the_copy_in_a_folder_is_not_believed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def run(**sections: Any) -> xr.Dataset:
     return otafl.run({**BASE, **sections})
 
 
+@pytest.mark.slow
 def test_more_local_steps_need_fewer_rounds() -> None:
     """McMahan et al. 2017, section 3: accuracy after equally many rounds grows with local work."""
     accuracy = [

@@ -171,6 +171,7 @@ def test_an_option_names_no_base() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list_presets())
 def test_a_preset_runs(name: str) -> None:
     """Two rounds of each preset, with some of its devices."""

@@ -82,14 +82,15 @@ def every(one: Scenario) -> set[tuple[tuple[Any, ...], int]]:
     return {(tuple(p.coords.values()), t) for p in expand(one) for t in range(one.trials)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("now", "packs"),
     [
-        pytest.param(grown(MORE), False, marks=pytest.mark.slow),
-        pytest.param(grown(BEFORE, trials=5), False, marks=pytest.mark.slow),
+        (grown(MORE), False),
+        (grown(BEFORE, trials=5), False),
         (grown(MORE, trials=3), False),
-        pytest.param(grown(MORE, trials=3), True, marks=pytest.mark.slow),
-        pytest.param(grown(MORE), True, marks=pytest.mark.slow),
+        (grown(MORE, trials=3), True),
+        (grown(MORE), True),
     ],
     ids=["points", "trials", "both", "both, packed", "points, packed"],
 )

@@ -158,10 +158,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sweep", "trials", "rounds"),
     [
-        pytest.param(MORE, 2, [5, 6, 7, 8, 9, 10], marks=pytest.mark.slow),
+        (MORE, 2, [5, 6, 7, 8, 9, 10]),
         (AXES, 3, [1, 2, 3, 4]),
         (MORE, 3, list(range(1, 11))),
     ],
