@@ -54,6 +54,7 @@ REFERENCE = ROOT / "results" / "reference"
         ("reuse", "reuse", "reuse.nc", ["--figure", "{}/reuse.png"], 1, 31),
         ("theory", "theory", "", ["--figure", "{}/theory.png"], 1, 50),
         ("natural_people", "natural_people", "", ["--figure", "{}/natural_people.png"], 1, 35),
+        ("fading_text", "fading_text", "", ["--figure", "{}/fading_text.png"], 1, 40),
         ("robust", "robust", "robust.nc", ["--figure", "{}/robust.png"], 1, 139),
         (
             "rank_by_channel",
