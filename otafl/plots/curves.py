@@ -17,7 +17,7 @@ from otafl.plots import quantities
 from otafl.plots.kinds import NO_CELLS, Recipe
 from otafl.plots.layout import draw_panels, name_ticks, set_numeric_ticks, style_axes
 from otafl.plots.parts import MAX_PANELS, format_split, split_parts
-from otafl.plots.style import DECADES, draw_banded_line, get_style, spans_decades
+from otafl.plots.style import DECADES, LARGEST, draw_banded_line, get_style, spans_decades
 from otafl.results.coordinates import format_value
 from otafl.results.end_values import SUMMED_DIMS, SUMS, sum_over_devices
 from otafl.results.variables import list_controls
@@ -153,11 +153,10 @@ def _uses_log_x(data: xr.Dataset) -> bool:
 
 
 def _find_drawable(data: xr.Dataset) -> xr.DataArray:
-    """Return a mask of the values to draw: finite, and positive on a logarithmic x axis."""
-    finite = xr.ufuncs.isfinite
-    seen: xr.DataArray = finite(data["mean"])
+    """Return a mask of the values to draw: up to LARGEST, and positive on a logarithmic x axis."""
+    seen: xr.DataArray = abs(data["mean"]) < LARGEST
     if "at" in data:
-        seen &= finite(data["at"]) & ((data["at"] > 0) | (not data.attrs["log_x"]))
+        seen &= (abs(data["at"]) < LARGEST) & ((data["at"] > 0) | (not data.attrs["log_x"]))
     return seen
 
 

@@ -28,6 +28,8 @@ LEGEND_WIDTH = 32
 """Letters in a line of a legend or under a tick: choices with their settings are long."""
 MANY = 7
 """More curves than this in one panel are hard to distinguish; `draw_overview` draws no more."""
+LARGEST = 1e100
+"""Larger values, of models that diverge, are not drawn, since a logarithmic axis fails there."""
 DECADES = 100.0
 """Positive values that span more than this factor are drawn on a logarithmic axis."""
 
@@ -53,12 +55,12 @@ def draw_banded_line(
     Parameters
     ----------
     values : abscissa, ordinate, lower and upper end of the band [n]; without a band where the ends
-        are NaN.
+        are NaN, and without what is beyond `LARGEST`.
     markers : approximate largest number of markers, shifted so that those of two
         curves do not coincide.
     step : where a staircase has its steps, as "post"; else a line.
     """
-    x, y, low, high = values
+    x, y, low, high = (np.where(np.abs(one) < LARGEST, one, np.nan) for one in values)
     every = max(1, len(x) // markers)
     style = get_style(i) | {"linestyle": LINES[(i + 2 * (i // len(COLOURS))) % len(LINES)]}
     if step:

@@ -32,6 +32,17 @@ def test_mean_and_standard_deviation_over_trials_against_round() -> None:
     np.testing.assert_array_equal(data["trials"], 3)
 
 
+def test_values_beyond_an_axis_are_left_out(tmp_path: Path) -> None:
+    """Of a model that diverged, whose perplexity is infinite or near the largest float."""
+    ds = make_dataset("power")
+    ds["test_loss"] = ds["test_accuracy"] + 1.0
+    ds["test_loss"][0, :, 1:] = [np.inf, 1e264]
+    data = curve_data(ds, "test_loss", "round", hue="power")
+    assert data["drawn"][0].values.tolist() == [True, False, False]
+    assert data["drawn"][1:].all()
+    draw(data, tmp_path / "a.png")
+
+
 def test_ticks_under_rounds_are_whole() -> None:
     (ax,) = plot(make_dataset("power"), "test_accuracy", "round", hue="power").axes
     low, high = ax.get_xlim()
