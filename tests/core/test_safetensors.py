@@ -1,7 +1,6 @@
 """Files of named tensors: what is written is read, and a damaged file is refused.
 
-Mutations that must fail: the places of two tensors exchanged; sizes or places that are not compared
-with the file.
+Mutations that must fail: an error of the package that comes through; views that are not copied.
 """
 
 from __future__ import annotations
@@ -45,39 +44,32 @@ def test_bytes_by_hand(tmp_path: Path) -> None:
     assert torch.equal(safetensors.read(path)["t"], torch.tensor([1.0, -2.0]))
 
 
-def test_the_package_reads_it(tmp_path: Path) -> None:
-    package = pytest.importorskip("safetensors.torch")
-    tensors = {"a": torch.rand(2, 3), "b": torch.ones(4, dtype=torch.float64)}
-    safetensors.write(tensors, tmp_path / "x.safetensors")
-    found = package.load_file(tmp_path / "x.safetensors")
-    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
-
-
 def about(**keys: Any) -> bytes:
     one = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | keys
     return json.dumps({"t": one}).encode()
 
 
 @pytest.mark.parametrize(
-    ("header", "text"),
+    "header",
     [
-        (b"{", "is no JSON"),
-        (b"[" * 5000, "is no JSON"),
-        (b"[]", "is no mapping"),
-        (b'{"t": 3}', "no known dtype"),
-        (about(dtype="F31"), "no known dtype"),
-        (about(data_offsets=[0, 8, 9]), "no known dtype"),
-        (about(data_offsets=[4, 12]), "outside the file"),
-        (about(data_offsets=[-8, 0]), "outside the file"),
-        (about(shape=[-2]), "outside the file"),
-        (about(shape=[3]), "another number of bytes"),
-        (about(shape=[2**62, 4]), "another number of bytes"),
+        b"{",
+        b"[" * 5000,
+        b"[]",
+        b'{"t": 3}',
+        about(dtype="F31"),
+        about(dtype="F8_E8M0"),
+        about(data_offsets=[0, 8, 9]),
+        about(data_offsets=[4, 12]),
+        about(data_offsets=[-8, 0]),
+        about(shape=[-2]),
+        about(shape=[3]),
+        about(shape=[2**62, 4]),
     ],
 )
-def test_damaged_files_are_refused(header: bytes, text: str, tmp_path: Path) -> None:
+def test_damaged_files_are_refused(header: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises(ValueError, match="header and its numbers do not fit"):
         safetensors.read(path)
 
 
@@ -85,5 +77,12 @@ def test_damaged_files_are_refused(header: bytes, text: str, tmp_path: Path) -> 
 def test_short_files_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="longer than the file"):
+    with pytest.raises(ValueError, match="header and its numbers do not fit"):
         safetensors.read(path)
+
+
+def test_parts_of_one_tensor_are_written_apart(tmp_path: Path) -> None:
+    """The package refuses tensors that share memory."""
+    whole = torch.arange(6.0)
+    safetensors.write({"a": whole[:3], "b": whole}, tmp_path / "x.safetensors")
+    assert torch.equal(safetensors.read(tmp_path / "x.safetensors")["a"], whole[:3])
