@@ -30,6 +30,8 @@ from otafl.report.values import build_tables
 from otafl.results.files import write_part
 from otafl.scenario import compute_scenario_hash, load_scenario
 
+pytestmark = pytest.mark.slow
+
 PERSONAL = """\
 name: personal
 data: {name: digits, test: per_device, train_samples: 300}
