@@ -128,13 +128,16 @@ class Counted:
         self._products = FlopCounterMode(display=False, custom_mapping=FORMULAS)
         self._others = _Others()
         self._ignored = 0
+        self.is_counting = False
 
     def __enter__(self) -> Counted:
+        self.is_counting = True
         self._products.__enter__()
         self._others.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.is_counting = False
         self._others.__exit__(*error)
         self._products.__exit__(*error)
 
