@@ -134,6 +134,10 @@ class LoraSettings(DecayedSettings):
                 f"transport: {' or '.join(fitting)}, or power_split: symbol"
             )
             yield make_problem(text, "algorithm.power_split", "transport")
+        if self.power_split in ("norm", "laser") and scenario.privacy.clip is not None:
+            text = f"'{self.power_split}' sets powers by the norms of a device's update, which the "
+            text += "noise does not hide; use symbol or equal"
+            yield make_problem(text, "algorithm.power_split", "privacy.clip")
         if self.weights == "norm" and scenario.robust.is_active:
             text = "'norm' divides two sums, and a rule makes no robust mean of them; use samples"
             yield make_problem(text, "algorithm.weights", "robust")

