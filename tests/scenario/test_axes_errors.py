@@ -61,6 +61,10 @@ pytestmark = pytest.mark.exact
             "sweep: channel.snr_db: got []; must be a list of at least one value",
         ),
         ({"channel.snr_db": [1, 1.0]}, "sweep: channel.snr_db: 1 is listed twice; keep one"),
+        (
+            {"transport.quadrature": [[{"a": 1}], [{"a": 1}]]},
+            "sweep: transport.quadrature: [{'a': 1}] is listed twice; keep one",
+        ),
         ({"power": ["ci", {"name": "ci"}]}, "sweep: power: 'ci' is listed twice; keep one"),
         (
             {"power": ["ci"], "power.name": ["tci"]},
