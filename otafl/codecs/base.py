@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -298,6 +298,25 @@ def has_repeated_devices(group: c.Group) -> bool:
     """Return whether a device has several rows in a group."""
     rows = group.row_index
     return rows is not None and len(torch.unique(rows)) < len(rows)
+
+
+def require_all_coordinates(groups: Iterable[c.Group], name: str, what: str) -> None:
+    """Raise UserError if devices have only some of the coordinates.
+
+    Parameters
+    ----------
+    groups : iterable of Group
+        Groups of a payload.
+    name : str
+        Name of the codec.
+    what : str
+        What the codec does with all coordinates.
+    """
+    if any(group.mask is not None for group in groups):
+        raise UserError(
+            f"codec.name: '{name}' {what}, and the algorithm's devices have only some of them; use "
+            "topk, or a quantiser"
+        )
 
 
 def find_late_problems(scenario: Any, name: str, coding: str) -> Iterator[Problem]:

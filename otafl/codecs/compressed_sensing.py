@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, EncodedGroup, get_shapes
+from otafl.codecs.base import Codec, EncodedGroup, get_shapes, require_all_coordinates
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.codecs.sparse import (
     FEEDBACK,
@@ -39,7 +39,6 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
-from otafl.core.errors import UserError
 from otafl.core.rng import Streams
 from otafl.factorised.shrinkage import keep_largest
 from otafl.models.base import Shapes, flatten, unflatten
@@ -90,11 +89,7 @@ class CompressedSensing(ErrorFeedbackSettings):
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the measurements A x of the sparse rows, [n, C m]."""
-        if group.mask is not None:
-            raise UserError(
-                "codec.name: 'compressed_sensing' mixes all coordinates, and the algorithm's "
-                "devices have only some of them; use topk, or a quantiser"
-            )
+        require_all_coordinates((group,), "compressed_sensing", "mixes all coordinates")
         self._shapes[index] = get_shapes(group)
         a = add_memory(flatten(group.tensors), None, group, index, memory)
         sparse = self._sparsify(a)

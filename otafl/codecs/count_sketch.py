@@ -42,9 +42,9 @@ from otafl.codecs.base import (
     find_late_problems,
     find_vote_problems,
     get_shapes,
+    require_all_coordinates,
 )
 from otafl.core.contracts import Context, Group, Hyper, Tensors
-from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten
@@ -99,11 +99,7 @@ class CountSketch(Codec):
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the sketches of the rows, [n, rows * buckets]."""
-        if group.mask is not None:
-            raise UserError(
-                "codec.name: 'count_sketch' adds coordinates of all devices up, and the "
-                "algorithm's devices have only some of them; use topk, or a quantiser"
-            )
+        require_all_coordinates((group,), "count_sketch", "adds coordinates of all devices up")
         x = flatten(group.tensors)
         self._shapes[index] = get_shapes(group)
         self._hashes[index] = self._draw_hashes(index, x.shape[1], context.round)

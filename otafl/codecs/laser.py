@@ -305,7 +305,7 @@ class Laser(ErrorFeedbackSettings):
         return unflatten(sent.expand(_remove_gains(sent, tensors)), sent.shapes)
 
     def _keep(self, index: int, tensors: Tensors) -> None:
-        """Keep factors and norms of the mean, except in trials that received nothing."""
+        """Store factors and norms of the mean, except in trials that received nothing."""
         sent = self._sent[index]
         for name, block in _remove_gains(sent, tensors).items():
             norm = torch.linalg.vector_norm(block.flatten(1), dim=1)

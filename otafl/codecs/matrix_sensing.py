@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, EncodedGroup
+from otafl.codecs.base import Codec, EncodedGroup, require_all_coordinates
 from otafl.codecs.sensing import MATRIX, Iterations, MatrixSeed, Sensing, Threshold
 from otafl.core.contracts import Cohort, Context, Group, Hyper, Payload, Tensors
 from otafl.core.errors import UserError
@@ -96,11 +96,7 @@ class MatrixSensing(Codec):
 
     def _choose_common_side(self, groups: list[Group]) -> int:
         """Return the measured side: the setting, or the length that most matrices have."""
-        if any(group.mask is not None for group in groups):
-            raise UserError(
-                "codec.name: 'matrix_sensing' mixes coordinates, and the algorithm's devices have "
-                "only some of them; use topk, or a quantiser"
-            )
+        require_all_coordinates(groups, "matrix_sensing", "mixes coordinates")
         every = [_get_sides(block) for group in groups for block in group.tensors.values()]
         if not any(every):
             raise UserError(

@@ -23,7 +23,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from otafl.codecs.base import Codec, EncodedGroup, find_late_problems, get_shapes
+from otafl.codecs.base import (
+    Codec,
+    EncodedGroup,
+    find_late_problems,
+    get_shapes,
+    require_all_coordinates,
+)
 from otafl.codecs.sparse import (
     LEFT_OUT,
     ErrorFeedbackSettings,
@@ -34,7 +40,6 @@ from otafl.codecs.sparse import (
     subtract_delivered,
 )
 from otafl.core.contracts import Context, DeliveredMasks, Group, Hyper, Payload, Tensors
-from otafl.core.errors import UserError
 from otafl.core.problems import Problem
 from otafl.core.rng import Streams, declare_family
 from otafl.models.base import Shapes, flatten, unflatten
@@ -77,11 +82,9 @@ class SharedSubset(ErrorFeedbackSettings):
         self, group: Group, index: int, memory: Tensors, context: Context
     ) -> EncodedGroup:
         """Return the round's subset of the coordinates, [n, k]."""
-        if group.mask is not None:
-            raise UserError(
-                "codec.name: 'shared_subset' sends the same coordinates of all devices, and the "
-                "algorithm's devices have only some of them; use topk, or a quantiser"
-            )
+        require_all_coordinates(
+            (group,), "shared_subset", "sends the same coordinates of all devices"
+        )
         a = add_memory(flatten(group.tensors), None, group, index, memory)
         draw = self._own.draw_uniform(CHOICE / index, context.round, (group.num_coordinates,))[0]
         place = (

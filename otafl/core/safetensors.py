@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from otafl.core.files import write_atomically
@@ -61,6 +62,9 @@ def write(tensors: Mapping[str, Tensor], path: Path) -> None:
     """
     from safetensors.torch import save
 
-    own = {name: one.detach().cpu().contiguous().clone() for name, one in tensors.items()}
+    own = {
+        name: one.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, one in tensors.items()
+    }
     with write_atomically(path) as temporary:
         temporary.write_bytes(save(own))

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from otafl.core.errors import UserError
+
 Run = Callable[[np.ndarray], np.ndarray]
 """Samples [batch, *input_shape] -> scores [batch, classes], both float32."""
 
@@ -58,6 +60,12 @@ def make_run_fn(module: nn.Module) -> Run:
         return scores
 
     return run
+
+
+def check_not_quantised(quantise: str | None) -> None:
+    """Raise UserError if a format without quantised weights is asked for some."""
+    if quantise is not None:
+        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
 
 
 def score_samples(run: Run, x: np.ndarray, y: np.ndarray) -> Scored:

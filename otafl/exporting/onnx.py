@@ -17,7 +17,7 @@ from torch import nn
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
 from otafl.core.packages import import_extra
-from otafl.exporting.measure import Run
+from otafl.exporting.measure import Run, check_not_quantised
 
 OPSET = 20
 SUFFIX = ".onnx"
@@ -32,8 +32,7 @@ def write(
     It maps "samples" [batch, *input_shape] to "scores" [batch, classes]. Raises UserError if a
     package is not installed or the model cannot be exported.
     """
-    if quantise is not None:
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
+    check_not_quantised(quantise)
     import_extra("--to onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
     x = torch.zeros(2, *input_shape)  # 1 would be taken for a fixed size
     with write_atomically(path) as temporary, _silence():

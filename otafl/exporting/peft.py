@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from otafl.core import safetensors
 from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
-from otafl.exporting.measure import Run, make_run_fn
+from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
 from otafl.factorised.decomposition import svd
 from otafl.models.modules import build_module
 from otafl.models.recipes import BASE, Recipe
@@ -73,8 +73,7 @@ def write_weights(
     UserError
         If the model has no adapters.
     """
-    if quantise is not None:
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
+    check_not_quantised(quantise)
     before = {name.removeprefix(BASE): b for name, b in params.items() if name.startswith(BASE)}
     if not before:
         raise UserError(

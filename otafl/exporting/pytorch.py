@@ -8,9 +8,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from otafl.core.errors import UserError
 from otafl.core.files import write_atomically
-from otafl.exporting.measure import Run, make_run_fn
+from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
 
 SUFFIX = ".pt2"
 NAME = "torch.export"
@@ -20,8 +19,7 @@ def write(
     module: nn.Module, input_shape: Sequence[int], path: Path, quantise: str | None = None
 ) -> None:
     """Write a file for `torch.export.load(path).module()`; the batch's size is left open."""
-    if quantise is not None:
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
+    check_not_quantised(quantise)
     x = torch.zeros(2, *input_shape)
     shapes = ({0: torch.export.Dim("batch")},)
     program = torch.export.export(module, (x,), dynamic_shapes=shapes)

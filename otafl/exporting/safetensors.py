@@ -9,7 +9,7 @@ from torch import Tensor
 
 from otafl.core import safetensors
 from otafl.core.errors import UserError
-from otafl.exporting.measure import Run, make_run_fn
+from otafl.exporting.measure import Run, check_not_quantised, make_run_fn
 from otafl.models.modules import build_module, split_parts
 from otafl.models.recipes import Recipe
 
@@ -43,8 +43,7 @@ def write_weights(
     UserError
         If the model consists of several, or has factors instead of weights.
     """
-    if quantise is not None:
-        raise UserError(f"--quantise {quantise}: only for LiteRT; use --to litert")
+    check_not_quantised(quantise)
     parts = list(split_parts(recipe, params))
     if len(parts) > 1 or recipe["form"] != "dense":
         what = "factors" if len(parts) == 1 else f"{len(parts)} combined models"

@@ -26,7 +26,7 @@ from otafl.results.end_values import (
 )
 
 CHARACTERS = 14
-"""Of a value in the page: mean, deviation and number of trials in base 64."""
+"""Number of characters of a value in the page: mean, deviation and trials in base 64."""
 MAX_RECORDS = 100
 """Records of a curve, more than a screen shows."""
 MIN_RECORDS = 8

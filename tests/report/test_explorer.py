@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import html
 import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +19,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 from support import plot_bench
+from support.file_server import serve
 from support.plot_bench import make_ramp, make_result
 
 import otafl.report
@@ -301,22 +299,11 @@ const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 </script>"""
 
 
-class Server(SimpleHTTPRequestHandler):
-    """A server without log lines."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    handler = functools.partial(Server, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", tmp_path
-        server.shutdown()
-        thread.join()
+    """A folder that this machine serves to itself."""
+    with serve(tmp_path) as address:
+        yield address, tmp_path
 
 
 @pytest.mark.slow

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import base64
-import functools
 import html
 import json
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 import xarray as xr
+from support.file_server import Quiet, serve
 from support.plot_bench import make_ramp, make_result
 
 import otafl
@@ -329,29 +327,11 @@ async function look([name, width]) {
 </script>"""
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Notes what is asked for."""
-
-    asked: tuple[list[str], ...] = ([],)
-
-    def log_request(self, *_: object) -> None:
-        self.asked[0].append(self.path)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A folder that this machine serves to itself."""
-    Quiet.asked[0].clear()
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", tmp_path
-        server.shutdown()
-        thread.join()
+    with serve(tmp_path) as address:
+        yield address, tmp_path
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ def _read_cached(path: Path, model: Model) -> dict[str, Tensor] | None:
 
 
 def _write_cached(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Keep weights, if the disk allows it."""
+    """Write weights to the cache, if the disk allows it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         safetensors.write(weights, path)
