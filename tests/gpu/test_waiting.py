@@ -23,6 +23,7 @@ SHORT = "one number decides whether the short way will do"
 DRAWN = "the clock's devices and rates, known to the host, are sent once"
 
 READ = {
+    "engine.engine.Engine.measure _to_copy": "the clock needs which updates crash",
     "engine.round_means.read_costs _to_copy": CLOCK,
     "engine.engine.Engine.compute_limits _to_copy": "how many updates crash is counted on the host",
     "engine.submodel_workload.SubmodelWorkload.record_start _to_copy": CLOCK,
@@ -68,7 +69,7 @@ SENT = {
     "submodels.channel.ChannelLevels.assign_levels _to_copy": DRAWN,
     "submodels.deadline.DeadlineLevels.assign_levels _to_copy": DRAWN,
     "submodels.dynamic.DynamicLevels.assign_levels _to_copy": DRAWN,
-    "uplink.combine.combine _to_copy": "the cells that segments are in",
+    "uplink.combine._select_cells _to_copy": "the cells that segments are in",
     "uplink.noncoherent.energies._ways _to_copy": "the cells that segments are in",
     "uplink.intercell.InterCellInterference.scalar_gains _to_copy": "the cells of segments",
 }
