@@ -85,8 +85,10 @@ class BlockFading:
 
     def draw(self, round: int, blocks: int, among: Tensor | None = None) -> Tensor:
         """Return h [S, K, A, blocks]; 1 for a device whose batch is not needed."""
-        wanted = [] if among is None else (among // DEVICES_PER_DRAW).unique().tolist()
-        if among is None or len(wanted) > FEW * self._num_batches:
+        if among is None or (self._num_batches == 1 and len(among)):
+            return self._all.draw(round, blocks)[:, : self._devices]
+        wanted = (among // DEVICES_PER_DRAW).unique().tolist()
+        if len(wanted) > FEW * self._num_batches:
             return self._all.draw(round, blocks)[:, : self._devices]
         streams = self._streams
         size = (streams.num_trials, self._devices, self._antennas, blocks)

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -203,6 +204,12 @@ class Streams:
         """Draw [R, n, *shape]: `draw_device_uniform` of each round [R] int64, bit for bit."""
         return self._draw_rounds(_fill_uniform, purpose, rounds, shape, (trial, device))
 
+    def derive_device_keys(
+        self, purpose: str, rounds: Tensor, trial: Tensor, device: Tensor
+    ) -> Tensor:
+        """Derive the keys [R, n] int64 of `draw_device_uniform_rounds`, for a compiled draw."""
+        return self._derive_keys(purpose, rounds, (trial, device))
+
     def draw_words(self, purpose: str, round: int, count: int) -> Tensor:
         """Draw [S, count] int64 of 64 random bits each, for each trial."""
         return self._draw(_fill_words, purpose, round, (count,), None)
@@ -249,14 +256,24 @@ class Streams:
         self, law: _Law, purpose: str, rounds: Tensor, shape: tuple[int, ...], pairs: _Pairs
     ) -> Tensor:
         """Draw the rounds, [R, S or n, *shape]."""
-        root = self._distinct if pairs is None else self._by_trial
-        key = _extend_key(_extend_key(root, _hash_purpose(purpose)), rounds[:, None])
-        if pairs is not None:
-            key = _extend_key(key[:, pairs[0]], pairs[1] + 1)
+        key = self._derive_keys(purpose, rounds, pairs)
         values = law(key.view(-1), math.prod(shape), self.dtype).view(*key.shape, *shape)
         if pairs is None and self._shared:
             return values.index_select(1, self._place)
         return values
+
+    def _derive_keys(self, purpose: str, rounds: Tensor, pairs: _Pairs) -> Tensor:
+        """Derive the keys [R, n] of pairs, or those of the distinct trials."""
+        root = self._distinct if pairs is None else self._by_trial
+        word = _hash_purpose(purpose)
+        kernel = get_kernel(root.device)
+        if kernel is not None:
+            return kernel.derive_keys(root, word, rounds, pairs)
+        began_s = time.thread_time()
+        key = _extend_key(_extend_key(root, word), rounds[:, None])
+        key = key if pairs is None else _extend_key(key[:, pairs[0]], pairs[1] + 1)
+        _kernel.count_time(began_s)
+        return key
 
 
 @dataclass
@@ -294,6 +311,10 @@ class _Kernel:
     def __init__(self) -> None:
         self.spent_s = 0.0
 
+    def count_time(self, began_s: float) -> None:
+        """Add the time of this thread since `began_s` to the time spent without the kernel."""
+        self.spent_s += time.thread_time() - began_s
+
     def get(self, device: torch.device) -> ModuleType | None:
         """Return the module of the compiled generator; None if tensor operations draw."""
         if device.type != "cpu" or self.spent_s < self.LOADING_S:
@@ -304,8 +325,18 @@ class _Kernel:
 _kernel = _Kernel()
 
 
+def get_kernel(device: torch.device) -> Any:
+    """Return the module of the compiled generator; None if tensor operations draw."""
+    return _kernel.get(device)
+
+
+def count_draw_time(began_s: float) -> None:
+    """Count the time of this thread since `began_s` as time that the compiled generator saves."""
+    _kernel.count_time(began_s)
+
+
 @functools.lru_cache(maxsize=64)
-def _counter(count: int, device: torch.device) -> Tensor:
+def mix_counters(count: int, device: torch.device) -> Tensor:
     """Return the mixed counters 1..count.
 
     They are mixed so that no two keys ever share a run of values.
@@ -318,17 +349,17 @@ def _write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Ten
 
     They have 23 bits each: exact in float32, never 0 or 1.
     """
-    kernel = _kernel.get(key.device)
+    kernel = get_kernel(key.device)
     if kernel is not None:
         kernel.write_uniform_pairs(key, counter, upper, lower)
         return
-    began = time.thread_time()
+    began_s = time.thread_time()
     words = _mix_(key[:, None] ^ counter)
     high = (words >> 41).to(upper.dtype).add_(0.5 + (1 << 22))  # the shift keeps the sign
     low = words.bitwise_and_((1 << 23) - 1).to(upper.dtype).add_(0.5)
     torch.mul(high, _U23, out=upper)
     torch.mul(low, _U23, out=lower)
-    _kernel.spent_s += time.thread_time() - began
+    _kernel.count_time(began_s)
 
 
 def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
@@ -337,8 +368,8 @@ def _fill_uniform(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 def _fill_words(key: Tensor, count: int, dtype: torch.dtype) -> Tensor:
     words = torch.empty(len(key), count, dtype=torch.int64, device=key.device)
-    counter = _counter(count, key.device)
-    kernel = _kernel.get(key.device)
+    counter = mix_counters(count, key.device)
+    kernel = get_kernel(key.device)
     if kernel is not None:
         kernel.write_words(key, counter, words)
         return words
@@ -370,7 +401,7 @@ def _fill_blocks(
     They are made in blocks of columns that fit the processor's cache.
     """
     half = (count + 1) // 2
-    counter = _counter(half, key.device)
+    counter = mix_counters(half, key.device)
     values = torch.empty(len(key), 2 * half, dtype=dtype, device=key.device)
     width = max(1, _BLOCK // max(1, len(key)))
     for first in range(0, half, width):

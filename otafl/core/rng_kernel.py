@@ -9,9 +9,45 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from otafl.core.compiling import compile_loop
+
+
+def derive_keys(
+    root: Tensor, word: int, rounds: Tensor, pairs: tuple[Tensor, Tensor] | None
+) -> Tensor:
+    """Derive the keys of rounds.
+
+    Parameters
+    ----------
+    root : Tensor, int64 [S]
+        Keys of the trials.
+    word : int
+        Hash of the purpose.
+    rounds : Tensor, int64 [R]
+        Rounds.
+    pairs : tuple of Tensor, int64 [n] each, or None
+        Trials and devices of the keys; the trials themselves if None.
+
+    Returns
+    -------
+    Tensor, int64 [R, n], or [R, S]
+        Keys.
+    """
+    width = len(root) if pairs is None else len(pairs[0])
+    out = torch.empty(len(rounds), width, dtype=torch.int64)
+    given = (out[:0, 0], out[:0, 0]) if pairs is None else pairs
+    trial, device = (one.contiguous().numpy() for one in given)
+    words = (view_words(one) for one in (root, rounds, out))
+    _derive_keys(*words, np.uint64(word % (1 << 64)), trial, device)
+    return out
+
+
+def view_words(tensor: Tensor) -> np.ndarray:
+    """Return a view of int64 numbers as unsigned words."""
+    return tensor.numpy().view(np.uint64)
 
 
 def write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tensor) -> None:
@@ -26,7 +62,7 @@ def write_uniform_pairs(key: Tensor, counter: Tensor, upper: Tensor, lower: Tens
     upper, lower : Tensor, float [n, m]
         Results, with adjacent columns: from the upper and the lower 23 bits of each word.
     """
-    words = key.numpy().view(np.uint64), counter.numpy().view(np.uint64)
+    words = view_words(key), view_words(counter)
     _write_uniform_pairs(*words, upper.numpy(), lower.numpy())
 
 
@@ -42,15 +78,33 @@ def write_words(key: Tensor, counter: Tensor, words: Tensor) -> None:
     words : Tensor, int64 [n, m]
         Result.
     """
-    _write_words(*(one.numpy().view(np.uint64) for one in (key, counter, words)))
+    _write_words(*map(view_words, (key, counter, words)))
 
 
 @compile_loop
-def _mix(z: Any) -> Any:
+def mix(z: Any) -> Any:
     """Apply the 64-bit finaliser to an unsigned word."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
+
+
+@compile_loop
+def _extend(key: Any, word: Any) -> Any:
+    """Derive a new key from a key and one more word."""
+    return mix(key * np.uint64(0x9E3779B97F4A7C15) + word)
+
+
+@compile_loop
+def _derive_keys(root: Any, rounds: Any, out: Any, word: Any, trial: Any, device: Any) -> None:
+    base = np.empty_like(root)
+    for row in range(len(root)):
+        base[row] = _extend(root[row], word)
+    by_pair = len(trial) > 0
+    for i in range(len(rounds)):
+        for j in range(out.shape[1]):
+            key = _extend(base[trial[j] if by_pair else j], rounds[i])
+            out[i, j] = _extend(key, np.uint64(device[j] + 1)) if by_pair else key
 
 
 @compile_loop
@@ -60,7 +114,7 @@ def _write_uniform_pairs(key: Any, counter: Any, upper: Any, lower: Any) -> None
     low_bits = np.uint64((1 << 23) - 1)
     for row in range(len(key)):
         for column in range(len(counter)):
-            word = _mix(key[row] ^ counter[column])
+            word = mix(key[row] ^ counter[column])
             high = np.int32(np.int64(word) >> 41)  # the shift keeps the sign
             upper[row, column] = (real(high) + middle) * unit
             lower[row, column] = (real(np.int32(word & low_bits)) + half) * unit
@@ -70,4 +124,4 @@ def _write_uniform_pairs(key: Any, counter: Any, upper: Any, lower: Any) -> None
 def _write_words(key: Any, counter: Any, words: Any) -> None:
     for row in range(len(key)):
         for column in range(len(counter)):
-            words[row, column] = _mix(key[row] ^ counter[column])
+            words[row, column] = mix(key[row] ^ counter[column])

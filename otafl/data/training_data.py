@@ -9,13 +9,22 @@ or how many rounds are drawn at once.
 from __future__ import annotations
 
 import functools
+import importlib
+import time
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from otafl.core.contracts import Batch, Cohort
-from otafl.core.rng import STEP_BITS, Streams, declare_family
+from otafl.core.rng import (
+    STEP_BITS,
+    Streams,
+    count_draw_time,
+    declare_family,
+    get_kernel,
+    mix_counters,
+)
 from otafl.data.augment import Augmentation
 from otafl.data.device_splits import count_classes
 
@@ -171,12 +180,22 @@ class TrainingData:
         """
         purpose = MINIBATCH / draw if draw else MINIBATCH
         size = self.batch_size
+        if get_kernel(self.count.device) is not None:
+            key = self._streams.derive_device_keys(purpose, ticks, trial, device)
+            counter = mix_counters((size + 1) // 2, key.device)
+            kernel = importlib.import_module("otafl.data.minibatch_kernel")
+            drawn: Tensor = kernel.draw_samples(
+                key, counter, flat_index, self.count, self.index, size
+            )
+            return drawn
         uniform = self._streams.draw_device_uniform_rounds(purpose, ticks, trial, device, (size,))
+        began_s = time.thread_time()
         count = self.count[flat_index]
         position = choose(uniform, count.clamp(min=size) if self._small else count)
         if self._small:
             position = torch.where(count[:, None] < size, self._list_positions(count), position)
         position += flat_index[:, None] * self.max_samples
+        count_draw_time(began_s)
         return self.index.take(position)
 
     def compute_batch_weight(self, flat_index: Tensor) -> Tensor | None:

@@ -33,6 +33,7 @@ class Cohorts:
         asked = self.num_participants < self._num_devices and not parts.selection.is_narrowing
         ordered = type(parts.selection).get_keys is not Selection.get_keys
         self.must_ask = parts.clock.must_ask and asked and ordered
+        self._trial_samples = self.sample_share.sum(1)
         self._full_cohort: Cohort | None = None
 
     @functools.cached_property
@@ -128,7 +129,7 @@ class Cohorts:
 
     def _normalise_shares(self, trial: Tensor, device: Tensor) -> Tensor:
         """Return the devices' shares of their trials' weight, [N]."""
-        return self.sample_share[trial, device] / self.sample_share.sum(1)[trial]
+        return self.sample_share[trial, device] / self._trial_samples[trial]
 
     def _complete_cohort(
         self, cohort: Cohort, version: Tensor | None, t: int, channel: ChannelState | None

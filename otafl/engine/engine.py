@@ -23,7 +23,7 @@ from otafl.engine.cohorts import Cohorts
 from otafl.engine.device_store import DeviceStore
 from otafl.engine.local_training import LocalTraining
 from otafl.engine.payload_collector import encode
-from otafl.engine.round_means import RoundMeans
+from otafl.engine.round_means import RoundMeans, read_costs
 from otafl.engine.update import Update
 from otafl.topology.base import Exchange
 from otafl.uplink.delivery import Tally
@@ -342,11 +342,12 @@ class Engine(Stateful):
         parts = self.parts
         self.downlink_bits += self.running * broadcast.bits
         self.means.add(report, cohort, loss)
-        self.counts["updates_used"] += report.participants.double().cpu().numpy()
+        num_used, airtime_s, energy_j, on_air_s = read_costs(report)
+        self.counts["updates_used"] += num_used
         parts.clock.close_slot(
-            report.airtime_s.double().cpu().numpy(),
-            report.energy_j.double().cpu().numpy() / parts.hardware.efficiency,
-            report.on_air_s.double().cpu().numpy(),
+            airtime_s,
+            energy_j / parts.hardware.efficiency,
+            on_air_s,
             None if limits.sent_fraction is None else (limits.sent_fraction < 1.0).cpu().numpy(),
             parts.faults.downtime_s,
         )

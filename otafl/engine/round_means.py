@@ -5,11 +5,23 @@ from __future__ import annotations
 import functools
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from otafl.core.contracts import Cohort, LinkReport
 from otafl.core.stateful import Stateful
+
+
+def read_costs(report: LinkReport) -> tuple[np.ndarray, ...]:
+    """Copy participants and airtime [S], and joules and seconds on air [S, K], to the host.
+
+    They are one transfer, because a host waits for its GPU in each.
+    """
+    columns = report.participants[:, None], report.airtime_s[:, None]
+    costs = torch.cat([*columns, report.energy_j, report.on_air_s], 1).double().cpu().numpy()
+    middle = 2 + report.energy_j.shape[1]
+    return costs[:, 0], costs[:, 1], costs[:, 2:middle], costs[:, middle:]
 
 
 class RoundMeans(Stateful):

@@ -56,6 +56,8 @@ class Receiver(Settings):
 
 def select_first_antenna(like: Tensor) -> Tensor:
     """Return the combiner that uses only the first antenna, [..., A]."""
+    if like.shape[-1] == 1:
+        return torch.ones_like(like)
     combiner = torch.zeros_like(like)
     combiner[..., 0] = 1.0
     return combiner

@@ -49,7 +49,7 @@ class RunTracking(contextlib.ExitStack):
         self._lost = [] if tracks is None else tracks.lost
         self._logs: dict[int, tuple[Run, Log]] = {}
         self._num_logged = 0
-        if tracks is not None:
+        if tracks is not None and not self._tracker.skips_all_runs:
             self._tracker.check_ready()
             for row, run in enumerate(_list_runs(points, trials, tracks.folder)):
                 self._open(row, run)

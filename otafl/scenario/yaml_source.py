@@ -20,7 +20,7 @@ from otafl.core.problems import Path
 MAX_VALUES = 50_000
 """Largest number of keys and values of a text, including those that its aliases stand for."""
 
-MAX_POINTS = 10_000
+MAX_POINTS = 100_000
 """Largest number of points of a sweep: each of them is checked and has a place in the results."""
 
 MAX_DEPTH = 40

@@ -74,6 +74,9 @@ class Tracker(Settings):
     files: ClassVar[str] = ""
     """A pattern for what it writes in the folder of the runs; empty if it is nothing."""
 
+    skips_all_runs: ClassVar[bool] = False
+    """Whether `open_run` always returns None, so that no run needs a description."""
+
     name: str
 
     def check_ready(self) -> None:

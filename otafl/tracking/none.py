@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from otafl.tracking.base import Run, Tracker
 
 
 class Untracked(Tracker):
     """Leave all runs alone."""
+
+    skips_all_runs: ClassVar[bool] = True
 
     name: Literal["none"] = "none"
 

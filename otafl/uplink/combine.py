@@ -69,9 +69,8 @@ def combine(
 
         h_k = f^H \mathbf{h}_k e^{j \varphi_k}, \quad \hat h_k = f^H \hat{\mathbf{h}}_k
     """
-    cells = list(segments.cells)
-    h = slot.h[..., cells].permute(0, 3, 1, 2)  # [S, Q, K, A]
-    h_hat = h if slot.h_hat is slot.h else slot.h_hat[..., cells].permute(0, 3, 1, 2)
+    h = _select_cells(slot.h, segments)
+    h_hat = h if slot.h_hat is slot.h else _select_cells(slot.h_hat, segments)
     sends = slot.bounds.select_able(sent.transmitter_mask)
     combiner = receiver.combine(h_hat, sends, slot.budget)
     scalar = apply_combiner(combiner, h)
@@ -81,3 +80,9 @@ def combine(
         scalar = scalar * torch.polar(torch.ones_like(phases), phases)[:, None]
     noise = impairments.noise(combiner, slot.round)
     return ScalarChannels(sends, scalar, believed, noise, combiner)
+
+
+def _select_cells(h: Tensor, segments: Segments) -> Tensor:
+    """Return the channels [S, Q, K, A] of the segments, from those of all cells [S, K, A, C]."""
+    whole = h.shape[3] == len(segments.cells) == 1
+    return (h if whole else h[..., list(segments.cells)]).permute(0, 3, 1, 2)

@@ -53,6 +53,12 @@ class Uses:
             return (use - self.start).clamp(0, self.count)
         return torch.searchsorted(self.at.to(use.device), use)
 
+    def list_before(self, uses: Sequence[int]) -> list[int]:
+        """Count the group's channel uses before channel uses of the slot, known to the host."""
+        if self.at is None:
+            return [min(max(use - self.start, 0), self.count) for use in uses]
+        return torch.searchsorted(self.at, torch.tensor(uses)).tolist()
+
 
 def take_in_order(lengths: Sequence[int]) -> list[Uses]:
     """Return the channel uses of groups, given their numbers of symbols, one after the other."""

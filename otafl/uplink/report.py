@@ -52,8 +52,17 @@ def account(on_air: OnAir, delivery: Delivery, num_scalars: int) -> None:
     side = senders * float(num_scalars)
     tally.add(symbols=(senders > 0) * length, energy=spent, sent=uses, side=side)
     tally.note(on_air=sends.any(1))
-    delivery.note_delivered(sent, None if bool(counts.any(1).all()) else on_air.weight.amax(1))
+    weight = None if are_all_delivered(counts) else on_air.weight.amax(1)
+    delivery.note_delivered(sent, weight)
     slot.bounds.spend(spent)
+
+
+def are_all_delivered(counts: Tensor) -> bool:
+    """Return whether each trial has a device [S, K] bool that counts.
+
+    It is False on a GPU, for which the host would wait only to take the shorter way.
+    """
+    return counts.device.type == "cpu" and bool(counts.any(1).all())
 
 
 def coefficients(on_air: OnAir, gram: bool) -> Tensors:

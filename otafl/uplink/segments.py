@@ -116,7 +116,7 @@ def cut(
     halves = 2 if quadrature else 1
     symbols = -(-sent.num_coordinates // halves)
     scope_stops = sent.tensor_stops if blockwise else [symbols]
-    ends = uses.count_before(torch.tensor(cell_stops)).tolist()
+    ends = uses.list_before(cell_stops)
     inside = {end for end in ends if 0 < end < symbols}
     stops = sorted(inside.union(scope_stops))
     firsts = [0, *stops[:-1]]
@@ -131,6 +131,8 @@ def cut(
 
 def compute_energies(sent: Signal, segments: Segments) -> Tensor:
     """Compute the sum of squares of each row's symbols in each segment, [n, Q]."""
+    if len(segments.bounds) == segments.halves == 1:
+        return compute_squared_norm(sent.x)[:, None]
     total = sent.x.new_zeros(len(sent.x), len(segments.bounds))
     for part in segments.parts(sent.x):
         length = segments.even

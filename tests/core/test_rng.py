@@ -73,6 +73,22 @@ def test_the_kernel_draws_the_bits_of_the_tensor_operations(
     assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
 
 
+@pytest.mark.twin
+def test_the_kernel_derives_the_keys_of_the_tensor_operations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Keys of trials that share a seed, and of pairs whose numbers are not adjacent in memory."""
+    streams = Streams([5, 2**62, 5], [0, 1, 0])
+    rounds = torch.tensor([0, 3, (7 << 32) + 2])
+    pairs = torch.tensor([[0, 9], [2, 0], [1, 123_456]]).unbind(1)
+    keys = []
+    for spent_s in (-math.inf, math.inf):
+        monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
+        keys.append([streams._derive_keys("noise", rounds, one) for one in (None, pairs)])
+    assert [key.shape for key in keys[1]] == [(3, 2), (3, 3)]
+    assert all(torch.equal(one, other) for one, other in zip(*keys, strict=True))
+
+
 def test_the_kernel_is_loaded_once_drawing_has_taken_as_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import otafl.data.training_data as work_module
+from otafl.core import rng
 from otafl.core.contracts import Cohort
 from otafl.core.rng import Streams
 from otafl.data.device_splits import pack
@@ -57,6 +59,23 @@ def floyd(uniform: list[float], count: int) -> list[int]:
         t = int(u * (j + 1))
         picked.append(j if t in picked else t)
     return picked
+
+
+@pytest.mark.twin
+@pytest.mark.parametrize("batch", [1, 4, 9, 40])
+def test_the_kernel_draws_the_samples_of_the_tensor_operations(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for devices with fewer samples than a minibatch, and with as many."""
+    data, _ = some_data([[9, 30, 12], [50, 7, 8]], batch)
+    ticks = torch.tensor([0, 1, (70 << 32) + 1])
+    flat = torch.tensor([5, 0, 3, 1])
+    drawn = []
+    for spent_s in (-math.inf, math.inf):
+        monkeypatch.setattr(rng._kernel, "spent_s", spent_s)
+        drawn.append(data.draw_samples(ticks, flat, flat // 3, flat % 3, 2))
+    assert drawn[0].shape == (3, 4, batch)
+    assert torch.equal(*drawn)
 
 
 @pytest.mark.twin

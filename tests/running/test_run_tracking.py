@@ -21,8 +21,9 @@ from support.trackers import TOLD
 from otafl import sweeping
 from otafl.core.errors import UserError
 from otafl.results.variables import ROUNDS, VARIABLES
+from otafl.running import run_tracking
 from otafl.running.checkpoints import Checkpoint
-from otafl.running.run_tracking import TrackingOutput, select_values
+from otafl.running.run_tracking import RunTracking, TrackingOutput, select_values
 from otafl.running.stack_run import run_stack
 from otafl.scenario import compute_scenario_hash, expand, hash_custom_sources, make_stack_key
 
@@ -129,6 +130,23 @@ def test_a_tracker_is_opened_told_and_closed(tmp_path: Path) -> None:
 
 def _rounds(name: str, values: np.ndarray) -> list[tuple[str, int, float]]:
     return [(name, round, value) for round, value in enumerate(values)]
+
+
+def test_runs_without_a_tracker_are_not_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Descriptions and hashes of 10,000 points once took as long as a short sweep of them."""
+
+    def refuse(*_: Any) -> str:
+        raise AssertionError("a run was described")
+
+    monkeypatch.setattr(run_tracking, "compute_scenario_hash", refuse)
+    (one,) = points(tmp_path, track="none")[:1]
+    with RunTracking([one], [0], TrackingOutput(tmp_path)):
+        pass
+    (one,) = points(tmp_path, track="jsonl")[:1]
+    with pytest.raises(AssertionError), RunTracking([one], [0], TrackingOutput(tmp_path)):
+        pass
 
 
 def test_one_that_fails_is_left_out_and_said(tmp_path: Path) -> None:

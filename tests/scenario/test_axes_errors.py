@@ -152,13 +152,13 @@ sweep:
     values = ", ".join(map(str, range(-900, 901)))
     assert list_file_faults(tmp_path, text.format(values, ", ".join(map(str, range(1801))))) == [
         "quickstart.yaml:2:1: sweep: has 3,243,601 points (channel.snr_db 1,801 x seed 1,801); "
-        "must have at most 10,000: list fewer values, let keys advance together in zip, or make "
+        "must have at most 100,000: list fewer values, let keys advance together in zip, or make "
         "several sweeps of it"
     ]
-    rows = [{"seed": seed, "channel.snr_db": 1} for seed in range(10_001)]
-    assert "has 10,001 points (zip 10,001)" in list_faults({"sweep": {"zip": rows}})[0]
-    with pytest.raises(ScenarioError, match="has 10,001 points"):
-        expand(Scenario(name="x", sweep={"seed": list(range(10_001))}))
+    rows = [{"seed": seed, "channel.snr_db": 1} for seed in range(100_001)]
+    assert "has 100,001 points (zip 100,001)" in list_faults({"sweep": {"zip": rows}})[0]
+    with pytest.raises(ScenarioError, match="has 100,001 points"):
+        expand(Scenario(name="x", sweep={"seed": list(range(100_001))}))
 
 
 def test_a_fault_that_no_axis_changes_is_said_once() -> None:

@@ -134,6 +134,11 @@ class Cohort(Renamed):
         return get_constant(self.counts, self.weight.dtype, self.weight.device)
 
     @functools.cached_property
+    def rows_beside(self) -> Tensor:
+        """The number of rows of each row's trial, itself included, float [N]."""
+        return self.rows_per_trial[self.trial]
+
+    @functools.cached_property
     def normalised_weight(self) -> Tensor:
         """The weights [N], normalised to a sum of one over the rows of a trial."""
         total = self.weight.new_zeros(self.num_trials).index_add_(0, self.trial, self.weight)

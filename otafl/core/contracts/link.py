@@ -217,7 +217,7 @@ class Link(Renamed):
     segment_lengths: Tensor | None = None
     num_symbols: int = 0
 
-    @property
+    @functools.cached_property
     def eligible_mask(self) -> Tensor:
         """The devices that can transmit in each segment, bool [S, Q, K].
 

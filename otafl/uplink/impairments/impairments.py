@@ -240,7 +240,7 @@ class Impairments:
             Variance of noise, interference and jamming.
         """
         trials, segments, antennas = combiner.shape
-        white = combiner.new_ones(trials, segments, dtype=self.clip.dtype) * NOISE_VARIANCE
+        white = combiner.new_full((trials, segments), NOISE_VARIANCE, dtype=self.clip.dtype)
         share = self.compute_noise_share(round)[:, None] if self.grows else 1.0
         if not self.disturbs:
             return white * share if self.grows else white

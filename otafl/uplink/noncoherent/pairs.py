@@ -25,7 +25,7 @@ from otafl.uplink.delivery import Delivery
 from otafl.uplink.impairments.impairments import refuse_distortion
 from otafl.uplink.interleaving import Uses
 from otafl.uplink.layout import Slot, lay_out
-from otafl.uplink.report import Saves
+from otafl.uplink.report import Saves, are_all_delivered
 from otafl.uplink.segments import Segments, cut
 from otafl.uplink.signal import Signal
 
@@ -202,7 +202,7 @@ class OnPairs:
         symbols = (senders > 0) * (2.0 * self.segments.symbols)
         delivery.tally.add(symbols=symbols, energy=spent, sent=2.0 * pairs)
         delivery.tally.note(on_air=active)
-        delivery.note_delivered(self.sent, None if bool(active.any(1).all()) else self.weight)
+        delivery.note_delivered(self.sent, None if are_all_delivered(active) else self.weight)
         if saves.link:
             delivery.tally.saved |= self._collect_coefficients(eta, saves.gram)
         self.slot.bounds.spend(spent)
