@@ -314,9 +314,7 @@ class AdaptedModel:
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
             head = {name: block for name, block in leaves.items() if name in model.shapes}
             params = self._adapt(frozen | head, compose(leaves))
-            loss = model.loss.compute_mean(
-                model.training_logits(params, batch.x, batch.weight), batch
-            )
+            loss = model.loss.compute_mean(model.score_batch(params, batch), batch)
             return loss, loss
 
         return compute_objective

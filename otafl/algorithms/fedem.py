@@ -108,7 +108,7 @@ class FedEM(Algorithm):
             q = self._compute_posterior(old, log_pi, batch)
             q = q / q.shape[-1] if batch.weight is None else q * batch.weight[:, None]
             for m, params in enumerate(new):
-                loss += self.model.take_sgd_step_(params, c.Batch(batch.x, batch.y, q[:, m]), rate)
+                loss += self.model.take_sgd_step_(params, replace(batch, weight=q[:, m]), rate)
         for before, after in zip(old, new, strict=True):
             subtract_(before, after)
         return {PI: pi}, (c.Group({c.MODEL: flat}),), loss / work.steps

@@ -152,7 +152,8 @@ class FedFomo(Algorithm):
             uniform = context.streams.draw_device_uniform(
                 MINIBATCH, make_step_key(context.round, step), cohort.trial, cohort.device, size
             )
-            loss += self.model.take_sgd_step_(params, data.draw_minibatch(uniform), rate)
+            batch = replace(data.draw_minibatch(uniform), keys=work.draw_keys(step))
+            loss += self.model.take_sgd_step_(params, batch, rate)
         report = (c.Group({GAIN: gain}),) if self.num_offers else ()
         payload = (*build_model_payload(params), *report)
         return state | add_prefix("personal", params), payload, loss / work.steps

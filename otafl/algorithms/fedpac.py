@@ -141,6 +141,11 @@ class FedPAC(Algorithm):
                 "algorithm.name: 'fedpac' needs a model with layers before the last one, whose "
                 "outputs are the features; use mlp with hidden layers or cnn"
             )
+        if model.uses_dropout:
+            raise UserError(
+                f"model.dropout: got {model.dropout:g}, but 'fedpac' aligns features of training "
+                "with those of tests, so it trains without dropout; use dropout: 0"
+            )
         last = model.layers[-1]
         self.last, self.width, self.classes = last, last.inputs, last.outputs
         self.head = LayeredModel((last,))

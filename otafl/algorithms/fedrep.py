@@ -92,7 +92,7 @@ def compute_head_gradients(
     """
 
     def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
-        scores = model.training_logits(params | leaves, batch.x, batch.weight)
+        scores = model.score_batch(params | leaves, batch)
         loss = model.loss.compute_mean(scores, batch)
         return loss, loss
 

@@ -273,7 +273,7 @@ def compute_gradients(
     """
 
     def compute_objective(leaves: c.Tensors, batch: c.Batch) -> tuple[Tensor, Tensor]:
-        scores = network.training_logits(leaves, batch.x, batch.weight)
+        scores = network.score_batch(leaves, batch)
         if present is not None:
             scores = scores * present.clone()[:, None]
         loss = network.loss.compute_mean(scores, batch)

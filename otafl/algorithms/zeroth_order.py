@@ -145,7 +145,7 @@ class ZerothOrder(Algorithm):
     def _compute_loss(self, w: Tensor, batch: Batch) -> Tensor:
         """Return the losses [n] of models [n, P] on a minibatch of each."""
         params = unflatten(w, self.model.shapes)
-        scores = self.model.training_logits(params, batch.x, batch.weight)
+        scores = self.model.score_batch(params, batch)
         return self.model.loss.compute_mean(scores, batch)
 
     def update_server(self, server: Tensors, received: Received, context: Context) -> Tensors:

@@ -125,6 +125,26 @@ def _extend_key(key: Tensor, word: Tensor | int) -> Tensor:
     return _mix_(key * _GOLDEN + word)
 
 
+def derive_words(key: Tensor, index: int, count: int) -> Tensor:
+    """Return words that follow from random words, such as `Streams.draw_device_words` gives.
+
+    Parameters
+    ----------
+    key : Tensor, int64 [...]
+        Random words.
+    index : int
+        Number of the derived words; others give independent ones.
+    count : int
+        Words of each key.
+
+    Returns
+    -------
+    Tensor, int64 [..., count]
+        64 random bits each.
+    """
+    return _mix_(_extend_key(key, index)[..., None] ^ _counter(count, key.device))
+
+
 @functools.lru_cache(maxsize=512)
 def _hash_purpose(purpose: str) -> int:
     digest = hashlib.sha256(purpose.encode()).digest()

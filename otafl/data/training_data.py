@@ -291,6 +291,10 @@ class CohortData:
             batch, x=data.augment(batch.x, tick, cohort.trial, cohort.device, draw_index)
         )
 
+    def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
+        """Return None: `otafl.data.keyed_data` gives keys to models that need them."""
+        return None
+
     def load_full_batch(self) -> Batch:
         """Return all local data, x [n, n_max, *shape], padded with weight 0."""
         return self._data.gather_all(self._flat_index)

@@ -29,6 +29,10 @@ class FalseLabels:
         """Return the minibatch of a local step."""
         return self._flip(self._data.draw_batch(step, draw_index))
 
+    def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
+        """Draw the keys [n] of a step, if the model needs them."""
+        return self._data.draw_keys(step, draw_index)
+
     def load_full_batch(self) -> Batch:
         """Return all local data."""
         return self._flip(self._data.load_full_batch())

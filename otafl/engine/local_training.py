@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from otafl.algorithms.base import Outcome
-from otafl.core.contracts import Broadcast, Cohort, LocalContext, Payload
+from otafl.core.contracts import Broadcast, Cohort, LocalContext, LocalData, Payload
+from otafl.data.keyed_data import KeyedData
 from otafl.downlink.base import Delivery
 from otafl.engine.assembly import Parts
 from otafl.engine.device_store import DeviceStore
@@ -70,7 +71,9 @@ class LocalTraining:
         """Train the rows start..stop of the cohort together. Returns them and the outcome."""
         parts = self._parts
         chunk = cohort if stop - start == cohort.num_rows else cohort.slice_rows(start, stop)
-        true = parts.samples.training_data.select_cohort(t, chunk)
+        true: LocalData = parts.samples.training_data.select_cohort(t, chunk)
+        if parts.model.uses_dropout:
+            true = KeyedData(true, parts.streams)
         work = parts.faults.change_labels(true, chunk)
         context = LocalContext(chunk, parts.hyper, parts.streams, t, work)
         received = broadcast.expand_rows(cohort, start, stop)

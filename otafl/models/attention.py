@@ -6,7 +6,7 @@ so that states stay [1, B T, width] until a parameter of a row enters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -42,7 +42,13 @@ def list_block_params(
 
 
 def run_block(
-    params: Mapping[str, Any], block: str, x: Tensor, positions: int, heads: int, causal: bool
+    params: Mapping[str, Any],
+    block: str,
+    x: Tensor,
+    positions: int,
+    heads: int,
+    causal: bool,
+    drop: Callable[[Tensor], Tensor] = lambda x: x,
 ) -> Tensor:
     r"""Run a block.
 
@@ -60,6 +66,8 @@ def run_block(
         Number of attention heads.
     causal : bool
         Whether a position attends only to itself and those before it.
+    drop : callable
+        Dropout of the outputs of attention and perceptron; none by default.
 
     Returns
     -------
@@ -68,19 +76,20 @@ def run_block(
 
     Notes
     -----
-    With layer normalisations N and attention A it is
+    With layer normalisations N, attention A and dropout D it is
 
     .. math::
 
-        x \leftarrow x + A(N_1(x)), \quad
-        x \leftarrow x + \mathrm{GELU}(N_2(x) W_{up} + b) W_{down} + b'
+        x \leftarrow x + D(A(N_1(x))), \quad
+        x \leftarrow x + D(\mathrm{GELU}(N_2(x) W_{up} + b) W_{down} + b')
     """
     z = normalise(params, f"{block}.norm1", x)
     q, k, v = (apply_linear(params, f"{block}.{name}", z) for name in ("query", "key", "value"))
-    x = x + apply_linear(params, f"{block}.output", attend(q, k, v, positions, heads, causal))
+    mixed = attend(q, k, v, positions, heads, causal)
+    x = x + drop(apply_linear(params, f"{block}.output", mixed))
     z = normalise(params, f"{block}.norm2", x)
     inner = functional.gelu(apply_linear(params, f"{block}.up", z))
-    return x + apply_linear(params, f"{block}.down", inner)
+    return x + drop(apply_linear(params, f"{block}.down", inner))
 
 
 def apply_linear(params: Mapping[str, Any], name: str, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -109,6 +110,8 @@ class Model(Renamed, ABC):
     """An affine model's scores of the zero sample can be other than 0."""
     ridge: float = 0.0
     """Weight of the penalty |W|^2 / 2 of an affine model's weights, in the training objective."""
+    uses_dropout: bool = False
+    """Whether training draws masks of dropout from `Batch.keys`."""
     batch_norms: bool = False
     """Whether the model normalises by statistics of the batch, which `moments` gives."""
 
@@ -184,7 +187,11 @@ class Model(Renamed, ABC):
         return {}
 
     def training_logits(
-        self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
+        self,
+        params: Mapping[str, Any],
+        x: Tensor,
+        weight: Tensor | None = None,
+        keys: Tensor | None = None,
     ) -> Tensor:
         """Compute class scores in training.
 
@@ -196,6 +203,8 @@ class Model(Renamed, ABC):
             Samples.
         weight : Tensor [n, B], optional
             Weights of the samples; those of weight 0 are padding without any effect.
+        keys : Tensor, int64 [n], optional
+            Keys of the rows for dropout; none is applied without them.
 
         Returns
         -------
@@ -203,6 +212,12 @@ class Model(Renamed, ABC):
             Scores.
         """
         return self.logits(params, x)
+
+    def score_batch(self, params: Mapping[str, Any], batch: Batch) -> Tensor:
+        """Compute `training_logits` of a minibatch, with dropout if it has keys."""
+        if batch.keys is None or not self.uses_dropout:
+            return self.training_logits(params, batch.x, batch.weight)
+        return self.training_logits(params, batch.x, batch.weight, batch.keys)
 
     def copy_trainable(self, params: Tensors) -> Tensors:
         """Copy parameters [n, *shape] to train in place, in the best layout for `take_sgd_step_`.
@@ -230,7 +245,7 @@ class Model(Renamed, ABC):
         """
 
         def compute_objective(leaves: Tensors, batch: Batch) -> tuple[Tensor, Tensor]:
-            scores = self.training_logits(leaves, batch.x, batch.weight)
+            scores = self.score_batch(leaves, batch)
             loss = self.loss.compute_mean(scores, batch)
             return loss, loss
 
@@ -370,6 +385,7 @@ def differentiate(
     with torch.inference_mode(False), torch.enable_grad():  # which saves no inference tensors
         leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
         weight = None if batch.weight is None else batch.weight.clone()
-        loss, lowered = objective(leaves, Batch(batch.x.clone(), batch.y.clone(), weight))
+        own = replace(batch, x=batch.x.clone(), y=batch.y.clone(), weight=weight)
+        loss, lowered = objective(leaves, own)
         grads = torch.autograd.grad(lowered.sum(), list(leaves.values()))
     return loss.detach(), dict(zip(leaves, grads, strict=True))

@@ -31,11 +31,11 @@ from otafl.core.problems import Problem
 from otafl.models.base import Count, HiddenWidths, OutputChannels
 from otafl.models.geometry import Window, find_image_shape
 from otafl.models.layer_steps import Channels
-from otafl.models.layered import ActivationSettings, Layer, LayeredModel, number_layers
+from otafl.models.layered import DropoutSettings, Layer, LayeredModel, number_layers
 from otafl.models.network import Network, to_network
 
 
-class WindowSettings(ActivationSettings):
+class WindowSettings(DropoutSettings):
     """Settings of convolutions, also of `vgg8`."""
 
     pools_all: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class Cnn(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         layers = build_layers(settings, input_shape, classes)
-        super().__init__(layers, settings.slope, settings.bias_start)
+        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return to_network(self, channels)

@@ -15,6 +15,7 @@ from otafl.core.contracts import Batch, Tensors
 from otafl.models import convolution
 from otafl.models.base import LOSS, Draw, Model, ModelSettings, copy_params, descend_
 from otafl.models.convolution import ConvolutionCache
+from otafl.models.dropout import draw_dropout
 from otafl.models.geometry import Window
 from otafl.models.linear_map import add_bias, apply, apply_transposed
 
@@ -48,6 +49,14 @@ class ActivationSettings(ModelSettings):
     def slope(self) -> float:
         """The slope of the activation below zero."""
         return self.leaky_slope if self.activation == "leaky_relu" else 0.0
+
+
+class DropoutSettings(ActivationSettings):
+    """Settings of models with hidden fully connected layers."""
+
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """probability with which a training step sets an output of a hidden fully connected layer to 0;
+    no dropout if 0"""
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,8 @@ class LayeredModel(Model):
         Slope of the activation below zero; 0 is ReLU.
     bias_start : {"zero", "uniform"}
         Start of biases, as in `draw_uniform_start`.
+    dropout : float
+        Probability with which training sets an output of a hidden fully connected layer to 0.
 
     Raises
     ------
@@ -187,6 +198,7 @@ class LayeredModel(Model):
         layers: tuple[Layer, ...],
         leaky_slope: float = 0.0,
         bias_start: BiasStart = "zero",
+        dropout: float = 0.0,
     ) -> None:
         if leaky_slope < 0:
             raise ValueError(f"leaky_slope must not be negative; got {leaky_slope}")
@@ -204,6 +216,9 @@ class LayeredModel(Model):
         front = [(layer, layer.window) for layer in layers if layer.window is not None]
         self._front = tuple(front)
         self._linear = layers[len(front) :]
+        self.dropout, self.uses_dropout = dropout, dropout > 0 and len(self._linear) > 1
+        if self.uses_dropout:
+            self.elementwise += sum(layer.outputs for layer in self._linear[:-1])
         if not self._linear or any(layer.window is not None for layer in self._linear):
             raise ValueError(
                 "layers must be convolutions, if any, and then at least one fully connected layer"
@@ -221,12 +236,31 @@ class LayeredModel(Model):
         return {"kind": "layers", "layers": layers, "slope": self.leaky_slope}
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        return self._score(params, x)
+
+    def training_logits(
+        self,
+        params: Mapping[str, Any],
+        x: Tensor,
+        weight: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
+        return self.logits(params, x) if keys is None else self._score(params, x, keys)
+
+    def _score(self, params: Mapping[str, Any], x: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Compute scores, with dropout if there are keys."""
         if self._front:
             x = self._compute_features(params, x)
         x = x.flatten(2)
-        for layer in self._linear[:-1]:
+        for number, layer in enumerate(self._linear[:-1]):
             x = self.activate_(_apply_layer(params, layer, x))
+            if keys is not None:
+                x = x * self._draw_dropout(keys, number, x)
         return _apply_layer(params, self._linear[-1], x)
+
+    def _draw_dropout(self, keys: Tensor, number: int, x: Tensor) -> Tensor:
+        """Draw the factors [n, B, N] of the outputs x of a hidden layer."""
+        return draw_dropout(keys, number, tuple(x.shape[1:]), self.dropout, x.dtype)
 
     def activate_(self, z: Tensor) -> Tensor:
         """Apply the activation in place."""
@@ -305,15 +339,20 @@ class LayeredModel(Model):
 
         This gradient [n, B, M] is by the scores of the last convolution, before its activation.
         """
-        inputs = [x]
-        for layer in self._linear[:-1]:
+        inputs, factors = [x], []
+        for number, layer in enumerate(self._linear[:-1]):
             inputs.append(self.activate_(_apply_layer(params, layer, inputs[-1])))
+            if self.uses_dropout and batch.keys is not None:
+                factors.append(self._draw_dropout(batch.keys, number, inputs[-1]))
+                inputs[-1].mul_(factors[-1])
         z = _apply_layer(params, self._linear[-1], inputs[-1])
         loss, g = self._compute_score_gradient_(z, batch)
         out = [Pair(inputs[-1], g)]
         for index in range(len(inputs) - 1, -1 if self._front else 0, -1):
             g = apply_transposed(params[self._linear[index].weight], g)
             g = self.backpropagate_activation(g, inputs[index])
+            if index and factors:  # a positive factor leaves the sign of an output
+                g = g * factors[index - 1]
             if index:
                 out.append(Pair(inputs[index - 1], g))
         return loss, out[::-1], g

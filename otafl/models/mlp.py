@@ -15,7 +15,7 @@ from pydantic import Field
 
 from otafl.models.base import Count
 from otafl.models.layer_steps import Channels
-from otafl.models.layered import ActivationSettings, LayeredModel, number_layers
+from otafl.models.layered import DropoutSettings, LayeredModel, number_layers
 from otafl.models.network import Network, to_network
 
 
@@ -29,7 +29,7 @@ class Mlp(LayeredModel):
     `scenarios/studies/waveform.yaml` trains it.
     """
 
-    class Settings(ActivationSettings):
+    class Settings(DropoutSettings):
         example: ClassVar[Mapping[str, Any]] = {"model.hidden": [4]}
 
         name: Literal["mlp"] = "mlp"
@@ -38,7 +38,8 @@ class Mlp(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         widths = [math.prod(input_shape), *settings.hidden, classes]
-        super().__init__(number_layers(pairwise(widths)), settings.slope, settings.bias_start)
+        layers = number_layers(pairwise(widths))
+        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return to_network(self, channels)

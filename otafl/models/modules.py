@@ -189,14 +189,25 @@ def _build_custom(model: Mapping[str, Any], params: Params) -> nn.Module:
             f"model.name: '{model['name']}' gives a {type(module).__name__}; expected a "
             "torch.nn.Module class, or a function that returns one"
         )
+    own = {_find_state_name(name, module): block for name, block in params.items()}
+    buffers = dict(module.named_buffers())
+    kept = {n: b for n, b in module.state_dict().items() if n in buffers and n not in own}
     try:
-        module.load_state_dict(dict(params))
+        module.load_state_dict(kept | own)
     except RuntimeError as error:
         raise UserError(
             f"model.name: '{model['name']}' gives a module with other parameters than the trained "
             f"ones ({' '.join(str(error).split())}); use the module of the run"
         ) from error
     return module
+
+
+def _find_state_name(name: str, module: nn.Module) -> str:
+    """Return PyTorch's name of a parameter, or of a statistic of batch normalisation."""
+    path, _, last = name.rpartition(".")
+    running = {"mean": "running_mean", "variance": "running_var"}.get(last)
+    known = dict(module.named_buffers())
+    return f"{path}.{running}" if running and f"{path}.{running}" in known else name
 
 
 def _build_image_layers(shape: tuple[int, ...], image: tuple[int, int, int]) -> NamedModules:

@@ -147,7 +147,11 @@ class Network(Model):
         return self._run(params, x, _Mode())
 
     def training_logits(
-        self, params: Mapping[str, Any], x: Tensor, weight: Tensor | None = None
+        self,
+        params: Mapping[str, Any],
+        x: Tensor,
+        weight: Tensor | None = None,
+        keys: Tensor | None = None,
     ) -> Tensor:
         """Compute scores in training, on the batch's own statistics and with the scaler.
 
@@ -404,7 +408,17 @@ def to_network(model: LayeredModel, channels: plan.Channels) -> Network:
     -------
     Network
         The network.
+
+    Raises
+    ------
+    UserError
+        If the model has dropout, which a network has not.
     """
+    if model.uses_dropout:
+        raise UserError(
+            f"model.dropout: got {model.dropout:g}, but submodels train without dropout; use "
+            "dropout: 0, or a method without submodels"
+        )
     first = model.layers[0]
     if first.window is None:
         image = (first.inputs, 1, 1)

@@ -4,7 +4,8 @@ Patches of an image (a vision transformer, ViT), tokens or vectors of a sequence
 one width. Blocks of attention and a perceptron change them. A linear layer scores the class token,
 the last position or the mean of all positions; of sequences with next tokens it scores every
 position. Weights start uniform with variance 1 / fan_in, the last layer's in +-1/sqrt(fan_in),
-positions with standard deviation 0.02, biases at 0. There is no dropout.
+positions with standard deviation 0.02, biases at 0. Dropout, if any, is that of Vaswani et al.,
+section 5.4: of the sums of states and positions, and of what attention and perceptron add.
 
 References
 ----------
@@ -28,6 +29,7 @@ from otafl.core.contracts import Tensors
 from otafl.core.errors import UserError
 from otafl.models.attention import apply_linear, list_block_params, normalise, run_block
 from otafl.models.base import LOSS, NORMALISING, Draw, Model, ModelSettings
+from otafl.models.dropout import draw_dropout
 from otafl.models.geometry import find_image_shape
 from otafl.models.lstm import find_sequence_shape
 from otafl.models.sequences import require_tokens
@@ -88,6 +90,9 @@ class Transformer(Model):
         pooling: Pooling | None = None
         """state that is scored: of a class token before all positions, of the last position, or the
         mean of all; if not given, the last one of a causal model and a class token otherwise"""
+        dropout: float = Field(0.0, ge=0, lt=1)
+        """probability with which a training step sets a number of the first states, or of what an
+        attention or a perceptron adds, to 0; no dropout if 0"""
 
         @property
         def scores_positions(self) -> bool:
@@ -127,6 +132,7 @@ class Transformer(Model):
         self.settings, self.scores_positions = settings, settings.scores_positions
         self.inner = max(1, round(settings.mlp_ratio * settings.width))
         self.image = self.sequence = (0, 0, 0)
+        self.uses_dropout = settings.dropout > 0
         first = self._declare_input(input_shape, classes)
         width, weights = settings.width, {}
         if settings.pools == "class_token":
@@ -193,6 +199,7 @@ class Transformer(Model):
         normalised = t if own.pools == "mean" else scored
         self.elementwise += NORMALISING * normalised * own.width + (1 + LOSS) * scored * classes
         self.elementwise += t * own.width if own.pools == "mean" else 0
+        self.elementwise += (1 + 2 * own.depth) * t * own.width if self.uses_dropout else 0
         # Autograd keeps of a block the inputs of each layer and norm, q, k, v, and of fused
         # attention the logarithm of each softmax's sum.
         kept = t * (9 * own.width + 2 * self.inner + own.heads)
@@ -216,16 +223,26 @@ class Transformer(Model):
         return params
 
     def logits(self, params: Mapping[str, Any], x: Tensor) -> Tensor:
+        return self.training_logits(params, x)
+
+    def training_logits(
+        self,
+        params: Mapping[str, Any],
+        x: Tensor,
+        weight: Tensor | None = None,
+        keys: Tensor | None = None,
+    ) -> Tensor:
         samples, own = x.shape[1], self.settings
+        drop = _Dropout(keys, own.dropout)
         x = self._embed(params, x)  # [n or 1, B, length, width]
         if own.pools == "class_token":
             token = params["class_token"]
             rows = max(len(token), len(x))
             token = token[:, None, None].expand(rows, samples, 1, -1)
             x = torch.cat([token, x.expand(rows, -1, -1, -1)], 2)
-        x = (x + params["positions"][:, None]).flatten(1, 2)
+        x = drop((x + params["positions"][:, None]).flatten(1, 2))
         for block in self._blocks:
-            x = run_block(params, block, x, self.num_positions, own.heads, own.is_causal)
+            x = run_block(params, block, x, self.num_positions, own.heads, own.is_causal, drop)
         if own.pools in ("class_token", "last"):
             x = x.unflatten(1, (samples, -1))[:, :, 0 if own.pools == "class_token" else -1]
         x = normalise(params, "norm", x)
@@ -261,6 +278,19 @@ class Transformer(Model):
             "causal": own.is_causal,
             "pooling": own.pools,
         }
+
+
+class _Dropout:
+    """Dropout of states [n or 1, M, width] in one forward pass; none without keys [n]."""
+
+    def __init__(self, keys: Tensor | None, share: float) -> None:
+        self._keys, self._share, self._layers = keys, share, 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._keys is None:
+            return x
+        self._layers += 1
+        return x * draw_dropout(self._keys, self._layers, tuple(x.shape[1:]), self._share, x.dtype)
 
 
 def count_patches(image: tuple[int, int, int], side: int) -> tuple[int, int]:

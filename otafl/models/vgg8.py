@@ -47,7 +47,7 @@ class Vgg8(LayeredModel):
 
     def __init__(self, settings: Settings, input_shape: tuple[int, ...], classes: int) -> None:
         layers = build_layers(settings, input_shape, classes)
-        super().__init__(layers, settings.slope, settings.bias_start)
+        super().__init__(layers, settings.slope, settings.bias_start, settings.dropout)
 
     def build_network(self, channels: Channels) -> Network:
         return to_network(self, channels)

@@ -106,11 +106,15 @@ class Batch:
         Labels: classes int64 [n, B], values [n, B, outputs], or tokens int64 [n, B, length].
     weight : Tensor [n, B], optional
         Weights of the samples, with sum one in a row; equal weights if None.
+    keys : Tensor, int64 [n], optional
+        Keys of the rows for layers that draw random numbers in training, as dropout does. Without
+        them such layers draw none.
     """
 
     x: Tensor
     y: Tensor
     weight: Tensor | None
+    keys: Tensor | None = None
 
 
 class LocalData(Protocol):
@@ -138,6 +142,9 @@ class LocalData(Protocol):
 
     def load_full_batch(self) -> Batch:
         """Return all local data, padded to the longest row with weight 0."""
+
+    def draw_keys(self, step: int, draw_index: int = 0) -> Tensor | None:
+        """Draw the keys [n] of a step for layers that draw; None if the model has none."""
 
     def count_classes(self) -> Tensor:
         """Count the samples of each class, [n, classes]."""

@@ -1,0 +1,105 @@
+"""Factors of dropout, and otafl's own networks with it.
+
+Mutations that must fail: factors without 1 / (1 - p), equal factors of two layers,
+gradients through dropped outputs.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from otafl.core.contracts import Batch, Tensors
+from otafl.core.errors import UserError
+from otafl.models.base import Model, differentiate
+from otafl.models.dropout import draw_dropout
+from otafl.models.layered import LayeredModel, number_layers
+from otafl.models.network import to_network
+from otafl.models.transformer import Transformer
+
+pytestmark = pytest.mark.exact
+KEYS = torch.tensor([3, -4], dtype=torch.int64)
+
+
+def make_layered(dropout: float, slope: float = 0.0) -> LayeredModel:
+    return LayeredModel(number_layers([(6, 5), (5, 5), (5, 3)]), slope, "zero", dropout)
+
+
+def draw(model: Model, samples: int = 4) -> tuple[Tensors, Batch]:
+    torch.manual_seed(0)
+    params = {n: torch.randn(2, *s, dtype=torch.float64) for n, s in model.shapes.items()}
+    x, y = torch.randn(2, samples, 6, dtype=torch.float64), torch.zeros(2, samples).long()
+    return params, Batch(x, y, None, KEYS)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_factors(share: float) -> None:
+    """Values 0 and 1 / (1 - p); within four standard deviations of the mean 1 (level 6e-5)."""
+    factors = draw_dropout(KEYS, 0, (200, 100), share, torch.float64)
+    assert set(factors.unique().tolist()) == {0.0, 1.0 / (1.0 - share)}
+    deviation = (share / (1.0 - share) / factors.numel()) ** 0.5
+    assert abs(float(factors.mean()) - 1.0) < 4.0 * deviation
+
+
+def test_factors_of_rows_layers_and_samples() -> None:
+    factors = draw_dropout(KEYS, 0, (8, 16), 0.5, torch.float32)
+    assert torch.equal(draw_dropout(KEYS[1], 0, (8, 16), 0.5, torch.float32), factors[1])
+    assert torch.equal(draw_dropout(KEYS, 0, (5, 16), 0.5, torch.float32), factors[:, :5])
+    assert not torch.equal(factors[0], factors[1])
+    assert not torch.equal(draw_dropout(KEYS, 1, (8, 16), 0.5, torch.float32), factors)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.1])
+def test_gradients_of_layers_are_autograds(slope: float) -> None:
+    model = make_layered(0.5, slope)
+    params, batch = draw(model)
+
+    def compute_objective(leaves: Tensors, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        loss = model.loss.compute_mean(model.score_batch(leaves, batch), batch)
+        return loss, loss
+
+    expected_loss, expected = differentiate(compute_objective, params, batch)
+    loss, grads = model.compute_gradients(params, batch)
+    torch.testing.assert_close(loss, expected_loss)
+    assert grads.keys() == expected.keys()
+    for name, grad in grads.items():
+        torch.testing.assert_close(grad, expected[name])
+    trained = model.copy_trainable(params)
+    model.take_sgd_step_(trained, batch, torch.ones(2, dtype=torch.float64))
+    for name, block in trained.items():
+        torch.testing.assert_close(block, params[name] - expected[name])
+
+
+def test_a_test_is_without_dropout() -> None:
+    params, batch = draw(make_layered(0.5))
+    plain = make_layered(0.0).logits(params, batch.x)
+    assert torch.equal(make_layered(0.5).logits(params, batch.x), plain)
+    assert not torch.equal(make_layered(0.5).score_batch(params, batch), plain)
+    assert torch.equal(make_layered(0.0).score_batch(params, batch), plain)
+
+
+def test_submodels_refuse_dropout() -> None:
+    with pytest.raises(UserError, match=r"^model.dropout: got 0.5, but submodels"):
+        to_network(make_layered(0.5), lambda width: width)
+
+
+def test_transformer() -> None:
+    """Alone as in a stack, off in tests, and of the first states too, without any block's."""
+    settings = Transformer.Settings(
+        input="vectors", depth=1, width=4, heads=1, dropout=0.5, pooling="mean"
+    )
+    model = Transformer(settings, (3, 2), 3)
+    torch.manual_seed(0)
+    params = {n: torch.randn(2, *s, dtype=torch.float64) for n, s in model.shapes.items()}
+    x = torch.randn(2, 4, 3, 2, dtype=torch.float64)
+    scores = model.training_logits(params, x, None, KEYS)
+    alone = model.training_logits({n: b[1:] for n, b in params.items()}, x[1:], None, KEYS[1:])
+    torch.testing.assert_close(alone, scores[1:])
+    assert not torch.isclose(scores, model.logits(params, x)).any()
+    for name in ("block0.output", "block0.down"):
+        params[name] = torch.zeros_like(params[name])
+        params[f"{name}_bias"] = torch.zeros_like(params[f"{name}_bias"])
+    assert not torch.isclose(
+        model.training_logits(params, x, None, KEYS), model.logits(params, x)
+    ).all()
