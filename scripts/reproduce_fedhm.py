@@ -106,7 +106,7 @@ def print_mixes(
     ds = open_result(results, name)
     rounds, trials = int(ds["round"].max()), ds.sizes["trial"]
     print_head(
-        f"{title}: print_head of {rounds} rounds, {trials} trials, largest model first",
+        f"{title}: best of {rounds} rounds, {trials} trials, largest model first",
         *("method", "parameters", "split", "paper (CIFAR-10)", "ours"),
         "smallest, minus slim FedAvg of the same trial",
     )
@@ -136,7 +136,7 @@ def print_homogeneous(ds: xr.Dataset) -> None:
         dense = accuracy.isel(zip=0, partition=at).max("round").mean("trial")
         target = float(np.floor(dense - 2.0))
         print_head(
-            f"Table 8, Figs. 3, 4 and 8, {split}: one size for all, print_head of {rounds} rounds, "
+            f"Table 8, Figs. 3, 4 and 8, {split}: one size for all, best of {rounds} rounds, "
             f"{trials} trials; cost until {target:.0f} %",
             *("model", "parameters", "MACs a sample", "paper (CIFAR-10)", "ours"),
             *("trials that got there", "rounds", "parameters exchanged", "MACs of training"),

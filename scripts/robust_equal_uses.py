@@ -6,16 +6,11 @@ otafl sweep scenarios/studies/robust_equal_uses_votes.yaml
 otafl sweep scenarios/studies/robust_equal_uses_more_votes.yaml
 otafl sweep scenarios/studies/robust_equal_uses.yaml
 python scripts/robust_equal_uses.py [results] [--figure robust_equal_uses.png]
-       [--page results/robust.md --page docs/robust.md]
-
-A table of a page stands between two comments with its name, and --page writes it there.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -258,33 +253,15 @@ def print_gains(result: xr.Dataset, part: str) -> None:
             print_row(label, *(format_gain(one.sel(case), base.sel(case)) for _, case in cases))
 
 
-def list_tables(
-    result: xr.Dataset, best: dict[tuple[str, str], Chosen]
-) -> dict[str, Callable[[], None]]:
-    """List the tables by their names in the pages."""
-    iid, skewed = PARTITIONS
-    return {
-        "tuned settings": lambda: print_chosen(result, best),
-        "equal uses, IID": lambda: print_accuracy(result, iid),
-        "equal uses, two classes": lambda: print_accuracy(result, skewed),
-        "points, IID": lambda: print_gains(result, iid),
-        "points, two classes": lambda: print_gains(result, skewed),
-        "short, IID": lambda: print_accuracy(result, iid, SHORT.__contains__),
-        "short, two classes": lambda: print_accuracy(result, skewed, SHORT.__contains__),
-    }
-
-
-def write_tables(page: str, tables: dict[str, Callable[[], None]]) -> str:
-    """Write the tables of a page between the comments that name them."""
-    for name, print_table in tables.items():
-        start, end = f"<!-- table: {name} -->\n", "<!-- end of table -->"
-        if start in page:
-            with contextlib.redirect_stdout(io.StringIO()) as text:
-                print_table()
-            title, rows = text.getvalue().strip().split("\n\n")
-            before, _, rest = page.partition(start)
-            page = f"{before}{start}\n**{title}**\n\n{rows}\n\n{end}{rest.partition(end)[2]}"
-    return page
+def print_tables(result: xr.Dataset, best: dict[tuple[str, str], Chosen]) -> None:
+    """Print the tables of both pages."""
+    print_chosen(result, best)
+    for part in PARTITIONS:
+        print_accuracy(result, part)
+    for part in PARTITIONS:
+        print_gains(result, part)
+    for part in PARTITIONS:
+        print_accuracy(result, part, SHORT.__contains__)
 
 
 def draw(result: xr.Dataset, path: Path) -> None:
@@ -316,15 +293,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("results", nargs="?", type=Path, default=Path("results"))
     parser.add_argument("--figure", type=Path, default=Path(f"{STUDY}.png"))
-    parser.add_argument("--page", type=Path, action="append", default=[])
     args = parser.parse_args()
     result = count_diverged(open_result(args.results, STUDY))
     tunings = [count_diverged(open_result(args.results, f"{STUDY}_{end}")) for end in TUNINGS]
-    tables = list_tables(result, choose(tunings))
-    for print_table in tables.values():
-        print_table()
-    for page in args.page:
-        page.write_text(write_tables(page.read_text(), tables))
+    print_tables(result, choose(tunings))
     draw(result, args.figure)
 
 

@@ -76,20 +76,19 @@ def fill_page(page: str, tables: dict[str, str]) -> str:
     return TABLE.sub(replace, page)
 
 
-def run_commands(page: str) -> dict[str, str]:
-    """Run the commands that a page names, in an empty folder, and collect their tables."""
+def run_commands(page: str, folder: Path) -> dict[str, str]:
+    """Run the commands that a page names, in a folder for their figures; collect their tables."""
     tables: dict[str, str] = {}
     for command in COMMAND.findall(page):
         parts = [str(ROOT / p) if (ROOT / p).exists() else p for p in shlex.split(command)]
-        with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
-                [sys.executable, *parts],
-                capture_output=True,
-                text=True,
-                cwd=folder,
-                env={**os.environ, "MPLBACKEND": "agg"},
-                check=False,
-            )
+        done = subprocess.run(
+            [sys.executable, *parts],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "MPLBACKEND": "agg"},
+            check=False,
+        )
         if done.returncode:
             raise RuntimeError(f"python {command}\n{done.stderr}")
         tables |= collect_tables(done.stdout)
@@ -104,7 +103,8 @@ def main() -> None:
     changed = []
     for path in args.pages:
         page = path.read_text()
-        filled = fill_page(page, run_commands(page))
+        with tempfile.TemporaryDirectory() as folder:
+            filled = fill_page(page, run_commands(page, Path(folder)))
         if filled != page:
             changed.append(str(path))
             if not args.check:

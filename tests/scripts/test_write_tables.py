@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "scripts" / "write_tables.py"))
-PAGES = sorted(p for p in (ROOT / "results").glob("*.md") if "<!-- tables: " in p.read_text())
+FOLDERS = (ROOT / "results", ROOT / "docs")
+PAGES = sorted(p for f in FOLDERS for p in f.glob("*.md") if "<!-- tables: " in p.read_text())
 PRINTED = "\nfirst\n\n| a |\n|---|\n| 1 |\n\n| b |\n|---|\n| 2 |\nnote\n\nother\n\n| c |\n|---|\n"
 
 
@@ -36,7 +37,7 @@ def test_unknown_tables_are_refused() -> None:
         TOOL["fill_page"](page, {})
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_pages_mark_their_tables_completely(path: Path) -> None:
     page = path.read_text()
     assert page.count("<!-- table: ") == page.count("<!-- end table -->") > 0
@@ -44,7 +45,8 @@ def test_pages_mark_their_tables_completely(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_tables_equal_the_data(path: Path) -> None:
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_tables_equal_the_data(path: Path, tmp_path: Path) -> None:
     page = path.read_text()
-    assert TOOL["fill_page"](page, TOOL["run_commands"](page)) == page
+    assert TOOL["fill_page"](page, TOOL["run_commands"](page, tmp_path)) == page
+    assert all(figure.stat().st_size > 10_000 for figure in tmp_path.glob("*.png"))
